@@ -1,0 +1,112 @@
+//! One canonical form for a peer's address, so that one peer is one key.
+//!
+//! A dual-stack socket reports an IPv4 peer as `::ffff:a.b.c.d`, and an IPv6 address comes with scope and flow labels
+//! that are this host's business. Comparing raw [`SocketAddr`]s would make two peers out of one.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// A peer's IP address and port: IPv4-mapped IPv6 folded to IPv4, IPv6 scope and flow label zeroed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(SocketAddr);
+
+impl Address {
+    /// The address as the standard library's type, in canonical form.
+    #[must_use]
+    pub const fn socket_addr(self) -> SocketAddr {
+        self.0
+    }
+
+    /// The network that budgets count together: an IPv4 host (/32) or an IPv6 site (/64), as 16 bytes.
+    #[must_use]
+    pub fn network(self) -> [u8; 16] {
+        match self.0.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => (u128::from(ip) & (u128::MAX << 64)).to_be_bytes(),
+        }
+    }
+
+    /// Address and port as 18 bytes, the same for the same peer: what keyed digests and hashes take.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 18] {
+        let ip = match self.0.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut bytes = [0; 18];
+        let (head, port) = bytes.split_at_mut(16);
+        head.copy_from_slice(&ip.octets());
+        port.copy_from_slice(&self.0.port().to_le_bytes());
+        bytes
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(_) => Self(address),
+            SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+                Some(v4) => Self(SocketAddr::new(IpAddr::V4(v4), v6.port())),
+                None => Self(SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, 0))),
+            },
+        }
+    }
+}
+
+impl From<Address> for SocketAddr {
+    fn from(address: Address) -> Self {
+        address.0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether a packet could be sent to this address at all: a real host and a port other than 0.
+#[must_use]
+pub fn is_dialable(address: SocketAddr) -> bool {
+    address.port() != 0 && !address.ip().is_unspecified() && !is_multicast_or_broadcast(address.ip())
+}
+
+fn is_multicast_or_broadcast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
+        IpAddr::V6(v6) => is_multicast_v6(v6),
+    }
+}
+
+fn is_multicast_v6(ip: Ipv6Addr) -> bool {
+    ip.is_multicast() || ip.to_ipv4_mapped().is_some_and(|v4| v4.is_multicast() || v4.is_broadcast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_peer_is_one_address() {
+        let cases = [("127.0.0.1:9", "[::ffff:127.0.0.1]:9"), ("[fe80::1]:9", "[fe80::1%7]:9")];
+        for (one, other) in cases {
+            let (one, other): (SocketAddr, SocketAddr) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(Address::from(one), Address::from(other));
+            assert_eq!(Address::from(one).to_bytes(), Address::from(other).to_bytes());
+        }
+    }
+
+    #[test]
+    fn a_v6_site_shares_a_budget_and_v4_hosts_do_not() {
+        let network = |text: &str| Address::from(text.parse::<SocketAddr>().unwrap()).network();
+        assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::ffff:2]:2"));
+        assert_ne!(network("[2001:db8::1]:1"), network("[2001:db8:0:1::1]:1"));
+        assert_ne!(network("10.0.0.1:1"), network("10.0.0.2:1"));
+    }
+}

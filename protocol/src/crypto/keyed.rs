@@ -1,0 +1,50 @@
+//! Hash maps whose hash is keyed, so that nobody outside can choose keys that collide.
+//!
+//! SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 random key bits: addresses, client ids and token digests come
+//! from strangers.
+
+use core::hash::{BuildHasher, Hash};
+
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher13;
+
+use crate::crypto::key::Seed;
+
+/// A hash map under a random key.
+pub type KeyedMap<K, V> = HashMap<K, V, HashKey>;
+
+/// The key of a keyed hash.
+#[derive(Clone)]
+pub struct HashKey(SipHasher13);
+
+impl HashKey {
+    /// The hash key for the purpose `label`.
+    #[must_use]
+    pub fn derive(seed: &Seed, label: &str) -> Self {
+        let bytes = seed.derive(label);
+        let half = |from: usize| bytes.iter().skip(from).take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        Self(SipHasher13::new_with_keys(half(0), half(8)))
+    }
+
+    /// The keyed hash of a value.
+    #[must_use]
+    pub fn hash(&self, value: &impl Hash) -> u64 {
+        self.hash_one(value)
+    }
+}
+
+impl BuildHasher for HashKey {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        self.0
+    }
+}
+
+/// A map that holds up to `capacity` entries without asking for memory again.
+///
+/// Twice the room: a hash table that is at most half full clears its tombstones in place instead of growing.
+#[must_use]
+pub fn map_with_capacity<K: Eq + Hash, V>(capacity: usize, key: HashKey) -> KeyedMap<K, V> {
+    HashMap::with_capacity_and_hasher(capacity.saturating_mul(2), key)
+}

@@ -1,0 +1,216 @@
+//! The history of tokens: each admits one connection, once.
+//!
+//! An entry is *pending* from the first valid request on, and *consumed* when a slot is assigned. It lives until its
+//! token has expired and is never evicted: a full history refuses new tokens instead of forgetting old ones.
+
+use core::time::Duration;
+
+use crate::crypto::digest::{Digest, DigestKey};
+use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
+use crate::discard::Discard;
+use crate::time::{Instant, Now, UnixSeconds};
+use crate::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
+
+/// How often expired entries are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A token that was used for a connection, as a journal keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsedToken {
+    /// The keyed digest of the token's tag.
+    pub name: Digest,
+    /// When the token expires, and so when the record may be forgotten.
+    pub expires: UnixSeconds,
+}
+
+/// Storage that survives a restart of the server, so that used tokens stay used.
+pub trait Journal: Send {
+    /// Writes down that a token was used. Called before its client gets a slot; an error refuses the connection.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
+
+    /// Makes what was recorded durable. Called before the first packet that tells a client of its slot.
+    ///
+    /// # Errors
+    /// When it could not be made durable; the clients concerned are not told of their slots yet.
+    fn flush(&mut self) -> Result<(), JournalError>;
+}
+
+/// The journal could not be written. The journal itself knows and tells why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalError;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    expires: UnixSeconds,
+    /// When it has expired by the monotonic clock. A wall clock that jumps forward must not empty the history.
+    until: Instant,
+    consumed: bool,
+}
+
+/// Which tokens were seen and which were used.
+pub struct History {
+    names: DigestKey,
+    entries: KeyedMap<Digest, Entry>,
+    capacity: usize,
+    consumed: usize,
+    /// The latest expiry of an entry that was forgotten: a token that expires by then may have been used, whatever a
+    /// wall clock says that was stepped back since.
+    forgotten: UnixSeconds,
+    next_sweep: Instant,
+}
+
+impl History {
+    /// An empty history for `capacity` unexpired tokens, which names them under `names`.
+    #[must_use]
+    pub fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
+        Self {
+            names,
+            entries: map_with_capacity(capacity, hash),
+            capacity,
+            consumed: 0,
+            forgotten: UnixSeconds(0),
+            next_sweep: Instant::default(),
+        }
+    }
+
+    /// The keyed digest of a token's tag: its last 16 bytes, which no two tokens share.
+    #[must_use]
+    pub fn name(&self, sealed: &[u8; PRIVATE_TOKEN_BYTES]) -> Digest {
+        let tag: &[u8] = sealed.last_chunk::<TAG_BYTES>().map_or(&[], |tag| tag);
+        self.names.digest(&[tag])
+    }
+
+    /// Whether a token of this name was used for a connection.
+    #[must_use]
+    pub fn is_consumed(&self, name: &Digest) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.consumed)
+    }
+
+    /// Whether tokens that expire then may have been forgotten, so that none of them can be trusted to be unused.
+    #[must_use]
+    pub fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
+        expires <= self.forgotten
+    }
+
+    /// How many tokens are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no token is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many of the remembered tokens were used for a connection.
+    #[must_use]
+    pub fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    /// Remembers a valid token as pending; nothing changes for one that is remembered already.
+    ///
+    /// # Errors
+    /// `HistoryFull` when there is no room.
+    pub fn note(&mut self, name: Digest, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
+        if self.entries.contains_key(&name) {
+            return Ok(());
+        }
+        if self.entries.len() >= self.capacity {
+            return Err(Discard::HistoryFull);
+        }
+        self.entries.insert(name, Entry { expires, until: until(expires, now), consumed: false });
+        Ok(())
+    }
+
+    /// Marks a noted token as used.
+    pub fn consume(&mut self, name: &Digest) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            self.consumed += usize::from(!entry.consumed);
+            entry.consumed = true;
+        }
+    }
+
+    /// Takes back what a journal kept of an earlier start.
+    ///
+    /// # Errors
+    /// `HistoryFull` when there is no room: the capacity must hold what was kept.
+    pub fn restore(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+        self.note(used.name, used.expires, now)?;
+        self.consume(&used.name);
+        Ok(())
+    }
+
+    /// Forgets the tokens that have expired by both clocks.
+    pub fn sweep(&mut self, now: Now) {
+        if now.monotonic < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
+        let today = now.unix.seconds();
+        let (forgotten, consumed) = (&mut self.forgotten, &mut self.consumed);
+        self.entries.retain(|_, entry| {
+            let keep = entry.expires > today || entry.until > now.monotonic;
+            if !keep {
+                *forgotten = (*forgotten).max(entry.expires);
+                *consumed -= usize::from(entry.consumed);
+            }
+            keep
+        });
+    }
+}
+
+fn until(expires: UnixSeconds, now: Now) -> Instant {
+    now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(now.unix.seconds().0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::key::Seed;
+    use crate::time::UnixMillis;
+
+    fn history(capacity: usize) -> History {
+        let seed = Seed::from_bytes([3; 32]);
+        History::new(capacity, DigestKey::new(&seed.derive("names")), HashKey::derive(&seed, "hash"))
+    }
+
+    fn at(monotonic: u64, unix: u64) -> Now {
+        Now { monotonic: Instant::from_start(Duration::from_secs(monotonic)), unix: UnixMillis(unix * 1000) }
+    }
+
+    fn name(number: u8) -> Digest {
+        Digest([number; 16])
+    }
+
+    #[test]
+    fn a_full_history_refuses_and_never_evicts() {
+        let mut history = history(2);
+        for number in 1..=2 {
+            history.note(name(number), UnixSeconds(100), at(0, 60)).unwrap();
+        }
+        history.consume(&name(1));
+        assert_eq!(history.note(name(3), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
+        assert_eq!(history.note(name(1), UnixSeconds(100), at(0, 60)), Ok(()));
+        assert!(history.is_consumed(&name(1)) && !history.is_consumed(&name(2)));
+        history.sweep(at(41, 101));
+        assert_eq!(history.note(name(3), UnixSeconds(130), at(41, 101)), Ok(()));
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_forward_and_back_revives_no_used_token() {
+        let mut history = history(8);
+        history.note(name(1), UnixSeconds(100), at(0, 60)).unwrap();
+        history.consume(&name(1));
+        history.sweep(at(2, 5000));
+        assert!(history.is_consumed(&name(1)), "expired by the wall clock alone");
+        history.sweep(at(50, 5000));
+        assert!(!history.is_consumed(&name(1)) && history.may_have_forgotten(UnixSeconds(100)));
+        assert!(!history.may_have_forgotten(UnixSeconds(101)), "the clock's error does not outlast the token");
+    }
+}
