@@ -126,6 +126,7 @@ impl Seed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{borrow::ToOwned, format};
 
     #[test]
     fn a_key_is_read_from_64_hexadecimal_digits_and_from_nothing_else() {

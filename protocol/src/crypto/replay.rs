@@ -75,6 +75,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use std::vec::Vec;
 
     /// The same rule, told the slow way.
     #[derive(Default)]
