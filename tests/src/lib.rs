@@ -1,1 +1,3 @@
-//! x
+//! What the tests of more than one file share.
+
+pub mod vectors;

@@ -1,0 +1,201 @@
+//! The interop vectors of `specs/vectors`, read so that a wrong field name or a skipped case is a failed test.
+//!
+//! Fields keep the names that they have in the files, suffix included, so that a search finds both sides. What the
+//! cases mean is told in `specs/vectors/README.md`.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use serde_json::Value;
+
+/// What the reference does and we refuse on purpose: file, case, and the reason.
+///
+/// The table is exact: a case that is refused and not listed fails its test, and so does a listed one that is
+/// accepted. Valid cases can never be listed.
+pub const REFUSED_ON_PURPOSE: &[(&str, &str, &str)] = &[(
+    "netcode_replay_protection.json",
+    "maximum_sequence_is_never_remembered",
+    "the reference marks an empty place by 2^64-1, so that this one number can be replayed; we have no such marker",
+)];
+
+/// One file of vectors.
+pub struct Vectors {
+    file: &'static str,
+    json: Value,
+    refused: RefCell<BTreeSet<String>>,
+}
+
+impl Vectors {
+    /// Reads a file of `specs/vectors`.
+    ///
+    /// # Panics
+    /// When it is missing or is not JSON.
+    #[must_use]
+    pub fn load(file: &'static str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/vectors").join(file);
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let json = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        Self { file, json, refused: RefCell::default() }
+    }
+
+    /// All cases of a list, of which there must be `count`.
+    ///
+    /// # Panics
+    /// When there are more or fewer: then somebody must look at the new ones.
+    #[must_use]
+    pub fn cases(&self, list: &str, count: usize) -> Vec<Case<'_>> {
+        let Some(cases) = self.json.get(list).and_then(Value::as_array) else {
+            panic!("{}: no list {list}", self.file)
+        };
+        assert_eq!(cases.len(), count, "{}: number of {list}", self.file);
+        cases.iter().map(|json| Case { file: self.file, json }).collect()
+    }
+
+    /// Judges what became of a case which the reference accepts though no writer makes it: accepted, or refused on
+    /// purpose.
+    ///
+    /// # Panics
+    /// When it was refused without standing in [`REFUSED_ON_PURPOSE`].
+    pub fn tolerate<T, E: std::fmt::Debug>(&self, case: &Case<'_>, outcome: Result<T, E>) -> Option<T> {
+        match outcome {
+            Ok(accepted) => Some(accepted),
+            Err(error) => {
+                assert!(self.refused_on_purpose().contains(case.name()), "{case}: refused as {error:?}");
+                self.refused.borrow_mut().insert(case.name().to_owned());
+                None
+            }
+        }
+    }
+
+    /// Ends the file's tolerated cases: every entry of [`REFUSED_ON_PURPOSE`] for it was needed.
+    ///
+    /// # Panics
+    /// When an entry was not: its case is accepted by now, or does not exist.
+    pub fn all_refusals_were_needed(&self) {
+        let refused = self.refused.borrow();
+        let refused: BTreeSet<&str> = refused.iter().map(String::as_str).collect();
+        assert_eq!(refused, self.refused_on_purpose(), "{}: entries of REFUSED_ON_PURPOSE", self.file);
+    }
+
+    fn refused_on_purpose(&self) -> BTreeSet<&'static str> {
+        REFUSED_ON_PURPOSE.iter().filter(|(file, ..)| *file == self.file).map(|(_, case, _)| *case).collect()
+    }
+}
+
+/// One case of a file, or one step of a case. It is printed as `file: name`, for the messages of failed tests.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    file: &'static str,
+    json: &'a Value,
+}
+
+impl<'a> Case<'a> {
+    /// The case's name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.json.get("name").and_then(Value::as_str).unwrap_or("unnamed")
+    }
+
+    /// Whether the field is there and is not null.
+    #[must_use]
+    pub fn has(&self, field: &str) -> bool {
+        self.json.get(field).is_some_and(|value| !value.is_null())
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(&self, field: &str) -> &'a str {
+        self.read(field, "a text", Value::as_str)
+    }
+
+    /// A `_hex` field: bytes in wire order.
+    #[must_use]
+    pub fn bytes(&self, field: &str) -> Vec<u8> {
+        self.read(field, "hexadecimal digits", |value| hex::decode(value.as_str()?).ok())
+    }
+
+    /// A `_hex` field of exactly `N` bytes.
+    #[must_use]
+    pub fn array<const N: usize>(&self, field: &str) -> [u8; N] {
+        self.read(field, "hexadecimal digits of the right number", |value| {
+            hex::decode(value.as_str()?).ok()?.try_into().ok()
+        })
+    }
+
+    /// A `_u64` field: a decimal number in a string.
+    #[must_use]
+    pub fn u64(&self, field: &str) -> u64 {
+        self.read(field, "a decimal number in a string", |value| value.as_str()?.parse().ok())
+    }
+
+    /// A `_u32` field.
+    #[must_use]
+    pub fn u32(&self, field: &str) -> u32 {
+        self.read(field, "an unsigned number", |value| value.as_u64()?.try_into().ok())
+    }
+
+    /// A `_i32` field.
+    #[must_use]
+    pub fn i32(&self, field: &str) -> i32 {
+        self.read(field, "a signed number", |value| value.as_i64()?.try_into().ok())
+    }
+
+    /// An address written as one text, like `127.0.0.1:40000`.
+    #[must_use]
+    pub fn address(&self, field: &str) -> SocketAddr {
+        self.read(field, "an address with a port", |value| value.as_str()?.parse().ok())
+    }
+
+    /// A list of addresses, each with `ip` and `port_u16`.
+    #[must_use]
+    pub fn addresses(&self, field: &str) -> Vec<SocketAddr> {
+        self.read(field, "a list of addresses", |value| value.as_array()?.iter().map(address).collect())
+    }
+
+    /// A list of texts.
+    #[must_use]
+    pub fn texts(&self, field: &str) -> Vec<&'a str> {
+        self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
+    /// A list of steps, each with fields of its own.
+    #[must_use]
+    pub fn steps(&self, field: &str) -> Vec<Self> {
+        let steps = self.read(field, "a list", Value::as_array);
+        steps.iter().map(|json| Self { file: self.file, json }).collect()
+    }
+
+    fn read<T>(&self, field: &str, expected: &str, as_type: impl FnOnce(&'a Value) -> Option<T>) -> T {
+        let value = self.json.get(field).unwrap_or_else(|| panic!("{self}: no field {field}"));
+        as_type(value).unwrap_or_else(|| panic!("{self}: {field} is not {expected}"))
+    }
+}
+
+impl std::fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.file, self.name())
+    }
+}
+
+fn address(json: &Value) -> Option<SocketAddr> {
+    let ip: IpAddr = json.get("ip")?.as_str()?.parse().ok()?;
+    let port = json.get("port_u16")?.as_u64()?.try_into().ok()?;
+    let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
+    (json.get("family")?.as_str()? == family).then(|| SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_on_purpose_names_a_case_that_exists() {
+        for (file, case, _) in REFUSED_ON_PURPOSE {
+            let Value::Object(lists) = Vectors::load(file).json else { panic!("{file}: not an object") };
+            let mut cases = lists.values().filter_map(Value::as_array).flatten();
+            assert!(cases.any(|json| Case { file, json }.name() == *case), "{file}: no case {case}");
+        }
+    }
+}
