@@ -1,0 +1,278 @@
+//! One use of one connect token: from the first request to the end.
+//!
+//! Client to server there is one lane of sequence numbers for the whole attempt, over all servers, because they share
+//! the key. The token's lifetime counts over the whole attempt, too.
+
+use core::time::Duration;
+
+use super::state::ClientState;
+use crate::address::{Address, is_dialable};
+use crate::crypto::key::Key;
+use crate::crypto::lane::Lane;
+use crate::crypto::packet::PacketCipher;
+use crate::crypto::replay::ReplayWindow;
+use crate::discard::Discard;
+use crate::netcode::timing::{DISCONNECT_PACKETS, SEND_INTERVAL, TimeoutPolicy};
+use crate::netcode::{Outbox, Payload, SealHalf, SendError, Unsent};
+use crate::time::Instant;
+use crate::token::ConnectToken;
+use crate::wire::cursor::Writer;
+use crate::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+
+/// What a datagram meant.
+pub(super) enum Heard<'d> {
+    Nothing,
+    Payload(Payload<'d>),
+    Connected,
+    Ended(ClientState),
+}
+
+/// How far the session has come; each step holds what it learned.
+#[expect(clippy::large_enum_variant, reason = "one session lies in one box; a second box would save nothing")]
+enum Step {
+    Requesting,
+    Responding(Challenge),
+    Connected(KeepAlive),
+    /// On the way out: so many disconnect packets are still to leave.
+    Leaving(u8),
+}
+
+pub(super) struct Session {
+    token: ConnectToken,
+    cipher: PacketCipher,
+    client_to_server: Key,
+    server_to_client: Key,
+    timeout: Option<Duration>,
+    lane: Lane,
+    /// Something was sealed under the token's key, so that no other session may start its lane anew.
+    has_sealed: bool,
+    began: Instant,
+    server_index: usize,
+    server: Address,
+    window: ReplayWindow,
+    step: Step,
+    last_receive: Instant,
+    /// When something is to be sent at the latest: a request, a response, a keep-alive.
+    next_send: Instant,
+}
+
+impl Session {
+    /// Begins with the first server that can be dialled, or answers `None` if there is none.
+    pub(super) fn begin(token: ConnectToken, timeouts: TimeoutPolicy, now: Instant) -> Option<Self> {
+        let (server_index, server) = next_server(&token, 0)?;
+        Some(Self {
+            cipher: PacketCipher::new(token.facts().protocol_id),
+            client_to_server: token.client_to_server_key(),
+            server_to_client: token.server_to_client_key(),
+            timeout: timeouts.apply(token.facts().timeout_seconds),
+            lane: Lane::client(),
+            has_sealed: false,
+            began: now,
+            server_index,
+            server,
+            window: ReplayWindow::default(),
+            step: Step::Requesting,
+            last_receive: now,
+            next_send: now,
+            token,
+        })
+    }
+
+    pub(super) const fn token(&self) -> &ConnectToken {
+        &self.token
+    }
+
+    /// Whether the token is used up: another session with it would seal under the same sequence numbers.
+    pub(super) const fn has_sealed(&self) -> bool {
+        self.has_sealed
+    }
+
+    pub(super) const fn server(&self) -> Address {
+        self.server
+    }
+
+    pub(super) fn state(&self) -> ClientState {
+        match self.step {
+            Step::Requesting => ClientState::SendingRequest,
+            Step::Responding(_) => ClientState::SendingResponse,
+            Step::Connected(_) => ClientState::Connected,
+            Step::Leaving(_) => ClientState::Disconnected,
+        }
+    }
+
+    pub(super) fn seat(&self) -> Option<KeepAlive> {
+        match self.step {
+            Step::Connected(seat) => Some(seat),
+            _ => None,
+        }
+    }
+
+    /// Handles a datagram in the order of §1.8; only the server that is tried or connected is listened to.
+    pub(super) fn handle<'d>(
+        &mut self,
+        from: Address,
+        datagram: &'d mut [u8],
+        now: Instant,
+    ) -> Result<Heard<'d>, Discard> {
+        match datagram.first() {
+            None => return Err(Discard::Empty),
+            Some(&REQUEST_PREFIX) => return Err(Discard::UnexpectedType),
+            Some(_) if from != self.server => return Err(Discard::UnknownSender),
+            Some(_) => {}
+        }
+        let header = Header::parse(datagram, PacketKind::TO_CLIENT)?;
+        let content = self.cipher.open_fresh(&self.server_to_client, &mut self.window, &header, datagram)?;
+        match (header.kind, &self.step) {
+            (PacketKind::Denied, Step::Requesting | Step::Responding(_)) => {
+                Ok(self.try_next_server(now).map_or(Heard::Ended(ClientState::Denied), |()| Heard::Nothing))
+            }
+            (PacketKind::Challenge, Step::Requesting) => {
+                let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
+                self.step = Step::Responding(challenge);
+                self.last_receive = now;
+                // DECISION: the response leaves at once. The reference waits for its next 10 Hz slot.
+                self.next_send = now;
+                Ok(Heard::Nothing)
+            }
+            (PacketKind::KeepAlive, Step::Responding(_)) => {
+                let seat = KeepAlive::parse(content).ok_or(Discard::ContentSize)?;
+                self.step = Step::Connected(seat);
+                self.last_receive = now;
+                // The first keep-alive confirms the slot: until the server has it, it sends one before each payload.
+                self.next_send = now;
+                Ok(Heard::Connected)
+            }
+            (PacketKind::KeepAlive, Step::Connected(_)) => {
+                self.last_receive = now;
+                Ok(Heard::Nothing)
+            }
+            (PacketKind::Payload, Step::Connected(_)) => {
+                self.last_receive = now;
+                Ok(Heard::Payload(Payload { sequence: header.sequence, bytes: content }))
+            }
+            // DECISION: final, whatever servers the token still lists. The reference goes on to the next one, under the
+            // same keys, although the server meant it.
+            (PacketKind::Disconnect, Step::Connected(_)) => Ok(Heard::Ended(ClientState::Disconnected)),
+            _ => Err(Discard::WrongState),
+        }
+    }
+
+    /// What the time that passed means: nothing, the next server, or the end in a state.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<ClientState> {
+        let connecting = !matches!(self.step, Step::Connected(_));
+        if connecting && now >= self.token_end() {
+            return Some(ClientState::TokenExpired);
+        }
+        if now < self.silence_end() {
+            return None;
+        }
+        let timed_out = match self.step {
+            Step::Connected(_) | Step::Leaving(_) => return Some(ClientState::TimedOut),
+            Step::Requesting => ClientState::RequestTimedOut,
+            Step::Responding(_) => ClientState::ResponseTimedOut,
+        };
+        self.try_next_server(now).is_none().then_some(timed_out)
+    }
+
+    /// When this session has something to do of its own.
+    pub(super) fn next_deadline(&self) -> Instant {
+        let end = if matches!(self.step, Step::Connected(_)) { Instant::NEVER } else { self.token_end() };
+        self.next_send.min(self.silence_end()).min(end)
+    }
+
+    fn token_end(&self) -> Instant {
+        let facts = self.token.facts();
+        self.began.after(Duration::from_secs(facts.expires.0.saturating_sub(facts.created.0)))
+    }
+
+    fn silence_end(&self) -> Instant {
+        self.timeout.map_or(Instant::NEVER, |timeout| self.last_receive.after(timeout))
+    }
+
+    /// Begins anew with the token's next server that can be dialled, or answers `None` if there is none.
+    fn try_next_server(&mut self, now: Instant) -> Option<()> {
+        let (server_index, server) = next_server(&self.token, self.server_index + 1)?;
+        (self.server_index, self.server) = (server_index, server);
+        self.window = ReplayWindow::default();
+        self.step = Step::Requesting;
+        (self.last_receive, self.next_send) = (now, now);
+        Some(())
+    }
+
+    /// Sends what is due.
+    pub(super) fn transmit(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        if now < self.next_send {
+            return;
+        }
+        let sent = match &self.step {
+            Step::Requesting => self.send_request(outbox),
+            Step::Responding(challenge) => {
+                let content = challenge.to_bytes();
+                self.seal_half().send(PacketKind::Response, &content, outbox).is_ok()
+            }
+            Step::Connected(_) => {
+                self.seal_half().send(PacketKind::KeepAlive, &KeepAlive::default().to_bytes(), outbox).is_ok()
+            }
+            Step::Leaving(_) => false,
+        };
+        if sent {
+            self.next_send = now.after(SEND_INTERVAL);
+        }
+    }
+
+    pub(super) fn send(&mut self, payload: &[u8], now: Instant, outbox: &mut impl Outbox) -> Result<(), SendError> {
+        if !matches!(self.step, Step::Connected(_)) {
+            return Err(SendError::Gone);
+        }
+        match self.seal_half().send(PacketKind::Payload, payload, outbox) {
+            Ok(()) => {
+                self.next_send = now.after(SEND_INTERVAL);
+                Ok(())
+            }
+            Err(Unsent::NoRoom) => Err(SendError::Backlogged),
+            // 2^63 packets: not in this universe, and the server's time-out would end it.
+            Err(Unsent::LaneUsedUp) => Err(SendError::Gone),
+        }
+    }
+
+    /// The session owes its disconnect packets and nothing else.
+    pub(super) fn leave(&mut self) {
+        self.step = Step::Leaving(DISCONNECT_PACKETS);
+    }
+
+    /// Sends disconnect packets until all are out (then answers true) or the outbox is full.
+    pub(super) fn transmit_farewell(&mut self, outbox: &mut impl Outbox) -> bool {
+        while let Step::Leaving(left @ 1..) = self.step {
+            if self.seal_half().send(PacketKind::Disconnect, &[], outbox) == Err(Unsent::NoRoom) {
+                return false;
+            }
+            self.step = Step::Leaving(left - 1);
+        }
+        true
+    }
+
+    /// Writes a connection request. It uses up a sequence number without showing it, as in the reference (§1.14).
+    fn send_request(&mut self, outbox: &mut impl Outbox) -> bool {
+        let Some(room) = outbox.room() else { return false };
+        let (nonce, sealed) = (self.token.nonce(), self.token.sealed_private_part());
+        let facts = self.token.facts();
+        let request = Request { expires: facts.expires, nonce: &nonce, sealed: &sealed };
+        let mut writer = Writer::new(room);
+        request.emit(facts.protocol_id, &mut writer);
+        let Some(bytes) = writer.written() else { return false };
+        outbox.commit(self.server, bytes);
+        self.lane.take().is_some()
+    }
+
+    fn seal_half(&mut self) -> SealHalf<'_> {
+        self.has_sealed = true;
+        SealHalf { cipher: &self.cipher, key: &self.client_to_server, lane: &mut self.lane, to: self.server }
+    }
+}
+
+/// The first server from place `from` on in the token's list to which a packet can be sent.
+fn next_server(token: &ConnectToken, from: usize) -> Option<(usize, Address)> {
+    let servers = token.facts().servers.as_slice().iter().enumerate().skip(from);
+    let mut dialable = servers.filter(|(_, address)| is_dialable(**address));
+    dialable.next().map(|(index, address)| (index, Address::from(*address)))
+}

@@ -1,0 +1,41 @@
+//! The room behind the doors: packets of clients that have a slot (§1.13).
+
+use super::{ClientHandle, DisconnectReason, Server};
+use crate::discard::Discard;
+use crate::netcode::Payload;
+use crate::time::Instant;
+use crate::wire::packet::{Header, PacketKind};
+
+impl Server {
+    /// Handles a packet from the address of a slot, in the client's own budget.
+    pub(super) fn established<'d>(
+        &mut self,
+        slot: u32,
+        datagram: &'d mut [u8],
+        now: Instant,
+    ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
+        let turn = self.turn;
+        let link = self.slots.link(slot).ok_or(Discard::UnknownSender)?;
+        if link.turn != turn {
+            (link.turn, link.turn_packets) = (turn, 0);
+        }
+        if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
+            return Err(Discard::ClientBudget);
+        }
+        link.turn_packets += 1;
+        let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
+        let content = self.cipher.open_fresh(&link.client_to_server, &mut link.window, &header, datagram)?;
+        if header.kind == PacketKind::Disconnect {
+            self.end(slot, DisconnectReason::Left, 0);
+            return Ok(None);
+        }
+        link.confirmed = true;
+        self.slots.heard(slot, now);
+        if header.kind != PacketKind::Payload {
+            return Ok(None);
+        }
+        self.stats.payloads_received += 1;
+        let payload = Payload { sequence: header.sequence, bytes: content };
+        Ok(self.slots.handle(slot).map(|client| (client, payload)))
+    }
+}

@@ -1,0 +1,116 @@
+//! The first door: a connection request, checked from cheap to dear (§1.8, §1.11).
+//!
+//! Until the token is decrypted nothing is believed and nothing is kept; what is refused gets no answer.
+
+use core::time::Duration;
+
+use super::config::Fence;
+use super::pending::Reply;
+use super::slots::State;
+use super::{Discard, Server};
+use crate::address::Address;
+use crate::time::{Instant, Now, UnixMillis, UnixSeconds};
+use crate::token::redeem::{Age, redeem};
+use crate::wire::packet::Request;
+
+impl Server {
+    /// Handles a connection request: at best its sender becomes pending and is owed a challenge.
+    pub(super) fn request(&mut self, from: Address, datagram: &[u8], now: Now) -> Result<(), Discard> {
+        self.ledger.take_stranger()?;
+        let request = Request::parse(datagram, self.config.protocol_id)?;
+        self.check_expiry(request.expires, now)?;
+        let token = self.history.name(request.sealed);
+        if self.history.is_consumed(&token) {
+            return Err(Discard::TokenUsed);
+        }
+        self.ledger.take_decrypt(from, self.keys.keys().len() as u32, now.monotonic)?;
+        let redeemed = redeem(&request, self.config.protocol_id, &self.keys)?;
+
+        let Some(server_index) = redeemed.server_index(&self.config.advertised) else {
+            self.misdirected = Some(redeemed.servers);
+            return Err(Discard::AddressNotListed);
+        };
+        self.check_fence(redeemed.minted, redeemed.expires)?;
+        let takes_over = self.check_occupants(from, redeemed.client_id, redeemed.age(), now.monotonic)?;
+        self.history.note(token, redeemed.expires, now)?;
+
+        let lifetime = self.pending_lifetime(redeemed.timeout_seconds);
+        let place = self.pending.admit(token, &redeemed, server_index, from, now.monotonic, lifetime)?;
+        let has_room = self.admitting && (takes_over.is_some() || self.slots.has_room());
+        self.pending.owe(place, if has_room { Reply::Challenge } else { Reply::Denied });
+        Ok(())
+    }
+
+    /// The token is in time: not expired, not from further off than tokens may live, and not one that may have been
+    /// used and forgotten.
+    fn check_expiry(&self, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
+        let today = now.unix.seconds();
+        if expires <= today || self.history.may_have_forgotten(expires) {
+            return Err(Discard::TokenExpired);
+        }
+        match self.config.max_token_lifetime {
+            Some(most) if expires.0 - today.0 > most.as_secs() => Err(Discard::TokenTooLong),
+            _ => Ok(()),
+        }
+    }
+
+    /// The token was surely minted after this server started, if that matters.
+    ///
+    /// Ours say when they were minted. Others were minted at the earliest one maximum lifetime before they expire.
+    fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds) -> Result<(), Discard> {
+        if self.config.fence == Fence::Open {
+            return Ok(());
+        }
+        let most = self.config.max_token_lifetime;
+        let earliest = minted.or_else(|| most.map(|most| earliest_mint(expires, most)));
+        if earliest.is_some_and(|earliest| earliest >= self.started) { Ok(()) } else { Err(Discard::BeforeStart) }
+    }
+
+    /// Neither address nor client id has a slot, unless it is one that this token may take over: that one is answered.
+    pub(super) fn check_occupants(
+        &mut self,
+        from: Address,
+        client_id: u64,
+        age: Age,
+        now: Instant,
+    ) -> Result<Option<u32>, Discard> {
+        let at_address = self.slots.at_address(&from);
+        let of_client = self.slots.of_client(client_id);
+        if let Some(slot) = at_address
+            && of_client != Some(slot)
+        {
+            return Err(Discard::AddressConnected);
+        }
+        let Some(slot) = of_client else { return Ok(None) };
+        if self.may_take_over(slot, age, now) {
+            return Ok(Some(slot));
+        }
+        Err(if at_address.is_some() { Discard::AddressConnected } else { Discard::ClientIdConnected })
+    }
+
+    /// A slot may be taken over by a newer token for its client id, after the configured silence.
+    fn may_take_over(&mut self, slot: u32, age: Age, now: Instant) -> bool {
+        let Some(grace) = self.config.takeover_after else { return false };
+        let is_newer = self
+            .slots
+            .profile(slot)
+            .and_then(|profile| profile.age)
+            .is_some_and(|occupant| age.is_newer_than(occupant));
+        let is_silent = self
+            .slots
+            .link(slot)
+            .is_some_and(|link| link.state == State::Connected && now.reached(link.last_receive, grace));
+        is_newer && is_silent
+    }
+
+    /// How long a client may be pending: a few seconds, or its token's time-out if that is shorter (§1.10).
+    fn pending_lifetime(&self, timeout_seconds: i32) -> Duration {
+        let timeout = self.config.timeouts.apply(timeout_seconds);
+        timeout.map_or(self.config.pending_lifetime, |timeout| timeout.min(self.config.pending_lifetime))
+    }
+}
+
+/// The earliest moment at which a token that lives no longer than `most` was minted.
+fn earliest_mint(expires: UnixSeconds, most: Duration) -> UnixMillis {
+    UnixMillis::from(UnixSeconds(expires.0.saturating_sub(most.as_secs())))
+}
