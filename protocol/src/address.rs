@@ -4,7 +4,7 @@
 //! that are this host's business. Comparing raw [`SocketAddr`]s would make two peers out of one.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
 /// A peer's IP address and port: IPv4-mapped IPv6 folded to IPv4, IPv6 scope and flow label zeroed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,18 +74,8 @@ impl fmt::Debug for Address {
 /// Whether a packet could be sent to this address at all: a real host and a port other than 0.
 #[must_use]
 pub fn is_dialable(address: SocketAddr) -> bool {
-    address.port() != 0 && !address.ip().is_unspecified() && !is_multicast_or_broadcast(address.ip())
-}
-
-fn is_multicast_or_broadcast(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
-        IpAddr::V6(v6) => is_multicast_v6(v6),
-    }
-}
-
-fn is_multicast_v6(ip: Ipv6Addr) -> bool {
-    ip.is_multicast() || ip.to_ipv4_mapped().is_some_and(|v4| v4.is_multicast() || v4.is_broadcast())
+    let ip = Address::from(address).0.ip();
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 #[cfg(test)]
@@ -108,5 +98,26 @@ mod tests {
         assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::ffff:2]:2"));
         assert_ne!(network("[2001:db8::1]:1"), network("[2001:db8:0:1::1]:1"));
         assert_ne!(network("10.0.0.1:1"), network("10.0.0.2:1"));
+    }
+
+    #[test]
+    fn only_a_host_with_a_port_can_be_dialled_in_whatever_spelling() {
+        let cases = [
+            ("192.0.2.1:40000", true),
+            ("[2001:db8::1]:40000", true),
+            ("[::ffff:192.0.2.1]:40000", true),
+            ("192.0.2.1:0", false),
+            ("0.0.0.0:40000", false),
+            ("[::]:40000", false),
+            ("[::ffff:0.0.0.0]:40000", false),
+            ("224.0.0.1:40000", false),
+            ("[ff02::1]:40000", false),
+            ("[::ffff:224.0.0.1]:40000", false),
+            ("255.255.255.255:40000", false),
+            ("[::ffff:255.255.255.255]:40000", false),
+        ];
+        for (text, dialable) in cases {
+            assert_eq!(is_dialable(text.parse().unwrap()), dialable, "{text}");
+        }
     }
 }

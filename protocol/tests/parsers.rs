@@ -34,8 +34,14 @@ fn sequence() -> impl Strategy<Value = u64> {
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
-    let special = prop::sample::select(vec!["0.0.0.0:0", "[::]:0", "[::ffff:192.168.1.2]:30000", "[::1]:65535"])
-        .prop_map(|text| text.parse().expect("an address"));
+    let special = prop::sample::select(vec![
+        "0.0.0.0:0",
+        "[::]:0",
+        "[::ffff:192.168.1.2]:30000",
+        "[::ffff:0.0.0.0]:480",
+        "[::1]:65535",
+    ])
+    .prop_map(|text| text.parse().expect("an address"));
     prop_oneof![8 => any::<SocketAddr>().prop_map(on_the_wire), 1 => special]
 }
 
@@ -219,6 +225,6 @@ proptest! {
         prop_assert_eq!(Address::from(canonical.socket_addr()), canonical);
         prop_assert_eq!(canonical.to_bytes() == other.to_bytes(), canonical == other);
         prop_assert_eq!(canonical.socket_addr().ip(), address.ip().to_canonical());
-        prop_assert!(!is_dialable(address) || address.port() != 0);
+        prop_assert_eq!(is_dialable(address), is_dialable(canonical.socket_addr()));
     }
 }
