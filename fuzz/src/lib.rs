@@ -1,0 +1,71 @@
+//! What the fuzz targets share: fixed keys, and a way to take values off an input.
+//!
+//! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use slipgate_protocol::crypto::key::Key;
+use slipgate_protocol::wire::VERSION;
+use slipgate_protocol::wire::cursor::{Reader, Writer};
+
+/// The game in every target.
+pub const PROTOCOL_ID: u64 = 0x0102_0304_0506_0708;
+
+/// The key of every target: of packets, of private parts.
+#[must_use]
+pub const fn key() -> Key {
+    Key::from_bytes([0x6b; 32])
+}
+
+/// What is authenticated beside a packet's content.
+#[must_use]
+pub fn associated(prefix: u8) -> [u8; 22] {
+    let mut associated = [0; 22];
+    let mut writer = Writer::new(&mut associated);
+    writer.bytes(&VERSION);
+    writer.u64(PROTOCOL_ID);
+    writer.u8(prefix);
+    associated
+}
+
+/// The input, cut or filled up with zeros to `N` bytes.
+#[must_use]
+pub fn fit<const N: usize>(input: &[u8]) -> [u8; N] {
+    let mut fitted = [0; N];
+    for (to, from) in fitted.iter_mut().zip(input) {
+        *to = *from;
+    }
+    fitted
+}
+
+/// Takes values off an input; past the end they are zero, so that every input says something.
+pub struct Input<'a>(Reader<'a>);
+
+impl<'a> Input<'a> {
+    /// All of the input.
+    #[must_use]
+    pub const fn new(input: &'a [u8]) -> Self {
+        Self(Reader::new(input))
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> u8 {
+        self.0.u8().unwrap_or(0)
+    }
+
+    /// The next number.
+    pub fn u64(&mut self) -> u64 {
+        self.0.u64().unwrap_or(0)
+    }
+
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.0.array().copied().unwrap_or([0; N])
+    }
+
+    /// The next address: a byte whose lowest bit says IPv6, the address in network order, and the port.
+    pub fn address(&mut self) -> SocketAddr {
+        let ip: IpAddr = if self.u8() & 1 == 0 { self.array::<4>().into() } else { self.array::<16>().into() };
+        SocketAddr::new(ip, u16::from_le_bytes(self.array()))
+    }
+}

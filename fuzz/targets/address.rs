@@ -1,0 +1,36 @@
+//! Any address records in a token's list, and their canonical forms.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::fit;
+use slipgate_protocol::address::{Address, is_dialable};
+use slipgate_protocol::wire::PRIVATE_TOKEN_PLAIN_BYTES;
+use slipgate_protocol::wire::token::{LayoutError, PrivateLayout, Servers};
+
+/// Where a private part's count of addresses lies (§1.4); the input goes there.
+const COUNT_OFFSET: usize = 12;
+
+fuzz_target!(|input: &[u8]| {
+    let mut plain = [0; PRIVATE_TOKEN_PLAIN_BYTES];
+    plain[COUNT_OFFSET..].copy_from_slice(&fit::<{ PRIVATE_TOKEN_PLAIN_BYTES - COUNT_OFFSET }>(input));
+    let private = match PrivateLayout::parse(&plain) {
+        Ok(private) => private,
+        Err(error) => return assert!(matches!(error, LayoutError::ServerCount | LayoutError::AddressType)),
+    };
+    let servers = private.servers.as_slice();
+    assert_eq!(Servers::new(servers).as_ref(), Some(&private.servers));
+    for server in servers {
+        let address = Address::from(*server);
+        assert_eq!(Address::from(address.socket_addr()), address);
+        assert_eq!(address.socket_addr().port(), server.port());
+        assert_eq!(address.socket_addr().ip(), server.ip().to_canonical());
+        assert_eq!(address.to_string().parse(), Ok(address.socket_addr()));
+        assert_eq!(is_dialable(*server), is_dialable(address.socket_addr()), "{address}");
+        for other in servers {
+            let other = Address::from(*other);
+            assert_eq!(address.to_bytes() == other.to_bytes(), address == other);
+            assert!(address != other || address.network() == other.network());
+        }
+    }
+});

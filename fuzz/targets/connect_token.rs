@@ -1,0 +1,43 @@
+//! Any bytes as a connect token, as a client gets it. Shorter inputs also count as filled up with zeros.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::fit;
+use slipgate_protocol::token::ConnectToken;
+use slipgate_protocol::wire::CONNECT_TOKEN_BYTES;
+use slipgate_protocol::wire::token::{LayoutError, PublicLayout};
+
+fuzz_target!(|input: &[u8]| {
+    if input.len() != CONNECT_TOKEN_BYTES {
+        assert_eq!(ConnectToken::from_bytes(input).map(|_| ()), Err(LayoutError::Length));
+    }
+    let bytes: [u8; CONNECT_TOKEN_BYTES] = fit(input);
+    let Ok(token) = ConnectToken::from_bytes(&bytes) else { return };
+    assert_eq!(token.as_bytes(), &bytes);
+    assert!(!format!("{token:?}").is_empty());
+
+    let facts = token.facts();
+    assert!(facts.created <= facts.expires && (1..=32).contains(&facts.servers.as_slice().len()));
+    let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
+    let (client_to_server, server_to_client) = (token.client_to_server_key(), token.server_to_client_key());
+    let layout = PublicLayout {
+        protocol_id: facts.protocol_id,
+        created: facts.created,
+        expires: facts.expires,
+        nonce: &nonce,
+        sealed: &sealed,
+        timeout_seconds: facts.timeout_seconds,
+        servers: facts.servers.clone(),
+        client_to_server: client_to_server.expose(),
+        server_to_client: server_to_client.expose(),
+    };
+    // All but the padding, which readers do not look at, is written back as it was.
+    let mut written = [0; CONNECT_TOKEN_BYTES];
+    layout.emit(&mut written);
+    let content: usize = facts.servers.as_slice().iter().map(|server| if server.is_ipv4() { 7 } else { 19 }).sum();
+    let (content, padding) = written.split_at(1093 + content + 64);
+    assert_eq!(content, &bytes[..content.len()]);
+    assert!(padding.iter().all(|byte| *byte == 0));
+    assert_eq!(ConnectToken::from_bytes(&written).as_ref().map(ConnectToken::facts), Ok(facts));
+});

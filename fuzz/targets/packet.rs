@@ -1,0 +1,88 @@
+//! Any datagram, to a server and to a client: as a stranger sends it, and as one would who holds the key.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::{PROTOCOL_ID, associated, key};
+use slipgate_protocol::crypto::aead::{NotAuthentic, nonce, portable, ring};
+use slipgate_protocol::crypto::key::KeyRing;
+use slipgate_protocol::crypto::packet::PacketCipher;
+use slipgate_protocol::crypto::replay::ReplayWindow;
+use slipgate_protocol::discard::Discard;
+use slipgate_protocol::token::redeem::redeem;
+use slipgate_protocol::wire::cursor::Writer;
+use slipgate_protocol::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
+use slipgate_protocol::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES, TAG_BYTES};
+
+fuzz_target!(|datagram: &[u8]| {
+    request(datagram);
+    for accepted in [PacketKind::TO_SERVER, PacketKind::TO_CLIENT] {
+        if let Ok(header) = Header::parse(datagram, accepted) {
+            assert!(accepted.contains(&header.kind));
+            assert!(header.bytes + TAG_BYTES <= datagram.len() && datagram.len() <= MAX_ENCRYPTED_BYTES);
+            as_it_is(&header, datagram);
+            with_the_right_tag(&header, datagram);
+        }
+    }
+});
+
+fn request(datagram: &[u8]) {
+    // Right version and protocol id, so that more than one input in 2^168 gets past them.
+    let mut datagram = datagram.to_vec();
+    if let (REQUEST_BYTES, Some(front)) = (datagram.len(), datagram.get_mut(1..22)) {
+        front.copy_from_slice(&associated(0)[..21]);
+    }
+    if let Ok(request) = Request::parse(&datagram, PROTOCOL_ID) {
+        let mut written = [0; REQUEST_BYTES];
+        request.emit(PROTOCOL_ID, &mut Writer::new(&mut written));
+        assert_eq!(written[..], datagram[..]);
+        let redeemed = redeem(&request, PROTOCOL_ID, &KeyRing::from(key())).map(|_| ());
+        assert_eq!(redeemed, Err(Discard::TokenNotAuthentic));
+    }
+}
+
+fn as_it_is(header: &Header, datagram: &[u8]) {
+    let (cipher, mut window) = (PacketCipher::new(PROTOCOL_ID), ReplayWindow::default());
+    let opened = cipher.open_fresh(&key(), &mut window, header, &mut datagram.to_vec()).map(|content| content.to_vec());
+    // The one input in 2^128 that opens would be a find indeed.
+    assert_eq!(opened, Err(Discard::NotAuthentic));
+    assert_eq!(window.newest(), None);
+    let sealed = &mut datagram[header.bytes..].to_vec();
+    let opened = portable::open(&key(), nonce(header.sequence), &associated(header.prefix), sealed);
+    assert_eq!(opened, Err(NotAuthentic));
+}
+
+fn with_the_right_tag(header: &Header, datagram: &[u8]) {
+    let mut sealed = datagram.to_vec();
+    let (plain, tag) = sealed[header.bytes..].split_last_chunk_mut::<TAG_BYTES>().expect("a header leaves a tag");
+    let content = plain.to_vec();
+    *tag = ring::seal(&key(), nonce(header.sequence), &associated(header.prefix), plain);
+    let mut other = content.clone();
+    assert_eq!(*tag, portable::seal(&key(), nonce(header.sequence), &associated(header.prefix), &mut other));
+    assert_eq!(other, *plain);
+
+    let (cipher, mut window) = (PacketCipher::new(PROTOCOL_ID), ReplayWindow::default());
+    let expected = if header.kind.allows_content(content.len()) { Ok(content) } else { Err(Discard::ContentSize) };
+    let opened = cipher.open_fresh(&key(), &mut window, header, &mut sealed.clone()).map(|content| content.to_vec());
+    assert_eq!(opened, expected);
+    let guarded = header.kind.is_replay_protected();
+    assert_eq!(window.newest(), guarded.then_some(header.sequence));
+    let again = cipher.open_fresh(&key(), &mut window, header, &mut sealed.clone()).map(|content| content.to_vec());
+    assert_eq!(again, if guarded { Err(Discard::Replayed) } else { expected.clone() });
+
+    let Ok(content) = expected else { return };
+    match header.kind {
+        PacketKind::Challenge | PacketKind::Response => {
+            assert_eq!(Challenge::parse(&content).expect("the right size").to_bytes()[..], content);
+        }
+        PacketKind::KeepAlive => {
+            assert_eq!(KeepAlive::parse(&content).expect("the right size").to_bytes()[..], content);
+        }
+        PacketKind::Denied | PacketKind::Payload | PacketKind::Disconnect => {}
+    }
+    if Header::canonical(header.kind, header.sequence) == *header {
+        let mut written = [0; MAX_ENCRYPTED_BYTES];
+        let length = cipher.seal(&key(), header.kind, header.sequence, &content, &mut written);
+        assert_eq!(length.map(|length| &written[..length]), Some(&sealed[..]));
+    }
+}
