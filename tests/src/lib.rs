@@ -1,3 +1,7 @@
-//! What the tests of more than one file share.
+//! What the tests of more than one file share: the interop vectors, and a simulated world.
+
+// Test code says what it expects by panicking.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
 pub mod vectors;
+pub mod world;
