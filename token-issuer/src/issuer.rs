@@ -21,6 +21,7 @@ use crate::limits::Limits;
 
 /// Mints connect tokens for one game. Minting takes some microseconds and changes nothing: share it between threads.
 ///
+/// Keys and allow-list are what they were made of: to change them, make another issuer and put it in this one's place.
 /// It has no `Debug`, for it holds the private key.
 pub struct Issuer {
     protocol_id: u64,

@@ -1,5 +1,7 @@
 //! The API as backends see it: real HTTP over loopback.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
+
 mod common;
 
 use std::time::{SystemTime, UNIX_EPOCH};
