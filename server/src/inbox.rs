@@ -11,7 +11,6 @@ use crate::{ClientHandle, DisconnectReason, Server};
 
 /// Something that happened since the last event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Event<'a> {
     /// A client has a slot. What its token said of it is in [`Server::client`].
     Connected {
@@ -96,7 +95,7 @@ impl Inbox {
             self.next += 1;
             let Some(received) = self.batch.get(place) else { continue };
             let base = received.datagram.as_ptr().addr();
-            if let Some((client, payload)) = server.handle(received) {
+            if let Some((client, payload)) = server.handle(received.from, received.datagram) {
                 let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
                 let (sequence, length) = (payload.sequence, payload.bytes.len());
                 return Some(Found::InBatch { client, sequence, place, start, length });

@@ -57,4 +57,4 @@ pub use slipgate_protocol::wire::UserData;
 
 pub use self::history_file::HistoryFile;
 pub use self::inbox::{Event, Inbox};
-pub use self::server::{Server, StartError};
+pub use self::server::{DEFAULT_PACKETS_PER_TURN, Server, StartError};

@@ -5,7 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use slipgate_edge::entropy;
-use slipgate_edge::udp::{ReceiveBatch, Received, SendBatch, SocketStats, Sockets};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_protocol::address::Address;
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::server::{self as core, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats};
@@ -269,7 +270,7 @@ impl Server {
         !batch.is_empty()
     }
 
-    pub(crate) fn handle<'d>(&mut self, received: Received<'d>) -> Option<(ClientHandle, Payload<'d>)> {
-        self.core.handle(received.from, received.datagram, self.now).ok().flatten()
+    pub(crate) fn handle<'d>(&mut self, from: Address, datagram: &'d mut [u8]) -> Option<(ClientHandle, Payload<'d>)> {
+        self.core.handle(from, datagram, self.now).ok().flatten()
     }
 }
