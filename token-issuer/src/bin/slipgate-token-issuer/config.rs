@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 
 use clap::ArgMatches;
+use slipgate_edge::cli::keys::KeySource;
+use slipgate_edge::cli::log::LogFormat;
+use slipgate_edge::cli::{Failure, either};
 use slipgate_token_issuer::api_key::ApiKeys;
 use slipgate_token_issuer::http::HttpLimits;
 use slipgate_token_issuer::{Issuer, Limits};
 
-use crate::failure::Failure;
 use crate::file::File;
 use crate::flags::Flags;
-use crate::keys;
-use crate::log::LogFormat;
 
 /// Loopback: other machines come in by way of a proxy that speaks TLS.
 const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -37,18 +37,13 @@ impl Config {
         let limits = limits(&flags, &file)?;
         let http = http_limits(flags.max_connections.or(file.max_connections))?;
         let api_keys = api_keys(&either(flags.api_key_digests, file.api_key_digests.into()))?;
-        let keys = keys::read(matches, flags.key_file.as_deref(), file.key_file.as_deref())?;
+        let keys = KeySource::choose(matches, flags.key_file, file.key_file)?.read()?;
         let issuer =
             Issuer::new(protocol_id.0, keys, &either(flags.servers, file.servers), limits).map_err(|error| {
                 Failure::config(format!("{error} (flag --server, or `servers` in the configuration file)"))
             })?;
         Ok(Self { bind, issuer, api_keys, http, log: flags.log.or(file.log).unwrap_or_default() })
     }
-}
-
-/// A list is taken as a whole from one place: a shorter list must be able to replace a longer one.
-fn either<T>(higher: Vec<T>, lower: Vec<T>) -> Vec<T> {
-    if higher.is_empty() { lower } else { higher }
 }
 
 fn refuse_open_http(bind: SocketAddr, insecure_http: bool) -> Result<(), Failure> {

@@ -1,30 +1,31 @@
-//! How the program fails: one sentence, and a status that says whose turn it is.
+//! How a program fails: one sentence, and a status that says whose turn it is.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why the program does not run.
+/// Why a program does not run.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     sentence: String,
     status: u8,
 }
 
 impl Failure {
     /// The configuration is wrong: status 2, as clap's own for wrong flags.
-    pub(crate) fn config(sentence: impl Into<String>) -> Self {
+    pub fn config(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), status: 2 }
     }
 
     /// The system refuses: status 1.
-    pub(crate) fn run_time(sentence: impl Into<String>) -> Self {
+    pub fn run_time(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), status: 1 }
     }
 
-    /// Says it on stderr.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Says it on stderr, in the program's name.
+    #[must_use]
+    pub fn report(&self, program: &str) -> ExitCode {
         // Nobody is left to be told when stderr is closed.
-        let _ = writeln!(io::stderr(), "slipgate-token-issuer: {}", self.sentence);
+        let _ = writeln!(io::stderr(), "{program}: {}", self.sentence);
         ExitCode::from(self.status)
     }
 }
