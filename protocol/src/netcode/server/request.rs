@@ -54,16 +54,18 @@ impl Server {
         }
     }
 
-    /// The token was surely minted after this server started, if that matters.
+    /// The token was surely minted after this server started or its journal began, if that matters.
     ///
     /// Ours say when they were minted. Others were minted at the earliest one maximum lifetime before they expire.
     fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds) -> Result<(), Discard> {
-        if self.config.fence == Fence::Open {
-            return Ok(());
-        }
+        let since = match self.config.fence {
+            Fence::Open => return Ok(()),
+            Fence::Since(moment) => moment,
+            Fence::Closed => self.started,
+        };
         let most = self.config.max_token_lifetime;
         let earliest = minted.or_else(|| most.map(|most| earliest_mint(expires, most)));
-        if earliest.is_some_and(|earliest| earliest >= self.started) { Ok(()) } else { Err(Discard::BeforeStart) }
+        if earliest.is_some_and(|earliest| earliest >= since) { Ok(()) } else { Err(Discard::BeforeStart) }
     }
 
     /// Neither address nor client id has a slot, unless it is one that this token may take over: that one is answered.
