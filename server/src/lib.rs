@@ -1,1 +1,60 @@
-//! x
+//! A dedicated game server's end of Slipgate: netcode 1.02 over UDP, polled by the game's own loop.
+//!
+//! No thread, no async runtime, no callback: the loop asks for events, answers while it still holds them, and sends.
+//! An event's bytes lie in the [`Inbox`] where they arrived and were decrypted, and are gone at the next call.
+//!
+//! # Examples
+//! An echo server of 32 slots:
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use slipgate_server::{Clock, Config, Event, Inbox, Key, Server, Sockets};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
+//!     // The address under which clients know this server, as it stands in their connect tokens.
+//!     let advertised = vec!["203.0.113.7:40000".parse::<std::net::SocketAddr>()?.into()];
+//!     let key = Key::from_hex(&std::env::var("SLIPGATE_PRIVATE_KEY")?).ok_or("64 hexadecimal digits")?;
+//!     let clock = Clock::start();
+//!     let config = Config::new(0x1122_3344, 32, advertised);
+//!     let mut server = Server::new(sockets, config, key.into(), clock.now())?;
+//!     let mut inbox = Inbox::default();
+//!     loop {
+//!         server.begin_turn(clock.now());
+//!         while let Some(event) = inbox.next(&mut server) {
+//!             match event {
+//!                 Event::Connected { client, client_id } => println!("{client_id} has slot {}", client.slot()),
+//!                 Event::Payload { client, bytes, .. } => server.send(client, bytes).unwrap_or_default(),
+//!                 Event::Disconnected { client_id, reason, .. } => println!("{client_id}: {reason}"),
+//!             }
+//!         }
+//!         server.end_turn();
+//!         server.wait(Duration::from_millis(16))?;
+//!     }
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod history_file;
+
+mod inbox;
+mod report;
+mod server;
+
+pub use slipgate_edge::clock::Clock;
+pub use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
+pub use slipgate_protocol::address::Address;
+pub use slipgate_protocol::crypto::key::{Key, KeyRing};
+pub use slipgate_protocol::discard::{Discard, Discards};
+pub use slipgate_protocol::netcode::SendError;
+pub use slipgate_protocol::netcode::server::{
+    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, LoopbackError, Stats,
+};
+pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
+pub use slipgate_protocol::time::Now;
+pub use slipgate_protocol::wire::UserData;
+
+pub use self::history_file::HistoryFile;
+pub use self::inbox::{Event, Inbox};
+pub use self::server::{DEFAULT_PACKETS_PER_TURN, Server, StartError};

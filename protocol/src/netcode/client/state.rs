@@ -90,6 +90,12 @@ impl ClientState {
         self.code() > 0
     }
 
+    /// Whether the client is in a slot.
+    #[must_use]
+    pub const fn is_connected(self) -> bool {
+        matches!(self, Self::Connected)
+    }
+
     /// Whether the last attempt or connection ended in an error.
     #[must_use]
     pub const fn is_error(self) -> bool {

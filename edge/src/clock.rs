@@ -1,0 +1,44 @@
+//! Reading the two clocks, once a turn.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use slipgate_protocol::time::{self, Now, UnixMillis};
+
+/// The clocks of this machine: monotonic since the clock was made, and the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock whose monotonic side starts now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// Both clocks, read together.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        Now { monotonic: self.monotonic(), unix: wall_clock() }
+    }
+
+    /// The monotonic clock alone.
+    #[must_use]
+    pub fn monotonic(&self) -> time::Instant {
+        time::Instant::from_start(self.start.elapsed())
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+/// The wall clock in milliseconds; 0 for one that is set before 1970.
+#[must_use]
+pub fn wall_clock() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,110 @@
+//! Batches: up to 64 datagrams that arrived or leave together, in buffers that are allocated once.
+
+use std::net::SocketAddr;
+
+use slipgate_protocol::address::Address;
+use slipgate_protocol::netcode::Outbox;
+use slipgate_protocol::wire::{MAX_DATAGRAM_BYTES, RECEIVE_BUFFER_BYTES};
+
+/// Datagrams in a batch.
+pub const BATCH: usize = 64;
+
+/// Datagrams that arrived.
+pub struct ReceiveBatch {
+    buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,
+    arrived: Vec<(Address, usize)>,
+}
+
+/// One datagram that arrived, where it lies: it may be decrypted there.
+pub struct Received<'a> {
+    /// Where it came from, it says.
+    pub from: Address,
+    /// Its bytes; what is longer than 1300 was cut.
+    pub datagram: &'a mut [u8],
+}
+
+impl Default for ReceiveBatch {
+    fn default() -> Self {
+        Self { buffers: vec![[0; RECEIVE_BUFFER_BYTES]; BATCH].into(), arrived: Vec::with_capacity(BATCH) }
+    }
+}
+
+impl ReceiveBatch {
+    /// How many datagrams arrived.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Whether none did.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.arrived.is_empty()
+    }
+
+    /// The datagram at a place of the batch.
+    pub fn get(&mut self, place: usize) -> Option<Received<'_>> {
+        let (from, bytes) = *self.arrived.get(place)?;
+        let datagram = self.buffers.get_mut(place)?.get_mut(..bytes)?;
+        Some(Received { from, datagram })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.arrived.clear();
+    }
+
+    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+        self.buffers.get_mut(self.arrived.len()).map(<[u8; RECEIVE_BUFFER_BYTES]>::as_mut_slice)
+    }
+
+    pub(super) fn commit(&mut self, from: Address, bytes: usize) {
+        self.arrived.push((from, bytes));
+    }
+}
+
+/// Datagrams that wait to leave.
+pub struct SendBatch {
+    buffers: Box<[[u8; MAX_DATAGRAM_BYTES]]>,
+    leaving: Vec<(SocketAddr, usize)>,
+}
+
+impl Default for SendBatch {
+    fn default() -> Self {
+        Self { buffers: vec![[0; MAX_DATAGRAM_BYTES]; BATCH].into(), leaving: Vec::with_capacity(BATCH) }
+    }
+}
+
+impl SendBatch {
+    /// Whether no datagram waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leaving.is_empty()
+    }
+
+    /// Whether no more datagrams fit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.leaving.len() == BATCH
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        self.leaving
+            .iter()
+            .zip(&self.buffers)
+            .map(|((to, bytes), buffer)| (*to, buffer.get(..*bytes).unwrap_or_default()))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.leaving.clear();
+    }
+}
+
+impl Outbox for SendBatch {
+    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+        self.buffers.get_mut(self.leaving.len())
+    }
+
+    fn commit(&mut self, to: Address, bytes: usize) {
+        self.leaving.push((to.socket_addr(), bytes));
+    }
+}

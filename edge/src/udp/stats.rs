@@ -1,0 +1,136 @@
+//! What the sockets have counted: traffic, and trouble by kind.
+
+use std::io;
+
+/// A kind of trouble that a socket reports. None of it ends anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Trouble {
+    /// The send buffer is full (EAGAIN, ENOBUFS): the datagram is lost.
+    BufferFull,
+    /// The datagram is larger than the path or the system allows (EMSGSIZE).
+    TooLarge,
+    /// Network or host cannot be reached, or the network is down.
+    Unreachable,
+    /// The other side's port is closed (ECONNREFUSED, ECONNRESET).
+    Refused,
+    /// A firewall or the system's policy forbids it (EPERM, EACCES).
+    Forbidden,
+    /// No socket of this address family is bound.
+    NoSocket,
+    /// Anything else.
+    Other,
+}
+
+impl Trouble {
+    /// Every kind, in the order of the counters.
+    pub const ALL: [Self; 7] = [
+        Self::BufferFull,
+        Self::TooLarge,
+        Self::Unreachable,
+        Self::Refused,
+        Self::Forbidden,
+        Self::NoSocket,
+        Self::Other,
+    ];
+
+    /// The kind as a stable `snake_case` word, for metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BufferFull => "buffer_full",
+            Self::TooLarge => "too_large",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Forbidden => "forbidden",
+            Self::NoSocket => "no_socket",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind of an error of the system.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::WouldBlock | Kind::OutOfMemory => Self::BufferFull,
+            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown | Kind::AddrNotAvailable => {
+                Self::Unreachable
+            }
+            Kind::ConnectionRefused | Kind::ConnectionReset => Self::Refused,
+            Kind::PermissionDenied => Self::Forbidden,
+            _ => Self::of_raw(error.raw_os_error()),
+        }
+    }
+
+    /// Errors to which the standard library gives no name of its own.
+    fn of_raw(code: Option<i32>) -> Self {
+        match code {
+            Some(code) if code == raw::EMSGSIZE => Self::TooLarge,
+            Some(code) if code == raw::ENOBUFS => Self::BufferFull,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod raw {
+    pub(super) const EMSGSIZE: i32 = 90;
+    pub(super) const ENOBUFS: i32 = 105;
+}
+
+#[cfg(windows)]
+mod raw {
+    pub(super) const EMSGSIZE: i32 = 10040;
+    pub(super) const ENOBUFS: i32 = 10055;
+}
+
+/// The BSDs and macOS.
+#[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
+mod raw {
+    pub(super) const EMSGSIZE: i32 = 40;
+    pub(super) const ENOBUFS: i32 = 55;
+}
+
+/// What the sockets have counted since they were bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SocketStats {
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes of datagrams received, without headers.
+    pub bytes_received: u64,
+    /// Datagrams that the system took for sending.
+    pub datagrams_sent: u64,
+    /// Bytes of datagrams sent, without headers.
+    pub bytes_sent: u64,
+    troubles: [u64; Trouble::ALL.len()],
+    pub(super) turns: u64,
+}
+
+impl SocketStats {
+    /// How often a kind of trouble was reported, sending and receiving together.
+    #[must_use]
+    pub fn trouble(&self, kind: Trouble) -> u64 {
+        self.troubles.get(kind as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn note_received(&mut self, bytes: usize) {
+        self.datagrams_received += 1;
+        self.bytes_received += bytes as u64;
+    }
+
+    pub(super) fn note_sent(&mut self, result: io::Result<usize>, bytes: usize) {
+        match result {
+            Ok(_) => {
+                self.datagrams_sent += 1;
+                self.bytes_sent += bytes as u64;
+            }
+            Err(error) => self.note_trouble(Trouble::of(&error)),
+        }
+    }
+
+    pub(super) fn note_trouble(&mut self, kind: Trouble) {
+        if let Some(count) = self.troubles.get_mut(kind as usize) {
+            *count += 1;
+        }
+    }
+}

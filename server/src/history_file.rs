@@ -1,0 +1,299 @@
+//! The token history on disk: an append-only file of used tokens that survives crashes.
+//!
+//! ```text
+//!   0        16                48
+//!   ├────────┼─────────────────┼──────────┬──────────┬ …
+//!   │ magic  │ key of the names│ record   │ record   │
+//!   └────────┴─────────────────┴──────────┴──────────┴ …
+//!   record: digest of the token's tag (16), expiry in unix seconds (8), check (8)
+//! ```
+//!
+//! A record is written before its client gets a slot, and flushed to the disk before the first packet tells the client.
+//! A crash in the middle of a record leaves a torn end, which is cut off: its client was never told. Damage elsewhere
+//! is no crash of ours, and the file is refused instead of forgetting tokens in silence. Tags are named by a keyed
+//! digest, and the file is its owner's alone.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use slipgate_protocol::crypto::digest::{Digest, DigestKey};
+use slipgate_protocol::netcode::server::Storage;
+use slipgate_protocol::time::UnixSeconds;
+use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use tracing::warn;
+use zeroize::Zeroizing;
+
+const MAGIC: &[u8; 16] = b"slipgate-hist-1\n";
+const HEADER_BYTES: usize = 48;
+const RECORD_BYTES: usize = 32;
+/// The most records that a file may hold: 16 million unexpired tokens, half a gibibyte.
+const MAX_RECORDS: u64 = 1 << 24;
+/// A file is written anew without its expired records when it has grown by so many.
+const COMPACT_AFTER: u64 = 1 << 16;
+
+/// The token history on disk, opened and locked for one server.
+pub struct HistoryFile {
+    path: PathBuf,
+    file: File,
+    /// Held for as long as the server lives. The history itself is replaced when it is written anew, and its lock with
+    /// it, so a file beside it is locked.
+    _lock: File,
+    names: Zeroizing<[u8; 32]>,
+    check: DigestKey,
+    used: Vec<UsedToken>,
+    is_new: bool,
+    appended: u64,
+    /// A write failed: where the last whole record ends, to cut off what may stand behind it.
+    torn_at: Option<u64>,
+    told: bool,
+}
+
+/// Why a history file was not opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HistoryFileError {
+    /// It cannot be opened, read or written.
+    Io(io::Error),
+    /// Another server uses it.
+    Locked,
+    /// It is no history file.
+    Foreign,
+    /// It is damaged at this byte, and not by a crash of ours.
+    Damaged(u64),
+    /// It is larger than a history may be.
+    TooLarge,
+}
+
+impl fmt::Display for HistoryFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Locked => f.write_str("another server uses this history file"),
+            Self::Foreign => f.write_str("this is not a token history file"),
+            Self::Damaged(at) => write!(
+                f,
+                "the history file is damaged at byte {at}; move it away to start with a new one, which refuses tokens \
+                 from before the start"
+            ),
+            Self::TooLarge => f.write_str("the history file is larger than a history may be"),
+        }
+    }
+}
+
+impl std::error::Error for HistoryFileError {}
+
+impl From<io::Error> for HistoryFileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl HistoryFile {
+    /// Opens a history file, or makes a new one (mode 0600), and drops what has expired.
+    ///
+    /// # Errors
+    /// See [`HistoryFileError`].
+    pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
+        let path = path.as_ref();
+        let lock = lock(&beside(path, ".lock"))?;
+        let mut file = open_private(path)?;
+        let length = file.metadata()?.len();
+        if length > HEADER_BYTES as u64 + MAX_RECORDS * RECORD_BYTES as u64 {
+            return Err(HistoryFileError::TooLarge);
+        }
+        let mut bytes = Vec::with_capacity(length as usize);
+        file.read_to_end(&mut bytes)?;
+        let is_new = bytes.is_empty();
+        let names = Zeroizing::new(if is_new { slipgate_edge::entropy::bytes()? } else { parse_header(&bytes)? });
+        let check = check_key(&names);
+        let mut used = if is_new { Vec::new() } else { parse_records(&bytes, &check)? };
+        used.retain(|used| used.expires > today);
+        drop(file);
+        let file = rewrite(path, &names, &check, &used)?;
+        Ok(Self {
+            path: path.into(),
+            file,
+            _lock: lock,
+            names,
+            check,
+            used,
+            is_new,
+            appended: 0,
+            torn_at: None,
+            told: false,
+        })
+    }
+
+    /// Whether the file was made just now: what was used before it existed is not in it.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// How many used, unexpired tokens it holds.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    pub(crate) fn into_storage(self) -> Storage {
+        let used = self.used.clone();
+        Storage { names: *self.names, used, journal: Box::new(self) }
+    }
+
+    fn append(&mut self, used: UsedToken) -> io::Result<()> {
+        if let Some(end) = self.torn_at {
+            self.file.set_len(end)?;
+            self.file.seek(SeekFrom::Start(end))?;
+            self.torn_at = None;
+        }
+        let end = self.file.stream_position()?;
+        self.torn_at = Some(end);
+        self.file.write_all(&record(used, &self.check))?;
+        self.torn_at = None;
+        Ok(())
+    }
+
+    /// Writes the file anew without what has expired by `today`.
+    fn compact(&mut self, today: UnixSeconds) -> io::Result<()> {
+        self.used.retain(|used| used.expires > today);
+        self.file = rewrite(&self.path, &self.names, &self.check, &self.used)?;
+        self.appended = 0;
+        Ok(())
+    }
+
+    fn tell(&mut self, error: &io::Error) -> JournalError {
+        if !self.told {
+            self.told = true;
+            warn!(path = %self.path.display(), %error, "the history file cannot be written");
+        }
+        JournalError
+    }
+}
+
+impl Journal for HistoryFile {
+    fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
+        if self.appended >= COMPACT_AFTER {
+            let today = slipgate_edge::clock::wall_clock().seconds();
+            // The old file serves on if this fails; the next record tries again.
+            if let Err(error) = self.compact(today) {
+                self.tell(&error);
+            }
+        }
+        self.append(used).map_err(|error| self.tell(&error))?;
+        self.used.push(used);
+        self.appended += 1;
+        self.told = false;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), JournalError> {
+        self.file.sync_data().map_err(|error| self.tell(&error))
+    }
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A file name with something added: on the same disk, so that it can be renamed.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn lock(path: &Path) -> Result<File, HistoryFileError> {
+    let file = open_private(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(HistoryFileError::Locked),
+        Err(TryLockError::Error(error)) => Err(HistoryFileError::Io(error)),
+    }
+}
+
+/// The key of the records' checks: another one than that of the names.
+fn check_key(names: &[u8; 32]) -> DigestKey {
+    DigestKey::new(&DigestKey::new(names).full(&[b"history file check"]))
+}
+
+fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
+    let expires = used.expires.0.to_le_bytes();
+    let sum = check.digest(&[&used.name.0, &expires]);
+    let mut record = [0; RECORD_BYTES];
+    let fields = used.name.0.iter().chain(&expires).chain(sum.0.iter());
+    record.iter_mut().zip(fields).for_each(|(to, from)| *to = *from);
+    record
+}
+
+fn parse_header(bytes: &[u8]) -> Result<[u8; 32], HistoryFileError> {
+    let (magic, rest) = bytes.split_first_chunk().ok_or(HistoryFileError::Foreign)?;
+    let names = rest.first_chunk().ok_or(HistoryFileError::Foreign)?;
+    if magic == MAGIC { Ok(*names) } else { Err(HistoryFileError::Foreign) }
+}
+
+fn parse_record(bytes: &[u8], check: &DigestKey) -> Option<UsedToken> {
+    let (name, rest) = bytes.split_first_chunk()?;
+    let used = UsedToken { name: Digest(*name), expires: UnixSeconds(u64::from_le_bytes(*rest.first_chunk()?)) };
+    (record(used, check) == bytes).then_some(used)
+}
+
+/// Every record up to a torn end. Whole records behind a bad one are no torn end.
+fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, HistoryFileError> {
+    let records = bytes.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(RECORD_BYTES);
+    let mut used = Vec::with_capacity(records.len());
+    let mut bad = None;
+    for (index, bytes) in records.enumerate() {
+        match (parse_record(bytes, check), bad) {
+            (Some(record), None) => used.push(record),
+            (Some(_), Some(at)) => return Err(HistoryFileError::Damaged(at)),
+            (None, _) => bad = bad.or(Some((HEADER_BYTES + index * RECORD_BYTES) as u64)),
+        }
+    }
+    Ok(used)
+}
+
+/// Writes the file anew, so that a crash leaves either the old one or the new one, and answers it opened at its end.
+fn rewrite(path: &Path, names: &[u8; 32], check: &DigestKey, used: &[UsedToken]) -> io::Result<File> {
+    let fresh = beside(path, ".new");
+    let mut file = open_private(&fresh)?;
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(names);
+    for used in used {
+        bytes.extend_from_slice(&record(*used, check));
+    }
+    file.set_len(0)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    sync_directory_of(path)?;
+    Ok(file)
+}
+
+/// A renamed file is there after a power cut only when its directory was flushed.
+#[cfg(unix)]
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory_of(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use super::*;
+
+const TODAY: UnixSeconds = UnixSeconds(1000);
+
+/// A directory of this test's own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("slipgate-history-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("history")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn used(number: u8, expires: u64) -> UsedToken {
+    UsedToken { name: Digest([number; 16]), expires: UnixSeconds(expires) }
+}
+
+fn write(place: &Place, count: u8) -> HistoryFile {
+    let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
+    for number in 0..count {
+        history.record(used(number, 2000)).unwrap();
+    }
+    history.flush().unwrap();
+    history
+}
+
+#[test]
+fn what_was_recorded_is_there_at_the_next_start_and_what_expired_is_not() {
+    let place = Place::new("survives");
+    let mut history = write(&place, 3);
+    assert!(history.is_new());
+    history.record(used(9, 1001)).unwrap();
+    drop(history);
+    let history = HistoryFile::open(place.file(), UnixSeconds(1001)).unwrap();
+    assert!(!history.is_new());
+    assert_eq!(history.used, [used(0, 2000), used(1, 2000), used(2, 2000)]);
+    assert_eq!(std::fs::metadata(place.file()).unwrap().len(), 48 + 3 * 32);
+}
+
+#[test]
+fn names_stay_the_same_over_starts_and_differ_between_files() {
+    let (one, other) = (Place::new("names-one"), Place::new("names-other"));
+    let names = |place: &Place| *HistoryFile::open(place.file(), TODAY).unwrap().names;
+    assert_eq!(names(&one), names(&one));
+    assert_ne!(names(&one), names(&other));
+}
+
+#[test]
+fn a_torn_end_of_any_length_is_cut_off_and_writing_goes_on() {
+    let place = Place::new("torn");
+    drop(write(&place, 3));
+    let whole = std::fs::read(place.file()).unwrap();
+    for cut in 1..=32 {
+        std::fs::write(place.file(), &whole[..whole.len() - cut]).unwrap();
+        let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
+        assert_eq!(history.used.len(), 2, "{cut} bytes were torn off");
+        history.record(used(7, 2000)).unwrap();
+        drop(history);
+        assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.last(), Some(&used(7, 2000)));
+    }
+    // A power cut may leave zeros where records were to be.
+    std::fs::write(place.file(), [&whole[..], &[0; 100]].concat()).unwrap();
+    assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len(), 3);
+}
+
+#[test]
+fn damage_in_the_middle_and_foreign_files_are_refused_and_left_as_they_are() {
+    let place = Place::new("damaged");
+    drop(write(&place, 3));
+    let whole = std::fs::read(place.file()).unwrap();
+    for byte in 48..48 + 32 {
+        let mut damaged = whole.clone();
+        damaged[byte] ^= 1;
+        std::fs::write(place.file(), &damaged).unwrap();
+        let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
+        assert!(matches!(error, HistoryFileError::Damaged(48)), "{error}");
+        assert_eq!(std::fs::read(place.file()).unwrap(), damaged);
+    }
+    for foreign in [&b"x"[..], &whole[..47], b"another file that is long enough to have a header of ours"] {
+        std::fs::write(place.file(), foreign).unwrap();
+        let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
+        assert!(matches!(error, HistoryFileError::Foreign), "{error}");
+    }
+}
+
+#[test]
+fn two_servers_cannot_use_one_file() {
+    let place = Place::new("locked");
+    let history = write(&place, 1);
+    let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
+    assert!(matches!(error, HistoryFileError::Locked), "{error}");
+    drop(history);
+    assert!(HistoryFile::open(place.file(), TODAY).is_ok());
+}
+
+#[test]
+fn a_file_that_has_grown_is_written_anew_without_what_expired() {
+    let place = Place::new("compact");
+    let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
+    let future = slipgate_edge::clock::wall_clock().seconds().0 + 1000;
+    for number in 0..=COMPACT_AFTER {
+        let expires = if number % 2 == 0 { 1 } else { future };
+        history.record(used(number as u8, expires)).unwrap();
+    }
+    assert!(std::fs::metadata(place.file()).unwrap().len() < 48 + (COMPACT_AFTER / 2 + 2) * 32);
+    drop(history);
+    assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len() as u64, COMPACT_AFTER / 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("mode");
+    drop(write(&place, 1));
+    assert_eq!(std::fs::metadata(place.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_refuses_and_leaves_no_torn_record_behind() {
+    // /dev/full takes no byte: the place of a disk without room.
+    let place = Place::new("full");
+    let mut history = write(&place, 1);
+    let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap());
+    assert_eq!(history.record(used(5, 2000)), Err(JournalError));
+    history.file = real;
+    history.torn_at = Some(48 + 32);
+    history.record(used(6, 2000)).unwrap();
+    drop(history);
+    assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used, [used(0, 2000), used(6, 2000)]);
+}

@@ -1,0 +1,276 @@
+//! The server: sockets around the protocol's server, and the turn of a game loop.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use slipgate_edge::entropy;
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_protocol::address::Address;
+use slipgate_protocol::crypto::key::KeyRing;
+use slipgate_protocol::discard::Discards;
+use slipgate_protocol::netcode::server::{self as core, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats};
+use slipgate_protocol::netcode::{Payload, SendError};
+use slipgate_protocol::time::Now;
+use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
+
+use crate::LoopbackError;
+use crate::history_file::HistoryFile;
+use crate::report::Reporter;
+
+/// Datagrams that one turn reads at most: a flood must not keep the game from its next tick.
+pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
+
+/// A netcode 1.02 server on UDP sockets.
+///
+/// A turn: [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
+/// [`end_turn`](Self::end_turn), [`wait`](Self::wait). It logs the lives of clients by `tracing`, and of junk nothing
+/// but a summary now and then.
+pub struct Server {
+    core: core::Server,
+    sockets: Sockets,
+    outbox: SendBatch,
+    now: Now,
+    packets_per_turn: u32,
+    packets_left: u32,
+    reporter: Reporter,
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting that no server can run with.
+    Config(ConfigError),
+    /// The operating system had no entropy to give.
+    Entropy(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Entropy(error) => write!(f, "the operating system gives no entropy: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl Server {
+    /// A server that starts now, with fresh entropy, and forgets which tokens were used when it ends: tokens from
+    /// before its start are refused (see [`Fence`]).
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn new(sockets: Sockets, config: Config, keys: KeyRing, now: Now) -> Result<Self, StartError> {
+        let seed = entropy::seed().map_err(StartError::Entropy)?;
+        let core = core::Server::new(config, keys, &seed, now)?;
+        Ok(Self::around(core, sockets, now))
+    }
+
+    /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
+    ///
+    /// A file that was there before makes the fence needless. A new one does not: whatever was used before it existed
+    /// is not in it.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn with_history(
+        sockets: Sockets,
+        mut config: Config,
+        keys: KeyRing,
+        now: Now,
+        history: HistoryFile,
+    ) -> Result<Self, StartError> {
+        let seed = entropy::seed().map_err(StartError::Entropy)?;
+        if !history.is_new() {
+            config.fence = Fence::Open;
+        }
+        let core = core::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
+        Ok(Self::around(core, sockets, now))
+    }
+
+    fn around(core: core::Server, sockets: Sockets, now: Now) -> Self {
+        Self {
+            core,
+            sockets,
+            outbox: SendBatch::default(),
+            now,
+            packets_per_turn: DEFAULT_PACKETS_PER_TURN,
+            packets_left: DEFAULT_PACKETS_PER_TURN,
+            reporter: Reporter::new(now.monotonic),
+        }
+    }
+
+    /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
+    pub fn begin_turn(&mut self, now: Now) {
+        self.now = now;
+        self.packets_left = self.packets_per_turn;
+    }
+
+    /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` (in the same program: 256 payloads wait).
+    pub fn send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
+        match self.core.send(client, payload, self.now, &mut self.outbox) {
+            Err(SendError::Backlogged) if !self.outbox.is_empty() => {
+                self.sockets.send(&mut self.outbox);
+                self.core.send(client, payload, self.now, &mut self.outbox)
+            }
+            result => result,
+        }
+    }
+
+    /// Ends a turn: what is due happens, and everything that waits leaves.
+    pub fn end_turn(&mut self) {
+        self.core.tick(self.now);
+        loop {
+            self.core.transmit(self.now, &mut self.outbox);
+            let was_full = self.outbox.is_full();
+            self.sockets.send(&mut self.outbox);
+            if !was_full {
+                break;
+            }
+        }
+        self.reporter.report(&self.core, self.now.monotonic);
+    }
+
+    /// Sleeps until a datagram arrives or the time is over.
+    ///
+    /// # Errors
+    /// When the system cannot wait.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.sockets.wait(timeout)
+    }
+
+    /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
+    pub fn disconnect(&mut self, client: ClientHandle) -> bool {
+        self.core.disconnect(client)
+    }
+
+    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn.
+    pub fn stop(&mut self) {
+        self.core.stop();
+    }
+
+    /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
+    pub fn set_admitting(&mut self, admitting: bool) {
+        self.core.set_admitting(admitting);
+    }
+
+    /// Replaces the private keys, newest first, without dropping anyone.
+    pub fn set_keys(&mut self, keys: KeyRing) {
+        self.core.set_keys(keys);
+    }
+
+    /// Sets how many datagrams one turn reads at most; at least 64.
+    pub fn set_packets_per_turn(&mut self, packets: u32) {
+        self.packets_per_turn = packets.max(64);
+    }
+
+    /// What may be known of a client, while it is connected: its id, address and user data.
+    #[must_use]
+    pub fn client(&self, client: ClientHandle) -> Option<ClientInfo<'_>> {
+        self.core.client(client)
+    }
+
+    /// The handle of a client id, while it is connected.
+    #[must_use]
+    pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
+        self.core.find(client_id)
+    }
+
+    /// Every connected client, in the order of the slots.
+    pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
+        self.core.clients()
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn connected(&self) -> u32 {
+        self.core.connected()
+    }
+
+    /// The addresses that are bound, with the ports that the system chose.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<std::net::SocketAddr> {
+        self.sockets.local_addresses()
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        self.core.config()
+    }
+
+    /// How many datagrams were dropped, by reason.
+    #[must_use]
+    pub const fn discards(&self) -> &Discards {
+        self.core.discards()
+    }
+
+    /// What the protocol has counted.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        self.core.stats()
+    }
+
+    /// What the sockets have counted.
+    #[must_use]
+    pub const fn socket_stats(&self) -> &SocketStats {
+        self.sockets.stats()
+    }
+
+    /// Gives a client in the same program a slot (host-and-play).
+    ///
+    /// # Errors
+    /// No slot is free, or the client id is connected.
+    pub fn connect_loopback(&mut self, client_id: u64, user_data: UserData) -> Result<ClientHandle, LoopbackError> {
+        self.core.connect_loopback(client_id, user_data, self.now)
+    }
+
+    /// The client's side in the same program: sends a payload to the game.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` when 256 payloads wait.
+    pub fn loopback_send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
+        self.core.loopback_send(client, payload)
+    }
+
+    /// The client's side in the same program: takes the next payload of the game, and answers its length.
+    pub fn loopback_receive(&mut self, client: ClientHandle, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
+        self.core.loopback_receive(client, buffer)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<core::Event> {
+        let event = self.core.poll_event()?;
+        self.reporter.note(&event, &self.core);
+        Some(event)
+    }
+
+    pub(crate) fn poll_loopback(&mut self, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<(ClientHandle, usize)> {
+        self.core.poll_loopback(buffer)
+    }
+
+    /// Fills the batch; answers false when nothing waits or the turn has read enough.
+    pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
+        if self.packets_left == 0 {
+            return false;
+        }
+        self.sockets.receive(batch);
+        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        !batch.is_empty()
+    }
+
+    pub(crate) fn handle<'d>(&mut self, from: Address, datagram: &'d mut [u8]) -> Option<(ClientHandle, Payload<'d>)> {
+        self.core.handle(from, datagram, self.now).ok().flatten()
+    }
+}

@@ -1,0 +1,41 @@
+//! `slipgate-token-issuer`: hands out connect tokens over HTTP.
+//!
+//! ```text
+//!  flags ─┐
+//!  env   ─┼▶ settings ─▶ config (checked) ─▶ service ─▶ SIGTERM, SIGINT ─▶ exit 0
+//!  file  ─┘
+//! ```
+//!
+//! What it refuses is one sentence on stderr, and status 2 for a wrong configuration or 1 for what the system refuses.
+
+mod config;
+mod failure;
+mod file;
+mod flags;
+mod keys;
+mod log;
+mod run;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::flags::Flags;
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start() -> Result<(), Failure> {
+    let matches = Flags::command().get_matches();
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::config(error.to_string()))?;
+    let config = Config::gather(flags, &matches)?;
+    log::start(config.log);
+    run::run(config)
+}

@@ -1,0 +1,169 @@
+//! What a refused caller is told: a code for programs, a sentence for people, and the field at fault.
+
+use axum::Json;
+use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::issuer::MintError;
+
+/// Every way in which the service refuses, by the code in its JSON answer. Codes are never renamed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// The body is not a JSON object, or broke off.
+    MalformedBody,
+    /// A field that has no default is missing.
+    MissingField,
+    /// A field that does not exist.
+    UnknownField,
+    /// A field is given twice.
+    DuplicateField,
+    /// A field has a value of the wrong form.
+    InvalidField,
+    /// A field's value has the right form and exceeds a limit.
+    OutOfRange,
+    /// A server is not in the allow-list.
+    ServerNotAllowed,
+    /// No valid API key was shown.
+    Unauthorized,
+    /// There is no such path.
+    NotFound,
+    /// The path exists, but not with this method.
+    MethodNotAllowed,
+    /// The request took too long to arrive.
+    RequestTimeout,
+    /// The body is longer than 4 KiB.
+    BodyTooLarge,
+    /// The body is not declared as JSON.
+    UnsupportedMediaType,
+    /// The issuer's machine has no clock or no entropy.
+    Internal,
+}
+
+impl ErrorCode {
+    /// All codes.
+    pub const ALL: [Self; 14] = [
+        Self::MalformedBody,
+        Self::MissingField,
+        Self::UnknownField,
+        Self::DuplicateField,
+        Self::InvalidField,
+        Self::OutOfRange,
+        Self::ServerNotAllowed,
+        Self::Unauthorized,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
+        Self::Internal,
+    ];
+
+    /// The code as it stands in the answer.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MalformedBody => "malformed_body",
+            Self::MissingField => "missing_field",
+            Self::UnknownField => "unknown_field",
+            Self::DuplicateField => "duplicate_field",
+            Self::InvalidField => "invalid_field",
+            Self::OutOfRange => "out_of_range",
+            Self::ServerNotAllowed => "server_not_allowed",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::RequestTimeout => "request_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The HTTP status that comes with it.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::MalformedBody
+            | Self::MissingField
+            | Self::UnknownField
+            | Self::DuplicateField
+            | Self::InvalidField
+            | Self::OutOfRange
+            | Self::ServerNotAllowed => 400,
+            Self::Unauthorized => 401,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::RequestTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::UnsupportedMediaType => 415,
+            Self::Internal => 500,
+        }
+    }
+}
+
+/// One refusal.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    code: ErrorCode,
+    message: String,
+    field: Option<String>,
+}
+
+impl ApiError {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), field: None }
+    }
+
+    pub(super) fn of_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), field: Some(field.into()) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn code_and_field(&self) -> (ErrorCode, Option<&str>) {
+        (self.code, self.field.as_deref())
+    }
+}
+
+impl From<MintError> for ApiError {
+    fn from(error: MintError) -> Self {
+        let code = match error {
+            MintError::NoServers => ErrorCode::MissingField,
+            MintError::ServerNotAllowed(_) => ErrorCode::ServerNotAllowed,
+            MintError::ServerTwice(_) => ErrorCode::InvalidField,
+            MintError::ServerCount(_)
+            | MintError::UserDataTooLong(_)
+            | MintError::Lifetime(_)
+            | MintError::Timeout(_) => ErrorCode::OutOfRange,
+            MintError::Refused => ErrorCode::Internal,
+        };
+        Self { code, message: error.to_string(), field: error.field().map(str::to_owned) }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody {
+    error: ErrorFacts,
+}
+
+#[derive(Serialize)]
+struct ErrorFacts {
+    code: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let facts = ErrorFacts { code: self.code.name(), message: self.message, field: self.field };
+        let mut response = (status, Json(ErrorBody { error: facts })).into_response();
+        if self.code == ErrorCode::Unauthorized {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,203 @@
+//! From a JSON body to a [`TokenRequest`], naming the field at fault.
+//!
+//! The form of each field is checked here, what the configuration allows is checked by the issuer.
+
+use core::fmt;
+use core::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::error::{ApiError, ErrorCode};
+use crate::issuer::TokenRequest;
+
+/// The fields of a request: `client_id` must be given, all others may be.
+pub const FIELDS: [&str; 5] = [CLIENT_ID, SERVER_ADDRESSES, USER_DATA, LIFETIME_SECONDS, TIMEOUT_SECONDS];
+
+const CLIENT_ID: &str = "client_id";
+const SERVER_ADDRESSES: &str = "server_addresses";
+const USER_DATA: &str = "user_data";
+const LIFETIME_SECONDS: &str = "lifetime_seconds";
+const TIMEOUT_SECONDS: &str = "timeout_seconds";
+
+/// Reads the body of `POST /v1/tokens`. A `null` counts as left out.
+pub(super) fn read(body: &[u8]) -> Result<TokenRequest, ApiError> {
+    let Fields(fields) = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    refuse_unknown_and_duplicate(&fields)?;
+    let field = |name| fields.iter().find(|(key, value)| key == name && !value.is_null()).map(|(_, value)| value);
+    let client_id = field(CLIENT_ID)
+        .ok_or_else(|| ApiError::of_field(ErrorCode::MissingField, CLIENT_ID, "client_id must be given"))?;
+    Ok(TokenRequest {
+        client_id: read_client_id(client_id)?,
+        servers: field(SERVER_ADDRESSES).map(read_servers).transpose()?,
+        user_data: field(USER_DATA).map(read_user_data).transpose()?.unwrap_or_default(),
+        lifetime_seconds: field(LIFETIME_SECONDS).map(|value| read_seconds(LIFETIME_SECONDS, value)).transpose()?,
+        timeout_seconds: field(TIMEOUT_SECONDS).map(|value| read_seconds(TIMEOUT_SECONDS, value)).transpose()?,
+    })
+}
+
+/// An object's fields as they stand in the body. Usual maps keep the last of two equal names; another reader may keep
+/// the first, so two are refused.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// Tells where, not what: a body that is not JSON may be anything, secrets included.
+fn malformed(error: &serde_json::Error) -> ApiError {
+    let (line, column) = (error.line(), error.column());
+    let message = format!("the body must be one JSON object; it stops being one at line {line}, column {column}");
+    ApiError::new(ErrorCode::MalformedBody, message)
+}
+
+fn refuse_unknown_and_duplicate(fields: &[(String, Value)]) -> Result<(), ApiError> {
+    for (index, (name, _)) in fields.iter().enumerate() {
+        if !FIELDS.contains(&name.as_str()) {
+            let message = format!("there is no such field; there are {}", FIELDS.join(", "));
+            return Err(ApiError::of_field(ErrorCode::UnknownField, name, message));
+        }
+        if fields.iter().take(index).any(|(earlier, _)| earlier == name) {
+            return Err(ApiError::of_field(ErrorCode::DuplicateField, name, format!("{name} is given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// JavaScript cannot write integers above 2^53 as numbers, so decimal strings are taken, too.
+fn read_client_id(value: &Value) -> Result<u64, ApiError> {
+    let id = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    };
+    id.ok_or_else(|| invalid(CLIENT_ID, "must be an integer of 0 to 18446744073709551615, as number or string"))
+}
+
+fn read_servers(value: &Value) -> Result<Vec<SocketAddr>, ApiError> {
+    let list = value.as_array().ok_or_else(|| invalid(SERVER_ADDRESSES, "must be a list of strings"))?;
+    let read = |(index, entry): (usize, &Value)| {
+        let address = entry.as_str().and_then(|text| text.parse().ok());
+        address.ok_or_else(|| {
+            let form = "is not of the form \"192.0.2.1:40000\" or \"[2001:db8::1]:40000\"";
+            invalid(SERVER_ADDRESSES, &format!("entry {index} {form}"))
+        })
+    };
+    list.iter().enumerate().map(read).collect()
+}
+
+fn read_user_data(value: &Value) -> Result<Vec<u8>, ApiError> {
+    let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
+    bytes.ok_or_else(|| invalid(USER_DATA, "must be a string of base64 with the standard alphabet and padding"))
+}
+
+/// Whole seconds. Those that no field has room for become ones that every limit refuses.
+fn read_seconds(field: &str, value: &Value) -> Result<u32, ApiError> {
+    match (value.as_u64(), value.as_i64()) {
+        (Some(seconds), _) => Ok(u32::try_from(seconds).unwrap_or(u32::MAX)),
+        (None, Some(_negative)) => Ok(0),
+        (None, None) => Err(invalid(field, "must be a whole number of seconds")),
+    }
+}
+
+fn invalid(field: &str, problem: &str) -> ApiError {
+    ApiError::of_field(ErrorCode::InvalidField, field, format!("{field} {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_request_is_read() {
+        let body = br#"{"client_id": "18446744073709551615", "server_addresses": ["192.0.2.1:1", "[2001:db8::1]:2"],
+            "user_data": "AQI=", "lifetime_seconds": 4, "timeout_seconds": 5}"#;
+        let request = read(body).unwrap();
+        assert_eq!(request.client_id, u64::MAX);
+        assert_eq!(request.servers.unwrap().len(), 2);
+        assert_eq!(request.user_data, [1, 2]);
+        assert_eq!((request.lifetime_seconds, request.timeout_seconds), (Some(4), Some(5)));
+    }
+
+    #[test]
+    fn only_the_client_id_must_be_given_and_null_is_left_out() {
+        let nulls = r#"{"client_id": 7, "server_addresses": null, "user_data": null, "lifetime_seconds": null}"#;
+        for body in [r#"{"client_id": 7}"#, r#"{"client_id": "7"}"#, r#"{"client_id": "007"}"#, nulls] {
+            assert!(read(body.as_bytes()).unwrap() == TokenRequest::new(7), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_client_id_is_exact_up_to_the_largest() {
+        for id in [0, (1 << 53) + 1, u64::MAX] {
+            assert_eq!(read(format!(r#"{{"client_id": {id}}}"#).as_bytes()).unwrap().client_id, id);
+            assert_eq!(read(format!(r#"{{"client_id": "{id}"}}"#).as_bytes()).unwrap().client_id, id);
+        }
+    }
+
+    #[test]
+    fn a_wrong_body_is_refused_with_code_and_field() {
+        use ErrorCode::{DuplicateField, InvalidField, MalformedBody, MissingField, UnknownField};
+        let cases = [
+            ("", MalformedBody, None),
+            ("[]", MalformedBody, None),
+            ("7", MalformedBody, None),
+            (r#"{"client_id": 7"#, MalformedBody, None),
+            (r#"{"client_id": 7} x"#, MalformedBody, None),
+            ("{}", MissingField, Some("client_id")),
+            (r#"{"client_id": null}"#, MissingField, Some("client_id")),
+            (r#"{"client_id": 7, "clientId": 7}"#, UnknownField, Some("clientId")),
+            (r#"{"client_id": 7, "client_id": 8}"#, DuplicateField, Some("client_id")),
+            (r#"{"client_id": -1}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": 1.5}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": 18446744073709551616}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": "18446744073709551616"}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": ""}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": "+7"}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": true}"#, InvalidField, Some("client_id")),
+            (r#"{"client_id": 7, "server_addresses": "192.0.2.1:1"}"#, InvalidField, Some("server_addresses")),
+            (r#"{"client_id": 7, "server_addresses": ["game.example:1"]}"#, InvalidField, Some("server_addresses")),
+            (r#"{"client_id": 7, "server_addresses": ["192.0.2.1"]}"#, InvalidField, Some("server_addresses")),
+            (r#"{"client_id": 7, "server_addresses": [1]}"#, InvalidField, Some("server_addresses")),
+            (r#"{"client_id": 7, "user_data": "AQI"}"#, InvalidField, Some("user_data")),
+            (r#"{"client_id": 7, "user_data": "-_=="}"#, InvalidField, Some("user_data")),
+            (r#"{"client_id": 7, "user_data": [1]}"#, InvalidField, Some("user_data")),
+            (r#"{"client_id": 7, "lifetime_seconds": 1.5}"#, InvalidField, Some("lifetime_seconds")),
+            (r#"{"client_id": 7, "timeout_seconds": "5"}"#, InvalidField, Some("timeout_seconds")),
+        ];
+        for (body, code, field) in cases {
+            assert_eq!(read(body.as_bytes()).err().unwrap().code_and_field(), (code, field), "{body}");
+        }
+    }
+
+    #[test]
+    fn seconds_beyond_every_field_stay_beyond_every_limit() {
+        let seconds = |text: &str| {
+            let body = format!(r#"{{"client_id": 7, "lifetime_seconds": {text}}}"#);
+            read(body.as_bytes()).unwrap().lifetime_seconds.unwrap()
+        };
+        assert_eq!(seconds("-1"), 0);
+        assert_eq!(seconds("-9223372036854775808"), 0);
+        assert_eq!(seconds("4294967296"), u32::MAX);
+    }
+}

@@ -1,0 +1,179 @@
+//! The routes: who may ask, and what is answered.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router, middleware};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use serde::Serialize;
+use slipgate_protocol::time::UnixMillis;
+
+use super::error::{ApiError, ErrorCode};
+use super::guard::{Received, guard};
+use super::{TokenService, request};
+use crate::issuer::{Minted, TokenRequest};
+
+/// Every route: its path, and its method in lower case.
+pub const ROUTES: [(&str, &str); 2] = [(TOKENS, "post"), (HEALTH, "get")];
+
+const TOKENS: &str = "/v1/tokens";
+const HEALTH: &str = "/v1/health";
+
+/// The fields of a successful answer of `POST /v1/tokens`.
+pub const ANSWER_FIELDS: [&str; 7] =
+    ["token", "protocol_id", "client_id", "created", "expires", "timeout_seconds", "server_addresses"];
+
+/// The service as an axum router, for those who have a server of their own.
+///
+/// It brings the request time-out, the body limit and the headers; connections, their number and their time limits
+/// are the server's: see [`serve`](super::serve()).
+pub fn router(service: TokenService) -> Router {
+    let limits = service.limits;
+    Router::new()
+        .route(TOKENS, post(create_token))
+        .route(HEALTH, get(health))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(limits, guard))
+        .with_state(Arc::new(service))
+}
+
+async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("there are {TOKENS} and {HEALTH} here"))
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(ErrorCode::MethodNotAllowed, "the Allow header names the methods of this path")
+}
+
+/// Who asks comes first: a stranger learns nothing about bodies.
+async fn create_token(
+    State(service): State<Arc<TokenService>>,
+    headers: HeaderMap,
+    Extension(body): Extension<Received>,
+) -> Result<Response, ApiError> {
+    authorize(&service, &headers)?;
+    let body = body.whole()?;
+    expect_json(&headers)?;
+    let minted = mint(&service, &request::read(&body)?)?;
+    Ok((StatusCode::CREATED, Json(TokenAnswer::from(&minted))).into_response())
+}
+
+fn authorize(service: &TokenService, headers: &HeaderMap) -> Result<(), ApiError> {
+    let shown = only(headers, &AUTHORIZATION).and_then(bearer);
+    if shown.is_some_and(|key| service.api_keys.accept(key)) {
+        return Ok(());
+    }
+    let message = "this needs the header `Authorization: Bearer <API key>` with a valid key";
+    Err(ApiError::new(ErrorCode::Unauthorized, message))
+}
+
+/// The credentials of the scheme `Bearer`, whose name may be in any case (RFC 9110, section 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
+    let key = rest.strip_prefix(b" ")?;
+    scheme.eq_ignore_ascii_case(b"Bearer").then_some(key.trim_ascii())
+}
+
+fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let essence = |value: &[u8]| value.split(|byte| *byte == b';').next().map(|name| name.trim_ascii().to_vec());
+    let essence = only(headers, &CONTENT_TYPE).and_then(essence);
+    if essence.is_some_and(|name| name.eq_ignore_ascii_case(b"application/json")) {
+        return Ok(());
+    }
+    let message = "this needs a body of JSON and the header `Content-Type: application/json`";
+    Err(ApiError::new(ErrorCode::UnsupportedMediaType, message))
+}
+
+/// The value of a header that is given once: of two, nobody knows which one is meant.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then_some(value.as_bytes())
+}
+
+fn mint(service: &TokenService, request: &TokenRequest) -> Result<Minted, ApiError> {
+    let no_clock = |_| ApiError::new(ErrorCode::Internal, "the issuer's clock is wrong");
+    let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system gives no entropy");
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
+    let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
+    // Seeded anew for every token, so that no generator outlives the keys it made.
+    let mut entropy = StdRng::try_from_rng(&mut SysRng).map_err(no_entropy)?;
+    let minted = service.issuer.mint(request, now, &mut entropy)?;
+    tracing::info!(client_id = minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
+    Ok(minted)
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// Integers of 64 bits are strings: JavaScript's numbers lose their last digits.
+#[derive(Serialize)]
+struct TokenAnswer {
+    token: String,
+    protocol_id: String,
+    client_id: String,
+    created: u64,
+    expires: u64,
+    timeout_seconds: i32,
+    server_addresses: Vec<String>,
+}
+
+impl From<&Minted> for TokenAnswer {
+    fn from(minted: &Minted) -> Self {
+        let facts = minted.token.facts();
+        Self {
+            token: STANDARD.encode(minted.token.as_bytes()),
+            protocol_id: facts.protocol_id.to_string(),
+            client_id: minted.client_id.to_string(),
+            created: facts.created.0,
+            expires: facts.expires.0,
+            timeout_seconds: facts.timeout_seconds,
+            server_addresses: facts.servers.as_slice().iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_key_is_taken_whatever_the_case_of_its_scheme() {
+        let cases: [(&str, Option<&str>); 7] = [
+            ("Bearer sgk_1", Some("sgk_1")),
+            ("bearer sgk_1", Some("sgk_1")),
+            ("BEARER  sgk_1 ", Some("sgk_1")),
+            ("Basic sgk_1", None),
+            ("Bearersgk_1", None),
+            ("Bearer", None),
+            ("", None),
+        ];
+        for (header, key) in cases {
+            assert_eq!(bearer(header.as_bytes()), key.map(str::as_bytes), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_header_given_twice_is_not_taken() {
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, "Bearer one".parse().unwrap());
+        assert_eq!(only(&headers, &AUTHORIZATION), Some(b"Bearer one".as_slice()));
+        headers.append(AUTHORIZATION, "Bearer other".parse().unwrap());
+        assert_eq!(only(&headers, &AUTHORIZATION), None);
+    }
+}

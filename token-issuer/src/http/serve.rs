@@ -1,0 +1,81 @@
+//! Connections: how many, for how long, and how they end.
+//!
+//! ```text
+//!  accepted ──requests──▶ aged, or the service stops ──answers what is under way──▶ closed
+//!      │                                                        │
+//!      └─ no head within the header time-out: closed            └─ not done within the shutdown time-out: cut
+//! ```
+
+use core::pin::pin;
+use std::future::Future;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{HttpLimits, TokenService, router};
+
+/// The most bytes of a request's head: a bearer key and some headers that proxies add.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The pause after a failed accept: out of file handles, trying again at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Serves HTTP/1.1 on this listener until `shutdown` is done, then answers what is under way and returns.
+///
+/// That takes at most [`HttpLimits::shutdown_timeout`]. Needs a tokio runtime with I/O and time.
+pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl Future<Output = ()>) {
+    let limits = service.limits;
+    let router = router(service);
+    let (running, stop) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            stream = accept(&listener), if connections.len() < limits.connections.max(1) => {
+                connections.spawn(connection(stream, router.clone(), limits, stop.clone()));
+            }
+        }
+    }
+    drop(listener);
+    drop(running);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors of one connection are its client's: it hung up, was too slow, or did not speak HTTP.
+async fn connection(stream: TcpStream, router: Router, limits: HttpLimits, mut stop: watch::Receiver<()>) {
+    // Answers are written at once; waiting for more to send would only delay them. Failure costs just that.
+    let _ = stream.set_nodelay(true);
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut served = pin!(served);
+    tokio::select! {
+        _ = served.as_mut() => return,
+        _ = stop.changed() => {}
+        () = sleep(limits.connection_age) => {}
+    }
+    served.as_mut().graceful_shutdown();
+    let _ = timeout(limits.shutdown_timeout, served).await;
+}

@@ -1,0 +1,112 @@
+use std::fs;
+
+use super::*;
+
+/// A folder of this test's own, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("slipgate-key-file-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = self.0.join("keys");
+        let _ = fs::remove_file(&path);
+        fs::write(&path, content).unwrap();
+        set_mode(&path, mode);
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &Path, _: u32) {}
+
+fn hex(byte: &str) -> String {
+    byte.repeat(32)
+}
+
+#[test]
+fn keys_are_read_newest_first_between_comments_and_empty_lines() {
+    let folder = Folder::new("order");
+    let path = folder.file(format!("# newest\n{}\r\n\n  # older\n  {}  \n", hex("02"), hex("01")), 0o600);
+    let ring = read_key_file(path).unwrap();
+    let first_bytes: Vec<_> = ring.keys().iter().map(|key| key.expose()[0]).collect();
+    assert_eq!(first_bytes, [2, 1]);
+}
+
+#[test]
+fn keys_of_an_environment_variable_may_stand_in_one_line() {
+    assert_eq!(parse_keys(&format!("{}, {}", hex("02"), hex("01"))).unwrap().keys().len(), 2);
+}
+
+#[test]
+fn what_is_not_one_to_three_keys_is_refused_without_showing_it() {
+    let key = hex("0a");
+    let cases = [
+        (String::new(), KeyTextError::Empty),
+        ("# nothing\n".to_owned(), KeyTextError::Empty),
+        (format!("{key}\n{key}\n{key}\n{key}"), KeyTextError::TooMany),
+        (format!("{key}\n{}", &key[1..]), KeyTextError::NotAKey { line: 2 }),
+        (format!("{key} # mine"), KeyTextError::NotAKey { line: 1 }),
+        (key.replace('a', "x"), KeyTextError::NotAKey { line: 1 }),
+    ];
+    for (text, expected) in cases {
+        let error = parse_keys(&text).err().unwrap();
+        assert_eq!(error, expected);
+        assert!(!format!("{error} {error:?}").contains("0a0a"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_others_can_read_is_refused_with_the_remedy() {
+    let folder = Folder::new("mode");
+    for mode in [0o640, 0o604, 0o620, 0o601, 0o777] {
+        let path = folder.file(hex("01"), mode);
+        let error = read_key_file(&path).err().unwrap();
+        let told = error.to_string();
+        assert!(told.contains(&format!("(mode 0{mode:o}): run `chmod 600 {}`", path.display())), "{told}");
+        assert_eq!(error.path(), path);
+    }
+    for mode in [0o600, 0o400] {
+        assert!(read_key_file(folder.file(hex("01"), mode)).is_ok());
+    }
+}
+
+#[test]
+fn what_is_no_key_file_is_refused_in_a_sentence() {
+    let folder = Folder::new("other");
+    let told = |path: &Path| read_key_file(path).err().unwrap().to_string();
+    assert!(told(&folder.0.join("none")).contains("cannot be read"));
+    assert!(told(&folder.0).contains("is not a regular file"));
+    assert!(told(&folder.file([0xff, 0xfe], 0o600)).contains("is not text"));
+    assert!(told(&folder.file("#".repeat(4097), 0o600)).contains("longer than 4096 bytes"));
+    assert!(told(&folder.file("#".repeat(4096), 0o600)).contains("no key in it"));
+    assert!(told(&folder.file("secret", 0o600)).ends_with("line 1 is not a key of 64 hexadecimal digits"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = Folder::new("pipe");
+    let path = folder.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    if made.is_ok_and(|status| status.success()) {
+        assert!(read_key_file(path).err().unwrap().to_string().contains("is not a regular file"));
+    }
+}
