@@ -1,7 +1,8 @@
-//! What the tests of more than one file share: the interop vectors, and a simulated world.
+//! What the tests of more than one file share: the interop vectors, a simulated world, and attackers for it.
 
 // Test code says what it expects by panicking.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
+pub mod holder;
 pub mod vectors;
 pub mod world;
