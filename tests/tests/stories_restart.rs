@@ -347,19 +347,23 @@ fn a_client_that_is_kicked_before_its_used_token_is_durable_is_not_told_so() {
 }
 
 #[test]
-fn a_device_that_fails_for_a_moment_delays_newcomers_and_nobody_else() {
+fn a_device_that_fails_for_a_while_delays_newcomers_and_nobody_else() {
     let (mut world, server, device) = with_journal(15);
     let (client, _) = world.connected_client(1, server);
     world.run_for(SECOND / 10);
     device.with(|device| device.flush_fails = true);
-    let (newcomer, token) = (world.add_client(), world.token(2, &[server]));
-    world.connect(newcomer, token);
-    world.run_for(SECOND);
-    assert_eq!(world.state(newcomer), ClientState::SendingResponse);
+    let mut unlucky = holder(&mut world, 2, server);
+    world.admitted(server, &mut unlucky, stranger(2));
+    // Longer than a time-out: keep-alives and payloads of others go on.
+    world.run_for(6 * SECOND);
+    assert_eq!(world.state(client), ClientState::Connected);
     let payload = world.payload(30);
     world.client_sends(client, &payload).unwrap();
+    let (newcomer, token) = (world.add_client(), world.token(3, &[server]));
+    world.connect(newcomer, token);
     world.run_for(SECOND);
     assert_eq!(world.clients[client].received, [payload]);
+    assert_eq!(world.state(newcomer), ClientState::SendingResponse);
     device.with(|device| device.flush_fails = false);
     world.run_until(SECOND, |world| world.state(newcomer) == ClientState::Connected);
 }
