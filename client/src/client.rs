@@ -34,10 +34,18 @@ impl Client {
     /// # Errors
     /// When no socket can be opened.
     pub fn new() -> io::Result<Self> {
+        Self::with_timeouts(TimeoutPolicy::Clamped)
+    }
+
+    /// As [`new`](Self::new), with a given policy for time-outs.
+    ///
+    /// # Errors
+    /// When no socket can be opened.
+    pub fn with_timeouts(timeouts: TimeoutPolicy) -> io::Result<Self> {
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let sockets = Sockets::bind(&[v4, v6]).or_else(|_| Sockets::bind(&[v4])).or_else(|_| Sockets::bind(&[v6]))?;
-        Ok(Self::on(sockets, TimeoutPolicy::Clamped))
+        Ok(Self::on(sockets, timeouts))
     }
 
     /// A client on given addresses, at most one of each family, and with a given policy for time-outs.

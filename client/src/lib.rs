@@ -38,6 +38,8 @@ mod client;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 mod inbox;
+#[cfg(feature = "probe")]
+pub mod probe;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{SocketStats, Trouble};
