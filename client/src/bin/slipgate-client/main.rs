@@ -110,11 +110,13 @@ fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, outpu
 }
 
 fn judge(report: &ProbeReport) -> Result<(), (Failed, String)> {
-    if !report.was_connected {
-        return Err((Failed::Connect, report.state.to_string()));
-    }
-    if !report.state.is_connected() {
-        return Err((Failed::Lost, format!("the connection ended before its time: {}", report.state)));
+    match report.ended {
+        Some(reason) if !report.was_connected => return Err((Failed::Connect, reason.to_string())),
+        Some(reason) => return Err((Failed::Lost, reason.to_string())),
+        None if !report.was_connected => {
+            return Err((Failed::Connect, "stopped before a server gave a slot".to_owned()));
+        }
+        None => {}
     }
     if report.wrong > 0 || report.missing() > 0 || report.sent == 0 {
         let (wrong, missing, sent) = (report.wrong, report.missing(), report.sent);

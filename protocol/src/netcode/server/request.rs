@@ -30,7 +30,7 @@ impl Server {
             self.misdirected = Some(redeemed.servers);
             return Err(Discard::AddressNotListed);
         };
-        self.check_fence(redeemed.minted, redeemed.expires)?;
+        self.check_fence(redeemed.minted, redeemed.expires, now)?;
         let takes_over = self.check_occupants(from, redeemed.client_id, redeemed.age(), now.monotonic)?;
         self.history.note(token, redeemed.expires, now)?;
 
@@ -57,13 +57,23 @@ impl Server {
     /// The token was surely minted after this server started, if that matters.
     ///
     /// Ours say when they were minted. Others were minted at the earliest one maximum lifetime before they expire.
-    fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds) -> Result<(), Discard> {
+    fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
         if self.config.fence == Fence::Open {
             return Ok(());
         }
+        let started = self.started(now);
         let most = self.config.max_token_lifetime;
         let earliest = minted.or_else(|| most.map(|most| earliest_mint(expires, most)));
-        if earliest.is_some_and(|earliest| earliest >= self.started) { Ok(()) } else { Err(Discard::BeforeStart) }
+        if earliest.is_some_and(|earliest| earliest >= started) { Ok(()) } else { Err(Discard::BeforeStart) }
+    }
+
+    /// When this server started, by the wall clock: as it was read then or as it tells now, whichever is later.
+    ///
+    /// A machine may start with a clock that is years behind and set it when its network is up. What the clock said at
+    /// the start would let every old token pass then.
+    fn started(&self, now: Now) -> UnixMillis {
+        let running = now.monotonic.since(self.started.monotonic).as_millis() as u64;
+        self.started.unix.max(UnixMillis(now.unix.0.saturating_sub(running)))
     }
 
     /// Neither address nor client id has a slot, unless it is one that this token may take over: that one is answered.
