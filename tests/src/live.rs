@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use slipgate_client::{ClientState, ConnectToken};
+use slipgate_client::{ClientState, ConnectToken, EndReason};
 use slipgate_edge::{clock, entropy};
 use slipgate_protocol::crypto::key::Key;
 use slipgate_protocol::time::UnixMillis;
@@ -85,6 +85,11 @@ pub trait GameClient: Turn + Sized {
 
     /// Where it stands, in the standard's words.
     fn state(&self) -> ClientState;
+
+    /// Why its connection ended, if it tells more than the state does.
+    fn end(&self) -> Option<EndReason> {
+        None
+    }
 
     /// Its slot and how many there are, while it is connected and if it tells.
     fn seat(&self) -> Option<(u32, u32)>;

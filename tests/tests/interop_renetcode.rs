@@ -26,7 +26,7 @@ use renetcode::{
     ClientAuthentication, NETCODE_MAX_PACKET_BYTES, NetcodeClient, NetcodeServer, ServerAuthentication, ServerConfig,
     ServerResult,
 };
-use slipgate_client::{ClientState, ConnectToken, LayoutError};
+use slipgate_client::{ClientState, ConnectToken, EndReason, LayoutError};
 use slipgate_protocol::wire::packet::PacketKind;
 use slipgate_protocol::wire::{CONNECT_TOKEN_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_server::{Discard, Fence};
@@ -314,18 +314,25 @@ impl GameClient for TheirClient {
     }
 
     fn state(&self) -> ClientState {
-        use renetcode::DisconnectReason as Reason;
-        match self.client.disconnect_reason() {
-            Some(Reason::ConnectTokenExpired) => ClientState::TokenExpired,
-            Some(Reason::ConnectionTimedOut) => ClientState::TimedOut,
-            Some(Reason::ConnectionResponseTimedOut) => ClientState::ResponseTimedOut,
-            Some(Reason::ConnectionRequestTimedOut) => ClientState::RequestTimedOut,
-            Some(Reason::ConnectionDenied) => ClientState::Denied,
-            Some(Reason::DisconnectedByClient | Reason::DisconnectedByServer) => ClientState::Disconnected,
+        match self.end() {
+            Some(end) => end.state(),
             None if self.client.is_connected() => ClientState::Connected,
             None if self.challenged => ClientState::SendingResponse,
             None => ClientState::SendingRequest,
         }
+    }
+
+    fn end(&self) -> Option<EndReason> {
+        use renetcode::DisconnectReason as Reason;
+        self.client.disconnect_reason().map(|reason| match reason {
+            Reason::ConnectTokenExpired => EndReason::TokenExpired,
+            Reason::ConnectionTimedOut => EndReason::TimedOut,
+            Reason::ConnectionResponseTimedOut => EndReason::ResponseTimedOut,
+            Reason::ConnectionRequestTimedOut => EndReason::RequestTimedOut,
+            Reason::ConnectionDenied => EndReason::Denied,
+            Reason::DisconnectedByClient => EndReason::Left,
+            Reason::DisconnectedByServer => EndReason::DisconnectedByServer,
+        })
     }
 
     fn seat(&self) -> Option<(u32, u32)> {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use slipgate_client::{Client, ClientState};
+use slipgate_client::{Client, ClientState, EndReason};
 use slipgate_server::{Clock, Config, Discards, Event, Key, Server, Sockets};
 
 use super::{GameClient, GameServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
@@ -24,6 +24,7 @@ pub struct OurClient {
     inbox: slipgate_client::Inbox,
     clock: Clock,
     received: Vec<Vec<u8>>,
+    end: Option<EndReason>,
 }
 
 impl OurServer {
@@ -105,8 +106,10 @@ impl Turn for OurClient {
         use slipgate_client::Event;
         self.client.begin_turn(self.clock.now());
         while let Some(event) = self.inbox.next(&mut self.client) {
-            if let Event::Payload { bytes, .. } = event {
-                self.received.push(bytes.to_vec());
+            match event {
+                Event::Connected { .. } => {}
+                Event::Payload { bytes, .. } => self.received.push(bytes.to_vec()),
+                Event::Ended { reason } => self.end = Some(reason),
             }
         }
         self.client.end_turn();
@@ -123,11 +126,15 @@ impl GameClient for OurClient {
         let clock = Clock::start();
         let mut client = Client::new().expect("the system has a free port");
         client.connect(ticket.token.clone(), clock.now()).expect("the token is new");
-        Self { client, inbox: slipgate_client::Inbox::default(), clock, received: Vec::new() }
+        Self { client, inbox: slipgate_client::Inbox::default(), clock, received: Vec::new(), end: None }
     }
 
     fn state(&self) -> ClientState {
         self.client.state()
+    }
+
+    fn end(&self) -> Option<EndReason> {
+        self.end
     }
 
     fn seat(&self) -> Option<(u32, u32)> {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use slipgate_client::ClientState;
+use slipgate_client::{ClientState, EndReason};
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::{Discard, DisconnectReason};
 
@@ -78,6 +78,7 @@ pub fn a_kicked_client_knows_and_its_slot_is_free<S: GameServer, C: GameClient>(
         !client.state().is_active() && !server.log().ended.is_empty()
     });
     assert_eq!(client.state(), ClientState::Disconnected);
+    assert!(client.end().is_none_or(|end| end == EndReason::DisconnectedByServer), "{:?}", client.end());
     assert_ended(&server, player(1), DisconnectReason::Kicked);
     let _: C = admit(&mut server, 2);
 }
@@ -89,6 +90,7 @@ pub fn a_server_knows_who_left_and_the_slot_is_free<S: GameServer, C: GameClient
     client.leave();
     assert_eq!(client.state(), ClientState::Disconnected);
     until(&mut (&mut server, &mut client), "the server knows", |(server, _)| !server.log().ended.is_empty());
+    assert!(client.end().is_none_or(|end| end == EndReason::Left), "{:?}", client.end());
     assert_ended(&server, player(1), DisconnectReason::Left);
     let _: C = admit(&mut server, 2);
 }
