@@ -76,9 +76,10 @@ fn run(flags: &Flags) -> Result<(), (Failed, String)> {
     let mut probe = Probe::begin(client, token, config).map_err(|error| (Failed::Connect, error.to_string()))?;
     drive(&mut probe, flags.duration, &stop, &mut output)
         .map_err(|error| start(format!("the system refuses to wait for packets: {error}")))?;
-    let verdict = judge(probe.report());
+    let report = probe.report().clone();
+    let verdict = judge(&report);
     let left = probe.leave();
-    output.end(probe.report(), verdict.is_ok());
+    output.end(&report, verdict.is_ok());
     left.map_err(|error| start(error.to_string()))?;
     verdict
 }
