@@ -7,7 +7,7 @@ use std::time::Duration;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::client::{self as core, ClientState, ConnectError};
+use slipgate_protocol::netcode::client::{self as core, ClientState, ConnectError, EndReason};
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
 use slipgate_protocol::netcode::{Payload, SendError};
 use slipgate_protocol::time::Now;
@@ -34,10 +34,18 @@ impl Client {
     /// # Errors
     /// When no socket can be opened.
     pub fn new() -> io::Result<Self> {
+        Self::with_timeouts(TimeoutPolicy::Clamped)
+    }
+
+    /// As [`new`](Self::new), with a given policy for time-outs.
+    ///
+    /// # Errors
+    /// When no socket can be opened.
+    pub fn with_timeouts(timeouts: TimeoutPolicy) -> io::Result<Self> {
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let sockets = Sockets::bind(&[v4, v6]).or_else(|_| Sockets::bind(&[v4])).or_else(|_| Sockets::bind(&[v6]))?;
-        Ok(Self::on(sockets, TimeoutPolicy::Clamped))
+        Ok(Self::on(sockets, timeouts))
     }
 
     /// A client on given addresses, at most one of each family, and with a given policy for time-outs.
@@ -125,6 +133,12 @@ impl Client {
     #[must_use]
     pub fn state(&self) -> ClientState {
         self.core.state()
+    }
+
+    /// Why the last attempt or connection ended, until the next begins.
+    #[must_use]
+    pub fn end_reason(&self) -> Option<EndReason> {
+        self.core.end_reason()
     }
 
     /// The slot that the server gave, from 0, while connected.

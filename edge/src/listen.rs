@@ -4,6 +4,19 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+/// Why the system refused an address, in words.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
+    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<ListenError>());
+    let words = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there already",
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+        io::ErrorKind::PermissionDenied => "this user may not take that port; ports from 1024 on are free",
+        _ => return told.map_or_else(|| error.to_string(), |told| told.error.to_string()),
+    };
+    words.to_owned()
+}
+
 /// The system refused an address.
 #[derive(Debug)]
 pub struct ListenError {
@@ -33,15 +46,7 @@ impl ListenError {
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot listen on {}: ", self.address)?;
-        match self.error.kind() {
-            io::ErrorKind::AddrInUse => f.write_str("another program listens there already"),
-            io::ErrorKind::AddrNotAvailable => f.write_str("this machine has no such address"),
-            io::ErrorKind::PermissionDenied => {
-                f.write_str("this user may not take that port; ports from 1024 on are free")
-            }
-            _ => self.error.fmt(f),
-        }
+        write!(f, "cannot listen on {}: {}", self.address, reason(&self.error))
     }
 }
 
@@ -77,5 +82,7 @@ mod tests {
             let error = io::Error::from(ListenError::new(address, kind.into()));
             assert_eq!((error.kind(), error.to_string().as_str()), (kind, sentence));
         }
+        let other = io::Error::from(ListenError::new(address, io::ErrorKind::Unsupported.into()));
+        assert_eq!(reason(&other), io::Error::from(io::ErrorKind::Unsupported).to_string());
     }
 }

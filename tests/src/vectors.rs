@@ -3,12 +3,17 @@
 //! Fields keep the names that they have in the files, suffix included, so that a search finds both sides. What the
 //! cases mean is told in `specs/vectors/README.md`.
 
+mod otherwise;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
+
+pub use self::otherwise::{DECIDED_OTHERWISE, Judge, Otherwise};
 
 /// What the reference does and we refuse on purpose: file, case, and the reason.
 ///
@@ -158,6 +163,25 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn texts(&self, field: &str) -> Vec<&'a str> {
         self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
+    /// A JSON number that is a moment of the script, in seconds.
+    #[must_use]
+    pub fn seconds(&self, field: &str) -> Duration {
+        self.read(field, "a number of seconds", |value| Duration::try_from_secs_f64(value.as_f64()?).ok())
+    }
+
+    /// Yes or no.
+    #[must_use]
+    pub fn flag(&self, field: &str) -> bool {
+        self.read(field, "true or false", Value::as_bool)
+    }
+
+    /// An object in this one, with fields of its own.
+    #[must_use]
+    pub fn part(&self, field: &str) -> Self {
+        let json = self.read(field, "an object", |value| value.is_object().then_some(value));
+        Self { file: self.file, json }
     }
 
     /// A list of steps, each with fields of its own.

@@ -1,6 +1,6 @@
 //! A simulated world: servers and clients on a network of virtual time, and laws that always hold.
 //!
-//! Everything follows from a seed, so a failure can be run again. Each datagram passes the [`Wiretap`], which knows the
+//! Everything follows from a seed, so a failure can be run again. Each datagram passes the `Wiretap`, which knows the
 //! keys of every token and panics when a law is broken: no datagram over the MTU, no reply to a stranger larger than
 //! what the stranger sent, no nonce twice under one key. Delivery checks that nothing arrives twice.
 
@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::crypto::key::{Key, Seed};
+use slipgate_protocol::discard::Discard;
 use slipgate_protocol::netcode::Outbox;
 use slipgate_protocol::netcode::client::{self, Client, ClientState};
 use slipgate_protocol::netcode::server::{self, ClientHandle, Config, DisconnectReason, Event, Server, Storage};
@@ -23,11 +24,13 @@ use slipgate_protocol::time::{Instant, Now, UnixMillis};
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::token::issue::{Claims, issue};
 use slipgate_protocol::wire::MAX_DATAGRAM_BYTES;
+use slipgate_protocol::wire::packet::Challenge;
 use slipgate_protocol::wire::token::Servers;
 
 pub use self::conditions::Conditions;
 use self::conditions::Network;
 use self::wiretap::Wiretap;
+use crate::holder::Holder;
 
 /// The game of the simulated world.
 pub const PROTOCOL_ID: u64 = 0x51_19_67_a7_e0_00_00_01;
@@ -100,6 +103,14 @@ pub struct Collected {
     pub datagrams: VecDeque<(Address, Vec<u8>)>,
     /// The most datagrams that fit, if there is a limit.
     pub limit: Option<usize>,
+}
+
+impl Collected {
+    /// An outbox with room for so many datagrams.
+    #[must_use]
+    pub fn with_room_for(datagrams: usize) -> Self {
+        Self { limit: Some(datagrams), ..Self::default() }
+    }
 }
 
 impl Outbox for Collected {
@@ -370,6 +381,53 @@ impl World {
     pub fn inject(&mut self, from: Address, to: Address, datagram: &[u8]) {
         self.tap.note_injected(from, to, datagram.len());
         self.network.send(self.now, from, to, datagram.to_vec());
+    }
+
+    /// Hands a server a datagram in the name of `from`, at once, and answers what the server made of it.
+    ///
+    /// # Errors
+    /// Why the server dropped it.
+    pub fn present(&mut self, server: ServerId, from: Address, datagram: &[u8]) -> Result<Option<Vec<u8>>, Discard> {
+        self.tap.note_injected(from, self.servers[server].address, datagram.len());
+        let (now, mut datagram) = (self.now(), datagram.to_vec());
+        let handled = self.servers[server].core.handle(from, &mut datagram, now);
+        let payload = handled.map(|payload| payload.map(|(_, payload)| payload.bytes.to_vec()));
+        self.drain_server(server);
+        payload
+    }
+
+    /// What servers send to an address where no client of the world is, two turns later.
+    pub fn replies_to(&mut self, stranger: Address) -> Vec<Vec<u8>> {
+        self.turn();
+        self.turn();
+        self.strangers.remove(&stranger).unwrap_or_default()
+    }
+
+    /// A holder of a token asks and is challenged.
+    ///
+    /// # Panics
+    /// When the server does not challenge.
+    pub fn challenged(&mut self, server: ServerId, holder: &Holder, from: Address) -> Challenge {
+        self.present(server, from, &holder.request()).unwrap_or_else(|discard| panic!("{discard}"));
+        let replies = self.replies_to(from);
+        replies.iter().find_map(|reply| holder.challenge(reply)).expect("a challenge")
+    }
+
+    /// A holder of a token asks, is challenged, answers, and has a slot; the handle of its connection.
+    ///
+    /// # Panics
+    /// When the server does not admit it.
+    pub fn admitted(&mut self, server: ServerId, holder: &mut Holder, from: Address) -> ClientHandle {
+        let challenge = self.challenged(server, holder, from);
+        self.present(server, from, &holder.response(&challenge)).unwrap_or_else(|discard| panic!("{discard}"));
+        let core = &self.servers[server].core;
+        core.clients().find(|client| core.client(*client).and_then(|info| info.address) == Some(from)).expect("a slot")
+    }
+
+    /// How many datagrams a server has dropped for a reason.
+    #[must_use]
+    pub fn discarded(&self, server: ServerId, reason: Discard) -> u64 {
+        self.servers[server].core.discards().count(reason)
     }
 
     /// Every datagram that was sent so far, in order: from, to, bytes.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a program does not run.
+/// Why a program does not do what it was asked.
 #[derive(Debug)]
 pub struct Failure {
     sentence: String,
@@ -11,12 +11,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The configuration is wrong: status 2, as clap's own for wrong flags.
-    pub fn config(sentence: impl Into<String>) -> Self {
+    /// What was asked for or configured cannot be: status 2, as clap's own for wrong flags.
+    pub fn usage(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), status: 2 }
     }
 
-    /// The system refuses: status 1.
+    /// The system, or what was read, is the reason: status 1.
     pub fn run_time(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), status: 1 }
     }

@@ -17,12 +17,12 @@ const SECRET_DIGITS: usize = 16;
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::config(format!("the configuration file {shown} cannot be read: {error}")))?;
+        .map_err(|error| Failure::usage(format!("the configuration file {shown} cannot be read: {error}")))?;
     // The error's own text quotes the line at fault; a secret put there by mistake would be shown.
     toml::from_str(&text).map_err(|error| {
         let line = line_of(&text, error.span().map_or(0, |span| span.start));
         let message = redact(error.message());
-        Failure::config(format!("the configuration file {shown} is wrong in line {line}: {message}"))
+        Failure::usage(format!("the configuration file {shown} is wrong in line {line}: {message}"))
     })
 }
 

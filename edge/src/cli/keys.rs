@@ -41,7 +41,7 @@ impl KeySource {
             (Some(path), _) if by_flag || !in_variable => Ok(Self::File(path)),
             (Some(_), _) => {
                 let sentence = format!("SLIPGATE_KEY_FILE and {KEY_VARIABLE} are both set: unset one of them");
-                Err(Failure::config(sentence))
+                Err(Failure::usage(sentence))
             }
             (None, _) if in_variable => Ok(Self::Variable),
             (None, Some(path)) => Ok(Self::File(path)),
@@ -79,7 +79,7 @@ fn from_variable() -> Result<KeyRing, KeySourceError> {
 fn missing() -> Failure {
     let sentence = "no private key is configured: name a file by --key-file (`slipgate keygen` makes one), or set \
                     SLIPGATE_PRIVATE_KEY";
-    Failure::config(sentence)
+    Failure::usage(sentence)
 }
 
 /// Why there are no keys where they should be. No error shows any content.
@@ -108,6 +108,6 @@ impl std::error::Error for KeySourceError {}
 
 impl From<KeySourceError> for Failure {
     fn from(error: KeySourceError) -> Self {
-        Self::config(error.to_string())
+        Self::usage(error.to_string())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slipgate_client::{ClientState, ConnectToken};
+use slipgate_client::{ConnectToken, EndReason};
 
 use crate::player::{Player, Ticket};
 use crate::program::{Place, Program};
@@ -34,8 +34,8 @@ fn with_a_history_a_used_token_stays_used_and_an_unused_one_stays_good_over_a_cr
     assert_eq!((server.fact("remembered_tokens"), server.fact("tokens_from")), {
         ("2".to_owned(), "the history's beginning on".to_owned())
     });
-    assert_eq!(Player::fail(used), ClientState::RequestTimedOut);
-    assert_eq!(Player::fail(also_used), ClientState::RequestTimedOut);
+    assert_eq!(Player::fail(used), EndReason::RequestTimedOut);
+    assert_eq!(Player::fail(also_used), EndReason::RequestTimedOut);
     Player::join_with(unused).echo(b"after the crash");
     let log = server.stop();
     assert!(log.contains("token_used: ") && !log.contains("before_start"), "{log}");
@@ -52,7 +52,7 @@ fn without_a_history_tokens_from_before_the_start_are_refused_counted_and_told_o
     let server = restart(&place, address, &[]);
     assert_eq!(server.fact("tokens_from"), "this start on");
     for token in [one.clone(), other.clone()] {
-        assert_eq!(Player::fail(token), ClientState::RequestTimedOut);
+        assert_eq!(Player::fail(token), EndReason::RequestTimedOut);
     }
     Player::join(9, address).echo(b"from after the start");
     let log = server.stop();
@@ -77,6 +77,6 @@ fn a_history_that_begins_late_does_not_vouch_for_tokens_from_before_it() {
     restart(&place, address, &history).kill();
 
     let server = restart(&place, address, &history);
-    assert_eq!(Player::fail(used), ClientState::RequestTimedOut);
+    assert_eq!(Player::fail(used), EndReason::RequestTimedOut);
     assert!(server.stop().contains("before_start: "));
 }

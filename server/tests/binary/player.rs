@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use slipgate_client::{Client, ClientState, Clock, ConnectToken, Event, Inbox};
+use slipgate_client::{Client, Clock, ConnectToken, EndReason, Event, Inbox};
 use slipgate_edge::clock::wall_clock;
 use slipgate_protocol::crypto::key::Key;
 use slipgate_protocol::token::issue::{Claims, issue};
@@ -65,7 +65,7 @@ pub(crate) struct Player {
     inbox: Inbox,
     clock: Clock,
     pub(crate) heard: Vec<Vec<u8>>,
-    pub(crate) ended: Option<ClientState>,
+    pub(crate) ended: Option<EndReason>,
 }
 
 impl Player {
@@ -92,7 +92,7 @@ impl Player {
     }
 
     /// How the attempt ends that is refused.
-    pub(crate) fn fail(token: ConnectToken) -> ClientState {
+    pub(crate) fn fail(token: ConnectToken) -> EndReason {
         let mut player = Self::new(token);
         player.until("refused", |player| {
             assert!(!player.is_connected(), "it was let in");
@@ -118,7 +118,7 @@ impl Player {
             match event {
                 Event::Connected { .. } => {}
                 Event::Payload { bytes, .. } => self.heard.push(bytes.to_vec()),
-                Event::Ended { state } => self.ended = Some(state),
+                Event::Ended { reason } => self.ended = Some(reason),
             }
         }
         self.client.end_turn();

@@ -1,6 +1,6 @@
 //! Stopping with and without patience, and reading keys anew.
 
-use slipgate_client::ClientState;
+use slipgate_client::EndReason;
 
 use crate::player::{Player, Ticket, until};
 use crate::program::{OTHER_KEY, PRIVATE_KEY, Place, Program};
@@ -27,7 +27,7 @@ fn while_it_drains_newcomers_are_denied_and_the_others_talk_on_until_they_leave(
     server.wait_for("stopping");
     let mut new = Player::new(Ticket::new(2, address).mint());
     until("denied", &mut [&mut old, &mut new], |players| players[1].ended.is_some());
-    assert_eq!(new.ended, Some(ClientState::Denied));
+    assert_eq!(new.ended, Some(EndReason::Denied));
     old.echo(b"the old one talks on");
     assert!(server.is_running());
     old.leave();
@@ -43,7 +43,7 @@ fn when_its_patience_is_over_it_disconnects_the_rest() {
     let [mut one, mut other] = [1, 2].map(|id| Player::join(id, server.address()));
     server.signal("-INT");
     until("disconnected", &mut [&mut one, &mut other], |players| players.iter().all(|player| player.ended.is_some()));
-    assert_eq!([one.ended, other.ended], [Some(ClientState::Disconnected); 2]);
+    assert_eq!([one.ended, other.ended], [Some(EndReason::DisconnectedByServer); 2]);
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(log.matches("reason=\"server_stopped\"").count(), 2, "{log}");
@@ -58,7 +58,7 @@ fn a_second_signal_does_not_wait() {
     server.wait_for("stopping");
     server.signal("-TERM");
     player.until("disconnected", |player| player.ended.is_some());
-    assert_eq!(player.ended, Some(ClientState::Disconnected));
+    assert_eq!(player.ended, Some(EndReason::DisconnectedByServer));
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
 }

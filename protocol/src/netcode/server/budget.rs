@@ -17,17 +17,17 @@ const SOURCE_BUCKETS: usize = 4096;
 /// A bucket that fills at `per_second` and holds one second's worth.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// Spent and not yet regained, in units of 1 / 2^20.
+    /// Spent and not yet regained, in millionths: what one a second regains in a microsecond.
     spent: u64,
     since: Instant,
 }
 
-const UNIT: u64 = 1 << 20;
+const UNIT: u64 = 1_000_000;
 
 impl Bucket {
     fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
         let elapsed = now.since(self.since).as_micros().min(1_000_000) as u64;
-        let regained = elapsed * u64::from(per_second) * UNIT / 1_000_000;
+        let regained = elapsed * u64::from(per_second);
         let spent = self.spent.saturating_sub(regained) + u64::from(count) * UNIT;
         let fits = spent <= u64::from(per_second) * UNIT;
         if fits {
@@ -109,6 +109,14 @@ mod tests {
         let mut bucket = Bucket::default();
         let taken = (0..=10_000_u64).filter(|step| bucket.take(1, 10, at(*step))).count();
         assert!((105..=111).contains(&taken), "{taken} in 10 s at 10 a second");
+    }
+
+    #[test]
+    fn the_largest_budget_of_all_is_no_limit() {
+        let mut bucket = Bucket::default();
+        for step in 0..100 {
+            assert!(bucket.take(u32::MAX, u32::MAX, at(1000 * step)) && !bucket.take(1, u32::MAX, at(1000 * step)));
+        }
     }
 
     #[test]

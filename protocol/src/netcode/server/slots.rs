@@ -74,6 +74,14 @@ pub(super) struct Owes {
     pub(super) disconnects: u8,
 }
 
+impl Owes {
+    /// What is left when the next packet has left: the keep-alive comes first.
+    pub(super) const fn less_one(self) -> Self {
+        let disconnects = if self.keep_alive { self.disconnects } else { self.disconnects.saturating_sub(1) };
+        Self { keep_alive: false, disconnects }
+    }
+}
+
 /// What a turn sweeps: two moments for each slot, [`Instant::NEVER`] where nothing is due.
 #[derive(Clone, Copy)]
 struct Timers {
@@ -234,7 +242,7 @@ impl Slots {
         timers.silence = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
     }
 
-    /// Something left, so no keep-alive is due before `next`.
+    /// Something left, so no keep-alive is due before `next`. Before that the client knows nothing of its slot.
     pub(super) fn spoke(&mut self, slot: u32, next: Instant) {
         if let Some(timers) = self.timers.get_mut(slot as usize) {
             timers.keep_alive = next;
@@ -271,11 +279,14 @@ impl Slots {
     }
 
     /// The connection is over, but the slot owes its farewell: neither address nor client id lead here any more.
+    ///
+    /// A client that was not told of its slot yet would not understand one, so it is still owed that keep-alive.
     pub(super) fn close(&mut self, slot: u32, disconnects: u8) {
+        let untold = self.timers.get(slot as usize).is_some_and(|timers| timers.keep_alive == Instant::NEVER);
         self.unlist(slot);
         if let Some(link) = self.links.get_mut(slot as usize) {
             link.state = State::Closing;
-            link.owes.keep_alive = false;
+            link.owes.keep_alive = untold;
         }
         self.owe(slot, Owes { keep_alive: false, disconnects });
     }

@@ -85,23 +85,14 @@ impl Server {
     fn pay(
         &mut self,
         slot: u32,
-        mut owes: Owes,
+        owes: Owes,
         durable: bool,
         now: Instant,
         outbox: &mut impl Outbox,
     ) -> Result<(), Unsent> {
         let Some(link) = self.slots.link(slot) else { return Ok(()) };
         if link.state == State::Closing {
-            while owes.disconnects > 0 {
-                let sent = self.slots.send(slot, &self.cipher, PacketKind::Disconnect, &[], now, outbox);
-                if sent == Err(Unsent::NoRoom) {
-                    self.slots.owe(slot, owes);
-                    return sent;
-                }
-                owes.disconnects -= 1;
-            }
-            self.slots.vacate(slot);
-            return Ok(());
+            return self.say_farewell(slot, owes, durable, now, outbox);
         }
         if !owes.keep_alive || link.state != State::Connected {
             return Ok(());
@@ -121,6 +112,37 @@ impl Server {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// Sends the last packets of a connection; then its slot is free.
+    ///
+    /// A client that does not know of its slot yet is told first, or it would ignore the rest. While its used token is
+    /// not durable it must not learn anything, and there is nothing to end on its side.
+    fn say_farewell(
+        &mut self,
+        slot: u32,
+        mut owes: Owes,
+        durable: bool,
+        now: Instant,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), Unsent> {
+        if owes.keep_alive && !durable {
+            owes = Owes::default();
+        }
+        while owes != Owes::default() {
+            let sent = if owes.keep_alive {
+                self.slots.send_keep_alive(slot, &self.cipher, now, outbox)
+            } else {
+                self.slots.send(slot, &self.cipher, PacketKind::Disconnect, &[], now, outbox)
+            };
+            if sent == Err(Unsent::NoRoom) {
+                self.slots.owe(slot, owes);
+                return sent;
+            }
+            owes = owes.less_one();
+        }
+        self.slots.vacate(slot);
+        Ok(())
     }
 
     /// Sends a challenge or a denial; `None` if the outbox is full.

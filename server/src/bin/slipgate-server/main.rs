@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
-    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::config(error.to_string()))?;
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let settings = Settings::gather(flags, &matches)?;
     // Before the first line of the log: who reads it there may send a signal at once.
     let signals = Signals::listen()

@@ -63,7 +63,7 @@ impl Settings {
 
 fn config(flags: &Flags, file: &File) -> Result<Config, Failure> {
     let protocol_id = flags.protocol_id.or(file.protocol_id).ok_or_else(|| {
-        Failure::config("no protocol id is configured: give --protocol-id, the same as the game's token issuer has")
+        Failure::usage("no protocol id is configured: give --protocol-id, the same as the game's token issuer has")
     })?;
     let slots = flags.slots.or(file.slots).unwrap_or(DEFAULT_SLOTS);
     let mut config = Config::new(protocol_id.0, slots, Vec::new());
@@ -71,7 +71,7 @@ fn config(flags: &Flags, file: &File) -> Result<Config, Failure> {
         None => {}
         Some(Limit::Unlimited) => config.max_token_lifetime = None,
         Some(Limit::Span(span)) if span.0 >= Duration::from_secs(1) => config.max_token_lifetime = Some(span.0),
-        Some(Limit::Span(_)) => return Err(Failure::config("--max-token-lifetime must be at least 1s")),
+        Some(Limit::Span(_)) => return Err(Failure::usage("--max-token-lifetime must be at least 1s")),
     }
     config.takeover_after = flags.takeover_after.or(file.takeover_after).map(|span| span.0);
     if flags.first_start.unwrap_or(false) {
@@ -87,7 +87,7 @@ fn config(flags: &Flags, file: &File) -> Result<Config, Failure> {
 fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
     let of_v4 = given.iter().filter(|address| address.is_ipv4()).count();
     if of_v4 > 1 || given.len() - of_v4 > 1 {
-        return Err(Failure::config("--bind takes at most one IPv4 and one IPv6 address"));
+        return Err(Failure::usage("--bind takes at most one IPv4 and one IPv6 address"));
     }
     Ok(if given.is_empty() { vec![DEFAULT_BIND] } else { given })
 }
@@ -95,7 +95,7 @@ fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
 /// The addresses given, or none if the bound ones are to be advertised.
 fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>, Failure> {
     if let Some(wrong) = given.iter().find(|address| !is_dialable(**address)) {
-        return Err(Failure::config(format!("--advertise {wrong}: clients cannot send to this address")));
+        return Err(Failure::usage(format!("--advertise {wrong}: clients cannot send to this address")));
     }
     match bind.iter().find(|address| address.ip().to_canonical().is_unspecified()) {
         Some(wildcard) if given.is_empty() => {
@@ -103,7 +103,7 @@ fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>,
                 "clients cannot know this server as {wildcard}: give --advertise with the address that stands in their \
                  connect tokens, or bind to that address itself"
             );
-            Err(Failure::config(sentence))
+            Err(Failure::usage(sentence))
         }
         _ => Ok(given.iter().map(|address| Address::from(*address)).collect()),
     }
@@ -112,7 +112,7 @@ fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>,
 fn tick(given: Option<u32>) -> Result<u32, Failure> {
     match given.unwrap_or(DEFAULT_TICK) {
         tick @ SLOWEST_TICK..=FASTEST_TICK => Ok(tick),
-        _ => Err(Failure::config(format!("--tick must be {SLOWEST_TICK} to {FASTEST_TICK}"))),
+        _ => Err(Failure::usage(format!("--tick must be {SLOWEST_TICK} to {FASTEST_TICK}"))),
     }
 }
 

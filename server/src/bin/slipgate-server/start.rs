@@ -15,7 +15,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
     let sockets = Sockets::bind(&settings.bind).map_err(|error| Failure::run_time(error.to_string()))?;
     let config = advertising(settings.config.clone(), &sockets);
     // Before a history file is made.
-    config.check().map_err(|error| Failure::config(error.to_string()))?;
+    config.check().map_err(|error| Failure::usage(error.to_string()))?;
     let clock = Clock::start();
     let history = open_history(settings, clock.now())?;
     let remembered = history.as_ref().map_or(0, HistoryFile::len);
@@ -45,7 +45,7 @@ fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Fa
 
 fn refused(error: StartError) -> Failure {
     match error {
-        StartError::Config(error) => Failure::config(error.to_string()),
+        StartError::Config(error) => Failure::usage(error.to_string()),
         error => Failure::run_time(error.to_string()),
     }
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn start() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
-    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::config(error.to_string()))?;
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let config = Config::gather(flags, &matches)?;
     log::start(config.log);
     run::run(config)

@@ -1,0 +1,21 @@
+//! Slipgate: secure game networking on netcode 1.02.
+//!
+//! A multiplayer game has three places, and each finds its part here:
+//!
+//! | place | feature | part |
+//! | --- | --- | --- |
+//! | the web backend, which knows the players | `issuer` | [`issuer`]: mints connect tokens |
+//! | the dedicated server, one for each game instance | `server` | [`server`]: admits holders of valid tokens |
+//! | the game in the player's hands | `client` | [`client`]: turns a token into an encrypted connection |
+//!
+//! [`protocol`] is what all of them rest on, without sockets or clocks.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "client")]
+pub use slipgate_client as client;
+pub use slipgate_protocol as protocol;
+#[cfg(feature = "server")]
+pub use slipgate_server as server;
+#[cfg(feature = "issuer")]
+pub use slipgate_token_issuer as issuer;

@@ -1,0 +1,56 @@
+//! The command line `slipgate`: the demo, and the tools around keys and tokens.
+
+mod demo;
+mod keygen;
+mod secret_file;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Secure game networking: connect tokens, dedicated servers, clients.
+#[derive(Parser)]
+#[command(name = "slipgate", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
+    Demo(demo::Flags),
+    /// Makes a private key for issuer and servers, or an API key for a backend
+    Keygen(keygen::Flags),
+    /// Mints and inspects connect tokens
+    #[command(subcommand)]
+    Token(token::Command),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(flags) => demo::run(&flags),
+        Command::Keygen(flags) => keygen::run(&flags),
+        Command::Token(command) => token::run(&command),
+    };
+    result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
+}
+
+/// Writes a line to standard output. A closed pipe is the reader's wish, and no reason to fail.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

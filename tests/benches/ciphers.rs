@@ -1,0 +1,116 @@
+//! Which cipher carries packets: ring, aws-lc-rs or the portable crate, and what our own layers add to it.
+//!
+//! All candidates take turns within one run, and each is timed by its thread's CPU time; the table shows medians and
+//! ratios to ring with a key that is kept. `specs/ciphers.md` tells what was chosen and why.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use slipgate_protocol::crypto::aead::{self, nonce};
+use slipgate_protocol::crypto::key::Key;
+use slipgate_protocol::crypto::packet::PacketCipher;
+use slipgate_protocol::wire::packet::PacketKind;
+
+/// Rounds, in each of which every candidate has its turn.
+const ROUNDS: usize = 21;
+/// Packets in a turn: long enough for the clock, short enough for the turns to be neighbours.
+const PACKETS: u64 = 4000;
+const SIZES: [usize; 4] = [16, 100, 400, 1200];
+const ASSOCIATED: [u8; 22] = [7; 22];
+
+/// Seals the plaintext at the front of the buffer; the tag has its place behind it.
+type Candidate = (&'static str, Box<dyn FnMut(u64, &mut [u8])>);
+
+fn main() {
+    println!("seal in place, CPU time, medians of {ROUNDS} rounds of {PACKETS} packets, each candidate in turn");
+    for size in SIZES {
+        let mut candidates = candidates();
+        let mut times = vec![Vec::with_capacity(ROUNDS); candidates.len()];
+        for _ in 0..ROUNDS {
+            for ((_, seal), times) in candidates.iter_mut().zip(&mut times) {
+                times.push(turn(seal, size));
+            }
+        }
+        let medians: Vec<f64> = times.iter_mut().map(|times| median(times)).collect();
+        println!("\n{size} bytes");
+        for ((name, _), median) in candidates.iter().zip(&medians) {
+            println!("  {name:<34} {median:>7.0} ns  {:>6.2}x", median / medians[0]);
+        }
+    }
+}
+
+fn turn(seal: &mut dyn FnMut(u64, &mut [u8]), size: usize) -> f64 {
+    let mut buffer = vec![0x5a; size + 16];
+    let start = cpu_time();
+    for sequence in 0..PACKETS {
+        seal(sequence, black_box(&mut buffer));
+    }
+    (cpu_time() - start).as_nanos() as f64 / PACKETS as f64
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn candidates() -> Vec<Candidate> {
+    let key = [9; 32];
+    let ring_key =
+        ring::aead::LessSafeKey::new(ring::aead::UnboundKey::new(&ring::aead::CHACHA20_POLY1305, &key).unwrap());
+    let aws_key = {
+        use aws_lc_rs::aead::{CHACHA20_POLY1305, LessSafeKey, UnboundKey};
+        LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).unwrap())
+    };
+    let (ours, portable, whole) = (Key::from_bytes(key), Key::from_bytes(key), Key::from_bytes(key));
+    let packets = PacketCipher::new(1);
+    let mut datagram = [0; 1300];
+    vec![
+        (
+            "ring, key kept",
+            Box::new(move |sequence, buffer| {
+                let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
+                let nonce = ring::aead::Nonce::assume_unique_for_key(nonce(sequence));
+                let associated = ring::aead::Aad::from(ASSOCIATED);
+                let sealed = ring_key.seal_in_place_separate_tag(nonce, associated, plain).unwrap();
+                tag.copy_from_slice(sealed.as_ref());
+            }),
+        ),
+        (
+            "aws-lc-rs, key kept",
+            Box::new(move |sequence, buffer| {
+                let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
+                let nonce = aws_lc_rs::aead::Nonce::assume_unique_for_key(nonce(sequence));
+                let associated = aws_lc_rs::aead::Aad::from(ASSOCIATED);
+                let sealed = aws_key.seal_in_place_separate_tag(nonce, associated, plain).unwrap();
+                tag.copy_from_slice(sealed.as_ref());
+            }),
+        ),
+        (
+            "ours by ring, key made per packet",
+            Box::new(move |sequence, buffer| {
+                let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
+                *tag = aead::ring::seal(&ours, nonce(sequence), &ASSOCIATED, plain);
+            }),
+        ),
+        (
+            "ours by chacha20poly1305",
+            Box::new(move |sequence, buffer| {
+                let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
+                *tag = aead::portable::seal(&portable, nonce(sequence), &ASSOCIATED, plain);
+            }),
+        ),
+        (
+            "our whole payload packet",
+            Box::new(move |sequence, buffer| {
+                let content = &buffer[..buffer.len() - 16];
+                let length = packets.seal(&whole, PacketKind::Payload, sequence, content, &mut datagram);
+                black_box((length, &mut datagram));
+            }),
+        ),
+    ]
+}

@@ -1,0 +1,213 @@
+//! Stories of floods: what a turn may cost, whom it concerns, and what stays bounded.
+
+use std::time::Duration;
+
+use slipgate_protocol::address::Address;
+use slipgate_protocol::discard::Discard;
+use slipgate_protocol::netcode::client::ClientState;
+use slipgate_protocol::netcode::server::{DisconnectReason, Event, Fence, LoopbackError};
+use slipgate_protocol::wire::packet::PacketKind;
+use slipgate_tests::holder::Holder;
+use slipgate_tests::world::{Collected, ServerId, World, address};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn stranger(number: usize) -> Address {
+    address(&format!("10.200.{}.{}:9000", number / 250, number % 250 + 1))
+}
+
+fn holder(world: &mut World, client_id: u64, server: ServerId) -> Holder {
+    Holder::of(&world.token(client_id, &[server]))
+}
+
+#[test]
+fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing() {
+    let mut world = World::perfect(1);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.strangers_per_turn = 50;
+    });
+    let (client, _) = world.connected_client(1, server);
+    world.run_for(SECOND / 10);
+    let expired = holder(&mut world, 2, server).request();
+    let junk = [vec![0x15; 100], vec![0x13; 326], vec![0xff; 1300], expired];
+    let server_at = world.servers[server].address;
+    for turn in 0..60 {
+        for number in 0..200 {
+            world.inject(stranger(number), server_at, &junk[(turn + number) % junk.len()]);
+        }
+        let payload = world.payload(60);
+        world.client_sends(client, &payload).unwrap();
+        world.turn();
+    }
+    world.turn();
+    world.turn();
+    assert_eq!(world.servers[server].received.len(), 60, "every payload of the client's");
+    assert_eq!(world.clients[client].received.len(), 60, "and every echo");
+    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 150);
+    assert_eq!(world.discarded(server, Discard::ClientBudget), 0);
+}
+
+#[test]
+fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_nobody_elses() {
+    let mut world = World::perfect(2);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.packets_per_client_and_turn = 10;
+    });
+    let mut flooding = holder(&mut world, 1, server);
+    world.admitted(server, &mut flooding, stranger(1));
+    let (client, _) = world.connected_client(2, server);
+    world.run_for(SECOND / 10);
+    for _ in 0..3 {
+        let mut delivered = 0;
+        for _ in 0..100 {
+            let datagram = flooding.seal(PacketKind::Payload, &world.payload(20));
+            match world.present(server, stranger(1), &datagram) {
+                Ok(payload) => delivered += usize::from(payload.is_some()),
+                Err(discard) => assert_eq!(discard, Discard::ClientBudget),
+            }
+        }
+        assert_eq!(delivered, 10);
+        let payload = world.payload(30);
+        world.client_sends(client, &payload).unwrap();
+        world.turn();
+        assert_eq!(world.servers[server].received.last().map(|(_, bytes)| bytes), Some(&payload));
+    }
+    assert_eq!(world.discarded(server, Discard::ClientBudget), 270);
+    assert_eq!(world.discarded(server, Discard::StrangerBudget), 0);
+}
+
+#[test]
+fn requests_and_responses_from_a_connected_address_are_strangers_work() {
+    let mut world = World::perfect(3);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.packets_per_client_and_turn = 2;
+        config.budgets.strangers_per_turn = 10;
+    });
+    let mut token = holder(&mut world, 1, server);
+    world.admitted(server, &mut token, stranger(1));
+    world.turn();
+    for _ in 0..10 {
+        let response = token.seal(PacketKind::Response, &[0; 308]);
+        assert_eq!(world.present(server, stranger(1), &response), Err(Discard::AddressConnected));
+    }
+    assert_eq!(world.present(server, stranger(1), &token.request()), Err(Discard::StrangerBudget));
+    let payload = world.payload(20);
+    let datagram = token.seal(PacketKind::Payload, &payload);
+    assert_eq!(world.present(server, stranger(1), &datagram), Ok(Some(payload)));
+}
+
+#[test]
+fn budgets_come_back_with_the_next_turn() {
+    let mut world = World::perfect(4);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.strangers_per_turn = 3;
+    });
+    for _ in 0..5 {
+        let outcomes: Vec<_> = (0..5).map(|_| world.present(server, stranger(1), &[0x15; 60]).unwrap_err()).collect();
+        let (seen, unseen) = (Discard::UnknownSender, Discard::StrangerBudget);
+        assert_eq!(outcomes, [seen, seen, seen, unseen, unseen]);
+        world.turn();
+    }
+}
+
+#[test]
+fn an_application_that_takes_no_events_stops_admission_and_its_memory_stays_bounded() {
+    const SLOTS: u32 = 2;
+    let mut world = World::perfect(5);
+    let server = world.add_server(SLOTS);
+    let now = world.now();
+    let core = &mut world.servers[server].core;
+    let mut admitted = 0;
+    for id in 0..100 {
+        match core.connect_loopback(id, [0; 256], now) {
+            Ok(client) => {
+                admitted += 1;
+                core.disconnect(client);
+            }
+            Err(error) => assert_eq!(error, LoopbackError::Full),
+        }
+    }
+    assert_eq!(admitted, 2, "two events for each slot, and no more");
+    // Over the network too: the challenge is answered, the response is refused until events are taken.
+    let token = world.token(1000, &[server]);
+    let mut holder = Holder::of(&token);
+    let request = holder.request();
+    let core = &mut world.servers[server].core;
+    core.handle(stranger(1), &mut request.clone(), now).unwrap();
+    let mut outbox = Collected::default();
+    core.transmit(now, &mut outbox);
+    let challenge = holder.challenge(&outbox.datagrams[0].1).unwrap();
+    for _ in 0..10 {
+        let mut response = holder.response(&challenge);
+        assert_eq!(core.handle(stranger(1), &mut response, now), Err(Discard::EventsFull));
+    }
+    assert_eq!(core.connected(), 0);
+    let mut events = 0;
+    while core.poll_event().is_some() {
+        events += 1;
+    }
+    assert_eq!(events, 2 * SLOTS);
+    assert_eq!(core.handle(stranger(1), &mut holder.response(&challenge), now), Ok(None), "the token was not used");
+    assert!(matches!(core.poll_event(), Some(Event::Connected { client_id: 1000, .. })));
+}
+
+#[test]
+fn ends_are_told_however_late_the_application_asks() {
+    let mut world = World::perfect(6);
+    let server = world.add_server(3);
+    let mut holders: Vec<_> = (0..3).map(|id| holder(&mut world, id, server)).collect();
+    for (place, holder) in holders.iter_mut().enumerate() {
+        world.admitted(server, holder, stranger(place));
+    }
+    // Everybody's time runs out in one tick, and the application sees each of them.
+    world.run_for(6 * SECOND);
+    let timed_out = DisconnectReason::TimedOut;
+    assert_eq!(world.servers[server].ends(), [(0, timed_out), (1, timed_out), (2, timed_out)]);
+}
+
+#[test]
+fn a_crowd_that_connects_at_once_is_admitted_within_a_few_turns() {
+    let mut world = World::perfect(7);
+    let server = world.add_server(100);
+    let crowd: Vec<_> = (0..100).map(|id| (world.add_client(), world.token(id, &[server]))).collect();
+    for (client, token) in &crowd {
+        world.connect(*client, token.clone());
+    }
+    world.run_until(SECOND / 5, |world| {
+        world.clients.iter().all(|client| client.core.state() == ClientState::Connected)
+    });
+    let mut slots: Vec<_> = world.clients.iter().filter_map(|client| client.core.client_index()).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, (0..100).collect::<Vec<u32>>());
+    assert!(crowd.iter().all(|(client, _)| world.clients[*client].core.max_clients() == Some(100)));
+}
+
+#[test]
+fn a_million_bytes_of_noise_from_everywhere_are_counted_and_nothing_else_happens() {
+    let mut world = World::perfect(8);
+    let server = world.add_server(4);
+    let (client, _) = world.connected_client(1, server);
+    world.run_for(SECOND / 5);
+    let before = world.servers[server].core.discards().total();
+    let from_client = world.clients[client].address;
+    let noise: Vec<Vec<u8>> = {
+        use rand::RngExt;
+        let rng = world.rng();
+        (0..1500).map(|_| (0..rng.random_range(0..1300)).map(|_| rng.random()).collect()).collect()
+    };
+    for (number, datagram) in noise.iter().enumerate() {
+        let from = if number % 3 == 0 { from_client } else { stranger(number) };
+        world.present(server, from, datagram).unwrap_err();
+        if number % 100 == 0 {
+            world.turn();
+        }
+    }
+    assert_eq!(world.servers[server].core.discards().total() - before, noise.len() as u64);
+    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.pending()), (1, 0));
+    assert_eq!(world.servers[server].core.remembered_tokens(), 1);
+    assert_eq!(world.state(client), ClientState::Connected);
+}
