@@ -7,7 +7,7 @@ use std::time::Duration;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::client::{self as core, ClientState, ConnectError};
+use slipgate_protocol::netcode::client::{self as core, ClientState, ConnectError, EndReason};
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
 use slipgate_protocol::netcode::{Payload, SendError};
 use slipgate_protocol::time::Now;
@@ -133,6 +133,12 @@ impl Client {
     #[must_use]
     pub fn state(&self) -> ClientState {
         self.core.state()
+    }
+
+    /// Why the last attempt or connection ended, until the next begins.
+    #[must_use]
+    pub fn end_reason(&self) -> Option<EndReason> {
+        self.core.end_reason()
     }
 
     /// The slot that the server gave, from 0, while connected.

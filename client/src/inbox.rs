@@ -6,7 +6,7 @@
 use slipgate_edge::udp::ReceiveBatch;
 use slipgate_protocol::netcode::client as core;
 
-use crate::{Client, ClientState};
+use crate::{Client, EndReason};
 
 /// Something that happened since the last event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,10 +25,10 @@ pub enum Event<'a> {
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
     },
-    /// The attempt or the connection has ended; the state has a sentence for the player.
+    /// The attempt or the connection has ended.
     Ended {
-        /// How.
-        state: ClientState,
+        /// Why; it has a sentence for the player, and the standard's state.
+        reason: EndReason,
     },
 }
 
@@ -52,7 +52,7 @@ impl Inbox {
             Found::Event(core::Event::Connected { client_index, max_clients }) => {
                 Some(Event::Connected { client_index, max_clients })
             }
-            Found::Event(core::Event::Ended { state }) => Some(Event::Ended { state }),
+            Found::Event(core::Event::Ended { reason }) => Some(Event::Ended { reason }),
             Found::Payload { sequence, place, start, length } => {
                 let bytes = self.batch.get(place)?.datagram.get(start..start + length)?;
                 Some(Event::Payload { sequence, bytes })

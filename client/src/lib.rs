@@ -20,7 +20,7 @@
 //!             match event {
 //!                 Event::Connected { client_index, .. } => println!("player {}", client_index + 1),
 //!                 Event::Payload { bytes, .. } => println!("{} bytes", bytes.len()),
-//!                 Event::Ended { state } => return Ok(println!("{state}")),
+//!                 Event::Ended { reason } => return Ok(println!("{reason}")),
 //!             }
 //!         }
 //!         if client.state().is_connected() {
@@ -45,7 +45,7 @@ pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{SocketStats, Trouble};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::SendError;
-pub use slipgate_protocol::netcode::client::{ClientState, ConnectError};
+pub use slipgate_protocol::netcode::client::{ClientState, ConnectError, EndReason};
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
 pub use slipgate_protocol::time::Now;
 pub use slipgate_protocol::token::{ConnectToken, PublicFacts};

@@ -10,7 +10,7 @@ use slipgate_protocol::time::Instant;
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
 
-use crate::{Client, ClientState, Clock, ConnectError, Event, Inbox};
+use crate::{Client, ClientState, Clock, ConnectError, EndReason, Event, Inbox};
 
 /// The fewest bytes of a probe's payload: its number and whose it is.
 pub const MIN_PROBE_BYTES: usize = 16;
@@ -33,6 +33,8 @@ pub struct ProbeConfig {
 pub struct ProbeReport {
     /// Where the client stands.
     pub state: ClientState,
+    /// Why it ended, if it has.
+    pub ended: Option<EndReason>,
     /// Its slot, once it had one.
     pub slot: Option<u32>,
     /// Whether it ever had one.
@@ -148,6 +150,7 @@ impl Probe {
         }
         self.client.end_turn();
         self.report.state = self.client.state();
+        self.report.ended = self.client.end_reason();
         self.report.dropped = self.client.discards().total();
         let due = if sending { self.next_send.since(self.clock.monotonic()) } else { patience };
         let due = if self.report.state.is_connected() { due } else { patience };

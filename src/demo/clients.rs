@@ -119,8 +119,8 @@ fn live(
         let sending = !orders.quiet.load(Ordering::Relaxed);
         probe.turn(sending, NAP).map_err(|error| format!("cannot wait for packets: {error}"))?;
         update(report, |report| report.probe = probe.report().clone());
-        if !probe.client().state().is_active() {
-            return Err(probe.client().state().to_string());
+        if let Some(reason) = probe.report().ended {
+            return Err(reason.to_string());
         }
     }
     probe.leave().map_err(|error| error.to_string())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slipgate_protocol::address::Address;
 use slipgate_protocol::discard::Discard;
 use slipgate_protocol::netcode::SendError;
-use slipgate_protocol::netcode::client::{Client, ClientState, ConnectError, Event};
+use slipgate_protocol::netcode::client::{Client, ClientState, ConnectError, EndReason, Event};
 use slipgate_protocol::netcode::server::DisconnectReason;
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
 use slipgate_protocol::wire::packet::{Header, PacketKind, REQUEST_PREFIX};
@@ -21,8 +21,8 @@ fn events(world: &World, client: ClientId) -> Vec<Event> {
     world.clients[client].events.iter().map(|(_, event)| *event).collect()
 }
 
-fn ended(state: ClientState) -> Event {
-    Event::Ended { state }
+fn ended(reason: EndReason) -> Event {
+    Event::Ended { reason }
 }
 
 fn nobody(number: u8) -> Address {
@@ -61,7 +61,7 @@ fn a_client_goes_from_disconnected_over_request_and_response_to_connected_and_ba
     world.turn();
     use ClientState::{Connected, Disconnected, SendingRequest, SendingResponse};
     assert_eq!(states(&world, client), [Disconnected, SendingRequest, SendingResponse, Connected, Disconnected]);
-    let expected = [Event::Connected { client_index: 0, max_clients: 4 }, ended(Disconnected)];
+    let expected = [Event::Connected { client_index: 0, max_clients: 4 }, ended(EndReason::Left)];
     assert_eq!(events(&world, client), expected);
 }
 
@@ -74,7 +74,7 @@ fn a_client_that_no_server_answers_ends_in_request_timed_out() {
     assert_eq!(world.clients[client].core.server(), Some(nobody(3)));
     world.run_for(SECOND / 5);
     assert_eq!(world.state(client), ClientState::RequestTimedOut);
-    assert_eq!(events(&world, client), [ended(ClientState::RequestTimedOut)]);
+    assert_eq!(events(&world, client), [ended(EndReason::RequestTimedOut)]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_client_whose_responses_are_lost_ends_in_response_timed_out() {
     world.run_until(SECOND, |world| world.state(client) == ClientState::SendingResponse);
     world.set_conditions(cut());
     world.run_for(SECOND * 11 / 10);
-    assert_eq!(events(&world, client), [ended(ClientState::ResponseTimedOut)]);
+    assert_eq!(events(&world, client), [ended(EndReason::ResponseTimedOut)]);
     assert_eq!(world.state(client), ClientState::ResponseTimedOut);
 }
 
@@ -98,7 +98,7 @@ fn a_connected_client_that_hears_nothing_ends_in_timed_out_and_so_does_its_slot(
     world.set_conditions(cut());
     world.run_for(SECOND * 51 / 10);
     assert_eq!(world.state(client), ClientState::TimedOut);
-    assert_eq!(events(&world, client).last(), Some(&ended(ClientState::TimedOut)));
+    assert_eq!(events(&world, client).last(), Some(&ended(EndReason::TimedOut)));
     assert_eq!(world.servers[server].ends(), [(1, DisconnectReason::TimedOut)]);
     // No disconnect packets on a time-out, from neither side.
     let is_disconnect = |datagram: &[u8]| datagram.first().is_some_and(|prefix| prefix & 0x0f == 6);
@@ -116,7 +116,7 @@ fn a_client_denied_by_all_servers_of_its_token_ends_in_denied() {
     let client = on_its_way(&mut world, &spec);
     world.run_for(SECOND / 2);
     assert_eq!(world.state(client), ClientState::Denied);
-    assert_eq!(events(&world, client), [ended(ClientState::Denied)]);
+    assert_eq!(events(&world, client), [ended(EndReason::Denied)]);
     assert_eq!(requests(&world, client), 2, "one to each, at once");
 }
 
@@ -169,7 +169,7 @@ fn a_tokens_lifetime_counts_over_the_whole_attempt_and_all_its_servers() {
     assert_eq!(world.clients[client].core.server(), Some(nobody(3)));
     world.run_for(SECOND / 5);
     assert_eq!(world.state(client), ClientState::TokenExpired);
-    assert_eq!(events(&world, client), [ended(ClientState::TokenExpired)]);
+    assert_eq!(events(&world, client), [ended(EndReason::TokenExpired)]);
     assert!(world.sent().iter().all(|(_, to, _)| *to != nobody(4)));
 }
 
@@ -337,4 +337,20 @@ fn a_client_says_when_it_must_be_woken_though_nothing_arrives() {
     assert_eq!(client.state(), ClientState::RequestTimedOut);
     assert_eq!(now, start.after(SECOND), "woken exactly when the time-out is over");
     assert_eq!(wakes, 11, "ten requests and the end, and never in vain");
+}
+
+#[test]
+fn a_kicked_client_knows_that_the_server_ended_it_and_one_that_left_that_it_did() {
+    let mut world = World::perfect(90);
+    let server = world.add_server(4);
+    let (kicked, handle) = world.connected_client(1, server);
+    let (leaving, _) = world.connected_client(2, server);
+    assert!(world.servers[server].core.disconnect(handle));
+    world.clients[leaving].core.disconnect();
+    world.run_for(SECOND);
+    for (client, reason) in [(kicked, EndReason::DisconnectedByServer), (leaving, EndReason::Left)] {
+        assert_eq!(world.state(client), ClientState::Disconnected);
+        assert_eq!(world.clients[client].core.end_reason(), Some(reason));
+        assert_eq!(events(&world, client).last(), Some(&ended(reason)));
+    }
 }

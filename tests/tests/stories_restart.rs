@@ -180,6 +180,24 @@ fn a_server_whose_clock_is_ahead_refuses_fresh_tokens_until_the_issuer_has_caugh
 }
 
 #[test]
+fn a_server_that_starts_with_a_clock_that_is_years_behind_still_knows_when_it_started() {
+    let mut world = World::perfect(12);
+    let server = world.add_server_with(4, |_| {});
+    let mut used = holder(&mut world, 1, server);
+    world.admitted(server, &mut used, stranger(1));
+    world.crash(server);
+    // The machine starts anew without a battery for its clock, and learns the time when the server runs already.
+    world.turn();
+    world.clock_error_ms = -100_000_000_000;
+    world.restart(server, None, |_| {});
+    world.run_for(Duration::from_secs(2));
+    world.clock_error_ms = 0;
+    assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::BeforeStart));
+    let mut fresh = holder(&mut world, 1, server);
+    world.admitted(server, &mut fresh, stranger(1));
+}
+
+#[test]
 fn a_server_whose_clock_is_behind_refuses_tokens_that_seem_to_live_too_long_and_counts_them() {
     for (behind_ms, expected) in [(10_000, Ok(None)), (16_000, Err(Discard::TokenTooLong))] {
         let mut world = World::perfect(9);

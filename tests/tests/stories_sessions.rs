@@ -540,7 +540,7 @@ fn a_client_in_the_same_program_holds_a_slot_like_others_without_packets_or_time
     assert_eq!(world.servers[server].core.loopback_send(host, &[1]), Err(SendError::Gone));
     assert_eq!(world.servers[server].core.poll_loopback(&mut buffer), None);
     client.disconnect();
-    let ended = client::Event::Ended { state: ClientState::Disconnected };
+    let ended = client::Event::Ended { reason: client::EndReason::Left };
     assert_eq!((client.poll_event(), client.state()), (Some(ended), ClientState::Disconnected));
 }
 

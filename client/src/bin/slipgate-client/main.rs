@@ -76,9 +76,10 @@ fn run(flags: &Flags) -> Result<(), (Failed, String)> {
     let mut probe = Probe::begin(client, token, config).map_err(|error| (Failed::Connect, error.to_string()))?;
     drive(&mut probe, flags.duration, &stop, &mut output)
         .map_err(|error| start(format!("the system refuses to wait for packets: {error}")))?;
-    let verdict = judge(probe.report());
+    let report = probe.report().clone();
+    let verdict = judge(&report);
     let left = probe.leave();
-    output.end(probe.report(), verdict.is_ok());
+    output.end(&report, verdict.is_ok());
     left.map_err(|error| start(error.to_string()))?;
     verdict
 }
@@ -110,11 +111,13 @@ fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, outpu
 }
 
 fn judge(report: &ProbeReport) -> Result<(), (Failed, String)> {
-    if !report.was_connected {
-        return Err((Failed::Connect, report.state.to_string()));
-    }
-    if !report.state.is_connected() {
-        return Err((Failed::Lost, format!("the connection ended before its time: {}", report.state)));
+    match report.ended {
+        Some(reason) if !report.was_connected => return Err((Failed::Connect, reason.to_string())),
+        Some(reason) => return Err((Failed::Lost, reason.to_string())),
+        None if !report.was_connected => {
+            return Err((Failed::Connect, "stopped before a server gave a slot".to_owned()));
+        }
+        None => {}
     }
     if report.wrong > 0 || report.missing() > 0 || report.sent == 0 {
         let (wrong, missing, sent) = (report.wrong, report.missing(), report.sent);

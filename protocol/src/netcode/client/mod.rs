@@ -18,7 +18,7 @@ mod state;
 use alloc::boxed::Box;
 use core::fmt;
 
-pub use self::state::ClientState;
+pub use self::state::{ClientState, EndReason};
 
 use self::session::{Heard, Session};
 use super::timing::TimeoutPolicy;
@@ -44,8 +44,8 @@ pub enum Event {
     },
     /// The attempt or the connection has ended.
     Ended {
-        /// How: `Disconnected`, or an error.
-        state: ClientState,
+        /// Why; it has a sentence for the player, and the standard's state.
+        reason: EndReason,
     },
 }
 
@@ -74,8 +74,8 @@ impl fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 enum Role {
-    /// No connection; the state says how the last one ended.
-    Idle(ClientState),
+    /// No connection, and why the last one ended, if there was one.
+    Idle(Option<EndReason>),
     /// A token is in use.
     Active(Box<Session>),
     /// In the same program as the server.
@@ -104,7 +104,7 @@ impl Client {
     pub fn new(timeouts: TimeoutPolicy) -> Self {
         Self {
             timeouts,
-            role: Role::Idle(ClientState::Disconnected),
+            role: Role::Idle(None),
             leaving: None,
             connected: None,
             ended: None,
@@ -134,7 +134,7 @@ impl Client {
                 Ok(())
             }
             Err(error) => {
-                self.role = Role::Idle(ClientState::InvalidToken);
+                self.role = Role::Idle(Some(EndReason::InvalidToken));
                 Err(error)
             }
         }
@@ -156,9 +156,9 @@ impl Client {
 
     /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
     pub fn disconnect(&mut self) {
-        match core::mem::replace(&mut self.role, Role::Idle(ClientState::Disconnected)) {
-            Role::Idle(state) => self.role = Role::Idle(state),
-            Role::Loopback { .. } => self.ended = Some(Event::Ended { state: ClientState::Disconnected }),
+        match core::mem::replace(&mut self.role, Role::Idle(Some(EndReason::Left))) {
+            Role::Idle(reason) => self.role = Role::Idle(reason),
+            Role::Loopback { .. } => self.ended = Some(Event::Ended { reason: EndReason::Left }),
             Role::Active(mut session) => {
                 // A server that has seen nothing sealed knows nothing to end, and the token stays unused.
                 if session.has_sealed() {
@@ -166,7 +166,7 @@ impl Client {
                     session.leave();
                     self.leaving = Some(session);
                 }
-                self.ended = Some(Event::Ended { state: ClientState::Disconnected });
+                self.ended = Some(Event::Ended { reason: EndReason::Left });
             }
         }
     }
@@ -193,8 +193,8 @@ impl Client {
                 self.note_connected();
                 Ok(None)
             }
-            Ok(Heard::Ended(state)) => {
-                self.end(state);
+            Ok(Heard::Ended(reason)) => {
+                self.end(reason);
                 Ok(None)
             }
             Err(reason) => {
@@ -207,9 +207,9 @@ impl Client {
     /// Time has passed: tries the next server, or ends the attempt or the connection, if nothing came.
     pub fn tick(&mut self, now: Instant) {
         if let Role::Active(session) = &mut self.role
-            && let Some(state) = session.tick(now)
+            && let Some(reason) = session.tick(now)
         {
-            self.end(state);
+            self.end(reason);
         }
     }
 
@@ -245,9 +245,18 @@ impl Client {
     #[must_use]
     pub fn state(&self) -> ClientState {
         match &self.role {
-            Role::Idle(state) => *state,
+            Role::Idle(reason) => reason.map_or(ClientState::Disconnected, EndReason::state),
             Role::Active(session) => session.state(),
             Role::Loopback { .. } => ClientState::Connected,
+        }
+    }
+
+    /// Why the last attempt or connection ended, until the next begins.
+    #[must_use]
+    pub fn end_reason(&self) -> Option<EndReason> {
+        match &self.role {
+            Role::Idle(reason) => *reason,
+            _ => None,
         }
     }
 
@@ -305,13 +314,13 @@ impl Client {
         self.connected = self.seat().map(|(client_index, max_clients)| Event::Connected { client_index, max_clients });
     }
 
-    fn end(&mut self, state: ClientState) {
-        if let Role::Active(session) = core::mem::replace(&mut self.role, Role::Idle(state))
+    fn end(&mut self, reason: EndReason) {
+        if let Role::Active(session) = core::mem::replace(&mut self.role, Role::Idle(Some(reason)))
             && session.has_sealed()
         {
             self.remember(tag(session.token()));
         }
-        self.ended = Some(Event::Ended { state });
+        self.ended = Some(Event::Ended { reason });
     }
 
     /// From now on this token is refused.

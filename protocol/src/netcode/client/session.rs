@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::state::ClientState;
+use super::state::{ClientState, EndReason};
 use crate::address::{Address, is_dialable};
 use crate::crypto::key::Key;
 use crate::crypto::lane::Lane;
@@ -24,7 +24,7 @@ pub(super) enum Heard<'d> {
     Nothing,
     Payload(Payload<'d>),
     Connected,
-    Ended(ClientState),
+    Ended(EndReason),
 }
 
 /// How far the session has come; each step holds what it learned.
@@ -124,7 +124,7 @@ impl Session {
         let content = self.cipher.open_fresh(&self.server_to_client, &mut self.window, &header, datagram)?;
         match (header.kind, &self.step) {
             (PacketKind::Denied, Step::Requesting | Step::Responding(_)) => {
-                Ok(self.try_next_server(now).map_or(Heard::Ended(ClientState::Denied), |()| Heard::Nothing))
+                Ok(self.try_next_server(now).map_or(Heard::Ended(EndReason::Denied), |()| Heard::Nothing))
             }
             (PacketKind::Challenge, Step::Requesting) => {
                 let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
@@ -152,24 +152,24 @@ impl Session {
             }
             // DECISION: final, whatever servers the token still lists. The reference goes on to the next one, under the
             // same keys, although the server meant it.
-            (PacketKind::Disconnect, Step::Connected(_)) => Ok(Heard::Ended(ClientState::Disconnected)),
+            (PacketKind::Disconnect, Step::Connected(_)) => Ok(Heard::Ended(EndReason::DisconnectedByServer)),
             _ => Err(Discard::WrongState),
         }
     }
 
-    /// What the time that passed means: nothing, the next server, or the end in a state.
-    pub(super) fn tick(&mut self, now: Instant) -> Option<ClientState> {
+    /// What the time that passed means: nothing, the next server, or the end.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<EndReason> {
         let connecting = !matches!(self.step, Step::Connected(_));
         if connecting && now >= self.token_end() {
-            return Some(ClientState::TokenExpired);
+            return Some(EndReason::TokenExpired);
         }
         if now < self.silence_end() {
             return None;
         }
         let timed_out = match self.step {
-            Step::Connected(_) | Step::Leaving(_) => return Some(ClientState::TimedOut),
-            Step::Requesting => ClientState::RequestTimedOut,
-            Step::Responding(_) => ClientState::ResponseTimedOut,
+            Step::Connected(_) | Step::Leaving(_) => return Some(EndReason::TimedOut),
+            Step::Requesting => EndReason::RequestTimedOut,
+            Step::Responding(_) => EndReason::ResponseTimedOut,
         };
         self.try_next_server(now).is_none().then_some(timed_out)
     }

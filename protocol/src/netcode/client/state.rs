@@ -1,4 +1,4 @@
-//! The ten states of a client, and a sentence for each that a player can be shown (§1.14).
+//! The ten states of a client and the reasons of an end, with a sentence for each that a player can be shown (§1.14).
 
 use core::fmt;
 
@@ -106,5 +106,102 @@ impl ClientState {
 impl fmt::Display for ClientState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.sentence())
+    }
+}
+
+/// Why an attempt or a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// This client left.
+    Left,
+    /// The server disconnected this client: it was kicked, or the server stops.
+    DisconnectedByServer,
+    /// It was connected, and nothing arrived for the token's time-out.
+    TimedOut,
+    /// Challenged, but no slot was given in time.
+    ResponseTimedOut,
+    /// No server answered the connection request.
+    RequestTimedOut,
+    /// Every server said that it is full.
+    Denied,
+    /// The attempt outlasted the token's lifetime.
+    TokenExpired,
+    /// The token was used already, or lists no address that can be dialled.
+    InvalidToken,
+}
+
+impl EndReason {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::Left,
+        Self::DisconnectedByServer,
+        Self::TimedOut,
+        Self::ResponseTimedOut,
+        Self::RequestTimedOut,
+        Self::Denied,
+        Self::TokenExpired,
+        Self::InvalidToken,
+    ];
+
+    /// The standard's state after such an end.
+    #[must_use]
+    pub const fn state(self) -> ClientState {
+        match self {
+            Self::Left | Self::DisconnectedByServer => ClientState::Disconnected,
+            Self::TimedOut => ClientState::TimedOut,
+            Self::ResponseTimedOut => ClientState::ResponseTimedOut,
+            Self::RequestTimedOut => ClientState::RequestTimedOut,
+            Self::Denied => ClientState::Denied,
+            Self::TokenExpired => ClientState::TokenExpired,
+            Self::InvalidToken => ClientState::InvalidToken,
+        }
+    }
+
+    /// The reason as a stable `snake_case` word, for metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::DisconnectedByServer => "disconnected_by_server",
+            _ => self.state().name(),
+        }
+    }
+
+    /// A sentence that a player can be shown.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Left => "You have left the game.",
+            Self::DisconnectedByServer => "The game server has ended the connection.",
+            _ => self.state().sentence(),
+        }
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_state_and_reason_has_a_sentence_and_a_name_of_its_own() {
+        let codes: Vec<_> = ClientState::ALL.iter().map(|state| state.code()).collect();
+        assert_eq!(codes, (-6..=3).collect::<Vec<_>>());
+        let sentences: BTreeSet<_> = ClientState::ALL.iter().map(ToString::to_string).collect();
+        let names: BTreeSet<_> = ClientState::ALL.iter().map(|state| state.name()).collect();
+        assert_eq!((sentences.len(), names.len()), (10, 10));
+        let sentences: BTreeSet<_> = EndReason::ALL.iter().map(ToString::to_string).collect();
+        let names: BTreeSet<_> = EndReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!((sentences.len(), names.len()), (8, 8));
+        assert!(EndReason::ALL.iter().all(|reason| !reason.state().is_active()));
     }
 }

@@ -44,7 +44,7 @@ use crate::crypto::keyed::HashKey;
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
 use crate::discard::{Discard, Discards};
-use crate::time::{Now, UnixMillis};
+use crate::time::Now;
 use crate::token::challenge::Challenger;
 use crate::token::history::{History, Journal, UsedToken};
 use crate::wire::UserData;
@@ -157,7 +157,7 @@ pub struct Server {
     journal: Option<Box<dyn Journal>>,
     /// The journal holds a record that is not durable yet.
     unflushed: bool,
-    started: UnixMillis,
+    started: Now,
     ledger: Ledger,
     pending: PendingClients,
     slots: Slots,
@@ -197,7 +197,7 @@ impl Server {
             history: History::new(config.history_tokens, names, HashKey::derive(seed, "history")),
             journal: None,
             unflushed: false,
-            started: now.unix,
+            started: now,
             ledger: Ledger::new(config.budgets, seed),
             pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
             slots: Slots::new(config.slots, seed),

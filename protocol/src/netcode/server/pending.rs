@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::config::MAX_ADDRESSES_PER_TOKEN;
+use zeroize::Zeroize;
+
 use crate::address::Address;
 use crate::crypto::digest::Digest;
 use crate::crypto::key::{Key, Seed};
@@ -250,7 +252,13 @@ impl PendingClients {
     }
 
     pub(super) fn remove(&mut self, place: u32) {
-        let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::take) else { return };
+        let Some(home) = self.entries.get_mut(place as usize) else { return };
+        if let Some(entry) = home {
+            // Taking the entry out copies it, so its keys are wiped where they lie.
+            entry.client_to_server.zeroize();
+            entry.server_to_client.zeroize();
+        }
+        let Some(entry) = home.take() else { return };
         if let Some(deadline) = self.deadlines.get_mut(place as usize) {
             *deadline = Instant::NEVER;
         }

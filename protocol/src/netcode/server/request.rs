@@ -30,7 +30,7 @@ impl Server {
             self.misdirected = Some(redeemed.servers);
             return Err(Discard::AddressNotListed);
         };
-        self.check_fence(redeemed.minted, redeemed.expires)?;
+        self.check_fence(redeemed.minted, redeemed.expires, now)?;
         let takes_over = self.check_occupants(from, redeemed.client_id, redeemed.age(), now.monotonic)?;
         self.history.note(token, redeemed.expires, now)?;
 
@@ -57,13 +57,24 @@ impl Server {
     /// The token was surely minted after this server started, if that matters.
     ///
     /// Ours say when they were minted. Others were minted at the earliest one maximum lifetime before they expire.
-    fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds) -> Result<(), Discard> {
+    fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
         if self.config.fence == Fence::Open {
             return Ok(());
         }
+        let started = self.started(now);
         let most = self.config.max_token_lifetime;
         let earliest = minted.or_else(|| most.map(|most| earliest_mint(expires, most)));
-        if earliest.is_some_and(|earliest| earliest >= self.started) { Ok(()) } else { Err(Discard::BeforeStart) }
+        if earliest.is_some_and(|earliest| earliest >= started) { Ok(()) } else { Err(Discard::BeforeStart) }
+    }
+
+    /// When this server started, by the wall clock: as it was read then or as it tells now, whichever is later.
+    ///
+    /// A machine may start with a clock that is years behind and set it when its network is up. What the clock said at
+    /// the start would let every old token pass then.
+    fn started(&self, now: Now) -> UnixMillis {
+        // Rounded up: the wall clock's milliseconds are cut, and two clocks that go alike must not move the start.
+        let running = now.monotonic.since(self.started.monotonic).as_nanos().div_ceil(1_000_000) as u64;
+        self.started.unix.max(UnixMillis(now.unix.0.saturating_sub(running)))
     }
 
     /// Neither address nor client id has a slot, unless it is one that this token may take over: that one is answered.
@@ -113,4 +124,29 @@ impl Server {
 /// The earliest moment at which a token that lives no longer than `most` was minted.
 fn earliest_mint(expires: UnixSeconds, most: Duration) -> UnixMillis {
     UnixMillis::from(UnixSeconds(expires.0.saturating_sub(most.as_secs())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::key::{Key, Seed};
+    use crate::netcode::server::Config;
+
+    /// Both clocks, at `micros` of the wall clock, which is what their edge cuts to milliseconds.
+    fn at(micros: u64) -> Now {
+        Now { monotonic: Instant::from_start(Duration::from_micros(micros)), unix: UnixMillis(micros / 1000) }
+    }
+
+    #[test]
+    fn clocks_that_go_alike_never_move_the_start_not_even_by_a_millisecond() {
+        let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let config = Config::new(1, 1, [advertised.into()].into());
+        for start in (1_000_000..1_002_000).step_by(73) {
+            let keys = Key::from_bytes([1; 32]).into();
+            let server = Server::new(config.clone(), keys, &Seed::from_bytes([2; 32]), at(start)).unwrap();
+            for later in (start..start + 3000).step_by(101) {
+                assert_eq!(server.started(at(later)), at(start).unix, "{start} us, asked at {later} us");
+            }
+        }
+    }
 }
