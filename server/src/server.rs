@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
-    /// once, and ends its turns at its own pace.
+    /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
     pub fn flush(&mut self) {
         loop {
             self.core.transmit(self.now, &mut self.outbox);
