@@ -139,6 +139,12 @@ const PLAYS: &[(&str, Settings, u8, &[&[u8]])] = &[
     ("a_start_with_a_journal", USUAL, 1, &[CONNECT, UP, &[21], REQUEST, CONNECT]),
     ("a_journal_that_fails", USUAL, 1, &[&[19, 36], CONNECT, &[18, 0], TRANSMIT, &[21, 19, 4], CONNECT]),
     (
+        "confirms_before_it_is_told",
+        USUAL,
+        1,
+        &[&[19, 36], CONNECT, &[7, 0, 1, 0, 0], TRANSMIT, &[21, 19, 4], REQUEST, TRANSMIT, &[4, 0, 1, 0], TRANSMIT],
+    ),
+    (
         "our_client_connects",
         USUAL,
         0,

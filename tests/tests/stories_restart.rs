@@ -347,6 +347,22 @@ fn nothing_tells_a_client_of_its_slot_before_its_used_token_is_durable() {
 }
 
 #[test]
+fn a_client_that_confirms_before_it_is_told_is_told_no_sooner() {
+    let (mut world, server, device) = with_journal(18);
+    let mut token = holder(&mut world, 1, server);
+    device.with(|device| device.flush_fails = true);
+    let handle = world.admitted(server, &mut token, stranger(1));
+    let keep_alive = token.keep_alive();
+    assert_eq!(world.present(server, stranger(1), &keep_alive), Ok(None));
+    let payload = world.payload(30);
+    assert_eq!(world.server_sends(server, handle, &payload), Err(SendError::Backlogged));
+    assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
+    device.with(|device| device.flush_fails = false);
+    world.server_sends(server, handle, &payload).unwrap();
+    assert_eq!(world.replies_to(stranger(1)).len(), 2);
+}
+
+#[test]
 fn a_client_that_is_kicked_before_its_used_token_is_durable_is_not_told_so() {
     let (mut world, server, device) = with_journal(14);
     let mut token = holder(&mut world, 1, server);
