@@ -13,6 +13,8 @@ use slipgate_protocol::netcode::{Payload, SendError};
 use slipgate_protocol::time::Now;
 use slipgate_protocol::token::ConnectToken;
 
+use crate::used_tokens;
+
 /// Datagrams that one turn reads at most: a flood must not freeze the game.
 const PACKETS_PER_TURN: u32 = 4096;
 
@@ -26,6 +28,8 @@ pub struct Client {
     outbox: SendBatch,
     now: Now,
     packets_left: u32,
+    /// The token of the last session that was noted as used up.
+    noted: Option<core::TokenName>,
 }
 
 impl Client {
@@ -63,6 +67,7 @@ impl Client {
             outbox: SendBatch::default(),
             now: Now::default(),
             packets_left: PACKETS_PER_TURN,
+            noted: None,
         }
     }
 
@@ -72,7 +77,12 @@ impl Client {
     /// `TokenUsed`, `NoServer`, or `Busy` when connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
         self.now = now;
-        self.core.connect(token, now.monotonic)
+        let name = core::name(&token);
+        // A session of this client's own that ended is the core's to refuse, with its state.
+        if Some(name) != self.noted && used_tokens::contains(&name) {
+            return Err(ConnectError::TokenUsed);
+        }
+        self.core.connect_where(token, now.monotonic, |server| self.sockets.reaches(server))
     }
 
     /// Becomes connected without packets, as the client of a server in the same program (host-and-play): its payloads
@@ -113,6 +123,7 @@ impl Client {
     pub fn end_turn(&mut self) {
         self.core.tick(self.now.monotonic);
         self.core.transmit(self.now.monotonic, &mut self.outbox);
+        self.note_used_token();
         self.sockets.send(&mut self.outbox);
         if self.core.owes() {
             self.core.transmit(self.now.monotonic, &mut self.outbox);
@@ -175,6 +186,15 @@ impl Client {
     #[must_use]
     pub const fn socket_stats(&self) -> &SocketStats {
         self.sockets.stats()
+    }
+
+    /// Before the first sealed packet leaves, every client of this program knows that its token is used up.
+    fn note_used_token(&mut self) {
+        let used = self.core.used_token();
+        if used.is_some() && used != self.noted {
+            self.noted = used;
+            used.into_iter().for_each(used_tokens::note);
+        }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<core::Event> {

@@ -40,6 +40,7 @@ pub mod fetch;
 mod inbox;
 #[cfg(feature = "probe")]
 pub mod probe;
+mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{SocketStats, Trouble};

@@ -101,6 +101,8 @@ discards! {
     StrangerBudget => "stranger_budget",
     /// A connected client used up its share of this turn.
     ClientBudget => "client_budget",
+    /// Forged packets under the addresses of connected clients used up their share of this turn.
+    ForgeryBudget => "forgery_budget",
     /// The application does not take events, so no client is admitted.
     EventsFull => "events_full",
     /// The endpoint is stopped or not connecting.

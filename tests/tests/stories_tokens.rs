@@ -196,10 +196,14 @@ fn a_full_history_refuses_new_tokens_and_an_old_used_one_stays_refused() {
     world.present(server, stranger(0), &used.seal(PacketKind::Disconnect, &[])).unwrap();
 
     for number in 1..4 * ROOM {
-        let holder = holder(&mut world, number as u64, server);
-        let presented = world.present(server, stranger(number), &holder.request());
-        let expected = if number < ROOM { Ok(None) } else { Err(Discard::HistoryFull) };
-        assert_eq!(presented, expected, "token {number}");
+        let mut holder = holder(&mut world, number as u64, server);
+        if number < ROOM {
+            world.admitted(server, &mut holder, stranger(number));
+            world.present(server, stranger(number), &holder.seal(PacketKind::Disconnect, &[])).unwrap();
+        } else {
+            let presented = world.present(server, stranger(number), &holder.request());
+            assert_eq!(presented, Err(Discard::HistoryFull), "token {number}");
+        }
     }
     assert_eq!(world.discarded(server, Discard::HistoryFull), 3 * ROOM as u64);
     assert_eq!(world.servers[server].core.remembered_tokens(), ROOM);

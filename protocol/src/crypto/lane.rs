@@ -10,11 +10,18 @@
 //! ```
 
 use crate::crypto::key::Seed;
+use crate::wire::MAX_SERVERS_PER_TOKEN;
 
 /// The handshake lane starts here: challenges and denials share keys with slots, and must never share a number (§1.12).
 const HANDSHAKE_LANE: u64 = 1 << 63;
 /// Sequence numbers for each server of a token: 2^40 packets are 3.5 years of 10,000 a second.
 const SLOT_LANE_BITS: u32 = 40;
+
+/// The slot lane in which a sequence number lies: the place of a server in a token's address list, if it is one.
+#[must_use]
+pub fn slot_lane(sequence: u64) -> Option<usize> {
+    usize::try_from(sequence >> SLOT_LANE_BITS).ok().filter(|place| *place < MAX_SERVERS_PER_TOKEN)
+}
 
 /// Hands out the sequence numbers of one lane, each once.
 #[derive(Clone, Debug)]

@@ -1,7 +1,11 @@
 //! The history of tokens: each admits one connection, once.
 //!
-//! An entry is *pending* from the first valid request on, and *consumed* when a slot is assigned. It lives until its
-//! token has expired and is never evicted: a full history refuses new tokens instead of forgetting old ones.
+//! A token is *pending* from its first valid request on: those lie in the server's table of pending clients, which is
+//! bounded and forgets in seconds. It is *consumed* when a slot is assigned: those lie here, until the token has expired,
+//! and are never evicted. A full history refuses new tokens instead of forgetting old ones.
+//!
+//! So only connections fill the history. Were an entry made at the request, whoever is given tokens could fill it
+//! without ever connecting, and lock everybody out.
 
 use core::time::Duration;
 
@@ -47,15 +51,13 @@ struct Entry {
     expires: UnixSeconds,
     /// When it has expired by the monotonic clock. A wall clock that jumps forward must not empty the history.
     until: Instant,
-    consumed: bool,
 }
 
-/// Which tokens were seen and which were used.
+/// Which tokens were used for a connection.
 pub struct History {
     names: DigestKey,
     entries: KeyedMap<Digest, Entry>,
     capacity: usize,
-    consumed: usize,
     /// The latest expiry of an entry that was forgotten: a token that expires by then may have been used, whatever a
     /// wall clock says that was stepped back since.
     forgotten: UnixSeconds,
@@ -70,7 +72,6 @@ impl History {
             names,
             entries: map_with_capacity(capacity, hash),
             capacity,
-            consumed: 0,
             forgotten: UnixSeconds(0),
             next_sweep: Instant::default(),
         }
@@ -86,7 +87,7 @@ impl History {
     /// Whether a token of this name was used for a connection.
     #[must_use]
     pub fn is_consumed(&self, name: &Digest) -> bool {
-        self.entries.get(name).is_some_and(|entry| entry.consumed)
+        self.entries.contains_key(name)
     }
 
     /// Whether tokens that expire then may have been forgotten, so that none of them can be trusted to be unused.
@@ -107,42 +108,21 @@ impl History {
         self.entries.is_empty()
     }
 
-    /// How many of the remembered tokens were used for a connection.
+    /// Whether there is no room for another token.
     #[must_use]
-    pub fn consumed(&self) -> usize {
-        self.consumed
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= self.capacity
     }
 
-    /// Remembers a valid token as pending; nothing changes for one that is remembered already.
+    /// Remembers that a token was used.
     ///
     /// # Errors
     /// `HistoryFull` when there is no room.
-    pub fn note(&mut self, name: Digest, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
-        if self.entries.contains_key(&name) {
-            return Ok(());
-        }
-        if self.entries.len() >= self.capacity {
+    pub fn consume(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+        if self.is_full() {
             return Err(Discard::HistoryFull);
         }
-        self.entries.insert(name, Entry { expires, until: until(expires, now), consumed: false });
-        Ok(())
-    }
-
-    /// Marks a noted token as used.
-    pub fn consume(&mut self, name: &Digest) {
-        if let Some(entry) = self.entries.get_mut(name) {
-            self.consumed += usize::from(!entry.consumed);
-            entry.consumed = true;
-        }
-    }
-
-    /// Takes back what a journal kept of an earlier start.
-    ///
-    /// # Errors
-    /// `HistoryFull` when there is no room: the capacity must hold what was kept.
-    pub fn restore(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
-        self.note(used.name, used.expires, now)?;
-        self.consume(&used.name);
+        self.entries.insert(used.name, Entry { expires: used.expires, until: until(used.expires, now) });
         Ok(())
     }
 
@@ -153,12 +133,11 @@ impl History {
         }
         self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
         let today = now.unix.seconds();
-        let (forgotten, consumed) = (&mut self.forgotten, &mut self.consumed);
+        let forgotten = &mut self.forgotten;
         self.entries.retain(|_, entry| {
             let keep = entry.expires > today || entry.until > now.monotonic;
             if !keep {
                 *forgotten = (*forgotten).max(entry.expires);
-                *consumed -= usize::from(entry.consumed);
             }
             keep
         });
@@ -184,33 +163,31 @@ mod tests {
         Now { monotonic: Instant::from_start(Duration::from_secs(monotonic)), unix: UnixMillis(unix * 1000) }
     }
 
-    fn name(number: u8) -> Digest {
-        Digest([number; 16])
+    fn used(number: u8, expires: u64) -> UsedToken {
+        UsedToken { name: Digest([number; 16]), expires: UnixSeconds(expires) }
     }
 
     #[test]
     fn a_full_history_refuses_and_never_evicts() {
         let mut history = history(2);
         for number in 1..=2 {
-            history.note(name(number), UnixSeconds(100), at(0, 60)).unwrap();
+            history.consume(used(number, 100), at(0, 60)).unwrap();
         }
-        history.consume(&name(1));
-        assert_eq!(history.note(name(3), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
-        assert_eq!(history.note(name(1), UnixSeconds(100), at(0, 60)), Ok(()));
-        assert!(history.is_consumed(&name(1)) && !history.is_consumed(&name(2)));
+        assert_eq!(history.consume(used(3, 100), at(0, 60)), Err(Discard::HistoryFull));
+        assert!(history.is_consumed(&used(1, 0).name) && !history.is_consumed(&used(3, 0).name));
         history.sweep(at(41, 101));
-        assert_eq!(history.note(name(3), UnixSeconds(130), at(41, 101)), Ok(()));
+        assert_eq!(history.consume(used(3, 130), at(41, 101)), Ok(()));
     }
 
     #[test]
     fn a_wall_clock_that_jumps_forward_and_back_revives_no_used_token() {
         let mut history = history(8);
-        history.note(name(1), UnixSeconds(100), at(0, 60)).unwrap();
-        history.consume(&name(1));
+        history.consume(used(1, 100), at(0, 60)).unwrap();
+        let name = used(1, 0).name;
         history.sweep(at(2, 5000));
-        assert!(history.is_consumed(&name(1)), "expired by the wall clock alone");
+        assert!(history.is_consumed(&name), "expired by the wall clock alone");
         history.sweep(at(50, 5000));
-        assert!(!history.is_consumed(&name(1)) && history.may_have_forgotten(UnixSeconds(100)));
+        assert!(!history.is_consumed(&name) && history.may_have_forgotten(UnixSeconds(100)));
         assert!(!history.may_have_forgotten(UnixSeconds(101)), "the clock's error does not outlast the token");
     }
 }

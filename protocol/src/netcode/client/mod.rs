@@ -93,7 +93,7 @@ pub struct Client {
     leaving: Option<Box<Session>>,
     connected: Option<Event>,
     ended: Option<Event>,
-    used: [Option<[u8; TAG_BYTES]>; REMEMBERED_TOKENS],
+    used: [Option<TokenName>; REMEMBERED_TOKENS],
     next_used: usize,
     discards: Discards,
 }
@@ -119,14 +119,28 @@ impl Client {
     /// # Errors
     /// See [`ConnectError`]. Where the token is to blame the state becomes `InvalidToken`.
     pub fn connect(&mut self, token: ConnectToken, now: Instant) -> Result<(), ConnectError> {
+        self.connect_where(token, now, |_| true)
+    }
+
+    /// As [`connect`](Self::connect), passing over the servers that `reaches` denies: those of a family for which there
+    /// is no socket would cost a time-out each.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect_where(
+        &mut self,
+        token: ConnectToken,
+        now: Instant,
+        reaches: impl Fn(Address) -> bool,
+    ) -> Result<(), ConnectError> {
         if self.state().is_active() {
             return Err(ConnectError::Busy);
         }
         (self.connected, self.ended) = (None, None);
-        let began = if self.used.contains(&Some(tag(&token))) {
+        let began = if self.used.contains(&Some(name(&token))) {
             Err(ConnectError::TokenUsed)
         } else {
-            Session::begin(token, self.timeouts, now).ok_or(ConnectError::NoServer)
+            Session::begin(token, self.timeouts, now, reaches).ok_or(ConnectError::NoServer)
         };
         match began {
             Ok(session) => {
@@ -162,7 +176,7 @@ impl Client {
             Role::Active(mut session) => {
                 // A server that has seen nothing sealed knows nothing to end, and the token stays unused.
                 if session.has_sealed() {
-                    self.remember(tag(session.token()));
+                    self.remember(session.name());
                     session.leave();
                     self.leaving = Some(session);
                 }
@@ -290,6 +304,15 @@ impl Client {
         }
     }
 
+    /// The name of the token under which this session has sealed something: it must not be used again, by nobody.
+    #[must_use]
+    pub fn used_token(&self) -> Option<TokenName> {
+        match &self.role {
+            Role::Active(session) if session.has_sealed() => Some(session.name()),
+            _ => None,
+        }
+    }
+
     /// Whether disconnect packets still wait to leave.
     #[must_use]
     pub const fn owes(&self) -> bool {
@@ -318,13 +341,13 @@ impl Client {
         if let Role::Active(session) = core::mem::replace(&mut self.role, Role::Idle(Some(reason)))
             && session.has_sealed()
         {
-            self.remember(tag(session.token()));
+            self.remember(session.name());
         }
         self.ended = Some(Event::Ended { reason });
     }
 
     /// From now on this token is refused.
-    fn remember(&mut self, token: [u8; TAG_BYTES]) {
+    fn remember(&mut self, token: TokenName) {
         if let Some(home) = self.used.get_mut(self.next_used) {
             *home = Some(token);
         }
@@ -332,7 +355,11 @@ impl Client {
     }
 }
 
-/// The tag of a token's private part, which no two tokens share.
-fn tag(token: &ConnectToken) -> [u8; TAG_BYTES] {
+/// What tells one token from every other: the tag of its private part.
+pub type TokenName = [u8; TAG_BYTES];
+
+/// The name of a token.
+#[must_use]
+pub fn name(token: &ConnectToken) -> TokenName {
     token.sealed_private_part().last_chunk().copied().unwrap_or_default()
 }

@@ -3,12 +3,14 @@
 //! Client to server there is one lane of sequence numbers for the whole attempt, over all servers, because they share
 //! the key. The token's lifetime counts over the whole attempt, too.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
+use super::TokenName;
 use super::state::{ClientState, EndReason};
 use crate::address::{Address, is_dialable};
 use crate::crypto::key::Key;
-use crate::crypto::lane::Lane;
+use crate::crypto::lane::{self, Lane};
 use crate::crypto::packet::PacketCipher;
 use crate::crypto::replay::ReplayWindow;
 use crate::discard::Discard;
@@ -18,6 +20,7 @@ use crate::time::Instant;
 use crate::token::ConnectToken;
 use crate::wire::cursor::Writer;
 use crate::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+use crate::wire::{MAX_SERVERS_PER_TOKEN, TAG_BYTES};
 
 /// What a datagram meant.
 pub(super) enum Heard<'d> {
@@ -38,6 +41,7 @@ enum Step {
 }
 
 pub(super) struct Session {
+    name: TokenName,
     token: ConnectToken,
     cipher: PacketCipher,
     client_to_server: Key,
@@ -49,6 +53,11 @@ pub(super) struct Session {
     began: Instant,
     server_index: usize,
     server: Address,
+    /// The servers to which a packet can be sent, a bit for each.
+    dialable: u32,
+    /// The tags of handshake packets that were taken: all servers of the token seal under one key, so one server's
+    /// denial would be believed when it is replayed in another's name. The replay window does not guard these.
+    handshake: HandshakeTags,
     window: ReplayWindow,
     step: Step,
     last_receive: Instant,
@@ -58,9 +67,16 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins with the first server that can be dialled, or answers `None` if there is none.
-    pub(super) fn begin(token: ConnectToken, timeouts: TimeoutPolicy, now: Instant) -> Option<Self> {
-        let (server_index, server) = next_server(&token, 0)?;
+    pub(super) fn begin(
+        token: ConnectToken,
+        timeouts: TimeoutPolicy,
+        now: Instant,
+        reaches: impl Fn(Address) -> bool,
+    ) -> Option<Self> {
+        let dialable = dialable(&token, reaches);
+        let (server_index, server) = next_server(&token, dialable, 0)?;
         Some(Self {
+            name: super::name(&token),
             cipher: PacketCipher::new(token.facts().protocol_id),
             client_to_server: token.client_to_server_key(),
             server_to_client: token.server_to_client_key(),
@@ -70,6 +86,8 @@ impl Session {
             began: now,
             server_index,
             server,
+            dialable,
+            handshake: HandshakeTags::default(),
             window: ReplayWindow::default(),
             step: Step::Requesting,
             last_receive: now,
@@ -78,8 +96,8 @@ impl Session {
         })
     }
 
-    pub(super) const fn token(&self) -> &ConnectToken {
-        &self.token
+    pub(super) const fn name(&self) -> TokenName {
+        self.name
     }
 
     /// Whether the token is used up: another session with it would seal under the same sequence numbers.
@@ -121,13 +139,19 @@ impl Session {
             Some(_) => {}
         }
         let header = Header::parse(datagram, PacketKind::TO_CLIENT)?;
+        let tag = datagram.last_chunk::<TAG_BYTES>().copied().ok_or(Discard::TooShort)?;
+        if self.handshake.contains(&tag) || self.is_of_another_server(&header) {
+            return Err(Discard::Replayed);
+        }
         let content = self.cipher.open_fresh(&self.server_to_client, &mut self.window, &header, datagram)?;
         match (header.kind, &self.step) {
             (PacketKind::Denied, Step::Requesting | Step::Responding(_)) => {
+                self.handshake.note(tag);
                 Ok(self.try_next_server(now).map_or(Heard::Ended(EndReason::Denied), |()| Heard::Nothing))
             }
             (PacketKind::Challenge, Step::Requesting) => {
                 let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
+                self.handshake.note(tag);
                 self.step = Step::Responding(challenge);
                 self.last_receive = now;
                 // DECISION: the response leaves at once. The reference waits for its next 10 Hz slot.
@@ -155,6 +179,19 @@ impl Session {
             (PacketKind::Disconnect, Step::Connected(_)) => Ok(Heard::Ended(EndReason::DisconnectedByServer)),
             _ => Err(Discard::WrongState),
         }
+    }
+
+    /// Whether a packet of a slot was sealed in the lane of another server of the token: recorded there, replayed here.
+    ///
+    /// Servers of ours seal in the lane of their place in the token's list. Others all count from 0, so that lane says
+    /// nothing.
+    fn is_of_another_server(&self, header: &Header) -> bool {
+        if !header.kind.is_replay_protected() {
+            return false;
+        }
+        let Some(place) = lane::slot_lane(header.sequence).filter(|place| *place > 0) else { return false };
+        let listed = self.token.facts().servers.as_slice().get(place).copied().map(Address::from);
+        listed.is_some_and(|server| server != self.server)
     }
 
     /// What the time that passed means: nothing, the next server, or the end.
@@ -191,7 +228,7 @@ impl Session {
 
     /// Begins anew with the token's next server that can be dialled, or answers `None` if there is none.
     fn try_next_server(&mut self, now: Instant) -> Option<()> {
-        let (server_index, server) = next_server(&self.token, self.server_index + 1)?;
+        let (server_index, server) = next_server(&self.token, self.dialable, self.server_index + 1)?;
         (self.server_index, self.server) = (server_index, server);
         self.window = ReplayWindow::default();
         self.step = Step::Requesting;
@@ -270,9 +307,41 @@ impl Session {
     }
 }
 
+/// The places of the token's servers to which a packet can be sent, a bit for each of 32.
+fn dialable(token: &ConnectToken, reaches: impl Fn(Address) -> bool) -> u32 {
+    let servers = token.facts().servers.as_slice().iter().enumerate();
+    let can_dial = |address: SocketAddr| is_dialable(address) && reaches(Address::from(address));
+    servers.fold(0, |bits, (place, address)| bits | u32::from(can_dial(*address)) << place)
+}
+
 /// The first server from place `from` on in the token's list to which a packet can be sent.
-fn next_server(token: &ConnectToken, from: usize) -> Option<(usize, Address)> {
+fn next_server(token: &ConnectToken, dialable: u32, from: usize) -> Option<(usize, Address)> {
     let servers = token.facts().servers.as_slice().iter().enumerate().skip(from);
-    let mut dialable = servers.filter(|(_, address)| is_dialable(**address));
-    dialable.next().map(|(index, address)| (index, Address::from(*address)))
+    let mut rest = servers.filter(|(place, _)| dialable >> place & 1 == 1);
+    rest.next().map(|(place, address)| (place, Address::from(*address)))
+}
+
+/// The tags of the last handshake packets that were taken: two for each of a token's servers.
+struct HandshakeTags {
+    tags: [[u8; TAG_BYTES]; 2 * MAX_SERVERS_PER_TOKEN],
+    count: usize,
+}
+
+impl Default for HandshakeTags {
+    fn default() -> Self {
+        Self { tags: [[0; TAG_BYTES]; 2 * MAX_SERVERS_PER_TOKEN], count: 0 }
+    }
+}
+
+impl HandshakeTags {
+    fn contains(&self, tag: &[u8; TAG_BYTES]) -> bool {
+        self.tags.iter().take(self.count).any(|seen| seen == tag)
+    }
+
+    fn note(&mut self, tag: [u8; TAG_BYTES]) {
+        if let Some(home) = self.tags.get_mut(self.count) {
+            *home = tag;
+            self.count += 1;
+        }
+    }
 }

@@ -44,6 +44,7 @@ impl Bucket {
 pub(super) struct Ledger {
     budgets: Budgets,
     strangers_left: u32,
+    forgeries_left: u32,
     all: Bucket,
     sources: Box<[Bucket]>,
     hash: HashKey,
@@ -54,6 +55,7 @@ impl Ledger {
         Self {
             budgets,
             strangers_left: budgets.strangers_per_turn,
+            forgeries_left: budgets.forgeries_per_turn,
             all: Bucket::default(),
             sources: vec![Bucket::default(); SOURCE_BUCKETS].into_boxed_slice(),
             hash: HashKey::derive(seed, "source budgets"),
@@ -63,6 +65,17 @@ impl Ledger {
     /// A new turn: strangers have their share again.
     pub(super) fn begin_turn(&mut self) {
         self.strangers_left = self.budgets.strangers_per_turn;
+        self.forgeries_left = self.budgets.forgeries_per_turn;
+    }
+
+    /// Whether another packet from a client's address may be opened, that may turn out to be forged.
+    pub(super) fn check_forgeries(&self) -> Result<(), Discard> {
+        if self.forgeries_left > 0 { Ok(()) } else { Err(Discard::ForgeryBudget) }
+    }
+
+    /// A packet from a client's address did not open.
+    pub(super) fn note_forgery(&mut self) {
+        self.forgeries_left = self.forgeries_left.saturating_sub(1);
     }
 
     /// A stranger's datagram is looked at.

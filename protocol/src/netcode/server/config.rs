@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::address::Address;
+use crate::address::{Address, is_dialable};
+use crate::crypto::key::MAX_PRIVATE_KEYS;
 use crate::netcode::timing::TimeoutPolicy;
 use crate::time::UnixMillis;
 
@@ -75,8 +76,11 @@ pub struct Budgets {
     /// Datagrams of strangers (without a slot) that one turn looks at; 1,024. What is beyond is dropped unseen, and
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
-    /// Datagrams of one connected client that one turn opens; 256.
+    /// Authentic packets of one connected client that one turn takes; 256.
     pub packets_per_client_and_turn: u32,
+    /// Packets under the addresses of connected clients that one turn opens in vain; 16,384. They cost about 0.3 us
+    /// each, and are not charged to the client in whose name they come.
+    pub forgeries_per_turn: u32,
     /// Tokens that are decrypted for one source (IPv4 /32, IPv6 /64) in a second, and at once; 1,000. A token costs
     /// about 3 us.
     pub decrypts_per_source: u32,
@@ -84,9 +88,28 @@ pub struct Budgets {
     pub decrypts: u32,
 }
 
+impl Budgets {
+    /// A request is charged a decryption for each private key, and a rotation must not lock everybody out.
+    fn check(&self) -> Result<(), ConfigError> {
+        let keys = MAX_PRIVATE_KEYS as u32;
+        let suffice = self.strangers_per_turn > 0
+            && self.packets_per_client_and_turn > 0
+            && self.forgeries_per_turn > 0
+            && self.decrypts_per_source >= keys
+            && self.decrypts >= keys;
+        if suffice { Ok(()) } else { Err(ConfigError::Budgets) }
+    }
+}
+
 impl Default for Budgets {
     fn default() -> Self {
-        Self { strangers_per_turn: 1024, packets_per_client_and_turn: 256, decrypts_per_source: 1000, decrypts: 20_000 }
+        Self {
+            strangers_per_turn: 1024,
+            packets_per_client_and_turn: 256,
+            forgeries_per_turn: 16_384,
+            decrypts_per_source: 1000,
+            decrypts: 20_000,
+        }
     }
 }
 
@@ -94,6 +117,11 @@ impl Default for Budgets {
 pub const DEFAULT_MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(45);
 /// The default of [`Config::pending_lifetime`] and of [`Config::challenge_lifetime`].
 pub const DEFAULT_PENDING_LIFETIME: Duration = Duration::from_secs(5);
+
+/// The shortest life of a pending client and of a challenge: a round trip must fit into it.
+pub const MIN_PENDING_LIFETIME: Duration = Duration::from_millis(100);
+/// The longest life of a pending client and of a challenge.
+pub const MAX_PENDING_LIFETIME: Duration = Duration::from_secs(60);
 
 impl Config {
     /// The defaults for a game, a number of slots and the addresses under which clients know the server.
@@ -124,7 +152,7 @@ impl Config {
         if !(1..=MAX_SLOTS).contains(&self.slots) {
             return Err(ConfigError::Slots);
         }
-        if self.advertised.is_empty() {
+        if self.advertised.is_empty() || !self.advertised.iter().all(|address| is_dialable(address.socket_addr())) {
             return Err(ConfigError::Advertised);
         }
         if !(1..=MAX_ADDRESSES_PER_TOKEN).contains(&self.addresses_per_token) {
@@ -136,7 +164,14 @@ impl Config {
         if self.history_tokens == 0 || self.history_tokens > 1 << 24 {
             return Err(ConfigError::HistoryTokens);
         }
-        Ok(())
+        let lifetimes = MIN_PENDING_LIFETIME..=MAX_PENDING_LIFETIME;
+        if !lifetimes.contains(&self.pending_lifetime) || !lifetimes.contains(&self.challenge_lifetime) {
+            return Err(ConfigError::PendingLifetime);
+        }
+        if self.max_token_lifetime.is_some_and(|most| most < Duration::from_secs(1)) {
+            return Err(ConfigError::TokenLifetime);
+        }
+        self.budgets.check()
     }
 }
 
@@ -154,6 +189,12 @@ pub enum ConfigError {
     PendingClients,
     /// Not 1 to 16,777,216 tokens in the history.
     HistoryTokens,
+    /// A pending client or a challenge lives shorter than 100 ms or longer than 60 s.
+    PendingLifetime,
+    /// Tokens live shorter than a second.
+    TokenLifetime,
+    /// A budget under which nobody could connect: 0, or fewer than three decryptions a second.
+    Budgets,
     /// The journal holds more unexpired tokens than the history has room for.
     JournalTooLarge,
 }
@@ -162,10 +203,16 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Slots => "a server has 1 to 65536 slots",
-            Self::Advertised => "a server needs at least one advertised address, as it stands in connect tokens",
+            Self::Advertised => {
+                "a server needs at least one advertised address, as it stands in connect tokens, and each must be one to \
+                 which packets can be sent"
+            }
             Self::AddressesPerToken => "one token may be pending at 1 to 8 addresses",
             Self::PendingClients => "a server has room for 1 to 65536 pending clients",
             Self::HistoryTokens => "the token history has room for 1 to 16777216 tokens",
+            Self::PendingLifetime => "pending clients and challenges live 100 ms to 60 s",
+            Self::TokenLifetime => "tokens live at least a second",
+            Self::Budgets => "every budget is at least 1, and those of decryptions at least 3 a second, one for each key",
             Self::JournalTooLarge => "the history file holds more unexpired tokens than the history has room for",
         })
     }

@@ -22,9 +22,16 @@ impl Server {
         if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
             return Err(Discard::ClientBudget);
         }
-        link.turn_packets += 1;
         let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
-        let content = self.cipher.open_fresh(&link.client_to_server, &mut link.window, &header, datagram)?;
+        // Whoever writes under a player's address must not be able to use up what the player may send: only what opens
+        // counts for the client, and what does not, for all forgers together.
+        self.ledger.check_forgeries()?;
+        let opened = self.cipher.open_fresh(&link.client_to_server, &mut link.window, &header, datagram);
+        if opened == Err(Discard::NotAuthentic) {
+            self.ledger.note_forgery();
+        }
+        let content = opened?;
+        link.turn_packets += 1;
         if header.kind == PacketKind::Disconnect {
             self.end(slot, DisconnectReason::Left, 0);
             return Ok(None);

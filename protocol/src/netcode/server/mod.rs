@@ -231,7 +231,7 @@ impl Server {
         let mut server = Self::new(config, keys, seed, now)?;
         server.history = History::new(capacity, DigestKey::new(&storage.names), HashKey::derive(seed, "history"));
         for used in storage.used {
-            server.history.restore(used, now).map_err(|_| ConfigError::JournalTooLarge)?;
+            server.history.consume(used, now).map_err(|_| ConfigError::JournalTooLarge)?;
         }
         server.journal = Some(storage.journal);
         Ok(server)
@@ -359,7 +359,7 @@ impl Server {
         self.pending.len()
     }
 
-    /// How many unexpired tokens are remembered.
+    /// How many used, unexpired tokens are remembered.
     #[must_use]
     pub fn remembered_tokens(&self) -> usize {
         self.history.len()

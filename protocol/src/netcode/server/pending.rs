@@ -21,6 +21,10 @@ use crate::token::challenge::Binding;
 use crate::token::redeem::{Age, Redeemed};
 use crate::wire::UserData;
 
+/// How long a pending client may keep its place against others who want it: time for a challenge and its response on
+/// any path on which a game is played.
+const FAIR_TIME: Duration = Duration::from_secs(1);
+
 /// What a pending client is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
@@ -40,6 +44,9 @@ pub(super) struct Pending {
     pub(super) timeout_seconds: i32,
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
+    since: Instant,
+    /// It was sent a challenge, so that a response may come.
+    challenged: bool,
     owes: Option<Reply>,
 }
 
@@ -136,6 +143,8 @@ impl PendingClients {
             timeout_seconds: redeemed.timeout_seconds,
             user_data: redeemed.user_data,
             server_index,
+            since: now,
+            challenged: false,
             owes: None,
         };
         self.list(place, &entry);
@@ -165,20 +174,41 @@ impl PendingClients {
         if entry.bound.token == token {
             return Ok(Some(place));
         }
-        // Whoever may write from this address under another name must not push out the client that waits here.
-        if entry.bound.client_id == redeemed.client_id { Ok(None) } else { Err(Discard::AddressPending) }
+        if entry.bound.client_id == redeemed.client_id {
+            return Ok(None);
+        }
+        // Whoever writes from this address under another name must neither push out the client that waits here, nor
+        // keep its place for ever.
+        if !now.reached(entry.since, FAIR_TIME) {
+            return Err(Discard::AddressPending);
+        }
+        self.remove(place);
+        Ok(None)
     }
 
     fn make_room_for_client(&mut self, token: Digest, redeemed: &Redeemed, now: Instant) -> Result<(), Discard> {
         self.remove_late_of(redeemed.client_id, now);
         let Some(group) = self.by_client_id.get(&redeemed.client_id) else { return Ok(()) };
         if group.token == token {
-            return if group.count < self.per_token { Ok(()) } else { Err(Discard::TokenAddresses) };
+            return if group.count < self.per_token { Ok(()) } else { self.remove_oldest_of(redeemed.client_id, now) };
         }
         if !redeemed.age().is_newer_than(group.age) {
             return Err(Discard::ClientIdPending);
         }
         self.remove_client(redeemed.client_id);
+        Ok(())
+    }
+
+    /// Makes room at another address for a token that is pending at as many as it may be: the oldest entry goes, if it
+    /// has had a fair time. So thieves can neither keep all places nor push the owner out before it has answered.
+    fn remove_oldest_of(&mut self, client_id: u64, now: Instant) -> Result<(), Discard> {
+        let places = self.by_client_id.get(&client_id).map(Group::places).unwrap_or_default();
+        let since = |place: &u32| self.get(*place).map_or(Instant::NEVER, |entry| entry.since);
+        let oldest = places.iter().copied().min_by_key(since).ok_or(Discard::TokenAddresses)?;
+        if !now.reached(since(&oldest), FAIR_TIME) {
+            return Err(Discard::TokenAddresses);
+        }
+        self.remove(oldest);
         Ok(())
     }
 
@@ -234,6 +264,16 @@ impl PendingClients {
             if let Some(reply) = entry.owes.take() {
                 return Some((place, reply));
             }
+        }
+    }
+
+    /// A reply has left. One that was denied without ever being challenged has nothing to come back for, and keeps no
+    /// place: a full server can deny everybody who asks.
+    pub(super) fn note_replied(&mut self, place: u32, reply: Reply) {
+        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
+        entry.challenged |= reply == Reply::Challenge;
+        if !entry.challenged {
+            self.remove(place);
         }
     }
 

@@ -32,7 +32,9 @@ impl Server {
         };
         self.check_fence(redeemed.minted, redeemed.expires, now)?;
         let takes_over = self.check_occupants(from, redeemed.client_id, redeemed.age(), now.monotonic)?;
-        self.history.note(token, redeemed.expires, now)?;
+        if self.history.is_full() {
+            return Err(Discard::HistoryFull);
+        }
 
         let lifetime = self.pending_lifetime(redeemed.timeout_seconds);
         let place = self.pending.admit(token, &redeemed, server_index, from, now.monotonic, lifetime)?;

@@ -67,7 +67,9 @@ impl Server {
     }
 
     fn consume(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
-        self.history.note(used.name, used.expires, now)?;
+        if self.history.is_full() {
+            return Err(Discard::HistoryFull);
+        }
         if let Some(journal) = &mut self.journal {
             if journal.record(used).is_err() {
                 self.stats.journal_failures += 1;
@@ -75,8 +77,7 @@ impl Server {
             }
             self.unflushed = true;
         }
-        self.history.consume(&used.name);
-        Ok(())
+        self.history.consume(used, now)
     }
 
     fn seat(&mut self, newcomer: Newcomer, takes_over: Option<u32>, now: Now) {

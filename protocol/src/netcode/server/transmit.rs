@@ -169,6 +169,7 @@ impl Server {
             (Ok(()), Reply::Denied) => self.stats.denials_sent += 1,
             (Ok(()), Reply::Challenge) => self.stats.challenges_sent += 1,
         }
+        self.pending.note_replied(place, reply);
         Some(())
     }
 }
