@@ -139,6 +139,32 @@ const PLAYS: &[(&str, Settings, u8, &[&[u8]])] = &[
     ("a_start_with_a_journal", USUAL, 1, &[CONNECT, UP, &[21], REQUEST, CONNECT]),
     ("a_journal_that_fails", USUAL, 1, &[&[19, 36], CONNECT, &[18, 0], TRANSMIT, &[21, 19, 4], CONNECT]),
     (
+        "a_long_time_out_is_clamped",
+        USUAL,
+        0,
+        &[&[0, 1, 40, 250, 0], REQUEST, TRANSMIT, &[4, 0, 1, 0], DRAIN, TRANSMIT, &[12, 16, 0], TICK, DRAIN],
+    ),
+    (
+        "our_client_tries_a_token_twice",
+        USUAL,
+        1,
+        &[
+            &[19, 20],
+            MINT,
+            &[22, 0, 0, 22, 0xf6],
+            TRANSMIT,
+            &[22, 0xf6, 22, 1, 22, 0xf6, 22, 0, 0, 22, 0xf6],
+            TRANSMIT,
+            &[22, 0xf6],
+        ],
+    ),
+    (
+        "a_handle_of_the_client_before",
+        USUAL,
+        0,
+        &[CONNECT, LEAVE, DRAIN, MINT, &[1, 1, 1, 15, 255, 4, 1, 1, 0], DRAIN, &[17, 1, 9, 255, 18, 1], DRAIN],
+    ),
+    (
         "confirms_before_it_is_told",
         USUAL,
         1,

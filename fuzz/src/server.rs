@@ -62,7 +62,6 @@ pub fn play(input: &[u8]) {
         play.laws.check(&play.server);
     }
     play.drain(usize::MAX);
-    play.laws.check_after_all_events(&play.server);
 }
 
 struct Play {
@@ -340,7 +339,10 @@ impl Play {
 
     fn drain(&mut self, most: usize) {
         for _ in 0..most {
-            let Some(event) = self.server.poll_event() else { break };
+            let Some(event) = self.server.poll_event() else {
+                self.laws.check_after_all_events(&self.server, &self.handles);
+                break;
+            };
             self.handles.extend(self.laws.happened(event, self.time));
         }
     }

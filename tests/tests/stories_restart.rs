@@ -309,6 +309,25 @@ fn with_a_journal_a_used_token_stays_used_across_restarts_and_unused_ones_pass()
 }
 
 #[test]
+fn a_journal_fences_what_is_older_than_itself_and_nothing_that_is_younger_than_a_start() {
+    let mut world = World::perfect(19);
+    let server = world.add_server(4);
+    let (before, foreign) = (world.token(1, &[server]), world.token(2, &[server]));
+    let foreign = without_mint_time(&world, &foreign);
+    world.turn();
+    let (device, since) = (Device::default(), world.now().unix);
+    world.restart(server, Some(device.storage()), |config| config.fence = Fence::Since(since));
+    let mut after = holder(&mut world, 3, server);
+    world.run_for(SECOND);
+    world.restart(server, Some(device.storage()), |_| {});
+    for token in [before, foreign] {
+        let presented = world.present(server, stranger(1), &Holder::of(&token).request());
+        assert_eq!(presented, Err(Discard::BeforeStart));
+    }
+    world.admitted(server, &mut after, stranger(3));
+}
+
+#[test]
 fn a_client_gets_no_slot_while_the_journal_cannot_be_written() {
     let (mut world, server, device) = with_journal(12);
     let mut token = holder(&mut world, 1, server);

@@ -142,11 +142,15 @@ impl Laws {
         }
     }
 
-    pub(super) fn check_after_all_events(&self, server: &Server) {
+    /// When every event was taken, they tell who is connected, and all other handles reach nobody.
+    pub(super) fn check_after_all_events(&self, server: &Server, handles: &[ClientHandle]) {
         let connected: Vec<ClientHandle> = server.clients().collect();
         let mut open: Vec<ClientHandle> = self.open.keys().copied().collect();
         open.sort_by_key(|client| client.slot());
         assert_eq!(open, connected, "events tell who is connected");
+        for handle in handles {
+            assert_eq!(server.client(*handle).is_some(), self.open.contains_key(handle), "a stale handle");
+        }
     }
 }
 
