@@ -427,10 +427,10 @@ fn config(input: &mut Input<'_>) -> Config {
     config.max_token_lifetime = (fence & 6 != 6).then(|| Duration::from_secs(45));
     config.timeouts = if timeouts & 1 == 1 { TimeoutPolicy::Development } else { TimeoutPolicy::Clamped };
     if budgets & 1 == 1 {
-        config.budgets.strangers_per_turn = u32::from(budgets >> 3);
-        config.budgets.packets_per_client_and_turn = u32::from(budgets >> 4);
-        config.budgets.decrypts_per_source = u32::from(budgets >> 2);
-        config.budgets.decrypts = u32::from(budgets >> 1);
+        config.budgets.strangers_per_turn = u32::from(budgets >> 3).max(1);
+        config.budgets.packets_per_client_and_turn = u32::from(budgets >> 4).max(1);
+        config.budgets.decrypts_per_source = u32::from(budgets >> 2).max(3);
+        config.budgets.decrypts = u32::from(budgets >> 1).max(3);
     }
     config
 }

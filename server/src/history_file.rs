@@ -48,6 +48,9 @@ pub struct HistoryFile {
     appended: u64,
     /// A write failed: where the last whole record ends, to cut off what may stand behind it.
     torn_at: Option<u64>,
+    /// What was written last may not be on the disk: a flush failed, or the directory may still name the old file. Only
+    /// writing the file anew can tell, because systems report a failed flush once and forget it.
+    doubtful: bool,
     told: bool,
 }
 
@@ -103,14 +106,17 @@ impl HistoryFile {
     /// # Errors
     /// See [`HistoryFileError`].
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
-        let path = path.as_ref();
+        // A link is followed once and for all: renaming over it would leave the file behind it as it was, and two paths
+        // to one file would have two locks.
+        drop(open_private(path.as_ref())?);
+        let path = &std::fs::canonicalize(path)?;
         let lock = lock(&beside(path, ".lock"))?;
         let mut file = open_private(path)?;
         let length = file.metadata()?.len();
         if length > HEADER_BYTES as u64 + MAX_RECORDS * RECORD_BYTES as u64 {
             return Err(HistoryFileError::TooLarge);
         }
-        let mut bytes = Vec::with_capacity(length as usize);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
         file.read_to_end(&mut bytes)?;
         let is_new = bytes.is_empty();
         let header =
@@ -119,7 +125,10 @@ impl HistoryFile {
         let mut used = if is_new { Vec::new() } else { parse_records(&bytes, &check)? };
         used.retain(|used| used.expires > today);
         drop(file);
-        let file = rewrite(path, &header, &check, &used)?;
+        let fresh = write_fresh(path, &header, &check, &used)?;
+        let directory = Directory::of(path)?;
+        let file = fresh.put_in_place(path)?;
+        directory.sync()?;
         Ok(Self {
             path: path.into(),
             file,
@@ -130,6 +139,7 @@ impl HistoryFile {
             is_new,
             appended: 0,
             torn_at: None,
+            doubtful: false,
             told: false,
         })
     }
@@ -176,11 +186,18 @@ impl HistoryFile {
         Ok(())
     }
 
-    /// Writes the file anew without what has expired by `today`.
+    /// Writes the file anew without what has expired by `today`. From the rename on the new file is the one to write to,
+    /// whatever fails behind it.
     fn compact(&mut self, today: UnixSeconds) -> io::Result<()> {
-        self.used.retain(|used| used.expires > today);
-        self.file = rewrite(&self.path, &self.header, &self.check, &self.used)?;
+        // Tried again after as many records more, not at each: it writes them all.
         self.appended = 0;
+        self.used.retain(|used| used.expires > today);
+        let fresh = write_fresh(&self.path, &self.header, &self.check, &self.used)?;
+        let directory = Directory::of(&self.path)?;
+        self.file = fresh.put_in_place(&self.path)?;
+        (self.torn_at, self.doubtful) = (None, true);
+        directory.sync()?;
+        self.doubtful = false;
         Ok(())
     }
 
@@ -197,7 +214,7 @@ impl Journal for HistoryFile {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
         if self.appended >= COMPACT_AFTER {
             let today = slipgate_edge::clock::wall_clock().seconds();
-            // The old file serves on if this fails; the next record tries again.
+            // If this fails, the file that is there serves on.
             if let Err(error) = self.compact(today) {
                 self.tell(&error);
             }
@@ -210,7 +227,15 @@ impl Journal for HistoryFile {
     }
 
     fn flush(&mut self) -> Result<(), JournalError> {
-        self.file.sync_data().map_err(|error| self.tell(&error))
+        let flushed = if self.doubtful {
+            self.compact(slipgate_edge::clock::wall_clock().seconds())
+        } else {
+            self.file.sync_data()
+        };
+        flushed.map_err(|error| {
+            self.doubtful = true;
+            self.tell(&error)
+        })
     }
 }
 
@@ -294,11 +319,16 @@ fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, Hist
     Ok(used)
 }
 
-/// Writes the file anew, so that a crash leaves either the old one or the new one, and answers it opened at its end.
-fn rewrite(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToken]) -> io::Result<File> {
-    let fresh = beside(path, ".new");
-    let mut file = open_private(&fresh)?;
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES);
+/// The file written anew beside the old one, so that a crash leaves either of them whole.
+struct Fresh {
+    path: PathBuf,
+    file: File,
+}
+
+fn write_fresh(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToken]) -> io::Result<Fresh> {
+    let path = beside(path, ".new");
+    let mut file = open_private(&path)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES));
     header.emit(&mut bytes);
     for used in used {
         bytes.extend_from_slice(&record(*used, check));
@@ -306,21 +336,42 @@ fn rewrite(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToken]) 
     file.set_len(0)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
-    sync_directory_of(path)?;
-    Ok(file)
+    Ok(Fresh { path, file })
 }
 
-/// A renamed file is there after a power cut only when its directory was flushed.
-#[cfg(unix)]
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+impl Fresh {
+    /// Takes the old file's place; the file is answered, opened at its end.
+    fn put_in_place(self, path: &Path) -> io::Result<File> {
+        std::fs::rename(&self.path, path)?;
+        Ok(self.file)
+    }
 }
 
-#[cfg(not(unix))]
-fn sync_directory_of(_: &Path) -> io::Result<()> {
-    Ok(())
+/// A renamed file is there after a power cut only when its directory was flushed. It is opened before the rename, so
+/// that nothing behind the rename needs a file handle that may not be had.
+struct Directory(#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix flushes directories"))] Option<File>);
+
+impl Directory {
+    #[cfg(unix)]
+    fn of(path: &Path) -> io::Result<Self> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory).map(|directory| Self(Some(directory)))
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Path) -> io::Result<Self> {
+        Ok(Self(None))
+    }
+
+    #[cfg(unix)]
+    fn sync(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), File::sync_all)
+    }
+
+    #[cfg(not(unix))]
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -286,7 +286,7 @@ fn a_client_takes_no_requests_no_junk_and_nothing_before_its_time() {
         (vec![0x13; 326], Discard::UnexpectedType),
         (vec![0x95; 60], Discard::SequenceLength),
         (vec![0x15; 1226], Discard::TooLong),
-        (challenge, Discard::WrongState),
+        (challenge, Discard::Replayed),
     ] {
         let before = count(&world, reason);
         world.inject(server_at, client_at, &datagram);

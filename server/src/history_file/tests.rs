@@ -152,3 +152,55 @@ fn a_full_disk_refuses_and_leaves_no_torn_record_behind() {
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used, [used(0, 2000), used(6, 2000)]);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_followed_and_stays_a_link() {
+    let place = Place::new("link");
+    let volume = place.0.join("volume");
+    std::fs::create_dir_all(&volume).unwrap();
+    std::os::unix::fs::symlink(volume.join("history"), place.file()).unwrap();
+    let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
+    history.record(used(1, 2000)).unwrap();
+    history.flush().unwrap();
+    assert!(std::fs::symlink_metadata(place.file()).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(volume.join("history")).unwrap().len(), 56 + 32);
+    let error = HistoryFile::open(volume.join("history"), TODAY).err().unwrap();
+    assert!(matches!(error, HistoryFileError::Locked), "by another path it is the same file: {error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn after_a_failed_flush_nothing_is_durable_until_all_was_written_anew() {
+    let place = Place::new("doubtful");
+    let mut history = write(&place, 2);
+    // A device that cannot flush. Systems report a failed flush once; the next one would succeed with nothing written.
+    history.file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    history.record(used(7, u64::MAX)).unwrap();
+    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
+    assert_eq!(history.flush(), Err(JournalError));
+    assert!(history.doubtful);
+    assert_eq!(history.flush(), Ok(()));
+    assert!(!history.doubtful);
+    history.record(used(8, u64::MAX)).unwrap();
+    history.flush().unwrap();
+    drop(history);
+    let kept: Vec<_> = HistoryFile::open(place.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
+    assert_eq!(kept, [0, 1, 7, 8]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_file_that_is_in_place_is_written_to_even_if_its_directory_cannot_be_flushed() {
+    let place = Place::new("renamed");
+    let mut history = write(&place, 1);
+    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
+    history.compact(TODAY).unwrap();
+    // As if flushing the directory had failed: the next flush does not say yes before everything was written anew.
+    history.doubtful = true;
+    history.record(used(2, u64::MAX)).unwrap();
+    history.flush().unwrap();
+    assert!(!history.doubtful);
+    drop(history);
+    assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len(), 2);
+}
