@@ -27,7 +27,9 @@
 //!             client.send(b"input of this frame")?;
 //!         }
 //!         client.end_turn();
-//!         client.wait(Duration::from_millis(16))?;
+//!         // Here the game draws; its frames set the pace. (A tool without frames sleeps in `client.wait` instead, which
+//!         // returns as soon as something arrives.)
+//!         std::thread::sleep(Duration::from_millis(16));
 //!     }
 //! }
 //! ```

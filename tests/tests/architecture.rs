@@ -89,6 +89,20 @@ fn the_lint_that_bans_clocks_entropy_and_default_hashes_stands_in_the_protocol()
 }
 
 #[test]
+fn the_protocol_reaches_for_no_entropy_and_for_no_standard_library() {
+    let source = root().join("protocol/src");
+    for path in sources(&source) {
+        let text = fs::read_to_string(&path).unwrap();
+        for banned in ["SysRng", "OsRng", "ThreadRng", "getrandom", "rand::rng(", "rand::random"] {
+            assert!(!text.contains(banned), "{}: {banned}: entropy is an argument", path.display());
+        }
+        let tests_only = "#[cfg(test)]\nextern crate std;";
+        let text = text.replace(tests_only, "");
+        assert!(!text.contains("extern crate std"), "{}: the core has no standard library", path.display());
+    }
+}
+
+#[test]
 fn a_use_of_a_module_is_found_wherever_it_stands() {
     let text = "use crate::wire::packet;\n let x = crate::time::Instant::NEVER; slipgate_crate::no; pub(crate) fn";
     assert_eq!(used_modules(text), ["wire", "time"]);

@@ -16,7 +16,7 @@ use slipgate_client::{ClientState, ConnectToken};
 use slipgate_server::{Discard, DisconnectReason, Fence};
 use slipgate_tests::live::{
     GameClient, GameServer, IPV4, IPV6, Order, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn,
-    run_for, stories, until,
+    families, run_for, stories, until,
 };
 
 /// Makes a test of each story for a pair: everything that the standard promises holds with this peer.
@@ -42,7 +42,7 @@ all_stories!(their_client_on_our_server_by_ipv6: OurServer, TheirClient, IPV6);
 
 #[test]
 fn tokens_of_their_issuer_lead_our_client_to_their_server() {
-    for ip in [IPV4, IPV6] {
+    for ip in families() {
         let mut server = TheirServer::start(ip, 4);
         let ticket = their_ticket(&Order::new(stories::player(1), &[server.address()]));
         stories::talk::<TheirServer, OurClient>(&mut server, &ticket);
@@ -51,7 +51,7 @@ fn tokens_of_their_issuer_lead_our_client_to_their_server() {
 
 #[test]
 fn tokens_of_their_issuer_lead_their_client_and_ours_to_our_server_on_its_first_start() {
-    for ip in [IPV4, IPV6] {
+    for ip in families() {
         let start = || OurServer::start_with(ip, 4, |config| config.fence = Fence::Open);
         let mut server = start();
         let ticket = their_ticket(&Order::new(stories::player(1), &[server.address()]));

@@ -21,6 +21,10 @@ fn send(from: &mut Sockets, to: SocketAddr, bytes: usize) {
 #[test]
 fn datagrams_of_both_families_arrive_with_their_senders_and_empty_ones_too() {
     for home in ["127.0.0.1:0", "[::1]:0"] {
+        if std::net::UdpSocket::bind(home).is_err() {
+            println!("SKIPPED: this machine has no {home}");
+            continue;
+        }
         let (mut one, mut other) = (loopback(home), loopback(home));
         let to = other.local_addresses()[0];
         for bytes in [0, 1, 1200] {
