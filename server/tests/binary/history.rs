@@ -1,5 +1,7 @@
 //! Tokens across starts: what was used stays used, with a history file and without.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -91,4 +93,16 @@ fn a_history_that_begins_late_does_not_vouch_for_tokens_from_before_it() {
     let server = restart(&place, address, &history);
     show_again(&used, address);
     assert!(server.stop().contains("before_start: "));
+}
+
+#[test]
+fn a_torn_end_that_is_cut_off_is_told_with_its_length() {
+    let place = Place::new();
+    let history = ["--history", "history"];
+    place.start(&history).kill();
+    let mut file = OpenOptions::new().append(true).open(place.path("history")).unwrap();
+    file.write_all(b"torn!").unwrap();
+    let log = place.start(&history).stop();
+    assert!(log.contains("ended in a torn record") && log.contains("bytes=5"), "{log}");
+    assert!(!place.start(&history).stop().contains("torn record"));
 }
