@@ -95,6 +95,25 @@ fn the_demo_prints_plain_lines_where_there_is_no_terminal_and_works_over_ipv6() 
     assert!(last.starts_with("every client was served, every echo was right: 2 of 2 clients served"), "{last}");
 }
 
+/// As many clients as it takes, with as few file descriptors as a shell usually allows.
+#[cfg(unix)]
+#[test]
+fn the_demo_serves_256_clients_with_1024_file_descriptors() {
+    let demo = "ulimit -n 1024 && exec \"$0\" demo --clients 256 --rate 2 --for 1 --json";
+    let output = Command::new("sh").args(["-c", demo, env!("CARGO_BIN_EXE_slipgate")]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
+    assert_eq!((&summary["ok"], &summary["served"]), (&true.into(), &256.into()));
+    fails_with_usage(&["demo", "--clients", "257"]);
+    fails_with_usage(&["demo", "--for", "18446744073709551615s"]);
+}
+
+#[track_caller]
+fn fails_with_usage(arguments: &[&str]) {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_the_demo_cleanly() {
@@ -179,6 +198,37 @@ fn rotation_puts_a_new_key_on_top_and_keeps_the_newest_two_of_the_old() {
         assert_eq!(keys, expected);
         assert_owner_only(&file);
     }
+}
+
+#[test]
+fn what_an_unfinished_rotation_left_is_named_and_the_keys_stay() {
+    let place = Place::new("left-over");
+    let (file, left) = (place.file("private.key"), place.file("private.key.new"));
+    succeeds(&["keygen", &file]);
+    let keys = key_lines(&file);
+    std::fs::write(&left, "half a file").unwrap();
+    let sentence = fails(1, &["keygen", "--rotate", &file]);
+    assert!(sentence.contains("private.key.new is in the way") && sentence.contains("remove it first"), "{sentence}");
+    assert_eq!((key_lines(&file), std::fs::read_to_string(&left).unwrap()), (keys, "half a file".to_owned()));
+}
+
+#[cfg(unix)]
+#[test]
+fn rotation_follows_a_link_and_the_file_stays_its_owners() {
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+    let place = Place::new("link");
+    let (file, link) = (place.file("private.key"), place.file("link.key"));
+    succeeds(&["keygen", &file]);
+    symlink("private.key", &link).unwrap();
+    // Only root can give a file away; for others the owner cannot change anyway.
+    let _ = chown(&file, Some(12_345), Some(12_346));
+    let before = std::fs::metadata(&file).unwrap();
+    succeeds(&["keygen", "--rotate", &link]);
+    let after = std::fs::metadata(&file).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(key_lines(&file).len(), 2);
+    assert_eq!((before.uid(), before.gid()), (after.uid(), after.gid()));
+    assert_owner_only(&file);
 }
 
 #[test]

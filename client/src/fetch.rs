@@ -4,7 +4,7 @@
 //! issuer's key must never be in a game's hands.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::wire::USER_DATA_BYTES;
 use slipgate_protocol::wire::token::LayoutError;
+use ureq::http::Uri;
 
 /// How long an issuer may take to answer, all in all.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,8 +41,15 @@ pub struct Request {
 pub enum FetchError {
     /// More than 256 bytes of user data.
     UserData,
-    /// The issuer could not be asked: its URL, the network, TLS, or its time.
-    Transport(Box<ureq::Error>),
+    /// The issuer's URL is none, or of another scheme than `http` and `https`.
+    Url(String),
+    /// The issuer could not be asked: the network, TLS, or its time.
+    Transport {
+        /// Where it was asked.
+        url: String,
+        /// What came in between.
+        error: Box<ureq::Error>,
+    },
     /// The issuer refused.
     Refused {
         /// The HTTP status.
@@ -61,7 +69,8 @@ impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserData => write!(f, "user data has at most {USER_DATA_BYTES} bytes"),
-            Self::Transport(error) => write!(f, "the token issuer cannot be reached: {error}"),
+            Self::Url(url) => write!(f, "an issuer's address starts with http:// or https://, and {url:?} is none"),
+            Self::Transport { url, error } => write!(f, "the token issuer cannot be reached at {url}: {error}"),
             Self::Refused { status, message: Some(message), .. } => {
                 write!(f, "the token issuer refused (HTTP {status}): {message}")
             }
@@ -107,27 +116,43 @@ struct RefusalReason {
 /// Asks the issuer at `url` (`http://host:port` or `https://…`) for a token, with its bearer key. It blocks for at most
 /// 10 s.
 ///
+/// An issuer on this machine is asked directly; another one through the proxy that the environment names, if any.
+///
 /// # Errors
 /// See [`FetchError`].
 pub fn fetch(url: &str, bearer_key: &str, request: &Request) -> Result<ConnectToken, FetchError> {
     let body = body(request)?;
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build().into();
-    let url = format!("{}/v1/tokens", url.trim_end_matches('/'));
-    let mut response = agent
-        .post(&url)
+    let tokens = tokens_url(url)?;
+    let unreachable = |error| FetchError::Transport { url: url.to_owned(), error: Box::new(error) };
+    let mut response = agent(&tokens)
+        .post(&tokens)
         .header("authorization", &format!("Bearer {bearer_key}"))
         .header("content-type", "application/json")
         .send(&body)
-        .map_err(|error| FetchError::Transport(Box::new(error)))?;
+        .map_err(unreachable)?;
     let status = response.status();
-    let answer = response
-        .body_mut()
-        .with_config()
-        .limit(MAX_ANSWER_BYTES)
-        .read_to_vec()
-        .map_err(|error| FetchError::Transport(Box::new(error)))?;
+    let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(unreachable)?;
     if status.is_success() { parse_token(&answer) } else { Err(refused(status.as_u16(), &answer)) }
+}
+
+/// Where the issuer at `url` makes tokens.
+fn tokens_url(url: &str) -> Result<Uri, FetchError> {
+    let tokens = format!("{}/v1/tokens", url.trim_end_matches('/')).parse::<Uri>();
+    let has_place = |tokens: &Uri| matches!(tokens.scheme_str(), Some("http" | "https")) && tokens.host().is_some();
+    tokens.ok().filter(has_place).ok_or_else(|| FetchError::Url(url.to_owned()))
+}
+
+fn agent(url: &Uri) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+    // A proxy cannot know this machine's loopback, and the bearer key is none of its business.
+    let config = if is_loopback(url) { config.proxy(None) } else { config };
+    config.build().into()
+}
+
+fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.to_canonical().is_loopback())
 }
 
 fn body(request: &Request) -> Result<Vec<u8>, FetchError> {
@@ -154,4 +179,34 @@ fn refused(status: u16, answer: &[u8]) -> FetchError {
     let reason = serde_json::from_slice::<Refusal>(answer).ok().map(|refusal| refusal.error);
     let (code, message) = reason.map(|reason| (reason.code, reason.message)).unzip();
     FetchError::Refused { status, code, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_issuer_on_this_machine_is_asked_without_the_environments_proxy() {
+        for (url, loopback) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://127.1.2.3/", true),
+            ("http://[::1]:8080", true),
+            ("http://[::ffff:127.0.0.1]:8080", true),
+            ("http://LocalHost:8080", true),
+            ("https://issuer.example", false),
+            ("http://127.0.0.1.example:80", false),
+            ("http://localhost.example", false),
+            ("http://127.0.0.1@issuer.example", false),
+            ("http://192.0.2.1", false),
+        ] {
+            assert_eq!(is_loopback(&tokens_url(url).expect("a URL")), loopback, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_its_scheme_is_no_url() {
+        for url in ["", "127.0.0.1:8080", "localhost:8080", "issuer.example", "ftp://issuer.example", "http://"] {
+            assert!(matches!(tokens_url(url), Err(FetchError::Url(_))), "{url}");
+        }
+    }
 }

@@ -2,13 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code says what it expects by panicking")]
 
+#[cfg(unix)]
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
+#[cfg(unix)]
+use std::process::{Child, ExitStatus};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -223,6 +229,87 @@ fn an_issuer_is_asked_with_the_key_from_the_environment_or_a_file_and_never_from
 }
 
 #[test]
+fn an_issuer_on_this_machine_is_asked_past_the_environments_proxy() {
+    let game = Game::start(Manner::Echoes);
+    let (issuer, api_key) = serve_tokens(game.address);
+    let port = issuer.address().port();
+    let dead = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    for (client_id, url) in [("1", format!("http://127.0.0.1:{port}")), ("2", format!("http://localhost:{port}"))] {
+        let mut command = program(&["--issuer", &url, "--client-id", client_id, "--for", "200ms"]);
+        for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env(variable, &dead);
+        }
+        command.env_remove("no_proxy").env_remove("NO_PROXY").env("SLIPGATE_API_KEY", api_key.expose());
+        ends(0, &command.output().unwrap());
+    }
+}
+
+#[cfg(unix)]
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[cfg(unix)]
+#[track_caller]
+fn ends_soon(mut child: Child) -> ExitStatus {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    panic!("the program does not end");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_while_connected_ends_the_program_in_good_order() {
+    let game = Game::start(Manner::Echoes);
+    for (number, name) in [(21, "-INT"), (22, "-TERM")] {
+        let token = token_of_its_own(game.address, number);
+        let file = Scratch::new(&format!("signal{name}"), token.as_bytes());
+        let mut child = program(&["--token", file.name(), "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.by_ref().take(20).any(|line| line.contains("\"state\":\"connected\"")), "it connects");
+        signal(&child, name);
+        let summary: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
+        assert_eq!((&summary["event"], &summary["ok"]), (&"summary".into(), &true.into()), "{name}");
+        assert_eq!(ends_soon(child).code(), Some(0), "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_the_program_while_it_waits_for_its_token() {
+    use std::os::unix::process::ExitStatusExt;
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    for waiting in [&["--token", "-"][..], &["--issuer", &url, "--client-id", "1"]] {
+        for (name, number) in [("-INT", 2), ("-TERM", 15)] {
+            let mut command = program(waiting);
+            let child = command.env("SLIPGATE_API_KEY", "k").stdin(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            signal(&child, name);
+            assert_eq!(ends_soon(child).signal(), Some(number), "{waiting:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_span_of_time_is_at_most_a_year_and_a_bare_number_is_seconds() {
+    let game = Game::start(Manner::Echoes);
+    let file = Scratch::new("span", token(game.address).as_bytes());
+    for span in ["18446744073709551615s", "9000h", "-1", "ever"] {
+        let output = program(&["--token", file.name(), &format!("--for={span}")]).output().unwrap();
+        ends(2, &output);
+        assert!(text(&output.stderr).contains("at most a year"), "{}", text(&output.stderr));
+    }
+    ends(0, &program(&["--token", file.name(), "--for", "1"]).output().unwrap());
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_is_sent() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nowhere}");
@@ -238,7 +325,17 @@ fn what_cannot_be_is_said_before_anything_is_sent() {
     }
     let output = program(&["--issuer", &url, "--client-id", "1"]).env("SLIPGATE_API_KEY", "k").output().unwrap();
     ends(1, &output);
-    assert!(text(&output.stderr).contains("the token issuer cannot be reached"), "{}", text(&output.stderr));
+    let said = format!("the token issuer cannot be reached at {url}: ");
+    assert!(text(&output.stderr).contains(&said), "{}", text(&output.stderr));
+    let bare = nowhere.to_string();
+    let output = program(&["--issuer", &bare, "--client-id", "1"]).env("SLIPGATE_API_KEY", "k").output().unwrap();
+    ends(1, &output);
+    let said = "an issuer's address starts with http:// or https://";
+    assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    for arguments in [&[][..], &["--issuer", &url], &["--client-id", "1"]] {
+        let error = text(&program(arguments).output().unwrap().stderr);
+        assert!(error.contains("--token FILE, or from --issuer URL with --client-id ID"), "{error}");
+    }
     let file = Scratch::new("no-token", &[b'x'; 2048]);
     let output = program(&["--token", file.name()]).output().unwrap();
     ends(1, &output);

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use slipgate_protocol::crypto::key::{Key, KeyRing, MAX_PRIVATE_KEYS};
 use zeroize::Zeroizing;
 
+use crate::redact::redact;
+
 /// The most bytes of a key file: three keys and a page of comments.
 pub const MAX_KEY_FILE_BYTES: u64 = 4096;
 
@@ -117,8 +119,8 @@ impl fmt::Display for KeyTextError {
 
 impl core::error::Error for KeyTextError {}
 
-/// Why a key file was not taken. It names the file and never its content.
-#[derive(Debug)]
+/// Why a key file was not taken. It names the file and never its content, nor a key that stands where the file's path
+/// belongs.
 pub struct KeyFileError {
     path: PathBuf,
     problem: Problem,
@@ -138,16 +140,26 @@ enum Problem {
 }
 
 impl KeyFileError {
-    /// The file.
+    /// The file, as it was named.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn shown(&self) -> String {
+        redact(&self.path.to_string_lossy())
+    }
+}
+
+impl fmt::Debug for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyFileError").field("path", &self.shown()).field("problem", &self.problem).finish()
     }
 }
 
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = self.shown();
         match &self.problem {
             Problem::Unreadable(error) => write!(f, "the key file {path} cannot be read: {error}"),
             Problem::NotAFile => write!(f, "the key file {path} is not a regular file"),

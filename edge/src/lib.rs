@@ -16,5 +16,6 @@ pub mod clock;
 pub mod entropy;
 pub mod key_file;
 pub mod listen;
+mod redact;
 #[cfg(feature = "udp")]
 pub mod udp;

@@ -1,18 +1,20 @@
 //! The token history on disk: an append-only file of used tokens that survives crashes.
 //!
 //! ```text
-//!   0        16                 48        56
-//!   ├────────┼──────────────────┼─────────┼──────────┬──────────┬ …
-//!   │ magic  │ key of the names │ since   │ record   │ record   │
-//!   └────────┴──────────────────┴─────────┴──────────┴──────────┴ …
+//!   0        16                 48        56        64
+//!   ├────────┼──────────────────┼─────────┼─────────┼──────────┬──────────┬ …
+//!   │ magic  │ key of the names │ since   │ check   │ record   │ record   │
+//!   └────────┴──────────────────┴─────────┴─────────┴──────────┴──────────┴ …
 //!   since: the second from which on the file knows of every token used
+//!   check: keyed digest of all that stands before it, its first 8 bytes
 //!   record: digest of the token's tag (16), expiry in unix seconds (8), check (8)
 //! ```
 //!
 //! A record is written before its client gets a slot, and flushed to the disk before the first packet tells the client.
-//! A crash in the middle of a record leaves a torn end, which is cut off: its client was never told. Damage elsewhere
-//! is no crash of ours, and the file is refused instead of forgetting tokens in silence. Tags are named by a keyed
-//! digest, and the file is its owner's alone.
+//! A crash in the middle of a record leaves a torn end, which is cut off with a warning: its client was never told.
+//! Damage elsewhere is no crash of ours, and the file is refused instead of forgetting tokens in silence. The header has
+//! a check of its own, because the records' checks are keyed by it: without, a bit of it would make all of them a torn
+//! end. Tags are named by a keyed digest, and the file is its owner's alone.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -26,8 +28,10 @@ use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-const MAGIC: &[u8; 16] = b"slipgate-hist-1\n";
-const HEADER_BYTES: usize = 56;
+const MAGIC: &[u8; 16] = b"slipgate-hist-2\n";
+/// Where the header goes on behind its magic.
+const NAMES_AT: u64 = 16;
+const HEADER_BYTES: usize = 64;
 const RECORD_BYTES: usize = 32;
 /// The most records that a file may hold: 16 million unexpired tokens, half a gibibyte.
 const MAX_RECORDS: u64 = 1 << 24;
@@ -68,6 +72,8 @@ pub enum HistoryFileError {
     Io(io::Error),
     /// Another server uses it.
     Locked,
+    /// It is a directory, a pipe or a device.
+    NotAFile,
     /// It is no history file.
     Foreign,
     /// It is damaged at this byte, and not by a crash of ours.
@@ -81,6 +87,7 @@ impl fmt::Display for HistoryFileError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Locked => f.write_str("another server uses this history file"),
+            Self::NotAFile => f.write_str("it is not a regular file"),
             Self::Foreign => f.write_str("this is not a token history file"),
             Self::Damaged(at) => write!(
                 f,
@@ -106,23 +113,31 @@ impl HistoryFile {
     /// # Errors
     /// See [`HistoryFileError`].
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
+        refuse_other_kinds(path.as_ref())?;
         // A link is followed once and for all: renaming over it would leave the file behind it as it was, and two paths
         // to one file would have two locks.
         drop(open_private(path.as_ref())?);
         let path = &std::fs::canonicalize(path)?;
         let lock = lock(&beside(path, ".lock"))?;
         let mut file = open_private(path)?;
-        let length = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(HistoryFileError::NotAFile);
+        }
+        let length = metadata.len();
         if length > HEADER_BYTES as u64 + MAX_RECORDS * RECORD_BYTES as u64 {
             return Err(HistoryFileError::TooLarge);
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
         file.read_to_end(&mut bytes)?;
         let is_new = bytes.is_empty();
-        let header =
-            if is_new { Header::new(today)? } else { Header::parse(&bytes).ok_or(HistoryFileError::Foreign)? };
+        let header = if is_new { Header::new(today)? } else { Header::parse(&bytes)? };
         let check = check_key(&header.names);
-        let mut used = if is_new { Vec::new() } else { parse_records(&bytes, &check)? };
+        let mut used = parse_records(&bytes, &check)?;
+        let torn = bytes.len().saturating_sub(HEADER_BYTES + used.len() * RECORD_BYTES);
+        if torn > 0 {
+            warn!(path = %path.display(), bytes = torn, "the history file ended in a torn record, which is cut off");
+        }
         used.retain(|used| used.expires > today);
         drop(file);
         let fresh = write_fresh(path, &header, &check, &used)?;
@@ -239,6 +254,16 @@ impl Journal for HistoryFile {
     }
 }
 
+/// Opening a pipe may wait for its other end, and a device may be read without end, so the kind is asked first.
+fn refuse_other_kinds(path: &Path) -> Result<(), HistoryFileError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(HistoryFileError::NotAFile),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -263,7 +288,7 @@ fn lock(path: &Path) -> Result<File, HistoryFileError> {
     }
 }
 
-/// The key of the records' checks: another one than that of the names.
+/// The key of the checks: another one than that of the names.
 fn check_key(names: &[u8; 32]) -> DigestKey {
     DigestKey::new(&DigestKey::new(names).full(&[b"history file check"]))
 }
@@ -284,17 +309,31 @@ impl Header {
         Ok(Self { names, since: UnixSeconds(today.0.saturating_add(1)) })
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &[u8]) -> Result<Self, HistoryFileError> {
+        let (header, check) = Self::split(bytes).ok_or(HistoryFileError::Foreign)?;
+        if header.check() == check { Ok(header) } else { Err(HistoryFileError::Damaged(NAMES_AT)) }
+    }
+
+    /// The header and what stands as its check, if the file begins as ours do.
+    fn split(bytes: &[u8]) -> Option<(Self, [u8; 8])> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (names, rest) = rest.split_first_chunk()?;
-        let since = UnixSeconds(u64::from_le_bytes(*rest.first_chunk()?));
-        (magic == MAGIC).then(|| Self { names: Zeroizing::new(*names), since })
+        let (since, rest) = rest.split_first_chunk()?;
+        let header = Self { names: Zeroizing::new(*names), since: UnixSeconds(u64::from_le_bytes(*since)) };
+        (magic == MAGIC).then_some((header, *rest.first_chunk()?))
+    }
+
+    fn check(&self) -> [u8; 8] {
+        let sum = check_key(&self.names).digest(&[MAGIC, self.names.as_slice(), &self.since.0.to_le_bytes()]);
+        let [check @ .., _, _, _, _, _, _, _, _] = sum.0;
+        check
     }
 
     fn emit(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(self.names.as_slice());
         bytes.extend_from_slice(&self.since.0.to_le_bytes());
+        bytes.extend_from_slice(&self.check());
     }
 }
 

@@ -8,16 +8,17 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use slipgate_server::{Clock, Config, Event, Inbox, Key, Server, Sockets};
+//! use slipgate_server::key_file::read_key_file;
+//! use slipgate_server::{Clock, Config, Event, Inbox, Server, Sockets};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
 //!     // The address under which clients know this server, as it stands in their connect tokens.
 //!     let advertised = vec!["203.0.113.7:40000".parse::<std::net::SocketAddr>()?.into()];
-//!     let key = Key::from_hex(&std::env::var("SLIPGATE_PRIVATE_KEY")?).ok_or("64 hexadecimal digits")?;
+//!     let keys = read_key_file("private.key")?;
 //!     let clock = Clock::start();
 //!     let config = Config::new(0x1122_3344, 32, advertised);
-//!     let mut server = Server::new(sockets, config, key.into(), clock.now())?;
+//!     let mut server = Server::new(sockets, config, keys, clock.now())?;
 //!     let mut inbox = Inbox::default();
 //!     loop {
 //!         server.begin_turn(clock.now());
@@ -43,6 +44,7 @@ mod report;
 mod server;
 
 pub use slipgate_edge::clock::Clock;
+pub use slipgate_edge::key_file;
 pub use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};

@@ -1,13 +1,14 @@
 //! The demo's clients: each in a thread of its own, as it would be on a machine of its own.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use slipgate::client::Client;
 use slipgate::client::fetch::{Request, fetch};
 use slipgate::client::probe::{Probe, ProbeConfig, ProbeReport};
+use slipgate::client::{Client, TimeoutPolicy};
 use slipgate::issuer::api_key::ApiKey;
 use slipgate_edge::cli::Failure;
 
@@ -23,7 +24,7 @@ pub(super) struct ClientReport {
     pub(super) probe: ProbeReport,
     /// Why it cannot play, if it cannot.
     pub(super) trouble: Option<String>,
-    finished: bool,
+    pub(super) finished: bool,
 }
 
 type Shared = Arc<Mutex<ClientReport>>;
@@ -43,7 +44,14 @@ struct Orders {
 }
 
 impl Clients {
-    pub(super) fn start(count: u32, rate: u32, issuer: String, api_key: ApiKey) -> Result<Self, Failure> {
+    pub(super) fn start(
+        count: u32,
+        rate: u32,
+        issuer: String,
+        server: SocketAddr,
+        api_key: ApiKey,
+    ) -> Result<Self, Failure> {
+        let bind = any_address_towards(server);
         let (issuer, api_key, orders) = (Arc::new(issuer), Arc::new(api_key), Arc::new(Orders::default()));
         let mut clients = Self { reports: Vec::new(), threads: Vec::new(), orders: Arc::clone(&orders) };
         for number in 0..u64::from(count) {
@@ -55,7 +63,7 @@ impl Clients {
             let thread = std::thread::Builder::new()
                 .name(format!("client-{client_id}"))
                 .spawn(move || {
-                    let trouble = live(client_id, rate, &issuer, &api_key, &orders, &report).err();
+                    let trouble = live(client_id, rate, &issuer, bind, &api_key, &orders, &report).err();
                     update(&report, |report| (report.trouble, report.finished) = (trouble, true));
                 })
                 .map_err(|error| Failure::run_time(format!("the system refuses a thread: {error}")))?;
@@ -100,18 +108,28 @@ fn update(report: &Mutex<ClientReport>, change: impl FnOnce(&mut ClientReport)) 
     change(&mut report.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
+/// One socket a client is enough, and leaves file descriptors for the others.
+fn any_address_towards(server: SocketAddr) -> SocketAddr {
+    match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
 /// The life of a client: a token by HTTP, a connection by UDP, payloads and their echoes, goodbye.
 fn live(
     client_id: u64,
     rate: u32,
     issuer: &str,
+    bind: SocketAddr,
     api_key: &ApiKey,
     orders: &Orders,
     report: &Mutex<ClientReport>,
 ) -> Result<(), String> {
     let request = Request { client_id, ..Request::default() };
     let token = fetch(issuer, api_key.expose(), &request).map_err(|error| error.to_string())?;
-    let client = Client::new().map_err(|error| format!("cannot open a socket: {error}"))?;
+    let client =
+        Client::bind(&[bind], TimeoutPolicy::Clamped).map_err(|error| format!("cannot open a socket: {error}"))?;
     let config = ProbeConfig { rate, sizes: 16..=1200, mark: client_id };
     let mut probe = Probe::begin(client, token, config).map_err(|error| error.to_string())?;
     while !orders.leave.load(Ordering::Relaxed) {

@@ -24,6 +24,7 @@ use slipgate::issuer::http::{self, Running, TokenService};
 use slipgate::issuer::{Issuer, Limits};
 use slipgate::protocol::crypto::key::{Key, KeyRing};
 use slipgate_edge::cli::Failure;
+use slipgate_edge::cli::values::{NotASpan, Span};
 use slipgate_edge::listen;
 
 use self::clients::Clients;
@@ -43,12 +44,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Args)]
 pub(crate) struct Flags {
     /// How many clients
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     clients: u32,
 
     /// How long the clients play, or `ever` (until Ctrl-C)
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
-    duration: Span,
+    duration: Playtime,
 
     /// Payloads that each client sends a second
     #[arg(long, value_name = "HZ", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -69,16 +70,16 @@ pub(crate) struct Flags {
 
 /// How long the demo runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Span {
-    For(Duration),
+enum Playtime {
+    For(Span),
     Ever,
 }
 
-fn duration(text: &str) -> Result<Span, String> {
+fn duration(text: &str) -> Result<Playtime, String> {
     if text == "ever" {
-        return Ok(Span::Ever);
+        return Ok(Playtime::Ever);
     }
-    humantime::parse_duration(text).map(Span::For).map_err(|error| format!("{error}; such as 10s, 2m, or ever"))
+    text.parse().map(Playtime::For).map_err(|NotASpan| format!("{NotASpan}, or the word ever"))
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
@@ -90,7 +91,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     screen.introduce(issuer.address(), server.address(), flags.clients, flags.rate);
 
     let url = format!("http://{}", issuer.address());
-    let mut clients = Clients::start(flags.clients, flags.rate, url, api_key)?;
+    let mut clients = Clients::start(flags.clients, flags.rate, url, server.address(), api_key)?;
     let picture = |clients: &Clients| Picture { clients: clients.reports(), server: server.report() };
     play(flags.duration, &interrupted, &clients, || screen.draw(&picture(&clients)));
     clients.stop_sending();
@@ -98,7 +99,6 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let last = picture(&clients);
     clients.leave();
     wait_until(FAREWELL, || server.report().connected == 0);
-    screen.finish();
     let verdict = screen.summarise(&last, &server.report());
     drop(issuer);
     server.stop()?;
@@ -106,7 +106,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 }
 
 /// Draws until the clients have played for as long as they should, or cannot, or the user has seen enough.
-fn play(span: Span, interrupted: &AtomicBool, clients: &Clients, mut draw: impl FnMut()) {
+fn play(playtime: Playtime, interrupted: &AtomicBool, clients: &Clients, mut draw: impl FnMut()) {
     let connecting_until = Instant::now() + PATIENCE;
     let mut playing_since = None;
     loop {
@@ -115,8 +115,8 @@ fn play(span: Span, interrupted: &AtomicBool, clients: &Clients, mut draw: impl 
         if playing_since.is_none() && (clients.are_all_connected() || now >= connecting_until) {
             playing_since = Some(now);
         }
-        let is_over = match (span, playing_since) {
-            (Span::For(span), Some(since)) => now >= since + span,
+        let is_over = match (playtime, playing_since) {
+            (Playtime::For(span), Some(since)) => now >= since + span.0,
             _ => false,
         };
         if is_over || interrupted.load(Ordering::Relaxed) || clients.are_all_gone() {
@@ -171,9 +171,12 @@ mod tests {
 
     #[test]
     fn the_demo_runs_for_a_time_or_for_ever() {
-        assert_eq!(duration("10s"), Ok(Span::For(Duration::from_secs(10))));
-        assert_eq!(duration("1m 30s"), Ok(Span::For(Duration::from_secs(90))));
-        assert_eq!(duration("ever"), Ok(Span::Ever));
-        assert!(duration("10").is_err() && duration("").is_err());
+        for (text, seconds) in [("10s", 10), ("1m 30s", 90), ("10", 10)] {
+            assert_eq!(duration(text), Ok(Playtime::For(Span(Duration::from_secs(seconds)))), "{text}");
+        }
+        assert_eq!(duration("ever"), Ok(Playtime::Ever));
+        for text in ["", "Ever", "unlimited", "18446744073709551615s"] {
+            assert!(duration(text).is_err_and(|sentence| sentence.ends_with("or the word ever")), "{text}");
+        }
     }
 }

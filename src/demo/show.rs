@@ -1,11 +1,12 @@
 //! What the demo shows: a live table in a terminal, a line a second elsewhere, or JSON; and the summary.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crossterm::cursor::{Hide, MoveToPreviousLine, Show};
+use crossterm::cursor::MoveToPreviousLine;
 use crossterm::queue;
 use crossterm::style::Print;
 use crossterm::terminal::{self, Clear, ClearType};
@@ -20,6 +21,8 @@ use crate::say;
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// Lines of the picture beside the clients': heading, server, drops, more.
 const OTHER_LINES: u16 = 5;
+/// Columns and rows of a terminal that does not tell them.
+const USUAL_SIZE: (u16, u16) = (100, 30);
 
 /// What there is to show.
 pub(super) struct Picture {
@@ -27,11 +30,21 @@ pub(super) struct Picture {
     pub(super) server: ServerReport,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Style {
     Table,
     Lines,
     Json,
+}
+
+impl Style {
+    fn choose(json: bool, is_terminal: bool, term: Option<&OsStr>) -> Self {
+        match (json, is_terminal) {
+            (true, _) => Self::Json,
+            (false, true) if term != Some(OsStr::new("dumb")) => Self::Table,
+            (false, _) => Self::Lines,
+        }
+    }
 }
 
 pub(super) struct Screen {
@@ -42,11 +55,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new(json: bool) -> Self {
-        let style = match (json, io::stdout().is_terminal()) {
-            (true, _) => Style::Json,
-            (false, true) => Style::Table,
-            (false, false) => Style::Lines,
-        };
+        let style = Style::choose(json, io::stdout().is_terminal(), std::env::var_os("TERM").as_deref());
         Self { style, drawn_lines: 0, next_line: Instant::now() + LINE_INTERVAL }
     }
 
@@ -66,7 +75,7 @@ impl Screen {
     pub(super) fn draw(&mut self, picture: &Picture) {
         match self.style {
             // A terminal that cannot be drawn on is no reason to end the demo.
-            Style::Table => drop(self.draw_table(picture)),
+            Style::Table => drop(self.draw_table(picture, terminal::size().ok(), &mut io::stdout().lock())),
             Style::Lines | Style::Json if Instant::now() < self.next_line => {}
             Style::Lines => {
                 self.next_line += LINE_INTERVAL;
@@ -79,15 +88,13 @@ impl Screen {
         }
     }
 
-    fn draw_table(&mut self, picture: &Picture) -> io::Result<()> {
-        let (width, height) = terminal::size().unwrap_or((100, 30));
+    /// Draws over the last picture. The cursor stays visible: whatever ends the demo leaves the terminal as it was.
+    fn draw_table(&mut self, picture: &Picture, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
+        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(USUAL_SIZE);
         let rows = usize::from(height.saturating_sub(OTHER_LINES + 1)).max(1);
         let lines = picture.table(rows);
-        let mut out = io::stdout().lock();
         if self.drawn_lines > 0 {
             queue!(out, MoveToPreviousLine(self.drawn_lines))?;
-        } else {
-            queue!(out, Hide)?;
         }
         for line in &lines {
             let cut: String = line.chars().take(usize::from(width)).collect();
@@ -97,20 +104,10 @@ impl Screen {
         out.flush()
     }
 
-    /// Gives the terminal back.
-    pub(super) fn finish(&mut self) {
-        if self.style == Style::Table {
-            let mut out = io::stdout().lock();
-            let _ = queue!(out, Show).and_then(|()| out.flush());
-        }
-    }
-
-    /// Says how it went: all is well only if every client was served and every echo was right.
+    /// Says how it went.
     pub(super) fn summarise(&self, last: &Picture, end: &ServerReport) -> Result<(), Failure> {
-        let served = last.clients.iter().filter(|client| client.probe.was_connected).count();
-        let perfect = last.clients.iter().filter(|client| client.is_perfect()).count();
-        let clean = end.connected == 0 && end.stats.connects == end.stats.disconnects;
-        let ok = perfect == last.clients.len() && clean;
+        let (served, verdict) = (last.served(), last.verdict(end));
+        let ok = verdict.is_ok();
         if self.style == Style::Json {
             let mut line = last.json("summary");
             if let Some(line) = line.as_object_mut() {
@@ -121,14 +118,7 @@ impl Screen {
             say("");
             say(&last.summary(served, ok));
         }
-        if ok { Ok(()) } else { Err(last.failure(served, clean)) }
-    }
-}
-
-/// The terminal gets its cursor back however the demo ends.
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.finish();
+        verdict
     }
 }
 
@@ -145,6 +135,16 @@ fn millis(time: Option<Duration>) -> String {
 impl Picture {
     fn sum(&self, of: impl Fn(&ClientReport) -> u64) -> u64 {
         self.clients.iter().map(of).sum()
+    }
+
+    fn served(&self) -> usize {
+        self.clients.iter().filter(|client| client.probe.was_connected).count()
+    }
+
+    /// All is well only if every client was served, every echo was right, and the server heard every goodbye.
+    fn verdict(&self, end: &ServerReport) -> Result<(), Failure> {
+        let clean = end.connected == 0 && end.stats.connects == end.stats.disconnects;
+        if clean && self.clients.iter().all(ClientReport::is_perfect) { Ok(()) } else { Err(self.failure(clean)) }
     }
 
     fn slowest(&self) -> Option<Duration> {
@@ -247,12 +247,13 @@ impl Picture {
         )
     }
 
-    fn failure(&self, served: usize, clean: bool) -> Failure {
+    fn failure(&self, clean: bool) -> Failure {
         if let Some(client) = self.clients.iter().find(|client| client.trouble.is_some()) {
             let trouble = client.trouble.as_deref().unwrap_or_default();
             return Failure::run_time(format!("client {}: {trouble}", client.client_id));
         }
-        let (clients, missing) = (self.clients.len(), self.sum(|client| client.probe.missing()));
+        let (served, clients) = (self.served(), self.clients.len());
+        let missing = self.sum(|client| client.probe.missing());
         let wrong = self.sum(|client| client.probe.wrong);
         let goodbye = if clean { "" } else { ", and not every client's goodbye was heard" };
         Failure::run_time(format!(
@@ -260,3 +261,6 @@ impl Picture {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

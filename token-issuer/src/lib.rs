@@ -10,18 +10,13 @@
 //!
 //! # Examples
 //! ```
-//! use rand::SeedableRng;
-//! use slipgate_protocol::crypto::key::Key;
-//! use slipgate_protocol::time::UnixMillis;
-//! use slipgate_token_issuer::{Issuer, Limits, TokenRequest};
+//! use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 //!
-//! // In a program: a key that the game servers know too, the clock, and the system's entropy.
-//! let mut entropy = rand::rngs::StdRng::from_seed([7; 32]);
-//! let key = Key::random(&mut entropy);
-//! let now = UnixMillis(1_760_000_000_000);
+//! // In a program: `key_file::read_key_file`, for the game servers must know the key, too.
+//! let key = Key::random(&mut system_entropy()?);
 //!
 //! let issuer = Issuer::new(0x1234, key.into(), &["192.0.2.7:40000".parse()?], Limits::default())?;
-//! let minted = issuer.mint(&TokenRequest::new(42), now, &mut entropy)?;
+//! let minted = issuer.mint(&TokenRequest::new(42), wall_clock(), &mut system_entropy()?)?;
 //! assert_eq!(minted.token.as_bytes().len(), 2048);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -29,11 +24,16 @@
 #![forbid(unsafe_code)]
 
 pub mod api_key;
+mod entropy;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod issuer;
 pub mod limits;
 
+pub use entropy::system_entropy;
 pub use issuer::{Issuer, IssuerError, MintError, Minted, TokenRequest};
 pub use limits::{Limits, LimitsError};
+pub use slipgate_edge::clock::wall_clock;
 pub use slipgate_edge::key_file;
+pub use slipgate_protocol::crypto::key::{Key, KeyRing};
+pub use slipgate_protocol::time::UnixMillis;

@@ -3,9 +3,15 @@
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
 use core::str::FromStr;
+use std::ffi::OsStr;
 use std::time::Duration;
 
+use clap::builder::{TypedValueParser, ValueParserFactory};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use crate::redact::redact;
 
 /// A protocol id, decimal or 0x and hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +42,31 @@ impl Display for NotAProtocolId {
 }
 
 impl core::error::Error for NotAProtocolId {}
+
+impl ValueParserFactory for ProtocolId {
+    type Parser = ProtocolIdParser;
+
+    fn value_parser() -> ProtocolIdParser {
+        ProtocolIdParser
+    }
+}
+
+/// Reads a flag's protocol id. Clap's own readers show the value that they refuse, and it may be a key.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolIdParser;
+
+impl TypedValueParser for ProtocolIdParser {
+    type Value = ProtocolId;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<ProtocolId, clap::Error> {
+        let text = value.to_string_lossy();
+        text.parse().map_err(|error: NotAProtocolId| {
+            let flag = arg.map_or_else(|| "a flag".to_owned(), |arg| format!("'{arg}'"));
+            let message = format!("invalid value '{}' for {flag}: {error}\n", redact(&text));
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+        })
+    }
+}
 
 /// TOML's integers end at 2^63 - 1, so that a string is taken, too.
 impl<'de> Deserialize<'de> for ProtocolId {
@@ -181,6 +212,21 @@ mod tests {
         }
         assert_eq!(of_file("7"), Some(ProtocolId(7)));
         assert_eq!(of_file::<ProtocolId>("-7"), None);
+    }
+
+    #[test]
+    fn a_flags_wrong_protocol_id_is_told_and_a_key_in_its_place_is_not_shown() {
+        let told = |value: &str| {
+            let flag = Arg::new("protocol_id").long("protocol-id").value_parser(clap::value_parser!(ProtocolId));
+            let error = Command::new("game").arg(flag).try_get_matches_from(["game", "--protocol-id", value]);
+            error.err().map(|error| error.to_string())
+        };
+        assert_eq!(told("0x7"), None);
+        for (value, shown) in [("seven", "invalid value 'seven' for '--protocol-id"), (&"0a".repeat(32), "'…'")] {
+            let message = told(value).unwrap();
+            assert!(message.contains(shown) && message.contains("a protocol id is a 64-bit number"), "{message}");
+            assert!(!message.contains("0a0a"), "{message}");
+        }
     }
 
     #[test]

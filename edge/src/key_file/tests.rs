@@ -100,6 +100,13 @@ fn what_is_no_key_file_is_refused_in_a_sentence() {
     assert!(told(&folder.file("secret", 0o600)).ends_with("line 1 is not a key of 64 hexadecimal digits"));
 }
 
+#[test]
+fn a_key_in_the_place_of_its_files_path_is_not_shown() {
+    let error = read_key_file(hex("0a")).err().unwrap();
+    assert!(error.to_string().starts_with("the key file … cannot be read: "), "{error}");
+    assert!(!format!("{error:?}").contains("0a0a"));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_refused_and_not_waited_for() {

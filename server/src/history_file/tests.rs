@@ -47,7 +47,7 @@ fn what_was_recorded_is_there_at_the_next_start_and_what_expired_is_not() {
     let history = HistoryFile::open(place.file(), UnixSeconds(1001)).unwrap();
     assert!(!history.is_new());
     assert_eq!(history.used, [used(0, 2000), used(1, 2000), used(2, 2000)]);
-    assert_eq!(std::fs::metadata(place.file()).unwrap().len(), 56 + 3 * 32);
+    assert_eq!(std::fs::metadata(place.file()).unwrap().len(), 64 + 3 * 32);
 }
 
 #[test]
@@ -90,15 +90,28 @@ fn damage_in_the_middle_and_foreign_files_are_refused_and_left_as_they_are() {
     let place = Place::new("damaged");
     drop(write(&place, 3));
     let whole = std::fs::read(place.file()).unwrap();
-    for byte in 56..56 + 32 {
+    for byte in 64..64 + 32 {
         let mut damaged = whole.clone();
         damaged[byte] ^= 1;
         std::fs::write(place.file(), &damaged).unwrap();
         let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
-        assert!(matches!(error, HistoryFileError::Damaged(56)), "{error}");
+        assert!(matches!(error, HistoryFileError::Damaged(64)), "{error}");
         assert_eq!(std::fs::read(place.file()).unwrap(), damaged);
     }
-    for foreign in [&b"x"[..], &whole[..55], b"another file that is long enough to have a header of ours"] {
+    for byte in 0..64 {
+        let mut damaged = whole.clone();
+        damaged[byte] ^= 1;
+        std::fs::write(place.file(), &damaged).unwrap();
+        let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
+        let refused = if byte < 16 {
+            matches!(error, HistoryFileError::Foreign)
+        } else {
+            matches!(error, HistoryFileError::Damaged(16))
+        };
+        assert!(refused, "byte {byte}: {error}");
+        assert_eq!(std::fs::read(place.file()).unwrap(), damaged);
+    }
+    for foreign in [&b"x"[..], &whole[..63], &[b'#'; 100]] {
         std::fs::write(place.file(), foreign).unwrap();
         let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
         assert!(matches!(error, HistoryFileError::Foreign), "{error}");
@@ -124,7 +137,7 @@ fn a_file_that_has_grown_is_written_anew_without_what_expired() {
         let expires = if number % 2 == 0 { 1 } else { future };
         history.record(used(number as u8, expires)).unwrap();
     }
-    assert!(std::fs::metadata(place.file()).unwrap().len() < 56 + (COMPACT_AFTER / 2 + 2) * 32);
+    assert!(std::fs::metadata(place.file()).unwrap().len() < 64 + (COMPACT_AFTER / 2 + 2) * 32);
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len() as u64, COMPACT_AFTER / 2);
 }
@@ -147,7 +160,7 @@ fn a_full_disk_refuses_and_leaves_no_torn_record_behind() {
     let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap());
     assert_eq!(history.record(used(5, 2000)), Err(JournalError));
     history.file = real;
-    history.torn_at = Some(56 + 32);
+    history.torn_at = Some(64 + 32);
     history.record(used(6, 2000)).unwrap();
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used, [used(0, 2000), used(6, 2000)]);
@@ -164,7 +177,7 @@ fn a_link_is_followed_and_stays_a_link() {
     history.record(used(1, 2000)).unwrap();
     history.flush().unwrap();
     assert!(std::fs::symlink_metadata(place.file()).unwrap().is_symlink());
-    assert_eq!(std::fs::metadata(volume.join("history")).unwrap().len(), 56 + 32);
+    assert_eq!(std::fs::metadata(volume.join("history")).unwrap().len(), 64 + 32);
     let error = HistoryFile::open(volume.join("history"), TODAY).err().unwrap();
     assert!(matches!(error, HistoryFileError::Locked), "by another path it is the same file: {error}");
 }
@@ -203,4 +216,19 @@ fn a_new_file_that_is_in_place_is_written_to_even_if_its_directory_cannot_be_flu
     assert!(!history.doubtful);
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_a_device_and_a_directory_are_refused_and_not_waited_for() {
+    let place = Place::new("kinds");
+    let pipe = place.0.join("pipe");
+    let mut kinds = vec![PathBuf::from("/dev/zero"), place.0.clone()];
+    if std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+        kinds.push(pipe);
+    }
+    for path in kinds {
+        let error = HistoryFile::open(&path, TODAY).err().unwrap();
+        assert!(matches!(error, HistoryFileError::NotAFile), "{}: {error}", path.display());
+    }
 }

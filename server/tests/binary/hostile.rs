@@ -16,7 +16,7 @@ use crate::player::{Player, Ticket};
 use crate::program::{OTHER_KEY, PROTOCOL_ID, Place, Program, start_without_a_reader, status};
 
 /// The connection request of a token, as a client sends it.
-fn request(token: &ConnectToken, protocol_id: u64) -> [u8; REQUEST_BYTES] {
+pub(crate) fn request(token: &ConnectToken, protocol_id: u64) -> [u8; REQUEST_BYTES] {
     let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
     let mut bytes = [0; REQUEST_BYTES];
     Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed }

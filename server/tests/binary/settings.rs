@@ -116,6 +116,22 @@ fn secrets_stand_in_no_help_no_command_line_and_no_refusal() {
         let (code, told) = place.refused(place.complete(&["--config", file.to_str().unwrap()]));
         assert!(code == 2 && told.contains("is wrong in line 1") && told.lines().count() == 1, "{told}");
     }
+    // A key given where its file's path, or another number, belongs.
+    let file = place.write("server.toml", format!("key_file = \"{PRIVATE_KEY}\""), 0o600);
+    for flags in [
+        vec!["--key-file", PRIVATE_KEY],
+        vec!["--protocol-id", PRIVATE_KEY, "--key-file", "keys"],
+        vec!["--config", PRIVATE_KEY],
+        vec!["--protocol-id", "7", "--config", file.to_str().unwrap()],
+    ] {
+        let mut command = place.bare(&["--bind", "127.0.0.1:0"]);
+        if flags[0] == "--key-file" {
+            command.args(["--protocol-id", "7"]);
+        }
+        command.args(flags);
+        let (code, told) = place.refused(command);
+        assert!(code == 2 && told.contains('…'), "{told}");
+    }
     #[cfg(target_os = "linux")]
     {
         let mut command = place.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
@@ -179,13 +195,14 @@ fn what_the_system_refuses_is_one_sentence_and_status_1() {
     place.write("foreign", "no history at all", 0o600);
     let on = |bind: &str| place.on(&[bind], &[]);
     let with = |history: &str| place.complete(&["--history", history]);
-    let cases: [(Command, String); 6] = [
+    let cases: [(Command, String); 7] = [
         (on(&port), format!("cannot listen on {port}: another program listens there already")),
         (place.on(&["[::1]:0", &port], &[]), format!("cannot listen on {port}: another")),
         (on("192.0.2.1:0"), "cannot listen on 192.0.2.1:0: this machine has no such address".into()),
         (with("history"), "the history file history cannot be used: another server uses this history file".into()),
         (with("foreign"), "the history file foreign cannot be used: this is not a token history file".into()),
         (with("none/history"), "the history file none/history cannot be used: No such file".into()),
+        (with("/dev/zero"), "the history file /dev/zero cannot be used: it is not a regular file".into()),
     ];
     for (command, sentence) in cases {
         let (code, told) = place.refused(command);

@@ -50,7 +50,7 @@ impl TokenService {
 /// How much of the machine callers may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpLimits {
-    /// The most connections at a time; further ones wait in the system's queue. Default 1,024, at least 1.
+    /// The most connections at a time; further ones wait in the system's queue. Default 512, at least 1.
     pub connections: usize,
     /// How long a request's head may take to arrive, and a connection may idle. Default 10 s.
     pub header_timeout: Duration,
@@ -65,7 +65,7 @@ pub struct HttpLimits {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            connections: 1024,
+            connections: 512,
             header_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
             connection_age: Duration::from_secs(300),

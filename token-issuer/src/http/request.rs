@@ -11,10 +11,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::error::{ApiError, ErrorCode};
+use crate::api_key::API_KEY_PREFIX;
 use crate::issuer::TokenRequest;
 
 /// The fields of a request: `client_id` must be given, all others may be.
 pub const FIELDS: [&str; 5] = [CLIENT_ID, SERVER_ADDRESSES, USER_DATA, LIFETIME_SECONDS, TIMEOUT_SECONDS];
+
+/// The longest unknown field that an answer names: keys are longer.
+const MAX_SHOWN_FIELD: usize = 32;
 
 const CLIENT_ID: &str = "client_id";
 const SERVER_ADDRESSES: &str = "server_addresses";
@@ -75,13 +79,22 @@ fn refuse_unknown_and_duplicate(fields: &[(String, Value)]) -> Result<(), ApiErr
     for (index, (name, _)) in fields.iter().enumerate() {
         if !FIELDS.contains(&name.as_str()) {
             let message = format!("there is no such field; there are {}", FIELDS.join(", "));
-            return Err(ApiError::of_field(ErrorCode::UnknownField, name, message));
+            return Err(if may_be_secret(name) {
+                ApiError::new(ErrorCode::UnknownField, message)
+            } else {
+                ApiError::of_field(ErrorCode::UnknownField, name, message)
+            });
         }
         if fields.iter().take(index).any(|(earlier, _)| earlier == name) {
             return Err(ApiError::of_field(ErrorCode::DuplicateField, name, format!("{name} is given twice")));
         }
     }
     Ok(())
+}
+
+/// Answers end up in logs, and an unknown field may be a key in the wrong place.
+fn may_be_secret(unknown: &str) -> bool {
+    unknown.len() > MAX_SHOWN_FIELD || unknown.contains(API_KEY_PREFIX)
 }
 
 /// JavaScript cannot write integers above 2^53 as numbers, so decimal strings are taken, too.
@@ -187,6 +200,15 @@ mod tests {
         ];
         for (body, code, field) in cases {
             assert_eq!(read(body.as_bytes()).err().unwrap().code_and_field(), (code, field), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_that_may_be_a_key_is_not_named() {
+        for name in ["sgk_1", "Bearer sgk_1", &"0a".repeat(32), &"x".repeat(33)] {
+            let error = read(format!(r#"{{"{name}": 7}}"#).as_bytes()).err().unwrap();
+            assert_eq!(error.code_and_field(), (ErrorCode::UnknownField, None));
+            assert!(!format!("{error:?}").contains(name));
         }
     }
 

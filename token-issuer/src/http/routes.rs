@@ -11,14 +11,13 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router, middleware};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rand::SeedableRng;
-use rand::rngs::{StdRng, SysRng};
 use serde::Serialize;
 use slipgate_protocol::time::UnixMillis;
 
 use super::error::{ApiError, ErrorCode};
 use super::guard::{Received, guard};
 use super::{TokenService, request};
+use crate::entropy::system_entropy;
 use crate::issuer::{Minted, TokenRequest};
 
 /// Every route: its path, and its method in lower case.
@@ -109,8 +108,7 @@ fn mint(service: &TokenService, request: &TokenRequest) -> Result<Minted, ApiErr
     let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system gives no entropy");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
-    // Seeded anew for every token, so that no generator outlives the keys it made.
-    let mut entropy = StdRng::try_from_rng(&mut SysRng).map_err(no_entropy)?;
+    let mut entropy = system_entropy().map_err(no_entropy)?;
     let minted = service.issuer.mint(request, now, &mut entropy)?;
     tracing::info!(client_id = minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
     Ok(minted)

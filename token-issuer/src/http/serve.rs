@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{HttpLimits, TokenService, router};
 
@@ -25,6 +25,8 @@ use super::{HttpLimits, TokenService, router};
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The pause after a failed accept: out of file handles, trying again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How long failed accepts are only counted after they were told.
+const ACCEPT_SILENCE: Duration = Duration::from_secs(60);
 
 /// Serves HTTP/1.1 on this listener until `shutdown` is done, then answers what is under way and returns.
 ///
@@ -34,12 +36,13 @@ pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl 
     let router = router(service);
     let (running, stop) = watch::channel(());
     let mut connections = JoinSet::new();
+    let mut failures = AcceptFailures::default();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
-            stream = accept(&listener), if connections.len() < limits.connections.max(1) => {
+            stream = accept(&listener, &mut failures), if connections.len() < limits.connections.max(1) => {
                 connections.spawn(connection(stream, router.clone(), limits, stop.clone()));
             }
         }
@@ -49,15 +52,36 @@ pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl 
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener, failures: &mut AcceptFailures) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                if let Some(times) = failures.count(Instant::now()) {
+                    tracing::warn!(%error, times, "connections could not be accepted");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// Failed accepts, of which a machine without file handles has several a second.
+#[derive(Default)]
+struct AcceptFailures {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl AcceptFailures {
+    /// Counts one, and answers how many are to be told now.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now.duration_since(told) < ACCEPT_SILENCE) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(core::mem::take(&mut self.untold))
     }
 }
 
@@ -78,4 +102,20 @@ async fn connection(stream: TcpStream, router: Router, limits: HttpLimits, mut s
     }
     served.as_mut().graceful_shutdown();
     let _ = timeout(limits.shutdown_timeout, served).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_accepts_are_told_once_and_then_at_most_once_a_minute_with_their_number() {
+        let mut failures = AcceptFailures::default();
+        let start = Instant::now();
+        for (millis, told) in
+            [(0, Some(1)), (200, None), (59_999, None), (60_000, Some(3)), (60_200, None), (500_000, Some(2))]
+        {
+            assert_eq!(failures.count(start + Duration::from_millis(millis)), told, "{millis} ms");
+        }
+    }
 }

@@ -87,7 +87,9 @@ pub(crate) fn read_to_close(stream: &mut TcpStream) -> String {
 
 /// A client that takes refusals as answers.
 pub(crate) fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    // The service is on this machine, where no proxy of the environment finds it.
+    config.proxy(None).build().into()
 }
 
 /// What came back.

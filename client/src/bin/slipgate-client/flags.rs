@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use slipgate_client::probe::MIN_PROBE_BYTES;
+use slipgate_edge::cli::values::Span;
 
 /// Where the issuer's API key comes from if not from a file.
 pub(crate) const API_KEY_VARIABLE: &str = "SLIPGATE_API_KEY";
@@ -23,11 +24,11 @@ Exit status: 0 every echo came and was right, 1 no token or the system refused, 
 #[command(name = "slipgate-client", version, after_help = AFTER_HELP)]
 pub(crate) struct Flags {
     /// The token issuer to ask for a token
-    #[arg(long, value_name = "URL", conflicts_with = "token", required_unless_present = "token")]
+    #[arg(long, value_name = "URL", conflicts_with = "token")]
     issuer: Option<String>,
 
     /// The client id to ask a token for
-    #[arg(long, value_name = "ID", conflicts_with = "token", required_unless_present = "token")]
+    #[arg(long, value_name = "ID", conflicts_with = "token")]
     client_id: Option<u64>,
 
     /// A server to ask a token for; repeat it for several [default: all that the issuer knows]
@@ -51,8 +52,8 @@ pub(crate) struct Flags {
     pub(crate) sizes: Sizes,
 
     /// How long to send, once connected [default: until Ctrl-C or SIGTERM]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(crate) duration: Option<Duration>,
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
 
     /// Send from this address [default: any]
     #[arg(long, value_name = "IP:PORT")]
@@ -74,12 +75,18 @@ pub(crate) enum Source {
 }
 
 impl Flags {
-    pub(crate) fn source(&self) -> Result<Source, String> {
-        match (&self.token, &self.issuer, self.client_id) {
-            (Some(path), ..) => Ok(Source::File(path.clone())),
-            (None, Some(url), Some(client_id)) => Ok(Source::Issuer { url: url.clone(), client_id }),
-            _ => Err("give --token, or --issuer and --client-id".to_owned()),
-        }
+    /// Reads the flags, and ends the program where they do not say where the token comes from.
+    pub(crate) fn read() -> (Self, Source) {
+        let flags = Self::parse();
+        let source = match (&flags.token, &flags.issuer, flags.client_id) {
+            (Some(path), ..) => Source::File(path.clone()),
+            (None, Some(url), Some(client_id)) => Source::Issuer { url: url.clone(), client_id },
+            _ => {
+                let ways = "a connect token comes from --token FILE, or from --issuer URL with --client-id ID";
+                Self::command().error(ErrorKind::MissingRequiredArgument, ways).exit()
+            }
+        };
+        (flags, source)
     }
 }
 

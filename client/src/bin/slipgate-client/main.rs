@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::Parser;
 use slipgate_client::fetch::{self, Request};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
 use slipgate_client::{Client, ConnectToken, TimeoutPolicy};
@@ -44,8 +43,8 @@ enum Failed {
 }
 
 fn main() -> ExitCode {
-    let flags = Flags::parse();
-    match run(&flags) {
+    let (flags, source) = Flags::read();
+    match run(&flags, source) {
         Ok(()) => ExitCode::SUCCESS,
         Err((failed, sentence)) => {
             // Nobody is left to be told when stderr is closed.
@@ -55,14 +54,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(flags: &Flags) -> Result<(), (Failed, String)> {
+fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
     let start = |sentence: String| (Failed::Start, sentence);
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| start(format!("the system refuses to report signals: {error}")))?;
-    }
-    let token = token(flags).map_err(start)?;
+    let token = token(flags, source).map_err(start)?;
+    // Until here nothing looks whether a signal came: its own action ends the program.
+    let stop = listen_to_signals().map_err(start)?;
     let timeouts = if flags.development { TimeoutPolicy::Development } else { TimeoutPolicy::Clamped };
     let client = match &flags.bind {
         Some(bind) => Client::bind(&[*bind], timeouts),
@@ -74,7 +70,7 @@ fn run(flags: &Flags) -> Result<(), (Failed, String)> {
     let mut output = Output::new(flags.json);
     output.begin(token.facts());
     let mut probe = Probe::begin(client, token, config).map_err(|error| (Failed::Connect, error.to_string()))?;
-    drive(&mut probe, flags.duration, &stop, &mut output)
+    drive(&mut probe, flags.duration.map(|span| span.0), &stop, &mut output)
         .map_err(|error| start(format!("the system refuses to wait for packets: {error}")))?;
     let report = probe.report().clone();
     let verdict = judge(&report);
@@ -82,6 +78,16 @@ fn run(flags: &Flags) -> Result<(), (Failed, String)> {
     output.end(&report, verdict.is_ok());
     left.map_err(|error| start(error.to_string()))?;
     verdict
+}
+
+/// What SIGINT and SIGTERM set.
+fn listen_to_signals() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| format!("the system refuses to report signals: {error}"))?;
+    }
+    Ok(stop)
 }
 
 /// Sends until the time is over or a signal comes, then waits for the last echoes.
@@ -129,8 +135,8 @@ fn judge(report: &ProbeReport) -> Result<(), (Failed, String)> {
     Ok(())
 }
 
-fn token(flags: &Flags) -> Result<ConnectToken, String> {
-    match flags.source()? {
+fn token(flags: &Flags, source: Source) -> Result<ConnectToken, String> {
+    match source {
         Source::File(path) => read_token(&path),
         Source::Issuer { url, client_id } => {
             let key = api_key(flags.api_key_file.as_deref())?;

@@ -13,7 +13,7 @@ use crate::app::AppKind;
 
 const AFTER_HELP: &str = "\
 A value is taken from the flag, else from the environment variable, else from the configuration file, else it is the \
-default. A TIME is a whole number with ms, s, m or h; without a unit it is seconds.
+default. A TIME is written as 250ms, 45s, 1m 30s, 1.5s or 2h; a bare whole number is seconds.
 
 The private keys are never given as flags, because every user of a machine can read command lines: they come from \
 --key-file, or from the environment variable SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated \

@@ -1,5 +1,6 @@
 //! The settings, put together and checked: flag, else environment variable, else file, else default.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,7 +93,7 @@ fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
     Ok(if given.is_empty() { vec![DEFAULT_BIND] } else { given })
 }
 
-/// The addresses given, or none if the bound ones are to be advertised.
+/// The addresses given, equal ones once, or none if the bound ones are to be advertised.
 fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>, Failure> {
     if let Some(wrong) = given.iter().find(|address| !is_dialable(**address)) {
         return Err(Failure::usage(format!("--advertise {wrong}: clients cannot send to this address")));
@@ -105,7 +106,10 @@ fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>,
             );
             Err(Failure::usage(sentence))
         }
-        _ => Ok(given.iter().map(|address| Address::from(*address)).collect()),
+        _ => {
+            let mut seen = BTreeSet::new();
+            Ok(given.iter().copied().map(Address::from).filter(|address| seen.insert(*address)).collect())
+        }
     }
 }
 
@@ -135,6 +139,13 @@ mod tests {
             assert!(advertised(&concrete, &addresses(&[wildcard])).is_err(), "{wildcard}");
         }
         assert!(advertised(&concrete, &concrete).is_err(), "port 0 cannot be dialled");
+    }
+
+    #[test]
+    fn an_address_advertised_twice_counts_once() {
+        let given = addresses(&["192.0.2.1:7", "192.0.2.2:7", "192.0.2.1:7", "[::ffff:192.0.2.1]:7"]);
+        let once = given[..2].iter().copied().map(Address::from).collect::<Vec<_>>();
+        assert_eq!(advertised(&given, &given).unwrap(), once);
     }
 
     #[test]

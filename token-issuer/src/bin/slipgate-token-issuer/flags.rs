@@ -89,7 +89,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SECONDS", env = "SLIPGATE_ISSUER_DEFAULT_TIMEOUT", hide_env_values = true)]
     pub(crate) default_timeout: Option<u32>,
 
-    /// The most connections at a time [default: 1024]
+    /// The most connections at a time [default: 512]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_ISSUER_MAX_CONNECTIONS", hide_env_values = true)]
     pub(crate) max_connections: Option<usize>,
 
