@@ -14,7 +14,7 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
 //!     // The address under which clients know this server, as it stands in their connect tokens.
-//!     let advertised = vec!["203.0.113.7:40000".parse::<std::net::SocketAddr>()?.into()];
+//!     let advertised = vec!["127.0.0.1:40000".parse::<std::net::SocketAddr>()?.into()];
 //!     let keys = read_key_file("private.key")?;
 //!     let clock = Clock::start();
 //!     let config = Config::new(0x1122_3344, 32, advertised);
