@@ -3,6 +3,8 @@
 // Test code says what it expects by panicking.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
+pub mod acknowledged;
 pub mod holder;
+pub mod path;
 pub mod vectors;
 pub mod world;

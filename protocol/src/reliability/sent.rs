@@ -1,0 +1,219 @@
+//! Which packets were sent, and what became of them (§2.4).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::time::Duration;
+
+use super::Event;
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+/// What is remembered of a packet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Departure {
+    pub(super) at: Instant,
+    pub(super) bytes: u32,
+    fate: Fate,
+}
+
+/// ```text
+///  Awaited ──▶ Acked        Silent ──▶ Acked
+///     │          ▲
+///     └──▶ Lost ─┘ (its acknowledgement was late)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Fate {
+    /// Nobody knows yet.
+    #[default]
+    Awaited,
+    /// It carries acknowledgements alone, which nobody acknowledges in turn: it is never called lost.
+    Silent,
+    Acked,
+    Lost,
+}
+
+impl Departure {
+    pub(super) fn is_acked(&self) -> bool {
+        self.fate == Fate::Acked
+    }
+}
+
+/// Whether a packet waits for an acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cargo {
+    Data,
+    AcksAlone,
+}
+
+/// What an acknowledgement said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    News(News),
+    /// Known, of no interest, or forgotten; or there is no room to tell the application, who will hear of it from a
+    /// later header.
+    Nothing,
+    /// A packet that was never sent.
+    Nonsense,
+}
+
+/// The first word of a packet that carried data: it arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct News {
+    pub(super) bytes: u32,
+    pub(super) age: Duration,
+    /// It had been called lost.
+    pub(super) late: bool,
+}
+
+/// An [`Event`] in 8 bytes.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Acked { sequence: Sequence, micros: u32 },
+    Lost { sequence: Sequence },
+}
+
+/// The window of sent packets, and what the application has not been told yet.
+pub(super) struct Sent {
+    /// How many were sent in all; numbers start at 0, so this is the next one, without the wrap.
+    total: u64,
+    /// All before this one, in the same count, have their verdict.
+    settled: u64,
+    departures: Box<[Departure]>,
+    /// As many as the window holds: an application that asks every turn never misses one.
+    verdicts: VecDeque<Verdict>,
+}
+
+impl Sent {
+    pub(super) fn new(size: u16) -> Self {
+        Self {
+            total: 0,
+            settled: 0,
+            departures: vec![Departure::default(); size.into()].into_boxed_slice(),
+            verdicts: VecDeque::with_capacity(size.into()),
+        }
+    }
+
+    /// The number of the next packet.
+    pub(super) const fn next(&self) -> Sequence {
+        Sequence(self.total as u16)
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.departures.len() as u64
+    }
+
+    /// Notes that the next packet has left. Answers whether its place in the window was that of a packet whose fate is
+    /// not known: that one counts as lost.
+    pub(super) fn depart(&mut self, cargo: Cargo, bytes: u32, now: Instant) -> bool {
+        let fate = if cargo == Cargo::Data { Fate::Awaited } else { Fate::Silent };
+        let displaced = self.total >= self.size() && self.settled == self.total - self.size() && self.give_up_oldest();
+        if let Some(place) = self.place(self.total) {
+            *place = Departure { at: now, bytes, fate };
+        }
+        self.total += 1;
+        displaced
+    }
+
+    /// Takes a packet's acknowledgement.
+    pub(super) fn acknowledge(&mut self, sequence: Sequence, now: Instant) -> Heard {
+        let back = u64::from(self.next().distance_from(sequence));
+        // Ahead of what was sent, or from before the first packet.
+        if back == 0 || back > 1 << 15 || back > self.total {
+            return Heard::Nonsense;
+        }
+        if back > self.size() {
+            return Heard::Nothing;
+        }
+        let full = self.is_full();
+        let Some(departure) = self.place(self.total - back) else { return Heard::Nothing };
+        let Departure { at, bytes, fate } = *departure;
+        let age = now.since(at);
+        match fate {
+            Fate::Acked => Heard::Nothing,
+            Fate::Silent => {
+                departure.fate = Fate::Acked;
+                Heard::Nothing
+            }
+            Fate::Awaited | Fate::Lost if full => Heard::Nothing,
+            Fate::Awaited | Fate::Lost => {
+                departure.fate = Fate::Acked;
+                let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
+                self.verdicts.push_back(Verdict::Acked { sequence, micros });
+                Heard::News(News { bytes, age, late: fate == Fate::Lost })
+            }
+        }
+    }
+
+    /// Gives up the oldest packet that has been awaited for `deadline`, if there is one; call again until there is none.
+    ///
+    /// Packets leave in the order of their numbers, so this looks at each of them once.
+    pub(super) fn give_up_overdue(&mut self, deadline: Duration, now: Instant) -> bool {
+        while let Some(departure) = self.unsettled() {
+            match departure.fate {
+                Fate::Awaited if !now.reached(departure.at, deadline) || self.is_full() => return false,
+                Fate::Awaited => return self.give_up_oldest(),
+                Fate::Silent | Fate::Acked | Fate::Lost => self.settled += 1,
+            }
+        }
+        false
+    }
+
+    /// When the oldest packet without verdict was sent; it may have been acknowledged since.
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
+        self.unsettled().map(|departure| departure.at)
+    }
+
+    /// The oldest verdict that the application was not told.
+    pub(super) fn poll(&mut self) -> Option<Event> {
+        self.verdicts.pop_front().map(|verdict| match verdict {
+            Verdict::Acked { sequence, micros } => Event::Acked { sequence, rtt: Duration::from_micros(micros.into()) },
+            Verdict::Lost { sequence } => Event::Lost { sequence },
+        })
+    }
+
+    /// The packets of the older half of the window, as far as they were sent, the oldest first (§2.5).
+    pub(super) fn older_half(&self) -> impl Iterator<Item = &Departure> {
+        let oldest = i128::from(self.total) - i128::from(self.size());
+        let half = i128::from(self.size() / 2);
+        let (from, to) = (oldest.max(0), (oldest + half).max(0));
+        (from as u64..to as u64).filter_map(|number| self.departures.get(self.index(number)))
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.total, self.settled) = (0, 0);
+        self.verdicts.clear();
+    }
+
+    /// The oldest packet without verdict gets one: it is lost if it is still awaited.
+    fn give_up_oldest(&mut self) -> bool {
+        let (number, full) = (self.settled, self.is_full());
+        self.settled += 1;
+        let Some(departure) = self.place(number).filter(|departure| departure.fate == Fate::Awaited) else {
+            return false;
+        };
+        departure.fate = Fate::Lost;
+        // Only an application that sent a whole window without asking finds the list full.
+        if !full {
+            self.verdicts.push_back(Verdict::Lost { sequence: Sequence(number as u16) });
+        }
+        true
+    }
+
+    fn unsettled(&self) -> Option<&Departure> {
+        if self.settled < self.total { self.departures.get(self.index(self.settled)) } else { None }
+    }
+
+    fn place(&mut self, number: u64) -> Option<&mut Departure> {
+        let index = self.index(number);
+        self.departures.get_mut(index)
+    }
+
+    const fn index(&self, number: u64) -> usize {
+        (number & (self.size() - 1)) as usize
+    }
+
+    fn is_full(&self) -> bool {
+        self.verdicts.len() >= self.departures.len()
+    }
+}
