@@ -79,3 +79,58 @@ impl Bits {
         (usize::from(place / WORD), place % WORD)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(u16),
+        Clear(u16, u16),
+        FirstSet(u16),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            any::<u16>().prop_map(Step::Set),
+            (any::<u16>(), prop_oneof![0..3_u16, 0..200_u16, any::<u16>()])
+                .prop_map(|(at, count)| Step::Clear(at, count)),
+            any::<u16>().prop_map(Step::FirstSet),
+        ];
+        prop::collection::vec(step, 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn the_ring_of_words_does_what_a_set_of_places_does(log in 4..12_u32, steps in steps()) {
+            let size = 1_u16 << log;
+            let place = |sequence: u16| sequence & (size - 1);
+            let (mut bits, mut model) = (Bits::new(size), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Step::Set(at) => {
+                        bits.set(Sequence(at));
+                        model.insert(place(at));
+                    }
+                    Step::Clear(first, count) => {
+                        let span = (0..count.min(size)).map(|ahead| place(first.wrapping_add(ahead)));
+                        let were_set = span.filter(|at| model.remove(at)).count();
+                        prop_assert_eq!(usize::from(bits.clear(Sequence(first), count)), were_set);
+                    }
+                    Step::FirstSet(first) => {
+                        let mut ring = (0..size).map(|ahead| first.wrapping_add(ahead));
+                        let found = ring.find(|at| model.contains(&place(*at))).map(Sequence);
+                        prop_assert_eq!(bits.first_set(Sequence(first)), found);
+                    }
+                }
+                for at in 0..size {
+                    prop_assert_eq!(bits.get(Sequence(at)), model.contains(&at));
+                }
+            }
+        }
+    }
+}

@@ -42,7 +42,8 @@ pub struct Config {
     /// How many packets may be under way in fragments at a time: a power of two; 64 as in the reference.
     pub reassemblies: u16,
     /// The most bytes of fragments that wait for others; 65,536 by default. When they are used up the oldest
-    /// unfinished packet is given up.
+    /// unfinished packet is given up. With the first fragment an endpoint also takes `max_packet_bytes`, in which packets
+    /// are put together, and about 130 bytes for each of `reassemblies`.
     pub reassembly_bytes: usize,
     /// How long the first fragment of a packet waits for the others: 1 s by default, since its sender holds the packet
     /// for lost by then.

@@ -176,10 +176,11 @@ impl Endpoint {
         let most = payload.len().min(self.limits.packet_bytes);
         let bytes = fill(payload.get_mut(..most).ok_or(SendError::TooLarge)?);
         debug_assert!(bytes <= most, "more was written than there was room for");
+        let bytes = bytes.min(most);
         if bytes == 0 {
             return Err(SendError::Empty);
         }
-        sink.commit(start + bytes.min(most));
+        sink.commit(start + bytes);
         self.link.depart(header, Cargo::Data, bytes, now);
         Ok(header.sequence)
     }

@@ -137,3 +137,6 @@ impl Received {
         sequence.ahead(1).is_newer_than(self.next)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,3 +139,68 @@ fn square(micros: u32) -> u128 {
 fn square_of_sum(sum: u64) -> u128 {
     u128::from(sum) * u128::from(sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::seed;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn each_sample_moves_the_estimate_ten_per_cent_of_the_way() {
+        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+        assert_eq!((rtt.stats(), rtt.bound()), (None, None));
+        for (sample, smoothed) in [(0, 0), (100, 100_000), (200, 110_000), (110, 110_000), (10, 100_000)] {
+            rtt.sample(ms(sample));
+            let stats = rtt.stats().unwrap();
+            assert!(stats.smoothed.abs_diff(Duration::from_micros(smoothed)) < Duration::from_nanos(10), "{sample}");
+            assert_eq!(stats.latest, ms(sample));
+        }
+    }
+
+    #[test]
+    fn the_bound_is_four_variations_above_the_estimate() {
+        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+        rtt.sample(ms(100));
+        assert_eq!(rtt.bound(), Some(ms(300)), "the first variation is half of the sample");
+        for _ in 0..100 {
+            rtt.sample(ms(100));
+        }
+        assert!(rtt.bound().unwrap() - ms(100) < Duration::from_micros(1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_spread_is_that_of_the_last_samples(
+            samples in prop::collection::vec(prop_oneof![0..1000_u64, 0..u64::from(u32::MAX)], 1..100),
+            size in 1..40_u16,
+        ) {
+            let mut rtt = Rtt::new(seed::RTT_SMOOTHING, size);
+            for sample in &samples {
+                rtt.sample(Duration::from_micros(*sample));
+            }
+            let last: Vec<f64> = samples.iter().rev().take(size.into()).map(|micros| *micros as f64).collect();
+            let mean = last.iter().sum::<f64>() / last.len() as f64;
+            let variance = last.iter().map(|sample| (sample - mean) * (sample - mean)).sum::<f64>() / last.len() as f64;
+            let min = last.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = last.iter().copied().fold(0.0, f64::max);
+            let stats = rtt.stats().unwrap();
+            for (name, duration, expected) in [
+                ("min", stats.min, min),
+                ("max", stats.max, max),
+                ("mean", stats.mean, mean),
+                ("mean over min", stats.jitter.mean_over_min, mean - min),
+                ("max over min", stats.jitter.max_over_min, max - min),
+                ("deviation", stats.jitter.deviation, variance.sqrt()),
+            ] {
+                let micros = duration.as_secs_f64() * 1e6;
+                prop_assert!((micros - expected).abs() < 1.0 + expected * 1e-6, "{}: {} {}", name, micros, expected);
+            }
+        }
+    }
+}

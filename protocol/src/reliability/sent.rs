@@ -217,3 +217,6 @@ impl Sent {
         self.verdicts.len() >= self.departures.len()
     }
 }
+
+#[cfg(test)]
+mod tests;
