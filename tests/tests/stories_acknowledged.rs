@@ -397,7 +397,7 @@ fn live_through(seed: u64) {
     let config = Config {
         sent_window: 1 << chance.random_range(6..11),
         received_window: 1 << chance.random_range(6..11),
-        reassembly_bytes: chance.random_range(2..64) * 1024,
+        reassembly_bytes: chance.random_range(16..64) * 1024,
         ..Config::default()
     };
     let mut pair = Pair::new(seed, Conditions::random(&mut chance), &config);

@@ -14,7 +14,7 @@ pub const DEFAULT_ACK_AFTER: Duration = Duration::from_millis(25);
 
 /// Windows are powers of two within these bounds; beyond them the comparison of §2.1 would get ambiguous.
 const WINDOWS: core::ops::RangeInclusive<u16> = 16..=1 << 14;
-/// The largest packet that any setting allows; the reference's C code takes none larger either.
+/// The largest packet that any setting allows.
 const MAX_PACKET_BYTES: usize = 1 << 20;
 
 /// The settings of an endpoint.
@@ -161,6 +161,11 @@ impl Config {
         if !is_window(self.reassemblies) {
             return Err(ConfigError::Reassemblies);
         }
+        // The largest packet must fit into the memory that its fragments wait in.
+        let largest = self.max_packet_bytes.min(self.fragment_bytes * usize::from(self.max_fragments));
+        if self.reassembly_bytes < largest.next_multiple_of(self.fragment_bytes) {
+            return Err(ConfigError::ReassemblyBytes);
+        }
         if self.acks.is_some_and(|acks| !(1..=ACKS_PER_HEADER).contains(&acks.after_packets)) {
             return Err(ConfigError::AckPackets);
         }
@@ -189,6 +194,8 @@ pub enum ConfigError {
     Window,
     /// A number of reassemblies that is no power of two from 16 to 16,384.
     Reassemblies,
+    /// Less memory for reassemblies than the largest packet takes.
+    ReassemblyBytes,
     /// Not 1 to 32 packets before an acknowledgement.
     AckPackets,
     /// No room for a round-trip time.
@@ -203,6 +210,7 @@ impl fmt::Display for ConfigError {
             Self::FragmentBytes => "a fragment has 1 byte to 1 MiB",
             Self::Window => "a window is a power of two from 16 to 16384",
             Self::Reassemblies => "the number of reassemblies is a power of two from 16 to 16384",
+            Self::ReassemblyBytes => "the memory for reassemblies must hold the fragments of the largest packet",
             Self::AckPackets => "acknowledgements go out after 1 to 32 packets",
             Self::RttHistory => "the history of round-trip times has room for at least one",
         })

@@ -122,27 +122,21 @@ impl Sent {
         if back == 0 || back > 1 << 15 || back > self.total {
             return Heard::Nonsense;
         }
-        if back > self.size() {
+        let full = self.is_full();
+        let known = if back > self.size() { None } else { self.place(self.total - back) };
+        let Some(departure) = known else { return Heard::Nothing };
+        let Departure { at, bytes, fate } = *departure;
+        if fate == Fate::Acked || (full && fate != Fate::Silent) {
             return Heard::Nothing;
         }
-        let full = self.is_full();
-        let Some(departure) = self.place(self.total - back) else { return Heard::Nothing };
-        let Departure { at, bytes, fate } = *departure;
-        let age = now.since(at);
-        match fate {
-            Fate::Acked => Heard::Nothing,
-            Fate::Silent => {
-                departure.fate = Fate::Acked;
-                Heard::Nothing
-            }
-            Fate::Awaited | Fate::Lost if full => Heard::Nothing,
-            Fate::Awaited | Fate::Lost => {
-                departure.fate = Fate::Acked;
-                let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
-                self.verdicts.push_back(Verdict::Acked { sequence, micros });
-                Heard::News(News { bytes, age, late: fate == Fate::Lost })
-            }
+        departure.fate = Fate::Acked;
+        if fate == Fate::Silent {
+            return Heard::Nothing;
         }
+        let age = now.since(at);
+        let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
+        self.verdicts.push_back(Verdict::Acked { sequence, micros });
+        Heard::News(News { bytes, age, late: fate == Fate::Lost })
     }
 
     /// Gives up the oldest packet that has been awaited for `deadline`, if there is one; call again until there is none.

@@ -2,7 +2,7 @@
 
 use super::{FRAGMENT_HEADER_BYTES, FRAGMENT_PREFIX, Header, Sequence};
 use crate::discard::Reject;
-use crate::wire::cursor::{Reader, Writer};
+use crate::wire::cursor::Writer;
 
 /// What both sides must have agreed on, because it does not travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,26 +35,19 @@ impl<'d> Fragment<'d> {
     /// `FragmentTooShort`, `FragmentPrefix`, `FragmentCount`, `FragmentId`, `EmbeddedHeader`, `EmbeddedSequence`,
     /// `EmbeddedForm`, `FragmentTooLong` or `FragmentCut`.
     pub fn parse(datagram: &'d [u8], limits: FragmentLimits) -> Result<Self, Reject> {
-        if datagram.len() < FRAGMENT_HEADER_BYTES {
-            return Err(Reject::FragmentTooShort);
-        }
-        let mut reader = Reader::new(datagram);
-        if reader.u8() != Some(FRAGMENT_PREFIX) {
+        let (front, rest) = datagram.split_first_chunk::<FRAGMENT_HEADER_BYTES>().ok_or(Reject::FragmentTooShort)?;
+        let [prefix, sequence_low, sequence_high, id, last] = *front;
+        if prefix != FRAGMENT_PREFIX {
             return Err(Reject::FragmentPrefix);
         }
-        let fields = (reader.u16(), reader.u8(), reader.u8());
-        let (Some(sequence), Some(id), Some(last)) = fields else { return Err(Reject::FragmentTooShort) };
-        let (sequence, count) = (Sequence(sequence), u16::from(last) + 1);
+        let (sequence, count) = (Sequence(u16::from_le_bytes([sequence_low, sequence_high])), u16::from(last) + 1);
         if count > limits.max_fragments {
             return Err(Reject::FragmentCount);
         }
         if id > last {
             return Err(Reject::FragmentId);
         }
-        let (header, data) = match id {
-            0 => embedded(sequence, reader.rest())?,
-            _ => (None, reader.rest()),
-        };
+        let (header, data) = if id == 0 { embedded(sequence, rest)? } else { (None, rest) };
         if data.len() > limits.fragment_bytes {
             return Err(Reject::FragmentTooLong);
         }
