@@ -8,9 +8,9 @@ use rand::{SeedableRng, TryRng};
 use slipgate::issuer::api_key::ApiKey;
 use slipgate::issuer::key_file::read_key_file;
 use slipgate::protocol::crypto::key::{Key, MAX_PRIVATE_KEYS};
+use slipgate_edge::cli::Failure;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
 use crate::say;
 use crate::secret_file::{self, Existing};
 

@@ -4,9 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use slipgate_edge::cli::Failure;
 use zeroize::Zeroizing;
-
-use crate::failure::Failure;
 
 /// Whether a file that is already there is in the way.
 #[derive(Clone, Copy, PartialEq, Eq)]

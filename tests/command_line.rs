@@ -133,12 +133,12 @@ fn a_port_in_use_and_a_foreign_address_are_one_clear_sentence() {
         (
             ["demo", "--issuer", &http],
             1,
-            format!("the issuer cannot listen on {http} (HTTP): another program uses that port already"),
+            format!("the issuer cannot listen on {http} (HTTP): another program listens there already"),
         ),
         (
             ["demo", "--server", &game],
             1,
-            format!("the server cannot listen on {game} (UDP): another program uses that port already"),
+            format!("the server cannot listen on {game} (UDP): another program listens there already"),
         ),
         (["demo", "--server", "192.0.2.1:0"], 1, "this machine has no such address".to_owned()),
         (["demo", "--server", "0.0.0.0:0"], 2, "cannot dial".to_owned()),

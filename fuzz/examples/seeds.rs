@@ -1,4 +1,4 @@
-//! Writes the seeds in `corpus/`, from the interop vectors and from the scripts below: `cargo run --example seeds`, in this folder.
+//! Writes the seeds in `corpus/`: `cargo run --example seeds`, in this folder. Most come from the interop vectors.
 //!
 //! Inputs for which the targets fill in zeros are cut to what is not zero.
 
@@ -142,7 +142,114 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// Scripts: a target, a name, and the operations as the target reads them.
+/// Inputs of the target `server`: settings, whether there is a journal, and operations (`src/server.rs` tells which).
+const PLAYS: &[(&str, Settings, u8, &[&[u8]])] = &[
+    ("connects_talks_and_leaves", USUAL, 0, &[CONNECT, UP, DOWN, &[12, 7, 0], TICK, TRANSMIT, LEAVE, DRAIN, REQUEST]),
+    ("is_kicked_and_its_handle_is_stale", USUAL, 0, &[CONNECT, &[18, 0], DOWN, TRANSMIT, DRAIN, DOWN, UP]),
+    ("times_out", USUAL, 0, &[CONNECT, &[12, 13, 0], TICK, DRAIN, DOWN]),
+    (
+        "is_taken_over",
+        TAKEOVER,
+        0,
+        &[CONNECT, &[12, 9, 0], TICK, &[0, 1, 40, 13, 0, 1, 1, 2, 15, 255, 4, 1, 2, 0], DRAIN, UP],
+    ),
+    (
+        "two_addresses_present_one_token",
+        USUAL,
+        0,
+        &[MINT, &[1, 0, 3, 1, 0, 4], TRANSMIT, &[4, 0, 3, 1, 4, 0, 4, 0], DRAIN],
+    ),
+    ("a_start_behind_a_fence", FENCED, 0, &[CONNECT, &[21], REQUEST, CONNECT, UP]),
+    ("a_start_with_a_journal", USUAL, 1, &[CONNECT, UP, &[21], REQUEST, CONNECT]),
+    ("a_journal_that_fails", USUAL, 1, &[&[19, 36], CONNECT, &[18, 0], TRANSMIT, &[21, 19, 4], CONNECT]),
+    (
+        "a_long_time_out_is_clamped",
+        USUAL,
+        0,
+        &[&[0, 1, 40, 250, 0], REQUEST, TRANSMIT, &[4, 0, 1, 0], DRAIN, TRANSMIT, &[12, 16, 0], TICK, DRAIN],
+    ),
+    (
+        "our_client_tries_a_token_twice",
+        USUAL,
+        1,
+        &[
+            &[19, 20],
+            MINT,
+            &[22, 0, 0, 22, 0xf6],
+            TRANSMIT,
+            &[22, 0xf6, 22, 1, 22, 0xf6, 22, 0, 0, 22, 0xf6],
+            TRANSMIT,
+            &[22, 0xf6],
+        ],
+    ),
+    (
+        "a_handle_of_the_client_before",
+        USUAL,
+        0,
+        &[CONNECT, LEAVE, DRAIN, MINT, &[1, 1, 1, 15, 255, 4, 1, 1, 0], DRAIN, &[17, 1, 9, 255, 18, 1], DRAIN],
+    ),
+    (
+        "confirms_before_it_is_told",
+        USUAL,
+        1,
+        &[&[19, 36], CONNECT, &[7, 0, 1, 0, 0], TRANSMIT, &[21, 19, 4], REQUEST, TRANSMIT, &[4, 0, 1, 0], TRANSMIT],
+    ),
+    (
+        "our_client_connects",
+        USUAL,
+        0,
+        &[MINT, &[22, 0, 0, 22, 0xf6], TRANSMIT, &[22, 0xf6], TRANSMIT, &[22, 0xf6, 22, 0xf2], DRAIN],
+    ),
+    (
+        "our_client_leaves",
+        USUAL,
+        0,
+        &[MINT, &[22, 0, 0, 22, 0xf6], TRANSMIT, &[22, 0xf6], TRANSMIT, &[22, 0xf6, 22, 1, 22, 0xf6]],
+    ),
+    (
+        "a_client_in_the_same_program",
+        USUAL,
+        0,
+        &[&[20, 0, 0], DRAIN, &[20, 1, 0, 20, 3, 0], DOWN, &[20, 2, 0, 18, 0], DRAIN],
+    ),
+    ("keys_are_rotated", USUAL, 0, &[&[19, 0x1d], CONNECT, &[19, 0x0d], UP, MINT, REQUEST, DRAIN]),
+    ("the_wall_clock_is_stepped", FENCED, 0, &[CONNECT, &[13, 20, 1], TICK, &[13, 21, 0, 21], CONNECT]),
+    ("altered_and_replayed", USUAL, 0, &[CONNECT, UP, &[10, 2, 255, 0, 0, 10, 2, 255, 200, 1, 11, 0, 0x15, 9], DRAIN]),
+    (
+        "a_full_outbox",
+        USUAL,
+        0,
+        &[MINT, REQUEST, &[15, 0, 15, 1, 4, 0, 1, 0, 15, 0], DRAIN, &[17, 0, 9, 1, 18, 0, 15, 4], TRANSMIT],
+    ),
+];
+
+type Settings = [u8; 8];
+const USUAL: Settings = [3, 7, 15, 3, 0, 0, 0, 0];
+const TAKEOVER: Settings = [0, 7, 15, 3, 21, 0, 0, 0];
+const FENCED: Settings = [3, 7, 15, 3, 0, 1, 0, 0];
+
+const MINT: &[u8] = &[0, 1, 40, 13, 0];
+const REQUEST: &[u8] = &[1, 0, 1];
+const TRANSMIT: &[u8] = &[15, 255];
+const DRAIN: &[u8] = &[23, 255];
+const TICK: &[u8] = &[14];
+/// Mint, request, transmit, response, drain, transmit.
+const CONNECT: &[u8] = &[0, 1, 40, 13, 0, 1, 0, 1, 15, 255, 4, 0, 1, 0, 23, 255, 15, 255];
+const UP: &[u8] = &[7, 0, 1, 2, 0];
+const LEAVE: &[u8] = &[7, 0, 1, 1, 0];
+const DOWN: &[u8] = &[17, 0, 9, 255];
+
+fn write_plays(corpus: &Path) -> io::Result<()> {
+    let folder = corpus.join("server");
+    fs::create_dir_all(&folder)?;
+    for (name, settings, journal, operations) in PLAYS {
+        let input = [settings.as_slice(), &[*journal], &operations.concat()].concat();
+        fs::write(folder.join(name).with_extension("seed"), input)?;
+    }
+    Ok(())
+}
+
+/// Inputs of `reliable_fragments` and `reliable_endpoint`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -162,8 +269,19 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("reliable_endpoint", "lies", &[2, 0, 9, 20, 1, 8, 0, 22, 0, 8, 0, 23, 62, 9, 0, 30, 20, 8, 0, 26, 9, 14, 0]),
 ];
 
+fn write_scripts(corpus: &Path) -> io::Result<()> {
+    for (target, name, operations) in SCRIPTS {
+        let folder = corpus.join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name).with_extension("seed"), operations)?;
+    }
+    Ok(())
+}
+
 fn main() -> io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    write_plays(&here.join("corpus"))?;
+    write_scripts(&here.join("corpus"))?;
     for source in SOURCES {
         let file = here.join("../specs/vectors").join(source.file).with_extension("json");
         let json: Value = serde_json::from_slice(&fs::read(file)?)?;
@@ -176,11 +294,6 @@ fn main() -> io::Result<()> {
             let bytes = bytes.ok_or_else(|| missing(source, name))?;
             fs::write(folder.join(name).with_extension("seed"), cut(source, &bytes))?;
         }
-    }
-    for (target, name, operations) in SCRIPTS {
-        let folder = here.join("corpus").join(target);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(name).with_extension("seed"), operations)?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 //!
 //! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
 
+pub mod server;
+
 use std::net::{IpAddr, SocketAddr};
 
 use slipgate_protocol::crypto::key::Key;
@@ -46,6 +48,11 @@ impl<'a> Input<'a> {
     #[must_use]
     pub const fn new(input: &'a [u8]) -> Self {
         Self(Reader::new(input))
+    }
+
+    /// The next byte, if there is one: what to do next.
+    pub fn operation(&mut self) -> Option<u8> {
+        self.0.u8()
     }
 
     /// The next byte.

@@ -1,10 +1,11 @@
 //! The token history on disk: an append-only file of used tokens that survives crashes.
 //!
 //! ```text
-//!   0        16                48
-//!   ├────────┼─────────────────┼──────────┬──────────┬ …
-//!   │ magic  │ key of the names│ record   │ record   │
-//!   └────────┴─────────────────┴──────────┴──────────┴ …
+//!   0        16                 48        56
+//!   ├────────┼──────────────────┼─────────┼──────────┬──────────┬ …
+//!   │ magic  │ key of the names │ since   │ record   │ record   │
+//!   └────────┴──────────────────┴─────────┴──────────┴──────────┴ …
+//!   since: the second from which on the file knows of every token used
 //!   record: digest of the token's tag (16), expiry in unix seconds (8), check (8)
 //! ```
 //!
@@ -26,7 +27,7 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 16] = b"slipgate-hist-1\n";
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 56;
 const RECORD_BYTES: usize = 32;
 /// The most records that a file may hold: 16 million unexpired tokens, half a gibibyte.
 const MAX_RECORDS: u64 = 1 << 24;
@@ -40,7 +41,7 @@ pub struct HistoryFile {
     /// Held for as long as the server lives. The history itself is replaced when it is written anew, and its lock with
     /// it, so a file beside it is locked.
     _lock: File,
-    names: Zeroizing<[u8; 32]>,
+    header: Header,
     check: DigestKey,
     used: Vec<UsedToken>,
     is_new: bool,
@@ -48,6 +49,12 @@ pub struct HistoryFile {
     /// A write failed: where the last whole record ends, to cut off what may stand behind it.
     torn_at: Option<u64>,
     told: bool,
+}
+
+/// What stands at the beginning of the file, for as long as it lives.
+struct Header {
+    names: Zeroizing<[u8; 32]>,
+    since: UnixSeconds,
 }
 
 /// Why a history file was not opened.
@@ -106,17 +113,18 @@ impl HistoryFile {
         let mut bytes = Vec::with_capacity(length as usize);
         file.read_to_end(&mut bytes)?;
         let is_new = bytes.is_empty();
-        let names = Zeroizing::new(if is_new { slipgate_edge::entropy::bytes()? } else { parse_header(&bytes)? });
-        let check = check_key(&names);
+        let header =
+            if is_new { Header::new(today)? } else { Header::parse(&bytes).ok_or(HistoryFileError::Foreign)? };
+        let check = check_key(&header.names);
         let mut used = if is_new { Vec::new() } else { parse_records(&bytes, &check)? };
         used.retain(|used| used.expires > today);
         drop(file);
-        let file = rewrite(path, &names, &check, &used)?;
+        let file = rewrite(path, &header, &check, &used)?;
         Ok(Self {
             path: path.into(),
             file,
             _lock: lock,
-            names,
+            header,
             check,
             used,
             is_new,
@@ -130,6 +138,12 @@ impl HistoryFile {
     #[must_use]
     pub const fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// From when on it knows of every token used.
+    #[must_use]
+    pub const fn since(&self) -> UnixSeconds {
+        self.header.since
     }
 
     /// How many used, unexpired tokens it holds.
@@ -146,7 +160,7 @@ impl HistoryFile {
 
     pub(crate) fn into_storage(self) -> Storage {
         let used = self.used.clone();
-        Storage { names: *self.names, used, journal: Box::new(self) }
+        Storage { names: *self.header.names, used, journal: Box::new(self) }
     }
 
     fn append(&mut self, used: UsedToken) -> io::Result<()> {
@@ -165,7 +179,7 @@ impl HistoryFile {
     /// Writes the file anew without what has expired by `today`.
     fn compact(&mut self, today: UnixSeconds) -> io::Result<()> {
         self.used.retain(|used| used.expires > today);
-        self.file = rewrite(&self.path, &self.names, &self.check, &self.used)?;
+        self.file = rewrite(&self.path, &self.header, &self.check, &self.used)?;
         self.appended = 0;
         Ok(())
     }
@@ -238,10 +252,25 @@ fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
     record
 }
 
-fn parse_header(bytes: &[u8]) -> Result<[u8; 32], HistoryFileError> {
-    let (magic, rest) = bytes.split_first_chunk().ok_or(HistoryFileError::Foreign)?;
-    let names = rest.first_chunk().ok_or(HistoryFileError::Foreign)?;
-    if magic == MAGIC { Ok(*names) } else { Err(HistoryFileError::Foreign) }
+impl Header {
+    /// The second that has begun already may have seen tokens used before the file was there.
+    fn new(today: UnixSeconds) -> io::Result<Self> {
+        let names = Zeroizing::new(slipgate_edge::entropy::bytes()?);
+        Ok(Self { names, since: UnixSeconds(today.0.saturating_add(1)) })
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk()?;
+        let (names, rest) = rest.split_first_chunk()?;
+        let since = UnixSeconds(u64::from_le_bytes(*rest.first_chunk()?));
+        (magic == MAGIC).then(|| Self { names: Zeroizing::new(*names), since })
+    }
+
+    fn emit(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(self.names.as_slice());
+        bytes.extend_from_slice(&self.since.0.to_le_bytes());
+    }
 }
 
 fn parse_record(bytes: &[u8], check: &DigestKey) -> Option<UsedToken> {
@@ -266,12 +295,11 @@ fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, Hist
 }
 
 /// Writes the file anew, so that a crash leaves either the old one or the new one, and answers it opened at its end.
-fn rewrite(path: &Path, names: &[u8; 32], check: &DigestKey, used: &[UsedToken]) -> io::Result<File> {
+fn rewrite(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToken]) -> io::Result<File> {
     let fresh = beside(path, ".new");
     let mut file = open_private(&fresh)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES);
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(names);
+    header.emit(&mut bytes);
     for used in used {
         bytes.extend_from_slice(&record(*used, check));
     }

@@ -2,34 +2,107 @@
 //!
 //! Nothing that a stranger sends makes a line of its own: whoever could cause lines could fill a disk.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use slipgate_edge::udp::{SocketStats, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
 use slipgate_protocol::netcode::server::{Event, Server};
 use slipgate_protocol::time::Instant;
+use slipgate_protocol::wire::token::Servers;
 use tracing::{info, warn};
 
 /// How often dropped datagrams are summed up, if there were any.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// What is told once in the life of a server, and only counted from then on: nearly always an operator's mistake.
+///
+/// The last ones a stranger can cause, too, so they say "may".
+const ONCE: [(Discard, &str); 5] = [
+    (
+        Discard::BeforeStart,
+        "a valid connect token from before this server's start, or before its history began, was refused, because it \
+         might have been used then; further ones are only counted (before_start). A history file makes this needless \
+         at later starts, and so does telling the server that this is its first start",
+    ),
+    (
+        Discard::HistoryFull,
+        "the token history is full of unexpired tokens, so new clients are refused; further ones are only counted \
+         (history_full). Shorter token lifetimes or a larger history help",
+    ),
+    (
+        Discard::TokenNotAuthentic,
+        "a connect token does not open with any of this server's private keys; further ones are only counted \
+         (token_not_authentic). The token issuer may have another key",
+    ),
+    (
+        Discard::RequestProtocol,
+        "a connection request for another protocol id was dropped; further ones are only counted (request_protocol). \
+         The token issuer may have another protocol id",
+    ),
+    (
+        Discard::TokenTooLong,
+        "a connect token was refused because it expires further off than the maximum token lifetime; further ones are \
+         only counted (token_lifetime_too_long). The token issuer may allow longer ones, or a clock may be wrong",
+    ),
+];
+
 pub(crate) struct Reporter {
-    said: Discards,
+    said: Counted,
     next_summary: Instant,
-    told: Told,
+    told: [bool; ONCE.len()],
+    told_of_misdirected: bool,
+    told_of_journal: bool,
 }
 
-/// What is said once in the life of a server.
-#[derive(Default)]
-struct Told {
-    misdirected: bool,
-    fenced: bool,
-    history_full: bool,
-    journal: bool,
+/// What a summary is about.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    discards: Discards,
+    sockets: SocketStats,
+    denials: u64,
+    journal_failures: u64,
+}
+
+impl Counted {
+    fn of(server: &Server, sockets: &SocketStats) -> Self {
+        let stats = server.stats();
+        let (denials, journal_failures) = (stats.denials_sent, stats.journal_failures);
+        Self { discards: *server.discards(), sockets: *sockets, denials, journal_failures }
+    }
+
+    /// The reasons for drops that came since an earlier count: `empty: 3, replayed: 1`.
+    fn reasons_since(&self, earlier: &Self) -> String {
+        let fresh = |(reason, count)| (reason, count - earlier.discards.count(reason));
+        list(self.discards.iter().map(fresh))
+    }
+
+    fn troubles(&self) -> [u64; Trouble::ALL.len()] {
+        Trouble::ALL.map(|kind| self.sockets.trouble(kind))
+    }
+
+    /// The troubles of sockets that came since an earlier count.
+    fn troubles_since(&self, earlier: &Self) -> String {
+        let fresh = |kind: Trouble| (kind.name(), self.sockets.trouble(kind) - earlier.sockets.trouble(kind));
+        list(Trouble::ALL.into_iter().map(fresh))
+    }
+}
+
+fn list<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
+    let named: Vec<String> =
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name}: {count}")).collect();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
 }
 
 impl Reporter {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { said: Discards::default(), next_summary: now.after(SUMMARY_INTERVAL), told: Told::default() }
+        Self {
+            said: Counted::default(),
+            next_summary: now.after(SUMMARY_INTERVAL),
+            told: [false; ONCE.len()],
+            told_of_misdirected: false,
+            told_of_journal: false,
+        }
     }
 
     /// Tells of a client's life.
@@ -38,7 +111,7 @@ impl Reporter {
             Event::Connected { client, client_id } => {
                 let address = server.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                info!(client_id, slot = client.slot(), %address, connected = server.connected(), "client connected");
+                info!(client_id, slot = client.slot(), address, connected = server.connected(), "client connected");
             }
             Event::Disconnected { client, client_id, reason } => {
                 let (slot, connected) = (client.slot(), server.connected());
@@ -48,58 +121,69 @@ impl Reporter {
     }
 
     /// Tells of an operator's mistakes once each, and sums up what was dropped.
-    pub(crate) fn report(&mut self, server: &Server, now: Instant) {
-        self.report_misdirected(server);
-        let count = |reason| server.discards().count(reason);
-        if first(&mut self.told.fenced, count(Discard::BeforeStart) > 0) {
-            warn!(
-                "a connect token from before this server's start was refused, because it might have been used then; \
-                 further ones are only counted (before_start). A history file makes this needless, and so does telling \
-                 the server that this is its first start"
-            );
+    pub(crate) fn report(&mut self, server: &Server, sockets: &SocketStats, now: Instant) {
+        for ((reason, sentence), told) in ONCE.iter().zip(&mut self.told) {
+            if first(told, server.discards().count(*reason) > 0) {
+                warn!("{sentence}");
+            }
         }
-        if first(&mut self.told.history_full, count(Discard::HistoryFull) > 0) {
-            warn!(
-                tokens = server.remembered_tokens(),
-                "the token history is full of unexpired tokens, so new clients are refused; shorter token lifetimes or \
-                 a larger history help"
-            );
+        if let Some(listed) = server.misdirected()
+            && first(&mut self.told_of_misdirected, true)
+        {
+            tell_of_misdirected(server, listed);
         }
-        if first(&mut self.told.journal, server.stats().journal_failures > 0) {
+        let failures = server.stats().journal_failures;
+        if first(&mut self.told_of_journal, failures > self.said.journal_failures) {
             warn!("the history file cannot be written, so new clients are refused until it can be; is the disk full?");
         }
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
-            self.summarise(server.discards());
+            self.summarise(Counted::of(server, sockets));
         }
     }
 
-    fn report_misdirected(&mut self, server: &Server) {
-        let Some(listed) = server.misdirected() else { return };
-        if first(&mut self.told.misdirected, true) {
-            warn!(
-                advertised = ?server.config().advertised,
-                token_lists = ?listed,
-                "a valid connect token was refused because it lists none of the addresses that this server advertises; \
-                 further ones are only counted (address_not_listed). Advertise the address that stands in the tokens"
-            );
-        }
-    }
-
-    fn summarise(&mut self, discards: &Discards) {
-        let fresh = discards.total() - self.said.total();
-        if fresh == 0 {
+    fn summarise(&mut self, counted: Counted) {
+        let said = std::mem::replace(&mut self.said, counted);
+        // A disk that is full still, or again, is told of once a minute.
+        self.told_of_journal = false;
+        let dropped = counted.discards.total() - said.discards.total();
+        let denied = counted.denials - said.denials;
+        if dropped == 0 && denied == 0 && counted.troubles() == said.troubles() {
             return;
         }
-        let reasons: Vec<String> = discards
-            .iter()
-            .map(|(reason, count)| (reason, count - self.said.count(reason)))
-            .filter(|(_, count)| *count > 0)
-            .map(|(reason, count)| format!("{reason}: {count}"))
-            .collect();
-        self.said = *discards;
-        info!(datagrams = fresh, reasons = reasons.join(", "), "dropped datagrams of the last minute");
+        info!(
+            dropped,
+            reasons = counted.reasons_since(&said),
+            denied,
+            socket_troubles = counted.troubles_since(&said),
+            "dropped datagrams of the last minute"
+        );
     }
+
+    /// Tells what was counted since the start.
+    pub(crate) fn totals(&self, server: &Server, sockets: &SocketStats) {
+        let (counted, nothing, stats) = (Counted::of(server, sockets), Counted::default(), server.stats());
+        info!(
+            connects = stats.connects,
+            payloads_received = stats.payloads_received,
+            payloads_sent = stats.payloads_sent,
+            denied = counted.denials,
+            dropped = counted.discards.total(),
+            reasons = counted.reasons_since(&nothing),
+            socket_troubles = counted.troubles_since(&nothing),
+            "totals since the start"
+        );
+    }
+}
+
+fn tell_of_misdirected(server: &Server, listed: &Servers) {
+    let join = |addresses: Vec<String>| addresses.join(", ");
+    warn!(
+        advertised = join(server.config().advertised.iter().map(ToString::to_string).collect()),
+        token_lists = join(listed.as_slice().iter().map(ToString::to_string).collect()),
+        "a valid connect token was refused because it lists none of the addresses that this server advertises; further \
+         ones are only counted (address_not_listed). Advertise the address that stands in the tokens"
+    );
 }
 
 /// Whether `happened` is true for the first time.
@@ -107,4 +191,21 @@ fn first(told: &mut bool, happened: bool) -> bool {
     let is_first = happened && !*told;
     *told |= happened;
     is_first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_names_what_is_new_since_the_last_one() {
+        let mut earlier = Counted::default();
+        earlier.discards.add(Discard::Empty);
+        let mut later = earlier;
+        later.discards.add(Discard::Replayed);
+        later.discards.add(Discard::Replayed);
+        assert_eq!(later.reasons_since(&earlier), "replayed: 2");
+        assert_eq!(later.reasons_since(&Counted::default()), "empty: 1, replayed: 2");
+        assert_eq!((later.reasons_since(&later), later.troubles_since(&earlier)), ("none".into(), "none".into()));
+    }
 }

@@ -77,8 +77,8 @@ impl Server {
 
     /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
     ///
-    /// A file that was there before makes the fence needless. A new one does not: whatever was used before it existed
-    /// is not in it.
+    /// A file that was there before moves the fence back to when it was made. Whatever was used before it existed is
+    /// not in it.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -90,8 +90,8 @@ impl Server {
         history: HistoryFile,
     ) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
-        if !history.is_new() {
-            config.fence = Fence::Open;
+        if !history.is_new() && config.fence == Fence::Closed {
+            config.fence = Fence::Since(history.since().into());
         }
         let core = core::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
         Ok(Self::around(core, sockets, now))
@@ -132,6 +132,13 @@ impl Server {
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
         self.core.tick(self.now);
+        self.flush();
+        self.reporter.report(&self.core, self.sockets.stats(), self.now.monotonic);
+    }
+
+    /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
+    /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
+    pub fn flush(&mut self) {
         loop {
             self.core.transmit(self.now, &mut self.outbox);
             let was_full = self.outbox.is_full();
@@ -140,7 +147,11 @@ impl Server {
                 break;
             }
         }
-        self.reporter.report(&self.core, self.now.monotonic);
+    }
+
+    /// Says in the log what was counted since the start: for the end of a program.
+    pub fn log_totals(&self) {
+        self.reporter.totals(&self.core, self.sockets.stats());
     }
 
     /// Sleeps until a datagram arrives or the time is over.

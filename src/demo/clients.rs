@@ -9,8 +9,7 @@ use slipgate::client::Client;
 use slipgate::client::fetch::{Request, fetch};
 use slipgate::client::probe::{Probe, ProbeConfig, ProbeReport};
 use slipgate::issuer::api_key::ApiKey;
-
-use crate::failure::Failure;
+use slipgate_edge::cli::Failure;
 
 /// The first client's id; any numbers would do.
 const FIRST_CLIENT_ID: u64 = 1001;

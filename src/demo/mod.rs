@@ -23,11 +23,12 @@ use slipgate::issuer::api_key::{ApiKey, ApiKeys};
 use slipgate::issuer::http::{self, Running, TokenService};
 use slipgate::issuer::{Issuer, Limits};
 use slipgate::protocol::crypto::key::{Key, KeyRing};
+use slipgate_edge::cli::Failure;
+use slipgate_edge::listen;
 
 use self::clients::Clients;
 use self::server::EchoServer;
 use self::show::{Picture, Screen};
-use crate::failure::Failure;
 use crate::keygen::entropy;
 
 /// The demo's game.
@@ -160,12 +161,7 @@ fn start_issuer(bind: SocketAddr, keys: KeyRing, server: SocketAddr, api_key: &A
 
 /// Why an address cannot be had, in words.
 fn cannot_listen(who: &str, what: &str, bind: SocketAddr, error: &io::Error) -> Failure {
-    let reason = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program uses that port already".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        io::ErrorKind::PermissionDenied => "this user may not take that port; ports from 1024 on are free".to_owned(),
-        _ => error.to_string(),
-    };
+    let reason = listen::reason(error);
     Failure::run_time(format!("the {who} cannot listen on {bind} ({what}): {reason}"))
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use slipgate::protocol::crypto::key::KeyRing;
 use slipgate::server::{Clock, Config, Discards, Event, Inbox, Server, Sockets, Stats};
+use slipgate_edge::cli::Failure;
 
 use super::cannot_listen;
-use crate::failure::Failure;
 
 /// A turn at the latest; datagrams wake the server before.
 const TICK: Duration = Duration::from_millis(16);

@@ -10,10 +10,10 @@ use crossterm::queue;
 use crossterm::style::Print;
 use crossterm::terminal::{self, Clear, ClearType};
 use serde_json::{Value, json};
+use slipgate_edge::cli::Failure;
 
 use super::clients::ClientReport;
 use super::server::ServerReport;
-use crate::failure::Failure;
 use crate::say;
 
 /// How often there is a line where there is no terminal.

@@ -12,10 +12,10 @@ use slipgate::protocol::token::ConnectToken;
 use slipgate::protocol::token::redeem::{Redeemed, redeem};
 use slipgate::protocol::wire::packet::Request;
 use slipgate::protocol::wire::token::Servers;
+use slipgate_edge::cli::Failure;
 use slipgate_edge::clock::wall_clock;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
 use crate::{say, secret_file};
 
 /// More than a token in base64 with line breaks has.

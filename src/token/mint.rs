@@ -11,13 +11,14 @@ use slipgate::protocol::address::is_dialable;
 use slipgate::protocol::token::issue::{Claims, issue};
 use slipgate::protocol::wire::USER_DATA_BYTES;
 use slipgate::protocol::wire::token::Servers;
+use slipgate_edge::cli::Failure;
+use slipgate_edge::cli::values::ProtocolId;
 use slipgate_edge::clock::wall_clock;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
 use crate::keygen::entropy;
+use crate::say;
 use crate::secret_file::{self, Existing};
-use crate::{protocol_id, say};
 
 #[derive(Args)]
 pub(crate) struct Flags {
@@ -26,8 +27,8 @@ pub(crate) struct Flags {
     key_file: PathBuf,
 
     /// The game, decimal or 0x…
-    #[arg(long, value_name = "ID", value_parser = protocol_id)]
-    protocol_id: u64,
+    #[arg(long, value_name = "ID")]
+    protocol_id: ProtocolId,
 
     /// Who the player is
     #[arg(long, value_name = "ID")]
@@ -64,7 +65,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let servers = servers(&flags.servers)?;
     let internal = if flags.internal_servers.is_empty() { None } else { Some(servers_of(&flags.internal_servers)?) };
     let claims = Claims {
-        protocol_id: flags.protocol_id,
+        protocol_id: flags.protocol_id.0,
         client_id: flags.client_id,
         servers: &servers,
         internal_servers: internal.as_ref(),

@@ -4,8 +4,7 @@ mod inspect;
 mod mint;
 
 use clap::Subcommand;
-
-use crate::failure::Failure;
+use slipgate_edge::cli::Failure;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

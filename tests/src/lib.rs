@@ -1,10 +1,13 @@
-//! What the tests of more than one file share: the interop vectors, a simulated world, and attackers for it.
+//! What the tests of more than one file share: the interop vectors, a simulated world, attackers for it, and sessions on
+//! real sockets.
 
 // Test code says what it expects by panicking.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
 pub mod acknowledged;
+pub mod counting;
 pub mod holder;
+pub mod live;
 pub mod path;
 pub mod vectors;
 pub mod world;

@@ -1,6 +1,6 @@
 //! A simulated world: servers and clients on a network of virtual time, and laws that always hold.
 //!
-//! Everything follows from a seed, so a failure can be run again. Each datagram passes the [`Wiretap`], which knows the
+//! Everything follows from a seed, so a failure can be run again. Each datagram passes the `Wiretap`, which knows the
 //! keys of every token and panics when a law is broken: no datagram over the MTU, no reply to a stranger larger than
 //! what the stranger sent, no nonce twice under one key. Delivery checks that nothing arrives twice.
 

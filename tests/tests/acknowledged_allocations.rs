@@ -1,31 +1,11 @@
 //! After warm-up an acknowledged-packet endpoint asks for no memory, whatever it sends and receives.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use slipgate_protocol::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-
-/// The system's allocator, with a count.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use slipgate_tests::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -107,10 +87,8 @@ fn after_warm_up_nothing_is_allocated() {
         let mut ends = [Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap()];
         let mut paths = [Path::new(), Path::new()];
         talk(&mut ends, &mut paths, 0..500);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        let news = talk(&mut ends, &mut paths, 500..20_000);
-        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        let mut news = 0;
+        assert_eq!(allocations(|| news = talk(&mut ends, &mut paths, 500..20_000)), 0, "{statistics:?}");
         assert!(news > 50_000, "only {news} verdicts");
-        assert_eq!(allocations, 0, "{statistics:?}");
     }
 }

@@ -6,6 +6,7 @@ use slipgate_protocol::address::Address;
 use slipgate_protocol::discard::Discard;
 use slipgate_protocol::netcode::client::ClientState;
 use slipgate_protocol::netcode::server::{Event, Fence};
+use slipgate_protocol::time::Now;
 use slipgate_protocol::wire::packet::PacketKind;
 use slipgate_tests::holder::Holder;
 use slipgate_tests::world::{ServerId, TURN, TokenSpec, World, address};
@@ -213,6 +214,21 @@ fn a_tokens_shorter_time_out_shortens_the_time_in_which_its_client_may_answer() 
             assert_eq!(presented.is_ok(), admits, "time-out {timeout} s, {millis} ms");
         }
     }
+}
+
+#[test]
+fn a_response_that_comes_too_late_is_refused_before_a_tick_has_swept_its_client_away() {
+    let mut world = World::perfect(22);
+    let server = world.add_server(4);
+    let mut holder = holder(&mut world, 1, server);
+    let challenge = world.challenged(server, &holder, attacker());
+    let late = Now { monotonic: world.monotonic().after(5 * SECOND), ..world.now() };
+    let core = &mut world.servers[server].core;
+    let (mut response, mut request) = (holder.response(&challenge), holder.request());
+    assert_eq!(core.handle(attacker(), &mut response, late).err(), Some(Discard::UnknownSender));
+    assert_eq!(core.pending(), 1);
+    assert_eq!(core.handle(attacker(), &mut request, late).err(), None, "its time begins anew");
+    assert_eq!(core.pending(), 1);
 }
 
 #[test]

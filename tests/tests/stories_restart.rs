@@ -309,6 +309,25 @@ fn with_a_journal_a_used_token_stays_used_across_restarts_and_unused_ones_pass()
 }
 
 #[test]
+fn a_journal_fences_what_is_older_than_itself_and_nothing_that_is_younger_than_a_start() {
+    let mut world = World::perfect(19);
+    let server = world.add_server(4);
+    let (before, foreign) = (world.token(1, &[server]), world.token(2, &[server]));
+    let foreign = without_mint_time(&world, &foreign);
+    world.turn();
+    let (device, since) = (Device::default(), world.now().unix);
+    world.restart(server, Some(device.storage()), |config| config.fence = Fence::Since(since));
+    let mut after = holder(&mut world, 3, server);
+    world.run_for(SECOND);
+    world.restart(server, Some(device.storage()), |_| {});
+    for token in [before, foreign] {
+        let presented = world.present(server, stranger(1), &Holder::of(&token).request());
+        assert_eq!(presented, Err(Discard::BeforeStart));
+    }
+    world.admitted(server, &mut after, stranger(3));
+}
+
+#[test]
 fn a_client_gets_no_slot_while_the_journal_cannot_be_written() {
     let (mut world, server, device) = with_journal(12);
     let mut token = holder(&mut world, 1, server);
@@ -344,6 +363,22 @@ fn nothing_tells_a_client_of_its_slot_before_its_used_token_is_durable() {
     world.admitted(server, &mut token, stranger(1));
     let replies = world.replies_to(stranger(1));
     assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
+}
+
+#[test]
+fn a_client_that_confirms_before_it_is_told_is_told_no_sooner() {
+    let (mut world, server, device) = with_journal(18);
+    let mut token = holder(&mut world, 1, server);
+    device.with(|device| device.flush_fails = true);
+    let handle = world.admitted(server, &mut token, stranger(1));
+    let keep_alive = token.keep_alive();
+    assert_eq!(world.present(server, stranger(1), &keep_alive), Ok(None));
+    let payload = world.payload(30);
+    assert_eq!(world.server_sends(server, handle, &payload), Err(SendError::Backlogged));
+    assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
+    device.with(|device| device.flush_fails = false);
+    world.server_sends(server, handle, &payload).unwrap();
+    assert_eq!(world.replies_to(stranger(1)).len(), 2);
 }
 
 #[test]

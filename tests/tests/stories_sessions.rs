@@ -581,8 +581,8 @@ fn queues_in_the_same_program_are_bounded_and_forget_a_client_that_is_gone() {
     let server = world.add_server(1);
     let now = world.now();
     let mut buffer = [0; MAX_PAYLOAD_BYTES];
+    let core = &mut world.servers[server].core;
     for round in 0..3 {
-        let core = &mut world.servers[server].core;
         let host = core.connect_loopback(round, [0; 256], now).unwrap();
         for _ in 0..QUEUE_PAYLOADS {
             core.loopback_send(host, &[round as u8; 40]).unwrap();
@@ -591,8 +591,17 @@ fn queues_in_the_same_program_are_bounded_and_forget_a_client_that_is_gone() {
         assert_eq!(core.loopback_send(host, &[1]), Err(SendError::Backlogged));
         assert_eq!(core.send(host, &[1], now, &mut Collected::default()), Err(SendError::Backlogged));
         core.disconnect(host);
+        while core.poll_event().is_some() {}
         assert_eq!(core.loopback_receive(host, &mut buffer), None);
         assert_eq!(core.poll_loopback(&mut buffer), None, "what a client sent before it left is gone with it");
-        while core.poll_event().is_some() {}
     }
+    // The next one in the slot does not speak for the one before.
+    let gone = core.connect_loopback(7, [0; 256], now).unwrap();
+    core.loopback_send(gone, &[7; 7]).unwrap();
+    core.disconnect(gone);
+    while core.poll_event().is_some() {}
+    let next = core.connect_loopback(8, [0; 256], now).unwrap();
+    core.loopback_send(next, &[8; 8]).unwrap();
+    assert_eq!(core.poll_loopback(&mut buffer), Some((next, 8)));
+    assert_eq!(core.poll_loopback(&mut buffer), None);
 }

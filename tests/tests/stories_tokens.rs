@@ -229,6 +229,20 @@ fn a_wall_clock_that_is_stepped_back_revives_no_used_token() {
     assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::TokenExpired));
 }
 
+#[test]
+fn a_wall_clock_that_jumps_ahead_for_a_moment_forgets_nothing() {
+    let mut world = World::perfect(20);
+    let server = open_server(&mut world, |_| {});
+    let (mut used, mut unused) = (holder(&mut world, 1, server), holder(&mut world, 2, server));
+    world.admitted(server, &mut used, stranger(1));
+    world.clock_error_ms = 3_600_000;
+    world.run_for(2 * SECOND);
+    assert_eq!(world.servers[server].core.remembered_tokens(), 1);
+    world.clock_error_ms = 0;
+    assert_eq!(world.present(server, stranger(3), &used.request()), Err(Discard::TokenUsed));
+    world.admitted(server, &mut unused, stranger(2));
+}
+
 // The price of a request --------------------------------------------------------------------------------------------
 
 #[test]

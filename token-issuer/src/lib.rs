@@ -32,8 +32,8 @@ pub mod api_key;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod issuer;
-pub mod key_file;
 pub mod limits;
 
 pub use issuer::{Issuer, IssuerError, MintError, Minted, TokenRequest};
 pub use limits::{Limits, LimitsError};
+pub use slipgate_edge::key_file;

@@ -15,6 +15,8 @@ use mio::{Events, Interest, Poll, Token};
 use slipgate_protocol::address::Address;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::listen::ListenError;
+
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
 pub use self::stats::{SocketStats, Trouble};
 
@@ -56,7 +58,7 @@ impl Sockets {
             if home.is_some() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "at most one IPv4 and one IPv6 address"));
             }
-            let mut socket = open(*address)?;
+            let mut socket = open(*address).map_err(|error| ListenError::new(*address, error))?;
             let token = Token(usize::from(address.is_ipv6()));
             sockets.poll.registry().register(&mut socket, token, Interest::READABLE)?;
             *home = Some(socket);

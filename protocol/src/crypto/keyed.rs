@@ -48,3 +48,17 @@ impl BuildHasher for HashKey {
 pub fn map_with_capacity<K: Eq + Hash, V>(capacity: usize, key: HashKey) -> KeyedMap<K, V> {
     HashMap::with_capacity_and_hasher(capacity.saturating_mul(2), key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_depend_on_the_seed_and_on_what_the_key_is_for() {
+        let key = |seed, label| HashKey::derive(&Seed::from_bytes([seed; 32]), label);
+        assert_eq!(key(1, "a").hash(&7_u64), key(1, "a").hash(&7_u64));
+        assert_ne!(key(1, "a").hash(&7_u64), key(2, "a").hash(&7_u64), "another start, other collisions");
+        assert_ne!(key(1, "a").hash(&7_u64), key(1, "b").hash(&7_u64));
+        assert_ne!(key(1, "a").hash(&7_u64), key(1, "a").hash(&8_u64));
+    }
+}

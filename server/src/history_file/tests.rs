@@ -47,15 +47,24 @@ fn what_was_recorded_is_there_at_the_next_start_and_what_expired_is_not() {
     let history = HistoryFile::open(place.file(), UnixSeconds(1001)).unwrap();
     assert!(!history.is_new());
     assert_eq!(history.used, [used(0, 2000), used(1, 2000), used(2, 2000)]);
-    assert_eq!(std::fs::metadata(place.file()).unwrap().len(), 48 + 3 * 32);
+    assert_eq!(std::fs::metadata(place.file()).unwrap().len(), 56 + 3 * 32);
 }
 
 #[test]
 fn names_stay_the_same_over_starts_and_differ_between_files() {
     let (one, other) = (Place::new("names-one"), Place::new("names-other"));
-    let names = |place: &Place| *HistoryFile::open(place.file(), TODAY).unwrap().names;
+    let names = |place: &Place| *HistoryFile::open(place.file(), TODAY).unwrap().header.names;
     assert_eq!(names(&one), names(&one));
     assert_ne!(names(&one), names(&other));
+}
+
+#[test]
+fn it_says_from_which_second_on_it_knows_of_every_token_used() {
+    let place = Place::new("since");
+    drop(write(&place, 1));
+    for today in [TODAY, UnixSeconds(5000)] {
+        assert_eq!(HistoryFile::open(place.file(), today).unwrap().since(), UnixSeconds(TODAY.0 + 1));
+    }
 }
 
 #[test]
@@ -81,15 +90,15 @@ fn damage_in_the_middle_and_foreign_files_are_refused_and_left_as_they_are() {
     let place = Place::new("damaged");
     drop(write(&place, 3));
     let whole = std::fs::read(place.file()).unwrap();
-    for byte in 48..48 + 32 {
+    for byte in 56..56 + 32 {
         let mut damaged = whole.clone();
         damaged[byte] ^= 1;
         std::fs::write(place.file(), &damaged).unwrap();
         let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
-        assert!(matches!(error, HistoryFileError::Damaged(48)), "{error}");
+        assert!(matches!(error, HistoryFileError::Damaged(56)), "{error}");
         assert_eq!(std::fs::read(place.file()).unwrap(), damaged);
     }
-    for foreign in [&b"x"[..], &whole[..47], b"another file that is long enough to have a header of ours"] {
+    for foreign in [&b"x"[..], &whole[..55], b"another file that is long enough to have a header of ours"] {
         std::fs::write(place.file(), foreign).unwrap();
         let error = HistoryFile::open(place.file(), TODAY).err().unwrap();
         assert!(matches!(error, HistoryFileError::Foreign), "{error}");
@@ -115,7 +124,7 @@ fn a_file_that_has_grown_is_written_anew_without_what_expired() {
         let expires = if number % 2 == 0 { 1 } else { future };
         history.record(used(number as u8, expires)).unwrap();
     }
-    assert!(std::fs::metadata(place.file()).unwrap().len() < 48 + (COMPACT_AFTER / 2 + 2) * 32);
+    assert!(std::fs::metadata(place.file()).unwrap().len() < 56 + (COMPACT_AFTER / 2 + 2) * 32);
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len() as u64, COMPACT_AFTER / 2);
 }
@@ -138,7 +147,7 @@ fn a_full_disk_refuses_and_leaves_no_torn_record_behind() {
     let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap());
     assert_eq!(history.record(used(5, 2000)), Err(JournalError));
     history.file = real;
-    history.torn_at = Some(48 + 32);
+    history.torn_at = Some(56 + 32);
     history.record(used(6, 2000)).unwrap();
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used, [used(0, 2000), used(6, 2000)]);

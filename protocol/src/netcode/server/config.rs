@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use crate::address::Address;
 use crate::netcode::timing::TimeoutPolicy;
+use crate::time::UnixMillis;
 
 /// The most client slots of one server.
 pub const MAX_SLOTS: u32 = 65_536;
@@ -60,8 +61,11 @@ pub enum Fence {
     /// Refuse a token that was, or may have been, minted before this start. The default.
     #[default]
     Closed,
+    /// Refuse a token that was, or may have been, minted before this moment: since then a journal has been kept, which
+    /// knows every token used.
+    Since(UnixMillis),
     /// Nothing to fear: this is the first start of this instance (a fresh address, or longer away than any token
-    /// lives), or a journal brings back what was used.
+    /// lives), or a journal brings back what was used since that one.
     Open,
 }
 
@@ -112,7 +116,11 @@ impl Config {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// Checks the settings, as every start of a server does.
+    ///
+    /// # Errors
+    /// The first setting that no server can run with.
+    pub fn check(&self) -> Result<(), ConfigError> {
         if !(1..=MAX_SLOTS).contains(&self.slots) {
             return Err(ConfigError::Slots);
         }

@@ -216,7 +216,7 @@ impl Server {
 
     /// A server that remembers which tokens its earlier starts used, and writes down those of this one.
     ///
-    /// Set [`Config::fence`] to [`Fence::Open`] if the journal has been kept since the instance's first start.
+    /// Set [`Config::fence`] to [`Fence::Since`] with the moment since which the journal has been kept.
     ///
     /// # Errors
     /// A setting that no server can run with.

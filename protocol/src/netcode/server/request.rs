@@ -54,17 +54,18 @@ impl Server {
         }
     }
 
-    /// The token was surely minted after this server started, if that matters.
+    /// The token was surely minted after this server started or its journal began, if that matters.
     ///
     /// Ours say when they were minted. Others were minted at the earliest one maximum lifetime before they expire.
     fn check_fence(&self, minted: Option<UnixMillis>, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
-        if self.config.fence == Fence::Open {
-            return Ok(());
-        }
-        let started = self.started(now);
+        let since = match self.config.fence {
+            Fence::Open => return Ok(()),
+            Fence::Since(moment) => moment,
+            Fence::Closed => self.started(now),
+        };
         let most = self.config.max_token_lifetime;
         let earliest = minted.or_else(|| most.map(|most| earliest_mint(expires, most)));
-        if earliest.is_some_and(|earliest| earliest >= started) { Ok(()) } else { Err(Discard::BeforeStart) }
+        if earliest.is_some_and(|earliest| earliest >= since) { Ok(()) } else { Err(Discard::BeforeStart) }
     }
 
     /// When this server started, by the wall clock: as it was read then or as it tells now, whichever is later.
@@ -72,7 +73,8 @@ impl Server {
     /// A machine may start with a clock that is years behind and set it when its network is up. What the clock said at
     /// the start would let every old token pass then.
     fn started(&self, now: Now) -> UnixMillis {
-        let running = now.monotonic.since(self.started.monotonic).as_millis() as u64;
+        // Rounded up: the wall clock's milliseconds are cut, and two clocks that go alike must not move the start.
+        let running = now.monotonic.since(self.started.monotonic).as_nanos().div_ceil(1_000_000) as u64;
         self.started.unix.max(UnixMillis(now.unix.0.saturating_sub(running)))
     }
 
@@ -123,4 +125,29 @@ impl Server {
 /// The earliest moment at which a token that lives no longer than `most` was minted.
 fn earliest_mint(expires: UnixSeconds, most: Duration) -> UnixMillis {
     UnixMillis::from(UnixSeconds(expires.0.saturating_sub(most.as_secs())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::key::{Key, Seed};
+    use crate::netcode::server::Config;
+
+    /// Both clocks, at `micros` of the wall clock, which is what their edge cuts to milliseconds.
+    fn at(micros: u64) -> Now {
+        Now { monotonic: Instant::from_start(Duration::from_micros(micros)), unix: UnixMillis(micros / 1000) }
+    }
+
+    #[test]
+    fn clocks_that_go_alike_never_move_the_start_not_even_by_a_millisecond() {
+        let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let config = Config::new(1, 1, [advertised.into()].into());
+        for start in (1_000_000..1_002_000).step_by(73) {
+            let keys = Key::from_bytes([1; 32]).into();
+            let server = Server::new(config.clone(), keys, &Seed::from_bytes([2; 32]), at(start)).unwrap();
+            for later in (start..start + 3000).step_by(101) {
+                assert_eq!(server.started(at(later)), at(start).unix, "{start} us, asked at {later} us");
+            }
+        }
+    }
 }

@@ -242,7 +242,12 @@ impl Slots {
         timers.silence = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
     }
 
-    /// Something left, so no keep-alive is due before `next`. Before that the client knows nothing of its slot.
+    /// Whether a packet has left for this connection: before that its client knows nothing of its slot.
+    pub(super) fn was_told(&self, slot: u32) -> bool {
+        self.timers.get(slot as usize).is_some_and(|timers| timers.keep_alive != Instant::NEVER)
+    }
+
+    /// Something left, so no keep-alive is due before `next`.
     pub(super) fn spoke(&mut self, slot: u32, next: Instant) {
         if let Some(timers) = self.timers.get_mut(slot as usize) {
             timers.keep_alive = next;
@@ -282,7 +287,7 @@ impl Slots {
     ///
     /// A client that was not told of its slot yet would not understand one, so it is still owed that keep-alive.
     pub(super) fn close(&mut self, slot: u32, disconnects: u8) {
-        let untold = self.timers.get(slot as usize).is_some_and(|timers| timers.keep_alive == Instant::NEVER);
+        let untold = !self.was_told(slot);
         self.unlist(slot);
         if let Some(link) = self.links.get_mut(slot as usize) {
             link.state = State::Closing;

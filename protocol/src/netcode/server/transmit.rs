@@ -30,7 +30,7 @@ impl Server {
             return self.send_loopback(slot, payload);
         }
         let confirmed = link.confirmed;
-        let sent = if confirmed || self.make_durable() {
+        let sent = if self.slots.was_told(slot) || self.make_durable() {
             let introduced =
                 if confirmed { Ok(()) } else { self.slots.send_keep_alive(slot, &self.cipher, now.monotonic, outbox) };
             introduced
@@ -97,7 +97,8 @@ impl Server {
         if !owes.keep_alive || link.state != State::Connected {
             return Ok(());
         }
-        if !durable && !link.confirmed {
+        // A client may confirm before it is told: it has the keys. It is told no sooner for that.
+        if !durable && !self.slots.was_told(slot) {
             self.slots.owe(slot, owes);
             return Ok(());
         }

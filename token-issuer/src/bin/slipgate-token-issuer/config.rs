@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 
 use clap::ArgMatches;
+use slipgate_edge::cli::keys::KeySource;
+use slipgate_edge::cli::log::LogFormat;
+use slipgate_edge::cli::{Failure, either};
 use slipgate_token_issuer::api_key::ApiKeys;
 use slipgate_token_issuer::http::HttpLimits;
 use slipgate_token_issuer::{Issuer, Limits};
 
-use crate::failure::Failure;
 use crate::file::File;
 use crate::flags::Flags;
-use crate::keys;
-use crate::log::LogFormat;
 
 /// Loopback: other machines come in by way of a proxy that speaks TLS.
 const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -32,23 +32,18 @@ impl Config {
         let bind = flags.bind.or(file.bind).unwrap_or(DEFAULT_BIND);
         refuse_open_http(bind, flags.insecure_http.or(file.insecure_http).unwrap_or(false))?;
         let protocol_id = flags.protocol_id.or(file.protocol_id).ok_or_else(|| {
-            Failure::config("no protocol id is configured: give --protocol-id, the same as the game's servers have")
+            Failure::usage("no protocol id is configured: give --protocol-id, the same as the game's servers have")
         })?;
         let limits = limits(&flags, &file)?;
         let http = http_limits(flags.max_connections.or(file.max_connections))?;
         let api_keys = api_keys(&either(flags.api_key_digests, file.api_key_digests.into()))?;
-        let keys = keys::read(matches, flags.key_file.as_deref(), file.key_file.as_deref())?;
+        let keys = KeySource::choose(matches, flags.key_file, file.key_file)?.read()?;
         let issuer =
             Issuer::new(protocol_id.0, keys, &either(flags.servers, file.servers), limits).map_err(|error| {
-                Failure::config(format!("{error} (flag --server, or `servers` in the configuration file)"))
+                Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)"))
             })?;
         Ok(Self { bind, issuer, api_keys, http, log: flags.log.or(file.log).unwrap_or_default() })
     }
-}
-
-/// A list is taken as a whole from one place: a shorter list must be able to replace a longer one.
-fn either<T>(higher: Vec<T>, lower: Vec<T>) -> Vec<T> {
-    if higher.is_empty() { lower } else { higher }
 }
 
 fn refuse_open_http(bind: SocketAddr, insecure_http: bool) -> Result<(), Failure> {
@@ -59,7 +54,7 @@ fn refuse_open_http(bind: SocketAddr, insecure_http: bool) -> Result<(), Failure
         "{bind} can be reached from other machines, and plain HTTP would show them session keys: bind to 127.0.0.1 \
          behind a proxy that speaks TLS, or give --insecure-http if the network itself is trusted"
     );
-    Err(Failure::config(sentence))
+    Err(Failure::usage(sentence))
 }
 
 /// A default that is not given follows a limit that was lowered below it.
@@ -75,13 +70,13 @@ fn limits(flags: &Flags, file: &File) -> Result<Limits, Failure> {
     Limits::default()
         .with_lifetime(lifetime, default_lifetime)
         .and_then(|limits| limits.with_timeout(timeout, default_timeout))
-        .map_err(|error| Failure::config(error.to_string()))
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn http_limits(connections: Option<usize>) -> Result<HttpLimits, Failure> {
     let usual = HttpLimits::default();
     match connections {
-        Some(0) => Err(Failure::config("--max-connections must be at least 1")),
+        Some(0) => Err(Failure::usage("--max-connections must be at least 1")),
         connections => Ok(HttpLimits { connections: connections.unwrap_or(usual.connections), ..usual }),
     }
 }
@@ -91,9 +86,9 @@ fn api_keys(digests: &[String]) -> Result<ApiKeys, Failure> {
     let mut read = Vec::with_capacity(digests.len());
     for (index, digest) in digests.iter().enumerate() {
         let digest = digest.trim().parse();
-        read.push(digest.map_err(|error| Failure::config(format!("--api-key-digest, entry {}: {error}", index + 1)))?);
+        read.push(digest.map_err(|error| Failure::usage(format!("--api-key-digest, entry {}: {error}", index + 1)))?);
     }
     ApiKeys::new(read).map_err(|error| {
-        Failure::config(format!("{error}: `slipgate keygen --bearer` makes a key and the --api-key-digest for it"))
+        Failure::usage(format!("{error}: `slipgate keygen --bearer` makes a key and the --api-key-digest for it"))
     })
 }

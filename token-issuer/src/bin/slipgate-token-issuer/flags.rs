@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-
-use crate::file::ProtocolId;
-use crate::log::LogFormat;
+use slipgate_edge::cli::log::LogFormat;
+use slipgate_edge::cli::values::ProtocolId;
 
 const AFTER_HELP: &str = "\
 A value is taken from the flag, else from the environment variable, else from the configuration file, else it is the \

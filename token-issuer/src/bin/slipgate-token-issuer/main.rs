@@ -9,32 +9,29 @@
 //! What it refuses is one sentence on stderr, and status 2 for a wrong configuration or 1 for what the system refuses.
 
 mod config;
-mod failure;
 mod file;
 mod flags;
-mod keys;
-mod log;
 mod run;
 mod signals;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use slipgate_edge::cli::{Failure, log};
 
 use crate::config::Config;
-use crate::failure::Failure;
 use crate::flags::Flags;
 
 fn main() -> ExitCode {
     match start() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report("slipgate-token-issuer"),
     }
 }
 
 fn start() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
-    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::config(error.to_string()))?;
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let config = Config::gather(flags, &matches)?;
     log::start(config.log);
     run::run(config)

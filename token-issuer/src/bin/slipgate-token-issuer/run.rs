@@ -1,14 +1,12 @@
 //! From a checked configuration to a service that runs until it is told to stop.
 
-use std::io;
-use std::net::SocketAddr;
-
+use slipgate_edge::cli::Failure;
+use slipgate_edge::listen::ListenError;
 use slipgate_token_issuer::http::{self, TokenService};
 use tokio::net::TcpListener;
 use tracing::info;
 
 use crate::config::Config;
-use crate::failure::Failure;
 use crate::signals::Signals;
 
 /// Serves until SIGTERM or SIGINT; a second one cuts what is still under way.
@@ -22,7 +20,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     // Before the first line of the log: who reads it there may stop the program at once.
     let mut signals = Signals::listen()
         .map_err(|error| Failure::run_time(format!("the system refuses to report signals: {error}")))?;
-    let refused = |error| Failure::run_time(cannot_listen(config.bind, &error));
+    let refused = |error| Failure::run_time(ListenError::new(config.bind, error).to_string());
     let listener = TcpListener::bind(config.bind).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let (issuer, limits) = (&config.issuer, config.issuer.limits());
@@ -51,35 +49,4 @@ async fn serve(config: Config) -> Result<(), Failure> {
         () = signals.next() => info!("stopped at once"),
     }
     Ok(())
-}
-
-fn cannot_listen(bind: SocketAddr, error: &io::Error) -> String {
-    let reason = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program listens there already".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        io::ErrorKind::PermissionDenied => "this user may not take that port; ports from 1024 on are free".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("cannot listen on {bind}: {reason}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn why_it_cannot_listen_is_told_in_words() {
-        let bind = "192.0.2.1:80".parse().unwrap();
-        let cases = [
-            (io::ErrorKind::AddrInUse, "cannot listen on 192.0.2.1:80: another program listens there already"),
-            (io::ErrorKind::AddrNotAvailable, "cannot listen on 192.0.2.1:80: this machine has no such address"),
-            (
-                io::ErrorKind::PermissionDenied,
-                "cannot listen on 192.0.2.1:80: this user may not take that port; ports from 1024 on are free",
-            ),
-        ];
-        for (kind, sentence) in cases {
-            assert_eq!(cannot_listen(bind, &kind.into()), sentence);
-        }
-    }
 }

@@ -6,7 +6,7 @@
 //! 0b77…64 hexadecimal digits…12
 //! ```
 //!
-//! Servers use it as the issuer does. Writing such a file is the command line's.
+//! Servers and issuers use it. Writing such a file is the command line's.
 
 use core::fmt;
 use std::fs::{File, Metadata};

@@ -1,0 +1,135 @@
+//! The loop: arrivals are answered at once, ticks come at their pace, and between them the program sleeps.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use slipgate_edge::cli::keys::KeySource;
+use slipgate_edge::cli::signals::Signals;
+use slipgate_protocol::time::Instant;
+use slipgate_server::{Clock, Inbox, Server};
+use tracing::{info, warn};
+
+use crate::app::App;
+use crate::settings::Settings;
+
+/// A server with an application, a pace, and an end.
+pub(crate) struct Service {
+    server: Server,
+    inbox: Inbox,
+    app: App,
+    clock: Clock,
+    tick: Duration,
+    next_tick: Instant,
+    drain: Duration,
+    keys: KeySource,
+    /// The system once could not wait for datagrams; said so.
+    told_of_waiting: bool,
+}
+
+/// Whether new clients are admitted, or the last ones may stay until a moment.
+enum Phase {
+    Serving,
+    Draining { until: Instant },
+}
+
+impl Service {
+    pub(crate) fn new(server: Server, clock: Clock, settings: Settings) -> Self {
+        Self {
+            app: App::new(settings.app, server.config().slots),
+            inbox: Inbox::default(),
+            tick: Duration::from_secs(1) / settings.tick,
+            next_tick: clock.monotonic(),
+            drain: settings.drain,
+            keys: settings.keys,
+            told_of_waiting: false,
+            server,
+            clock,
+        }
+    }
+
+    /// Serves until it is told to stop and its clients have left, or their time is over, or it is told again.
+    pub(crate) fn run(mut self, signals: &Signals) {
+        let mut phase = Phase::Serving;
+        loop {
+            if signals.take_reload() {
+                self.reload_keys();
+            }
+            phase = match (phase, signals.take_stop()) {
+                (phase, false) => phase,
+                (Phase::Serving, true) => self.begin_drain(),
+                (Phase::Draining { .. }, true) => break,
+            };
+            self.turn();
+            if let Phase::Draining { until } = phase
+                && (self.server.connected() == 0 || self.clock.monotonic() >= until)
+            {
+                break;
+            }
+            self.rest();
+        }
+        self.stop();
+    }
+
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        self.server.begin_turn(now);
+        self.app.answer(&mut self.server, &mut self.inbox);
+        if now.monotonic < self.next_tick {
+            self.server.flush();
+            return;
+        }
+        self.server.end_turn();
+        // A machine that was asleep does not make up for the ticks it missed.
+        let late = now.monotonic.reached(self.next_tick, self.tick);
+        self.next_tick = if late { now.monotonic } else { self.next_tick }.after(self.tick);
+    }
+
+    /// Sleeps until a datagram arrives, a signal comes or the next tick is due.
+    fn rest(&mut self) {
+        let timeout = self.next_tick.since(self.clock.monotonic());
+        if let Err(error) = self.server.wait(timeout) {
+            self.tell_of_waiting(&error);
+            thread::sleep(timeout);
+        }
+    }
+
+    /// Datagrams are then read at each tick: sessions go on, a little later.
+    fn tell_of_waiting(&mut self, error: &io::Error) {
+        if !self.told_of_waiting {
+            self.told_of_waiting = true;
+            warn!(%error, "the system cannot wait for datagrams; they are read at each tick from now on");
+        }
+    }
+
+    fn reload_keys(&mut self) {
+        let Some(path) = self.keys.file() else {
+            warn!("SIGHUP: the keys come from the environment, which cannot be read anew; the old keys stay");
+            return;
+        };
+        match self.keys.read() {
+            Ok(keys) => {
+                info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read anew");
+                self.server.set_keys(keys);
+            }
+            Err(error) => warn!(%error, "SIGHUP: the key file is of no use; the old keys stay"),
+        }
+    }
+
+    fn begin_drain(&mut self) -> Phase {
+        let connected = self.server.connected();
+        info!(connected, drain = ?self.drain, "stopping: new clients are denied, the others may leave first");
+        self.server.set_admitting(false);
+        Phase::Draining { until: self.clock.monotonic().after(self.drain) }
+    }
+
+    fn stop(&mut self) {
+        self.server.begin_turn(self.clock.now());
+        self.server.stop();
+        self.server.end_turn();
+        // What ended just now is told in the log as it is taken.
+        while self.inbox.next(&mut self.server).is_some() {}
+        self.server.log_totals();
+        info!("stopped");
+    }
+}

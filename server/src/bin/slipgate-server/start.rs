@@ -1,0 +1,97 @@
+//! From checked settings to a server that listens, and the one line of the log that says how.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use slipgate_edge::cli::Failure;
+use slipgate_server::{Clock, Config, Fence, HistoryFile, Now, Server, Sockets, StartError, TimeoutPolicy};
+use tracing::{info, warn};
+
+use crate::settings::Settings;
+
+/// Binds the sockets, opens the history, and makes the server.
+pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
+    let keys = settings.keys.read()?;
+    let sockets = Sockets::bind(&settings.bind).map_err(|error| Failure::run_time(error.to_string()))?;
+    let config = advertising(settings.config.clone(), &sockets);
+    // Before a history file is made.
+    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    let clock = Clock::start();
+    let history = open_history(settings, clock.now())?;
+    let remembered = history.as_ref().map_or(0, HistoryFile::len);
+    let server = match history {
+        Some(history) => Server::with_history(sockets, config, keys, clock.now(), history),
+        None => Server::new(sockets, config, keys, clock.now()),
+    };
+    let mut server = server.map_err(refused)?;
+    server.set_packets_per_turn(settings.packets_per_turn);
+    tell(&server, settings, remembered);
+    Ok((server, clock))
+}
+
+/// The settings, with the bound addresses advertised if no others are.
+fn advertising(mut config: Config, sockets: &Sockets) -> Config {
+    if config.advertised.is_empty() {
+        config.advertised = sockets.local_addresses().into_iter().map(Into::into).collect();
+    }
+    config
+}
+
+fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Failure> {
+    let Some(path) = &settings.history else { return Ok(None) };
+    let refused = |error| Failure::run_time(format!("the history file {} cannot be used: {error}", path.display()));
+    HistoryFile::open(path, now.unix.seconds()).map_err(refused).map(Some)
+}
+
+fn refused(error: StartError) -> Failure {
+    match error {
+        StartError::Config(error) => Failure::usage(error.to_string()),
+        error => Failure::run_time(error.to_string()),
+    }
+}
+
+/// Says how the server runs, and loudly what makes it unfit for the public.
+fn tell(server: &Server, settings: &Settings, remembered: usize) {
+    let config = server.config();
+    let Settings { keys, tick, app, drain, .. } = settings;
+    info!(
+        bind = list(server.local_addresses()),
+        advertise = list(&config.advertised),
+        protocol_id = format_args!("{:#x}", config.protocol_id),
+        slots = config.slots,
+        tick_hz = tick,
+        app = app.name(),
+        keys = keys.file().map_or("environment".into(), |path| path.to_string_lossy()).as_ref(),
+        max_token_lifetime = span(config.max_token_lifetime, "unlimited"),
+        takeover_after = span(config.takeover_after, "never"),
+        tokens_from = fence(config.fence),
+        history = settings.history.as_ref().map_or("none".into(), |path| path.to_string_lossy()).as_ref(),
+        remembered_tokens = remembered,
+        history_capacity = config.history_tokens,
+        pending_clients = config.pending_clients,
+        drain = span(Some(*drain), ""),
+        "serving"
+    );
+    if config.timeouts == TimeoutPolicy::Development {
+        warn!(
+            "DEVELOPMENT: tokens with a negative time-out keep their slots for ever, whether their players are there or \
+             not. Never run this for the public"
+        );
+    }
+}
+
+fn list(items: impl IntoIterator<Item: Display>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn span(span: Option<Duration>, none: &str) -> String {
+    span.map_or_else(|| none.to_owned(), |span| format!("{span:?}"))
+}
+
+const fn fence(fence: Fence) -> &'static str {
+    match fence {
+        Fence::Closed => "this start on",
+        Fence::Since(_) => "the history's beginning on",
+        Fence::Open => "any time",
+    }
+}

@@ -1,0 +1,235 @@
+//! A running server program, its folder and its log.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Every wait ends within this time, or fails its test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The game of these tests.
+pub(crate) const PROTOCOL_ID: u64 = 0x1234;
+/// The private key of these tests; no output may show it.
+pub(crate) const PRIVATE_KEY: &str = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00";
+/// Another private key.
+pub(crate) const OTHER_KEY: &str = "facade11facade11facade11facade11facade11facade11facade11facade11";
+
+/// A folder with a key file, gone at the end of its test.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("slipgate-server-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let place = Self(folder);
+        place.write("keys", PRIVATE_KEY, 0o600);
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    /// A program with nothing configured, and none of our variables inherited.
+    pub(crate) fn bare(&self, flags: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate-server"));
+        let ours = std::env::vars_os().map(|(name, _)| name);
+        for name in ours.filter(|name| name.to_string_lossy().starts_with("SLIPGATE_")) {
+            command.env_remove(name);
+        }
+        command.args(flags).current_dir(&self.0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A program with all that it needs; it does not wait for players to leave unless a flag says so.
+    pub(crate) fn on(&self, bind: &[&str], flags: &[&str]) -> Command {
+        let mut command = self.bare(&["--protocol-id", "0x1234", "--key-file", "keys"]);
+        command.env("SLIPGATE_SERVER_DRAIN", "0s");
+        command.args(bind.iter().flat_map(|bind| ["--bind", bind])).args(flags);
+        command
+    }
+
+    /// A program with all that it needs, on a port of the system's choice.
+    pub(crate) fn complete(&self, flags: &[&str]) -> Command {
+        self.on(&["127.0.0.1:0"], flags)
+    }
+
+    pub(crate) fn start(&self, flags: &[&str]) -> Program {
+        Program::start(self.complete(flags))
+    }
+
+    /// The status and the one sentence of a program that must end by itself.
+    pub(crate) fn refused(&self, mut command: Command) -> (i32, String) {
+        let mut child = command.spawn().unwrap();
+        let code = wait(&mut child);
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_no_secret(&told);
+        assert_eq!(output.stdout, b"");
+        (code.unwrap(), told)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn assert_no_secret(text: &str) {
+    let lower = text.to_lowercase();
+    assert!(!lower.contains("c0ffee00") && !lower.contains("facade11"), "a private key is shown: {text}");
+}
+
+fn wait(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the program does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The lines of a log, as they come.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    grown: Condvar,
+}
+
+impl Log {
+    fn follow(self: Arc<Self>, stderr: ChildStderr) -> thread::JoinHandle<()> {
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines() {
+                self.lines.lock().unwrap().push(line.unwrap());
+                self.grown.notify_all();
+            }
+        })
+    }
+}
+
+/// A server that serves.
+pub(crate) struct Program {
+    child: Child,
+    log: Arc<Log>,
+    reader: Option<thread::JoinHandle<()>>,
+}
+
+impl Program {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let log = Arc::new(Log::default());
+        let reader = Arc::clone(&log).follow(child.stderr.take().unwrap());
+        let program = Self { child, log, reader: Some(reader) };
+        program.wait_for("serving");
+        program
+    }
+
+    /// The first line of the log that holds this, once it is there.
+    pub(crate) fn wait_for(&self, part: &str) -> String {
+        let lines = self.log.lines.lock().unwrap();
+        let holds = |lines: &Vec<String>| lines.iter().any(|line| line.contains(part));
+        let (lines, _) = self.log.grown.wait_timeout_while(lines, PATIENCE, |lines| !holds(lines)).unwrap();
+        let line = lines.iter().find(|line| line.contains(part));
+        line.unwrap_or_else(|| panic!("no line with {part:?}: {lines:#?}")).clone()
+    }
+
+    /// A text field of the line that says how it serves.
+    pub(crate) fn fact(&self, name: &str) -> String {
+        let line = self.wait_for("serving");
+        let after = line.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("no {name}: {line}")).1;
+        match after.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().unwrap().to_owned(),
+            None => after.split(' ').next().unwrap().to_owned(),
+        }
+    }
+
+    /// The addresses that it has bound.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.fact("bind").split(", ").map(|address| address.parse().unwrap()).collect()
+    }
+
+    /// The one address that it has bound.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses()[0]
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill {name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Its status, once it has ended, and its whole log.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let code = wait(&mut self.child);
+        self.reader.take().unwrap().join().unwrap();
+        let log = self.log.lines.lock().unwrap().join("\n");
+        assert_no_secret(&log);
+        (code, log)
+    }
+
+    /// Asks it to stop, and answers its log.
+    pub(crate) fn stop(self) -> String {
+        self.signal("-TERM");
+        let (code, log) = self.end();
+        assert_eq!(code, Some(0), "{log}");
+        log
+    }
+
+    /// Ends it as a crash or a power cut does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        wait(&mut self.child);
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn proc(&self, file: &str) -> String {
+        fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join(file)).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server whose log nobody reads beyond its first line.
+pub(crate) fn start_without_a_reader(mut command: Command) -> (Child, SocketAddr) {
+    let mut child = command.spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    let after = first.split_once("bind=\"").unwrap().1;
+    (child, after.split('"').next().unwrap().parse().unwrap())
+}
+
+/// The status of a program that must end.
+pub(crate) fn status(child: &mut Child) -> Option<i32> {
+    wait(child)
+}

@@ -1,0 +1,155 @@
+//! Our server and our client on real sockets, each with a game that writes down what it sees.
+
+use std::net::{IpAddr, SocketAddr};
+
+use slipgate_client::{Client, ClientState, EndReason};
+use slipgate_server::{Clock, Config, Discards, Event, Key, Server, Sockets};
+
+use super::{GameClient, GameServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
+
+/// Our server.
+pub struct OurServer {
+    /// The server under test.
+    pub server: Server,
+    inbox: slipgate_server::Inbox,
+    clock: Clock,
+    address: SocketAddr,
+    log: ServerLog,
+}
+
+/// Our client.
+pub struct OurClient {
+    /// The client under test.
+    pub client: Client,
+    inbox: slipgate_client::Inbox,
+    clock: Clock,
+    received: Vec<Vec<u8>>,
+    end: Option<EndReason>,
+}
+
+impl OurServer {
+    /// A server under other settings than the defaults.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_with(ip: IpAddr, slots: u32, change: impl FnOnce(&mut Config)) -> Self {
+        let sockets = Sockets::bind(&[SocketAddr::new(ip, 0)]).expect("the system has a free port");
+        let address = sockets.local_addresses()[0];
+        let mut config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
+        change(&mut config);
+        let clock = Clock::start();
+        let keys = Key::from_bytes(PRIVATE_KEY).into();
+        let server = Server::new(sockets, config, keys, clock.now()).expect("the settings are sound");
+        Self { server, inbox: slipgate_server::Inbox::default(), clock, address, log: ServerLog::default() }
+    }
+}
+
+impl Turn for OurServer {
+    fn turn(&mut self) {
+        self.server.begin_turn(self.clock.now());
+        while let Some(event) = self.inbox.next(&mut self.server) {
+            match event {
+                Event::Connected { client, client_id } => {
+                    let info = self.server.client(client).expect("who has just connected is connected");
+                    self.log.connected.push((client_id, *info.user_data));
+                }
+                Event::Payload { bytes, .. } => self.log.payloads.push(bytes.to_vec()),
+                Event::Disconnected { client_id, reason, .. } => self.log.ended.push((client_id, Some(reason))),
+            }
+        }
+        self.server.end_turn();
+    }
+
+    fn describe(&self) -> String {
+        let log = &self.log;
+        let (connected, ended, payloads) = (log.connected.len(), &log.ended, log.payloads.len());
+        let discards = self.server.discards();
+        format!("our server: {connected} came, {ended:?} went, {payloads} payloads, {discards:?}")
+    }
+}
+
+impl GameServer for OurServer {
+    fn start(ip: IpAddr, slots: u32) -> Self {
+        Self::start_with(ip, slots, |_| {})
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn log(&self) -> &ServerLog {
+        &self.log
+    }
+
+    fn connected(&self) -> usize {
+        self.server.connected() as usize
+    }
+
+    fn discards(&self) -> Option<&Discards> {
+        Some(self.server.discards())
+    }
+
+    fn send(&mut self, client_id: u64, payload: &[u8]) {
+        let client = self.server.find(client_id).expect("the client is connected");
+        self.server.send(client, payload).expect("a connected client takes a payload");
+    }
+
+    fn kick(&mut self, client_id: u64) {
+        let client = self.server.find(client_id).expect("the client is connected");
+        assert!(self.server.disconnect(client));
+    }
+}
+
+impl Turn for OurClient {
+    fn turn(&mut self) {
+        use slipgate_client::Event;
+        self.client.begin_turn(self.clock.now());
+        while let Some(event) = self.inbox.next(&mut self.client) {
+            match event {
+                Event::Connected { .. } => {}
+                Event::Payload { bytes, .. } => self.received.push(bytes.to_vec()),
+                Event::Ended { reason } => self.end = Some(reason),
+            }
+        }
+        self.client.end_turn();
+    }
+
+    fn describe(&self) -> String {
+        let (state, payloads) = (self.client.state().name(), self.received.len());
+        format!("our client: {state}, {payloads} payloads, {:?}", self.client.discards())
+    }
+}
+
+impl GameClient for OurClient {
+    fn connect(ticket: &Ticket) -> Self {
+        let clock = Clock::start();
+        let mut client = Client::new().expect("the system has a free port");
+        client.connect(ticket.token.clone(), clock.now()).expect("the token is new");
+        Self { client, inbox: slipgate_client::Inbox::default(), clock, received: Vec::new(), end: None }
+    }
+
+    fn state(&self) -> ClientState {
+        self.client.state()
+    }
+
+    fn end(&self) -> Option<EndReason> {
+        self.end
+    }
+
+    fn seat(&self) -> Option<(u32, u32)> {
+        self.client.client_index().zip(self.client.max_clients())
+    }
+
+    fn received(&self) -> &[Vec<u8>] {
+        &self.received
+    }
+
+    fn send(&mut self, payload: &[u8]) {
+        self.client.send(payload).expect("the client is connected");
+    }
+
+    fn leave(&mut self) {
+        self.client.disconnect();
+    }
+}
