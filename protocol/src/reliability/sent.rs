@@ -77,8 +77,8 @@ enum Verdict {
 pub(super) struct Sent {
     /// How many were sent in all; numbers start at 0, so this is the next one, without the wrap.
     total: u64,
-    /// All before this one, in the same count, have their verdict.
-    settled: u64,
+    /// The oldest packet that is awaited, in the same count, or the next one.
+    oldest: u64,
     departures: Box<[Departure]>,
     /// As many as the window holds: an application that asks every turn never misses one.
     verdicts: VecDeque<Verdict>,
@@ -88,7 +88,7 @@ impl Sent {
     pub(super) fn new(size: u16) -> Self {
         Self {
             total: 0,
-            settled: 0,
+            oldest: 0,
             departures: vec![Departure::default(); size.into()].into_boxed_slice(),
             verdicts: VecDeque::with_capacity(size.into()),
         }
@@ -107,11 +107,15 @@ impl Sent {
     /// not known: that one counts as lost.
     pub(super) fn depart(&mut self, cargo: Cargo, bytes: u32, now: Instant) -> bool {
         let fate = if cargo == Cargo::Data { Fate::Awaited } else { Fate::Silent };
-        let displaced = self.total >= self.size() && self.settled == self.total - self.size() && self.give_up_oldest();
+        let displaced = self.oldest + self.size() == self.total;
+        if displaced {
+            self.give_up_oldest();
+        }
         if let Some(place) = self.place(self.total) {
             *place = Departure { at: now, bytes, fate };
         }
         self.total += 1;
+        self.pass_over_settled();
         displaced
     }
 
@@ -130,6 +134,7 @@ impl Sent {
             return Heard::Nothing;
         }
         departure.fate = Fate::Acked;
+        self.pass_over_settled();
         if fate == Fate::Silent {
             return Heard::Nothing;
         }
@@ -141,21 +146,18 @@ impl Sent {
 
     /// Gives up the oldest packet that has been awaited for `deadline`, if there is one; call again until there is none.
     ///
-    /// Packets leave in the order of their numbers, so this looks at each of them once.
+    /// Packets leave in the order of their numbers, so nobody else is overdue before the oldest is.
     pub(super) fn give_up_overdue(&mut self, deadline: Duration, now: Instant) -> bool {
-        while let Some(departure) = self.unsettled() {
-            match departure.fate {
-                Fate::Awaited if !now.reached(departure.at, deadline) || self.is_full() => return false,
-                Fate::Awaited => return self.give_up_oldest(),
-                Fate::Silent | Fate::Acked | Fate::Lost => self.settled += 1,
-            }
+        let overdue = self.awaited_since().is_some_and(|since| now.reached(since, deadline)) && !self.is_full();
+        if overdue {
+            self.give_up_oldest();
         }
-        false
+        overdue
     }
 
-    /// When the oldest packet without verdict was sent; it may have been acknowledged since.
+    /// When the oldest packet that is awaited was sent.
     pub(super) fn awaited_since(&self) -> Option<Instant> {
-        self.unsettled().map(|departure| departure.at)
+        self.oldest_awaited().map(|departure| departure.at)
     }
 
     /// The oldest verdict that the application was not told.
@@ -175,27 +177,32 @@ impl Sent {
     }
 
     pub(super) fn reset(&mut self) {
-        (self.total, self.settled) = (0, 0);
+        (self.total, self.oldest) = (0, 0);
         self.verdicts.clear();
     }
 
-    /// The oldest packet without verdict gets one: it is lost if it is still awaited.
-    fn give_up_oldest(&mut self) -> bool {
-        let (number, full) = (self.settled, self.is_full());
-        self.settled += 1;
-        let Some(departure) = self.place(number).filter(|departure| departure.fate == Fate::Awaited) else {
-            return false;
-        };
-        departure.fate = Fate::Lost;
+    /// The oldest packet that is awaited is lost.
+    fn give_up_oldest(&mut self) {
+        let (number, full) = (self.oldest, self.is_full());
+        if let Some(departure) = self.place(number) {
+            departure.fate = Fate::Lost;
+        }
         // Only an application that sent a whole window without asking finds the list full.
         if !full {
             self.verdicts.push_back(Verdict::Lost { sequence: Sequence(number as u16) });
         }
-        true
+        self.pass_over_settled();
     }
 
-    fn unsettled(&self) -> Option<&Departure> {
-        if self.settled < self.total { self.departures.get(self.index(self.settled)) } else { None }
+    /// Moves on to the oldest packet that is awaited; each number is passed over once.
+    fn pass_over_settled(&mut self) {
+        while self.oldest_awaited().is_some_and(|departure| departure.fate != Fate::Awaited) {
+            self.oldest += 1;
+        }
+    }
+
+    fn oldest_awaited(&self) -> Option<&Departure> {
+        if self.oldest < self.total { self.departures.get(self.index(self.oldest)) } else { None }
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Departure> {
