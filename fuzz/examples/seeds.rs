@@ -116,6 +116,30 @@ const SOURCES: &[Source] = &[
             "ipv4_mapped_ipv6_address",
         ],
     },
+    Source {
+        target: "reliable_header",
+        file: "reliable_packet_headers",
+        list: "valid_cases",
+        field: "header_hex",
+        skip: 0,
+        cases: &["flags_00000_0", "flags_00001_0", "flags_00010_0", "flags_11110_0", "flags_11111_0"],
+    },
+    Source {
+        target: "reliable_header",
+        file: "reliable_packet_headers",
+        list: "tolerated_cases",
+        field: "datagram_hex",
+        skip: 0,
+        cases: &["ack_bits_byte_ff_present", "two_byte_ack_where_one_would_do", "unused_bits_6_and_7_set"],
+    },
+    Source {
+        target: "reliable_header",
+        file: "reliable_fragments",
+        list: "invalid_cases",
+        field: "datagram_hex",
+        skip: 0,
+        cases: &["embedded_header_bit_6", "fragment_id_255_of_3", "first_fragment_short", "middle_fragment_empty"],
+    },
 ];
 
 /// Inputs of the target `server`: settings, whether there is a journal, and operations (`src/server.rs` tells which).
@@ -225,9 +249,39 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Inputs of `reliable_fragments` and `reliable_endpoint`: the target, a name, and operations as the target reads them.
+const SCRIPTS: &[(&str, &str, &[u8])] = &[
+    // Whole packets of 1, 2, 3 and 16 fragments, in runs.
+    ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
+    // Two fragments in reverse order, one of them twice, then a pause that ends it.
+    ("reliable_fragments", "reverse", &[8, 1, 1, 8, 1, 1, 8, 1, 0, 8, 2, 0, 0, 0, 255, 8, 2, 1, 8, 2, 2]),
+    // Lies about count and length between honest ones.
+    ("reliable_fragments", "lies", &[8, 2, 0, 0x41, 2, 1, 8, 2, 1, 0x52, 2, 2, 8, 2, 2, 3, 3, 0, 0xf4, 3, 0]),
+    // Each sends and hears the other; acknowledgements leave; time passes.
+    ("reliable_endpoint", "talk", &[0, 0, 50, 1, 50, 8, 0, 9, 0, 24, 10, 28, 0, 29, 0, 8, 0, 9, 0, 24, 255]),
+    // Large packets in fragments, some lost.
+    (
+        "reliable_endpoint",
+        "fragments",
+        &[1, 0xe0, 100, 8, 0, 8, 0, 18, 1, 8, 0, 0xe1, 100, 9, 3, 9, 2, 9, 1, 9, 0, 25, 255],
+    ),
+    // Altered and invented datagrams, in the reference's statistics.
+    ("reliable_endpoint", "lies", &[2, 0, 9, 20, 1, 8, 0, 22, 0, 8, 0, 23, 62, 9, 0, 30, 20, 8, 0, 26, 9, 14, 0]),
+];
+
+fn write_scripts(corpus: &Path) -> io::Result<()> {
+    for (target, name, operations) in SCRIPTS {
+        let folder = corpus.join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name).with_extension("seed"), operations)?;
+    }
+    Ok(())
+}
+
 fn main() -> io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     write_plays(&here.join("corpus"))?;
+    write_scripts(&here.join("corpus"))?;
     for source in SOURCES {
         let file = here.join("../specs/vectors").join(source.file).with_extension("json");
         let json: Value = serde_json::from_slice(&fs::read(file)?)?;
@@ -247,7 +301,7 @@ fn main() -> io::Result<()> {
 fn cut<'a>(source: &Source, bytes: &'a [u8]) -> &'a [u8] {
     let bytes = bytes.get(source.skip..).unwrap_or_default();
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
-    if source.target == "packet" { bytes } else { &bytes[..bytes.len() - zeros] }
+    if matches!(source.target, "packet" | "reliable_header") { bytes } else { &bytes[..bytes.len() - zeros] }
 }
 
 fn missing(source: &Source, case: &str) -> io::Error {

@@ -3,21 +3,25 @@
 //! A bad datagram is never an error and never a line in a log: whoever can send one could fill the disk. It is
 //! counted here, and nothing else happens.
 
-use core::fmt;
-
-macro_rules! discards {
-    ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
-        /// Why a datagram was dropped.
+macro_rules! reasons {
+    (
+        $(#[doc = $enum_doc:literal])+ $reason:ident;
+        $(#[doc = $counters_doc:literal])+ $counters:ident;
+        $($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+
+    ) => {
+        $(#[doc = $enum_doc])+
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         #[repr(u8)]
-        pub enum Discard {
+        pub enum $reason {
             $($(#[doc = $doc])+ $variant,)+
         }
 
-        impl Discard {
+        impl $reason {
             /// Every reason, in the order of the counters.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
 
             /// The reason as a stable `snake_case` word, for metrics and logs.
             #[must_use]
@@ -25,10 +29,66 @@ macro_rules! discards {
                 match self { $(Self::$variant => $name,)+ }
             }
         }
+
+        impl core::fmt::Display for $reason {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        $(#[doc = $counters_doc])+
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $counters([u64; $reason::COUNT]);
+
+        impl Default for $counters {
+            fn default() -> Self {
+                Self([0; $reason::COUNT])
+            }
+        }
+
+        impl $counters {
+            /// How many datagrams were dropped for this reason.
+            #[must_use]
+            pub fn count(&self, reason: $reason) -> u64 {
+                self.0.get(reason as usize).copied().unwrap_or(0)
+            }
+
+            /// How many datagrams were dropped in all.
+            #[must_use]
+            pub fn total(&self) -> u64 {
+                self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+            }
+
+            /// The reasons that occurred, with their counts.
+            pub fn iter(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
+                $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
+            }
+
+            /// Counts one dropped datagram.
+            pub fn add(&mut self, reason: $reason) {
+                if let Some(count) = self.0.get_mut(reason as usize) {
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+
+        impl core::fmt::Debug for $counters {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_map().entries(self.iter().map(|(reason, count)| (reason.name(), count))).finish()
+            }
+        }
     };
 }
 
-discards! {
+mod reliable;
+
+pub use self::reliable::{Reject, Rejects};
+
+reasons! {
+    /// Why a datagram was dropped.
+    Discard;
+    /// One counter for each reason; they saturate and are never reset.
+    Discards;
     /// No bytes at all. It says nothing, and it must not end a receive loop.
     Empty => "empty",
     /// Too short for its kind.
@@ -107,59 +167,6 @@ discards! {
     EventsFull => "events_full",
     /// The endpoint is stopped or not connecting.
     NotRunning => "not_running",
-}
-
-impl Discard {
-    /// How many reasons there are.
-    pub const COUNT: usize = Self::ALL.len();
-}
-
-impl fmt::Display for Discard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// One counter for each reason; they saturate and are never reset.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Discards([u64; Discard::COUNT]);
-
-impl Default for Discards {
-    fn default() -> Self {
-        Self([0; Discard::COUNT])
-    }
-}
-
-impl Discards {
-    /// How many datagrams were dropped for this reason.
-    #[must_use]
-    pub fn count(&self, reason: Discard) -> u64 {
-        self.0.get(reason as usize).copied().unwrap_or(0)
-    }
-
-    /// How many datagrams were dropped in all.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
-    /// The reasons that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (Discard, u64)> + '_ {
-        Discard::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
-    }
-
-    /// Counts one dropped datagram.
-    pub fn add(&mut self, reason: Discard) {
-        if let Some(count) = self.0.get_mut(reason as usize) {
-            *count = count.saturating_add(1);
-        }
-    }
-}
-
-impl fmt::Debug for Discards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(reason, count)| (reason.name(), count))).finish()
-    }
 }
 
 #[cfg(test)]

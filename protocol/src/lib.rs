@@ -1,4 +1,5 @@
-//! netcode 1.02 without sockets: connect tokens, the handshake, encrypted packets, replay protection.
+//! netcode 1.02 without sockets: connect tokens, the handshake, encrypted packets, replay protection; and reliable 1.0
+//! in its payloads: acknowledgements, fragments, what the path is like.
 //!
 //! This crate is *sans-IO*. Datagrams are pushed in, datagrams are pulled out, and between the two nothing reads a
 //! clock, draws entropy, opens a socket or asks for memory: all of those are arguments. So the same code runs under a
@@ -8,7 +9,8 @@
 //!  time  address  discard     values
 //!        ▲
 //!       wire                  bytes <-> meaning
-//!        ▲
+//!        ▲ ▲
+//!        │ └── reliability    the acknowledged-packet endpoint
 //!      crypto                 keys, nonces, the replay window
 //!        ▲
 //!      token                  the connect token as a story: issue, redeem, history, challenge
@@ -29,6 +31,7 @@ pub mod address;
 pub mod crypto;
 pub mod discard;
 pub mod netcode;
+pub mod reliability;
 pub mod time;
 pub mod token;
 pub mod wire;

@@ -4,7 +4,10 @@
 // Test code says what it expects by panicking.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
+pub mod acknowledged;
+pub mod counting;
 pub mod holder;
 pub mod live;
+pub mod path;
 pub mod vectors;
 pub mod world;

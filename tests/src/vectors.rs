@@ -165,6 +165,39 @@ impl<'a> Case<'a> {
         self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
+    /// A `_u16` field.
+    #[must_use]
+    pub fn u16(&self, field: &str) -> u16 {
+        self.read(field, "an unsigned number of 16 bits", |value| value.as_u64()?.try_into().ok())
+    }
+
+    /// A list of `_u16` numbers.
+    #[must_use]
+    pub fn u16s(&self, field: &str) -> Vec<u16> {
+        let number = |value: &Value| value.as_u64()?.try_into().ok();
+        self.read(field, "a list of unsigned numbers of 16 bits", |value| {
+            value.as_array()?.iter().map(number).collect()
+        })
+    }
+
+    /// A list of flags.
+    #[must_use]
+    pub fn flags(&self, field: &str) -> Vec<bool> {
+        self.read(field, "a list of flags", |value| value.as_array()?.iter().map(Value::as_bool).collect())
+    }
+
+    /// Any number.
+    #[must_use]
+    pub fn number(&self, field: &str) -> f64 {
+        self.read(field, "a number", Value::as_f64)
+    }
+
+    /// The names of the fields in this object, and the objects in it by their names.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&'a str> {
+        self.json.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str)).collect()
+    }
+
     /// A JSON number that is a moment of the script, in seconds.
     #[must_use]
     pub fn seconds(&self, field: &str) -> Duration {

@@ -1,7 +1,5 @@
 //! After warm-up no packet asks for memory, whatever it is and whichever way it goes; nor does a handshake on a server.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use slipgate_protocol::address::Address;
@@ -15,52 +13,14 @@ use slipgate_protocol::time::{Instant, Now, UnixMillis};
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::wire::MAX_DATAGRAM_BYTES;
 use slipgate_protocol::wire::packet::PacketKind;
+use slipgate_tests::counting::{Counting, allocations};
 use slipgate_tests::holder::Holder;
 use slipgate_tests::world::{BEGINNING, PROTOCOL_ID, TokenSpec, World, address};
 
 // Counting ----------------------------------------------------------------------------------------------------------
 
-/// The system's allocator, with a count for each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Threads that are ending have no counter any more; they are not the ones that are measured.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches a cell without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is the one that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How often `work` asks for memory.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 #[test]
 fn the_counter_counts() {

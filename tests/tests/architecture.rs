@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &["time", "address", "discard"]),
     ("crypto", &["time", "address", "discard", "wire"]),
     ("token", &["time", "address", "discard", "wire", "crypto"]),
+    ("reliability", &["time", "discard", "wire"]),
     ("netcode", &["time", "address", "discard", "wire", "crypto", "token"]),
 ];
 

@@ -15,6 +15,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    /// What has not been read yet.
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (head, rest) = self.rest.split_first_chunk()?;

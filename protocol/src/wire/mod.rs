@@ -1,4 +1,4 @@
-//! Bytes and their meaning: netcode 1.02 as it stands on the wire. No keys, no policy.
+//! Bytes and their meaning: netcode 1.02, and reliable 1.0 in its payloads. No keys, no policy.
 //!
 //! ```text
 //!  connect token (2048, for the client)      connection request (1078)
@@ -13,10 +13,12 @@
 //!                                            └────────┴──────────┴─────────┴─────┘
 //! ```
 //!
-//! Section numbers in this module are those of `specs/netcode-1.02.md`.
+//! Section numbers §1.x in this module are those of `specs/netcode-1.02.md`; §2.x, in [`reliable`], those of
+//! `specs/reliable-1.0.md`.
 
 pub mod cursor;
 pub mod packet;
+pub mod reliable;
 pub mod token;
 
 /// The protocol version that every connect token and connection request starts with (§1.1).

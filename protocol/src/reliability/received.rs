@@ -1,0 +1,142 @@
+//! Which packets arrived, and which of them the other side does not know of yet (§2.4).
+
+use super::bits::Bits;
+use super::config::AckPolicy;
+use crate::discard::Reject;
+use crate::time::Instant;
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence};
+
+/// The window of received packets.
+pub(super) struct Received {
+    /// One behind the newest.
+    next: Sequence,
+    size: u16,
+    arrived: Bits,
+    /// Packets that wait for an acknowledgement and were in no header yet.
+    unreported: Bits,
+    unreported_count: u16,
+    /// When the first of them arrived.
+    waiting_since: Instant,
+}
+
+impl Received {
+    pub(super) fn new(size: u16) -> Self {
+        Self {
+            next: Sequence::default(),
+            size,
+            arrived: Bits::new(size),
+            unreported: Bits::new(size),
+            unreported_count: 0,
+            waiting_since: Instant::default(),
+        }
+    }
+
+    /// Whether a packet is welcome: neither older than the window nor in it already.
+    pub(super) fn check(&self, sequence: Sequence) -> Result<(), Reject> {
+        if sequence.is_older_than(self.oldest()) {
+            return Err(Reject::Stale);
+        }
+        if self.has(sequence) { Err(Reject::Duplicate) } else { Ok(()) }
+    }
+
+    /// Whether the packet is in the window and has arrived.
+    pub(super) fn has(&self, sequence: Sequence) -> bool {
+        !self.is_ahead(sequence) && !sequence.is_older_than(self.oldest()) && self.arrived.get(sequence)
+    }
+
+    /// Marks a packet that passed [`Received::check`].
+    pub(super) fn mark(&mut self, sequence: Sequence) {
+        self.advance(sequence);
+        self.arrived.set(sequence);
+    }
+
+    /// The marked packet carries data: its sender waits for an acknowledgement. Those of acknowledgements alone must
+    /// never be answered, or two idle endpoints would talk for ever.
+    pub(super) fn owe(&mut self, sequence: Sequence, now: Instant) {
+        if self.unreported_count == 0 {
+            self.waiting_since = now;
+        }
+        self.unreported.set(sequence);
+        self.unreported_count += 1;
+    }
+
+    /// Moves the window so that `sequence` is in it. The first fragment of a packet does so: from then on the packet is
+    /// reported as the newest, and as missing.
+    pub(super) fn advance(&mut self, sequence: Sequence) {
+        if self.is_ahead(sequence) {
+            let next = sequence.ahead(1);
+            let passed = next.distance_from(self.next);
+            self.arrived.clear(self.next, passed);
+            self.unreported_count -= self.unreported.clear(self.next, passed);
+            self.next = next;
+        }
+    }
+
+    /// What a header says now.
+    pub(super) fn acks(&self) -> Acks {
+        self.acks_from(self.newest())
+    }
+
+    /// The acknowledgements that must go out in a packet of their own, if any must by now.
+    pub(super) fn owed(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
+        if self.unreported_count == 0 {
+            return None;
+        }
+        let oldest = self.unreported.first_set(self.oldest())?;
+        let span = self.newest().distance_from(oldest).saturating_add(1);
+        if span > ACKS_PER_HEADER {
+            // More arrived in one turn than one header can say, so a header that starts at the newest is too late for
+            // these. This one starts at an older packet; the reference, like any endpoint, reads it all the same.
+            return Some(self.acks_from(oldest.ahead(policy.after_packets - 1)));
+        }
+        // The span, and not the number of arrivals: with some lost in between, a header of 32 would reach over fewer
+        // than the two times `after_packets` arrivals that let each of them be in two headers.
+        let due = span >= policy.after_packets || now.reached(self.waiting_since, policy.after);
+        due.then(|| self.acks())
+    }
+
+    /// When [`Received::owed`] has something to say at the latest, if nothing else happens.
+    pub(super) fn ack_deadline(&self, policy: AckPolicy) -> Option<Instant> {
+        (self.unreported_count > 0).then(|| self.waiting_since.after(policy.after))
+    }
+
+    /// These acknowledgements have left.
+    pub(super) fn report(&mut self, acks: Acks) {
+        if self.unreported_count > 0 {
+            let span = self.span(acks.ack);
+            self.unreported_count -= self.unreported.clear(acks.ack.back(span.saturating_sub(1)), span);
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = Sequence::default();
+        self.arrived.reset();
+        self.unreported.reset();
+        self.unreported_count = 0;
+    }
+
+    fn acks_from(&self, ack: Sequence) -> Acks {
+        let arrived = (0..self.span(ack)).filter(|back| self.arrived.get(ack.back(*back)));
+        Acks { ack, bits: arrived.fold(0, |bits, back| bits | 1 << back) }
+    }
+
+    /// How many packets from `ack` backwards a header can speak of: those behind the window have no bit here.
+    fn span(&self, ack: Sequence) -> u16 {
+        ACKS_PER_HEADER.min(self.size.saturating_sub(self.newest().distance_from(ack)))
+    }
+
+    fn newest(&self) -> Sequence {
+        self.next.back(1)
+    }
+
+    fn oldest(&self) -> Sequence {
+        self.next.back(self.size)
+    }
+
+    fn is_ahead(&self, sequence: Sequence) -> bool {
+        sequence.ahead(1).is_newer_than(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use super::*;
+use core::time::Duration;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+/// §2.4, told the slow way: each place remembers which number it holds.
+struct Model {
+    next: u16,
+    size: u16,
+    places: BTreeMap<u16, u16>,
+}
+
+impl Model {
+    fn check(&self, sequence: u16) -> Result<(), Reject> {
+        if Sequence(sequence).is_older_than(Sequence(self.next.wrapping_sub(self.size))) {
+            return Err(Reject::Stale);
+        }
+        if self.has(sequence) { Err(Reject::Duplicate) } else { Ok(()) }
+    }
+
+    fn has(&self, sequence: u16) -> bool {
+        self.places.get(&(sequence % self.size)) == Some(&sequence)
+    }
+
+    fn mark(&mut self, sequence: u16) {
+        if Sequence(sequence.wrapping_add(1)).is_newer_than(Sequence(self.next)) {
+            while self.next != sequence.wrapping_add(1) {
+                self.places.remove(&(self.next % self.size));
+                self.next = self.next.wrapping_add(1);
+            }
+        }
+        self.places.insert(sequence % self.size, sequence);
+    }
+
+    fn acks(&self) -> Acks {
+        let ack = self.next.wrapping_sub(1);
+        let bits = (0..32).filter(|back| self.has(ack.wrapping_sub(*back)));
+        Acks { ack: Sequence(ack), bits: bits.fold(0, |bits, back| bits | 1 << back) }
+    }
+}
+
+/// Numbers near each other and near the wrap, with jumps of every size.
+fn sequences() -> impl Strategy<Value = Vec<u16>> {
+    let start = prop_oneof![Just(0), Just(65_500), any::<u16>()];
+    let step = prop_oneof![8 => 0..4_u16, 4 => 0..40_u16, 2 => 10..300_u16, 1 => any::<u16>()];
+    (start, prop::collection::vec((step, any::<bool>()), 1..300)).prop_map(|(start, steps)| {
+        let mut at: u16 = start;
+        let go = |(step, forward): (u16, bool)| {
+            at = if forward { at.wrapping_add(step) } else { at.wrapping_sub(step) };
+            at
+        };
+        steps.into_iter().map(go).collect()
+    })
+}
+
+fn received(size: u16, arrivals: impl IntoIterator<Item = u16>) -> Received {
+    let mut received = Received::new(size);
+    for sequence in arrivals.into_iter().map(Sequence) {
+        received.mark(sequence);
+        received.owe(sequence, Instant::default());
+    }
+    received
+}
+
+/// Pays until nothing is owed, and answers which arrivals the headers spoke of, and how many headers there were.
+fn pay(received: &mut Received, policy: AckPolicy, now: Instant) -> (Vec<u16>, usize) {
+    let (mut spoken_of, mut headers) = (Vec::new(), 0);
+    while let Some(acks) = received.owed(policy, now) {
+        spoken_of.extend(acks.arrived().map(|sequence| sequence.0));
+        received.report(acks);
+        headers += 1;
+    }
+    spoken_of.sort_unstable();
+    spoken_of.dedup();
+    (spoken_of, headers)
+}
+
+proptest! {
+    #[test]
+    fn the_window_decides_and_reports_as_the_rule_says(
+        log in prop_oneof![8 => 4..10_u32, 1 => Just(14)],
+        sequences in sequences()) {
+        let size = 1 << log;
+        let mut received = Received::new(size);
+        let mut model = Model { next: 0, size, places: BTreeMap::new() };
+        for sequence in sequences {
+            let checked = received.check(Sequence(sequence));
+            prop_assert_eq!(checked, model.check(sequence), "{}", sequence);
+            if checked.is_ok() {
+                received.mark(Sequence(sequence));
+                model.mark(sequence);
+            }
+            prop_assert_eq!(received.has(Sequence(sequence)), model.has(sequence), "{}", sequence);
+            prop_assert_eq!(received.acks(), model.acks(), "{}", sequence);
+        }
+    }
+
+    #[test]
+    fn whatever_arrives_in_one_turn_every_arrival_in_the_window_is_reported(
+        sequences in sequences(),
+        after_packets in 1..=32_u16,
+    ) {
+        let policy = AckPolicy { after_packets, ..AckPolicy::default() };
+        let mut received = Received::new(1024);
+        for sequence in sequences.iter().copied().map(Sequence) {
+            if received.check(sequence).is_ok() {
+                received.mark(sequence);
+                received.owe(sequence, Instant::default());
+            }
+        }
+        let in_window = |sequence: &u16| received.has(Sequence(*sequence));
+        let mut arrived: Vec<u16> = sequences.iter().copied().filter(in_window).collect();
+        arrived.sort_unstable();
+        arrived.dedup();
+        let later = Instant::from_start(Duration::from_secs(1));
+        let (spoken_of, headers) = pay(&mut received, policy, later);
+        prop_assert_eq!(&spoken_of, &arrived);
+        prop_assert!(headers <= arrived.len(), "no more packets leave than came");
+        prop_assert_eq!(received.unreported_count, 0);
+    }
+}
+
+#[test]
+fn a_burst_is_reported_in_headers_of_which_each_reaches_sixteen_packets_further() {
+    for (burst, headers) in [(15, 0), (16, 1), (32, 1), (33, 2), (40, 2), (48, 2), (49, 3), (256, 15), (1000, 62)] {
+        let mut received = received(1024, 0..burst);
+        let (spoken_of, paid) = pay(&mut received, AckPolicy::default(), Instant::default());
+        assert_eq!(paid, headers, "{burst} packets");
+        assert_eq!(spoken_of.len(), if headers == 0 { 0 } else { burst.into() }, "{burst} packets");
+    }
+}
+
+#[test]
+fn what_a_packet_of_the_application_reports_needs_no_packet_of_its_own() {
+    let mut received = received(1024, 0..31);
+    received.report(received.acks());
+    assert_eq!(received.owed(AckPolicy::default(), Instant::NEVER), None);
+}

@@ -1,0 +1,206 @@
+//! The round-trip time: smoothed, and its spread over the last samples (§2.5).
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::time::Duration;
+
+use super::stats::{Jitter, RttStats};
+
+/// The weight of a sample in the variation (RFC 6298, section 2.3).
+const VARIATION_SMOOTHING: f64 = 0.25;
+/// How many variations a round trip may take longer than usual (RFC 6298, section 2.3).
+const VARIATIONS: f64 = 4.0;
+/// Two values nearer to each other than this, in milliseconds, are one (§2.5).
+const SAME: f64 = 0.00001;
+
+/// What is known of the round-trip time. A sample costs a few additions.
+pub(super) struct Rtt {
+    smoothing: f64,
+    /// In milliseconds, as the variation.
+    smoothed: f64,
+    variation: f64,
+    latest: Duration,
+    history: History,
+}
+
+impl Rtt {
+    pub(super) fn new(smoothing: f64, samples: u16) -> Self {
+        Self { smoothing, smoothed: 0.0, variation: 0.0, latest: Duration::ZERO, history: History::new(samples) }
+    }
+
+    pub(super) fn sample(&mut self, rtt: Duration) {
+        let millis = rtt.as_secs_f64() * 1000.0;
+        let off = millis - self.smoothed;
+        if self.history.count == 0 {
+            (self.smoothed, self.variation) = (millis, millis / 2.0);
+        } else {
+            self.variation += (off.abs() - self.variation) * VARIATION_SMOOTHING;
+            // An average of zero is none (§2.5).
+            let is_start = self.smoothed <= 0.0 || off.abs() < SAME;
+            self.smoothed = if is_start { millis } else { self.smoothed + off * self.smoothing };
+        }
+        self.latest = rtt;
+        self.history.add(rtt);
+    }
+
+    /// After which time a round trip that has not ended is out of the ordinary (RFC 6298, section 2), if anything is
+    /// known.
+    pub(super) fn bound(&self) -> Option<Duration> {
+        (self.history.count > 0).then(|| millis(self.smoothed + VARIATIONS * self.variation))
+    }
+
+    /// Walks the history for its extremes: some hundred nanoseconds, only when somebody asks.
+    pub(super) fn stats(&self) -> Option<RttStats> {
+        let (min, max) = self.history.extremes()?;
+        let mean = self.history.mean();
+        Some(RttStats {
+            latest: self.latest,
+            smoothed: millis(self.smoothed),
+            variation: millis(self.variation),
+            min,
+            max,
+            mean,
+            jitter: Jitter {
+                mean_over_min: mean.saturating_sub(min),
+                max_over_min: max.saturating_sub(min),
+                deviation: self.history.deviation(),
+            },
+        })
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.smoothed, self.variation, self.latest) = (0.0, 0.0, Duration::ZERO);
+        self.history.reset();
+    }
+}
+
+fn millis(millis: f64) -> Duration {
+    Duration::try_from_secs_f64(millis / 1000.0).unwrap_or(Duration::ZERO)
+}
+
+/// The last samples, in microseconds, with their sums.
+struct History {
+    samples: Box<[u32]>,
+    /// How many samples there are, up to the size; then the oldest goes.
+    count: usize,
+    next: usize,
+    sum: u64,
+    sum_of_squares: u128,
+}
+
+impl History {
+    fn new(samples: u16) -> Self {
+        let samples = vec![0; samples.into()].into_boxed_slice();
+        Self { samples, count: 0, next: 0, sum: 0, sum_of_squares: 0 }
+    }
+
+    fn add(&mut self, rtt: Duration) {
+        let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+        let full = self.count == self.samples.len();
+        let Some(place) = self.samples.get_mut(self.next) else { return };
+        let old = core::mem::replace(place, micros);
+        if full {
+            self.sum -= u64::from(old);
+            self.sum_of_squares -= square(old);
+        } else {
+            self.count += 1;
+        }
+        self.sum += u64::from(micros);
+        self.sum_of_squares += square(micros);
+        self.next = (self.next + 1) % self.samples.len();
+    }
+
+    fn extremes(&self) -> Option<(Duration, Duration)> {
+        let samples = self.samples.iter().take(self.count);
+        let (min, max) = (samples.clone().min()?, samples.max()?);
+        Some((Duration::from_micros((*min).into()), Duration::from_micros((*max).into())))
+    }
+
+    fn mean(&self) -> Duration {
+        Duration::from_nanos(self.sum.saturating_mul(1000) / self.count.max(1) as u64)
+    }
+
+    /// The standard deviation, from the sums: n² var = n Σx² - (Σx)².
+    fn deviation(&self) -> Duration {
+        let count = self.count.max(1) as u128;
+        let spread = (count * self.sum_of_squares).saturating_sub(square_of_sum(self.sum));
+        Duration::from_nanos(u64::try_from(spread.isqrt() * 1000 / count).unwrap_or(u64::MAX))
+    }
+
+    fn reset(&mut self) {
+        (self.count, self.next, self.sum, self.sum_of_squares) = (0, 0, 0, 0);
+    }
+}
+
+fn square(micros: u32) -> u128 {
+    u128::from(micros) * u128::from(micros)
+}
+
+fn square_of_sum(sum: u64) -> u128 {
+    u128::from(sum) * u128::from(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seed;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn each_sample_moves_the_estimate_ten_per_cent_of_the_way() {
+        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+        assert_eq!((rtt.stats(), rtt.bound()), (None, None));
+        for (sample, smoothed) in [(0, 0), (100, 100_000), (200, 110_000), (110, 110_000), (10, 100_000)] {
+            rtt.sample(ms(sample));
+            let stats = rtt.stats().unwrap();
+            assert!(stats.smoothed.abs_diff(Duration::from_micros(smoothed)) < Duration::from_nanos(10), "{sample}");
+            assert_eq!(stats.latest, ms(sample));
+        }
+    }
+
+    #[test]
+    fn the_bound_is_four_variations_above_the_estimate() {
+        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+        rtt.sample(ms(100));
+        assert_eq!(rtt.bound(), Some(ms(300)), "the first variation is half of the sample");
+        for _ in 0..100 {
+            rtt.sample(ms(100));
+        }
+        assert!(rtt.bound().unwrap() - ms(100) < Duration::from_micros(1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_spread_is_that_of_the_last_samples(
+            samples in prop::collection::vec(prop_oneof![0..1000_u64, 0..u64::from(u32::MAX)], 1..100),
+            size in 1..40_u16,
+        ) {
+            let mut rtt = Rtt::new(seed::RTT_SMOOTHING, size);
+            for sample in &samples {
+                rtt.sample(Duration::from_micros(*sample));
+            }
+            let last: Vec<f64> = samples.iter().rev().take(size.into()).map(|micros| *micros as f64).collect();
+            let mean = last.iter().sum::<f64>() / last.len() as f64;
+            let variance = last.iter().map(|sample| (sample - mean) * (sample - mean)).sum::<f64>() / last.len() as f64;
+            let min = last.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = last.iter().copied().fold(0.0, f64::max);
+            let stats = rtt.stats().unwrap();
+            for (name, duration, expected) in [
+                ("min", stats.min, min),
+                ("max", stats.max, max),
+                ("mean", stats.mean, mean),
+                ("mean over min", stats.jitter.mean_over_min, mean - min),
+                ("max over min", stats.jitter.max_over_min, max - min),
+                ("deviation", stats.jitter.deviation, variance.sqrt()),
+            ] {
+                let micros = duration.as_secs_f64() * 1e6;
+                prop_assert!((micros - expected).abs() < 1.0 + expected * 1e-6, "{}: {} {}", name, micros, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which packets were sent, and what became of them (§2.4).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::time::Duration;
+
+use super::Event;
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+/// What is remembered of a packet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Departure {
+    pub(super) at: Instant,
+    pub(super) bytes: u32,
+    fate: Fate,
+}
+
+/// ```text
+///  Awaited ──▶ Acked        Silent ──▶ Acked
+///     │          ▲
+///     └──▶ Lost ─┘ (its acknowledgement was late)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Fate {
+    /// Nobody knows yet.
+    #[default]
+    Awaited,
+    /// It carries acknowledgements alone, which nobody acknowledges in turn: it is never called lost.
+    Silent,
+    Acked,
+    Lost,
+}
+
+impl Departure {
+    pub(super) fn is_acked(&self) -> bool {
+        self.fate == Fate::Acked
+    }
+}
+
+/// Whether a packet waits for an acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cargo {
+    Data,
+    AcksAlone,
+}
+
+/// What an acknowledgement said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    News(News),
+    /// Known, of no interest, or forgotten; or there is no room to tell the application, who will hear of it from a
+    /// later header.
+    Nothing,
+    /// A packet that was never sent.
+    Nonsense,
+}
+
+/// The first word of a packet that carried data: it arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct News {
+    pub(super) bytes: u32,
+    pub(super) age: Duration,
+    /// It had been called lost.
+    pub(super) late: bool,
+}
+
+/// An [`Event`] in 8 bytes.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Acked { sequence: Sequence, micros: u32 },
+    Lost { sequence: Sequence },
+}
+
+/// The window of sent packets, and what the application has not been told yet.
+pub(super) struct Sent {
+    /// How many were sent in all; numbers start at 0, so this is the next one, without the wrap.
+    total: u64,
+    /// The oldest packet that is awaited, in the same count, or the next one.
+    oldest: u64,
+    departures: Box<[Departure]>,
+    /// As many as the window holds: an application that asks every turn never misses one.
+    verdicts: VecDeque<Verdict>,
+}
+
+impl Sent {
+    pub(super) fn new(size: u16) -> Self {
+        Self {
+            total: 0,
+            oldest: 0,
+            departures: vec![Departure::default(); size.into()].into_boxed_slice(),
+            verdicts: VecDeque::with_capacity(size.into()),
+        }
+    }
+
+    /// The number of the next packet.
+    pub(super) const fn next(&self) -> Sequence {
+        Sequence(self.total as u16)
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.departures.len() as u64
+    }
+
+    /// Notes that the next packet has left. Answers whether its place in the window was that of a packet whose fate is
+    /// not known: that one counts as lost.
+    pub(super) fn depart(&mut self, cargo: Cargo, bytes: u32, now: Instant) -> bool {
+        let fate = if cargo == Cargo::Data { Fate::Awaited } else { Fate::Silent };
+        let displaced = self.oldest + self.size() == self.total;
+        if displaced {
+            self.give_up_oldest();
+        }
+        if let Some(place) = self.place(self.total) {
+            *place = Departure { at: now, bytes, fate };
+        }
+        self.total += 1;
+        self.pass_over_settled();
+        displaced
+    }
+
+    /// Takes a packet's acknowledgement.
+    pub(super) fn acknowledge(&mut self, sequence: Sequence, now: Instant) -> Heard {
+        let back = u64::from(self.next().distance_from(sequence));
+        // Ahead of what was sent, or from before the first packet.
+        if back == 0 || back > 1 << 15 || back > self.total {
+            return Heard::Nonsense;
+        }
+        let full = self.is_full();
+        let known = if back > self.size() { None } else { self.place(self.total - back) };
+        let Some(departure) = known else { return Heard::Nothing };
+        let Departure { at, bytes, fate } = *departure;
+        if fate == Fate::Acked || (full && fate != Fate::Silent) {
+            return Heard::Nothing;
+        }
+        departure.fate = Fate::Acked;
+        self.pass_over_settled();
+        if fate == Fate::Silent {
+            return Heard::Nothing;
+        }
+        let age = now.since(at);
+        let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
+        self.verdicts.push_back(Verdict::Acked { sequence, micros });
+        Heard::News(News { bytes, age, late: fate == Fate::Lost })
+    }
+
+    /// Gives up the oldest packet that has been awaited for `deadline`, if there is one; call again until there is none.
+    ///
+    /// Packets leave in the order of their numbers, so nobody else is overdue before the oldest is.
+    pub(super) fn give_up_overdue(&mut self, deadline: Duration, now: Instant) -> bool {
+        let overdue = self.awaited_since().is_some_and(|since| now.reached(since, deadline)) && !self.is_full();
+        if overdue {
+            self.give_up_oldest();
+        }
+        overdue
+    }
+
+    /// When the oldest packet that is awaited was sent.
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
+        self.oldest_awaited().map(|departure| departure.at)
+    }
+
+    /// The oldest verdict that the application was not told.
+    pub(super) fn poll(&mut self) -> Option<Event> {
+        self.verdicts.pop_front().map(|verdict| match verdict {
+            Verdict::Acked { sequence, micros } => Event::Acked { sequence, rtt: Duration::from_micros(micros.into()) },
+            Verdict::Lost { sequence } => Event::Lost { sequence },
+        })
+    }
+
+    /// The packets of the older half of the window, as far as they were sent, the oldest first (§2.5).
+    pub(super) fn older_half(&self) -> impl Iterator<Item = &Departure> {
+        let oldest = i128::from(self.total) - i128::from(self.size());
+        let half = i128::from(self.size() / 2);
+        let (from, to) = (oldest.max(0), (oldest + half).max(0));
+        (from as u64..to as u64).filter_map(|number| self.departures.get(self.index(number)))
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.total, self.oldest) = (0, 0);
+        self.verdicts.clear();
+    }
+
+    /// The oldest packet that is awaited is lost.
+    fn give_up_oldest(&mut self) {
+        let (number, full) = (self.oldest, self.is_full());
+        if let Some(departure) = self.place(number) {
+            departure.fate = Fate::Lost;
+        }
+        // Only an application that sent a whole window without asking finds the list full.
+        if !full {
+            self.verdicts.push_back(Verdict::Lost { sequence: Sequence(number as u16) });
+        }
+        self.pass_over_settled();
+    }
+
+    /// Moves on to the oldest packet that is awaited; each number is passed over once.
+    fn pass_over_settled(&mut self) {
+        while self.oldest_awaited().is_some_and(|departure| departure.fate != Fate::Awaited) {
+            self.oldest += 1;
+        }
+    }
+
+    fn oldest_awaited(&self) -> Option<&Departure> {
+        if self.oldest < self.total { self.departures.get(self.index(self.oldest)) } else { None }
+    }
+
+    fn place(&mut self, number: u64) -> Option<&mut Departure> {
+        let index = self.index(number);
+        self.departures.get_mut(index)
+    }
+
+    const fn index(&self, number: u64) -> usize {
+        (number & (self.size() - 1)) as usize
+    }
+
+    fn is_full(&self) -> bool {
+        self.verdicts.len() >= self.departures.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

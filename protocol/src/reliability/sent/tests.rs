@@ -1,0 +1,101 @@
+use super::*;
+use std::vec::Vec;
+
+const DEADLINE: Duration = Duration::from_secs(1);
+
+fn at(millis: u64) -> Instant {
+    Instant::from_start(Duration::from_millis(millis))
+}
+
+fn depart(sent: &mut Sent, count: u64, now: Instant) {
+    for _ in 0..count {
+        sent.depart(Cargo::Data, 100, now);
+    }
+}
+
+fn events(sent: &mut Sent) -> Vec<Event> {
+    core::iter::from_fn(|| sent.poll()).collect()
+}
+
+fn lost(sequences: impl IntoIterator<Item = u16>) -> Vec<Event> {
+    sequences.into_iter().map(|sequence| Event::Lost { sequence: Sequence(sequence) }).collect()
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_are_nonsense_before_and_after_the_wrap() {
+    for (total, nonsense, nothing) in [
+        (0, &[0, 1, 32_767, 32_768, 65_535][..], &[][..]),
+        (1, &[1, 2, 32_768, 65_535], &[]),
+        (100, &[100, 65_535, 40_000], &[0, 83]),
+        (70_000, &[4464, 4465, 37_000], &[4447, 65_535, 60_000]),
+    ] {
+        let mut sent = Sent::new(16);
+        depart(&mut sent, total, at(0));
+        for sequence in nonsense {
+            assert_eq!(sent.acknowledge(Sequence(*sequence), at(1)), Heard::Nonsense, "{sequence} of {total}");
+        }
+        for sequence in nothing {
+            assert_eq!(sent.acknowledge(Sequence(*sequence), at(1)), Heard::Nothing, "{sequence} of {total}");
+        }
+    }
+}
+
+#[test]
+fn an_acknowledgement_is_news_once() {
+    let mut sent = Sent::new(16);
+    depart(&mut sent, 2, at(5));
+    let news = News { bytes: 100, age: Duration::from_millis(20), late: false };
+    assert_eq!(sent.acknowledge(Sequence(1), at(25)), Heard::News(news));
+    assert_eq!(sent.acknowledge(Sequence(1), at(30)), Heard::Nothing);
+    assert_eq!(events(&mut sent), [Event::Acked { sequence: Sequence(1), rtt: news.age }]);
+}
+
+#[test]
+fn packets_of_acknowledgements_alone_are_neither_news_nor_lost() {
+    let mut sent = Sent::new(16);
+    sent.depart(Cargo::AcksAlone, 28, at(0));
+    sent.depart(Cargo::AcksAlone, 28, at(0));
+    assert_eq!(sent.acknowledge(Sequence(0), at(10)), Heard::Nothing);
+    assert!(!sent.give_up_overdue(DEADLINE, at(5000)));
+    assert_eq!(events(&mut sent), []);
+}
+
+#[test]
+fn what_is_pushed_out_of_the_window_is_lost_and_what_was_judged_is_not_judged_again() {
+    let mut sent = Sent::new(16);
+    depart(&mut sent, 16, at(0));
+    sent.acknowledge(Sequence(1), at(1));
+    assert!(!sent.give_up_overdue(DEADLINE, at(999)));
+    let displaced: Vec<bool> = (0..3).map(|_| sent.depart(Cargo::Data, 100, at(999))).collect();
+    assert_eq!(displaced, [true, false, true]);
+    assert_eq!(events(&mut sent)[1..], lost([0, 2]));
+    while sent.give_up_overdue(DEADLINE, at(1000)) {}
+    assert_eq!(events(&mut sent), lost(3..16));
+    assert_eq!(sent.awaited_since(), Some(at(999)));
+}
+
+#[test]
+fn a_full_list_of_news_loses_none_that_can_be_told_later() {
+    let mut sent = Sent::new(16);
+    depart(&mut sent, 16, at(0));
+    while sent.give_up_overdue(DEADLINE, at(1000)) {}
+    // Sixteen verdicts wait: nobody asked.
+    depart(&mut sent, 4, at(1000));
+    assert_eq!(sent.acknowledge(Sequence(16), at(1001)), Heard::Nothing);
+    assert!(!sent.give_up_overdue(DEADLINE, at(3000)));
+    assert_eq!(events(&mut sent), lost(0..16));
+    assert!(matches!(sent.acknowledge(Sequence(16), at(1002)), Heard::News(_)));
+    while sent.give_up_overdue(DEADLINE, at(3000)) {}
+    assert_eq!(events(&mut sent)[1..], lost(17..20));
+}
+
+#[test]
+fn the_older_half_of_the_window_is_what_lies_behind_half_a_window() {
+    let mut sent = Sent::new(16);
+    for total in 0..100_u64 {
+        let expected: Vec<u64> = (total.saturating_sub(16)..total.saturating_sub(8)).collect();
+        let half: Vec<u64> = sent.older_half().map(|departure| departure.bytes.into()).collect();
+        assert_eq!(half, expected, "{total} sent");
+        sent.depart(Cargo::Data, total as u32, at(total));
+    }
+}
