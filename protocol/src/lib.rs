@@ -28,10 +28,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod channel;
+pub mod congestion;
 pub mod crypto;
 pub mod discard;
 pub mod netcode;
 pub mod reliability;
+pub mod session;
 pub mod time;
 pub mod token;
 pub mod wire;

@@ -13,6 +13,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("crypto", &["time", "address", "discard", "wire"]),
     ("token", &["time", "address", "discard", "wire", "crypto"]),
     ("reliability", &["time", "discard", "wire"]),
+    ("congestion", &["time", "wire"]),
+    ("channel", &["time", "discard", "wire", "crypto", "reliability"]),
+    ("session", &["time", "discard", "wire", "reliability", "congestion", "channel"]),
     ("netcode", &["time", "address", "discard", "wire", "crypto", "token"]),
 ];
 

@@ -1,0 +1,1 @@
+//! A deterministic simulator of paths, and the scenarios on which congestion avoidance is measured.

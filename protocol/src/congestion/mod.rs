@@ -1,0 +1,83 @@
+//! Congestion avoidance: how many bytes may leave now, so that the path stays quick and is shared.
+//!
+//! A [`Controller`] hears what was sent, acknowledged and lost, and answers with a rate and a window. It reads no clock
+//! and knows no sockets; what counts as lost is decided beside it, and turning a rate into bytes of this tick as well.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// A rate, in bytes per second, as they count on the path: payload and every header.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
+pub struct BytesPerSecond(pub f64);
+
+/// A moment of the peer's clock since a start that nobody knows: only differences mean anything. It does not wrap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct PeerTime(pub Duration);
+
+/// A packet of ours whose fate is now known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Departed {
+    /// When it left.
+    pub sent_at: Instant,
+    /// Its bytes on the path.
+    pub bytes: u32,
+}
+
+/// The newest packet that the peer has received, when it is newer than in the feedback before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Newest {
+    /// When it left.
+    pub sent_at: Instant,
+    /// When it arrived, by the peer's clock; `None` when the peer does not say, because it is not one of ours.
+    pub received_at: Option<PeerTime>,
+    /// How long the peer held its acknowledgement; zero when the peer does not say.
+    pub ack_delay: Duration,
+}
+
+/// What a datagram of the peer told of our packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    /// When it arrived.
+    pub now: Instant,
+    /// The newest packet that arrived at the peer, if that is news.
+    pub newest: Option<Newest>,
+    /// Packets acknowledged for the first time, in any order.
+    pub acked: &'a [Departed],
+    /// Packets that count as lost since the feedback before, by the evidence of newer acknowledgements or by time.
+    pub lost: &'a [Departed],
+    /// Bytes acknowledged in all, these included.
+    pub delivered: u64,
+    /// Bytes that left and are neither acknowledged nor lost.
+    pub in_flight: u64,
+}
+
+/// Whether the application has more to send than it was allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Demand {
+    /// It sent all that it has: what leaves says nothing about what the path could carry.
+    Met,
+    /// Something waits for the controller's leave.
+    Unmet,
+}
+
+/// An algorithm of congestion avoidance for one connection.
+pub trait Controller {
+    /// A packet has left.
+    fn on_sent(&mut self, bytes: u32, now: Instant);
+
+    /// A datagram of the peer told something of our packets.
+    fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// Time has passed; called once a tick.
+    fn on_tick(&mut self, in_flight: u64, now: Instant);
+
+    /// Whether the application wants more than it may; called when that changes, and may be called more often.
+    fn set_demand(&mut self, demand: Demand);
+
+    /// How fast bytes may leave.
+    fn rate(&self, now: Instant) -> BytesPerSecond;
+
+    /// How many bytes may be under way; `None` for as many as the rate brings.
+    fn window(&self, now: Instant) -> Option<u64>;
+}

@@ -1,0 +1,1 @@
+//! One connection: endpoint, channels and congestion avoidance put together.
