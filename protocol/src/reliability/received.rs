@@ -108,6 +108,28 @@ impl Received {
         }
     }
 
+    /// Which packets before those of [`Received::acks`] have arrived: bit i of the whole stands for `ack` - 32 - i. It
+    /// fills as much of `bits` as the oldest packet that was in no header yet needs, and answers how many bytes that
+    /// are; none if a header says it all.
+    pub(super) fn acks_behind(&self, bits: &mut [u8]) -> usize {
+        let oldest = if self.unreported_count == 0 { None } else { self.unreported.first_set(self.oldest()) };
+        let Some(oldest) = oldest else { return 0 };
+        let span = self.newest().distance_from(oldest).saturating_add(1);
+        let bytes = usize::from(span.saturating_sub(ACKS_PER_HEADER).div_ceil(8)).min(bits.len());
+        for (place, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
+            let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + place * 8 + bit));
+            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest().back(*back)));
+            *byte = arrived.fold(0, |byte, (bit, _)| byte | 1 << bit);
+        }
+        bytes
+    }
+
+    /// So many bytes of [`Received::acks_behind`] have left, with the newest header.
+    pub(super) fn report_behind(&mut self, bytes: usize) {
+        let span = u16::try_from(bytes * 8).unwrap_or(u16::MAX).saturating_add(ACKS_PER_HEADER).min(self.size);
+        self.unreported_count -= self.unreported.clear(self.newest().back(span.saturating_sub(1)), span);
+    }
+
     pub(super) fn reset(&mut self) {
         self.next = Sequence::default();
         self.arrived.reset();

@@ -137,3 +137,32 @@ fn what_a_packet_of_the_application_reports_needs_no_packet_of_its_own() {
     received.report(received.acks());
     assert_eq!(received.owed(AckPolicy::default(), Instant::NEVER), None);
 }
+
+#[test]
+fn acknowledgements_behind_a_header_go_as_far_back_as_what_was_in_no_header_yet() {
+    let now = Instant::default();
+    let mut received = Received::new(1024);
+    let arrive = |received: &mut Received, numbers: core::ops::Range<u16>| {
+        for number in numbers.filter(|number| number % 3 != 0) {
+            received.mark(Sequence(65_500).ahead(number));
+            received.owe(Sequence(65_500).ahead(number), now);
+        }
+    };
+    let mut bits = [0; 28];
+    [20_000, 40_000, 60_000, 65_499].map(|number| received.mark(Sequence(number)));
+    arrive(&mut received, 0..32);
+    assert_eq!(received.acks_behind(&mut bits), 0, "a header says it all");
+    arrive(&mut received, 32..101);
+    let bytes = received.acks_behind(&mut bits);
+    assert_eq!(bytes, 9, "101 packets, of which the first did not arrive; 32 are in the header");
+    for back in 32..100_u16 {
+        let place = usize::from(back - 32);
+        assert_eq!(bits[place / 8] >> (place % 8) & 1 != 0, (100 - back) % 3 != 0, "{back} back");
+    }
+    received.report(received.acks());
+    received.report_behind(bytes);
+    assert_eq!((received.acks_behind(&mut bits), received.unreported_count), (0, 0));
+
+    arrive(&mut received, 101..601);
+    assert_eq!(received.acks_behind(&mut bits), 28, "no more than there is room for");
+}
