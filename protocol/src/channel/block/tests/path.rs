@@ -95,9 +95,9 @@ fn play(lengths: &[usize], seed: u64, trouble: Trouble) {
     let mut ways = [Direction::new(seed), Direction::new(!seed)];
     let mut expected = BTreeMap::new();
     for (label, length) in lengths.iter().enumerate() {
-        for end in 0..2 {
+        for (end, blocks) in ends.iter_mut().enumerate() {
             let seed = (label * 2 + end) as u32;
-            ends[end].begin(block(seed, *length), label as u64).unwrap();
+            blocks.begin(block(seed, *length), label as u64).unwrap();
             expected.insert((1 - end, label as u64), content(seed, *length));
         }
     }
