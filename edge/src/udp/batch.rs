@@ -100,6 +100,10 @@ impl SendBatch {
 }
 
 impl Outbox for SendBatch {
+    fn rooms(&self) -> usize {
+        self.buffers.len() - self.leaving.len()
+    }
+
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         self.buffers.get_mut(self.leaving.len())
     }

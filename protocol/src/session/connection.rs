@@ -1,0 +1,459 @@
+//! A connection between two peers of ours: messages on channels, several in a packet, as many packets as the path carries.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::greeting::Saying;
+use super::path::{Cargo, Path};
+use super::{Budget, Config, ConfigError, PathStats};
+use crate::channel::control::{Bye, ByeCode, Control, Hello};
+use crate::channel::{
+    Arrival, ChannelEvent, ChannelId, Channels, Free, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation,
+};
+use crate::congestion::Demand;
+use crate::discard::Reject;
+use crate::reliability::{Acceptance, MemoryBudget, Sink};
+use crate::time::Instant;
+use crate::wire::reliable::{Header, MAX_HEADER_BYTES, is_fragment};
+use crate::wire::session::{Frame, FrameFault};
+
+/// What the session layer's wire is at this time; peers of different versions do not understand each other.
+pub const VERSION: u8 = 1;
+
+/// Why a connection ended before the layer below did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// This side said goodbye.
+    Left,
+    /// The peer said goodbye, with a text for people, up to 256 bytes; it may be empty.
+    Farewell(String),
+    /// The two ends have different channels.
+    LayoutMismatch {
+        /// The hash of this end's layout.
+        ours: LayoutHash,
+        /// That of the peer's; `None` if the peer noticed first and did not say it.
+        theirs: Option<LayoutHash>,
+    },
+    /// The two ends speak different versions of the session layer.
+    VersionMismatch {
+        /// The peer's.
+        theirs: u8,
+    },
+    /// The peer does not speak the session layer: it sends something else, or began without saying its layout.
+    NotASession,
+    /// The peer sent what no honest peer sends.
+    Violation(Violation),
+    /// The peer says that this end sent what no honest peer sends.
+    Accused,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Left => f.write_str("this side said goodbye"),
+            Self::Farewell(text) if text.is_empty() => f.write_str("the other side said goodbye"),
+            Self::Farewell(text) => f.write_str(text),
+            Self::LayoutMismatch { ours, theirs: Some(theirs) } => {
+                write!(f, "the two sides have different channels: layout {ours} here, {theirs} there")
+            }
+            Self::LayoutMismatch { ours, theirs: None } => {
+                write!(f, "the two sides have different channels: layout {ours} here, another one there")
+            }
+            Self::VersionMismatch { theirs } => {
+                write!(f, "the two sides speak different versions: {VERSION} here, {theirs} there")
+            }
+            Self::NotASession => f.write_str("the other side does not speak the session layer"),
+            Self::Violation(violation) => write!(f, "the other side broke the rules: {violation}"),
+            Self::Accused => f.write_str("the other side says that this side broke the rules"),
+        }
+    }
+}
+
+/// A datagram whose messages are being taken.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Where the frames begin in the datagram.
+    start: usize,
+    at: ReadAt,
+}
+
+impl Incoming {
+    /// Where the frames begin in the datagram: [`Place::Frames`](crate::channel::Place) counts from there.
+    #[must_use]
+    pub const fn start(&self) -> usize {
+        self.start
+    }
+}
+
+/// Where the connection stands.
+///
+/// ```text
+///  Open ──▶ Leaving (we say why, until it is heard or the time is up) ──▶ Over
+///    └───▶ Left (the peer said why; it is owed an acknowledgement) ────▶ Over
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Open,
+    Leaving { saying: Saying, since: Option<Instant> },
+    Left,
+    Over,
+}
+
+/// A connection on which messages travel.
+pub struct Connection {
+    path: Path,
+    channels: Channels,
+    layout: LayoutHash,
+    hello: Saying,
+    /// Whether the peer has said its layout, and it is ours.
+    greeted: bool,
+    stage: Stage,
+    end: Option<End>,
+    farewell: Farewell,
+    max_payload_bytes: usize,
+    farewell_time: core::time::Duration,
+}
+
+/// What is said at the end.
+struct Farewell {
+    code: ByeCode,
+    text: String,
+}
+
+impl Connection {
+    /// A connection on which nothing was sent yet.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn new(config: &Config, layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            path: Path::new(config.endpoint.clone(), memory.clone(), config.controller())?,
+            layout: layout.hash(),
+            channels: Channels::new(layout, memory),
+            hello: Saying::NEW,
+            greeted: false,
+            stage: Stage::Open,
+            end: None,
+            farewell: Farewell { code: ByeCode::Left, text: String::new() },
+            max_payload_bytes: config.max_payload_bytes,
+            farewell_time: config.farewell,
+        })
+    }
+
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Takes a datagram. Answers where its messages are, to be taken one by one with [`next`](Self::next).
+    ///
+    /// # Errors
+    /// Why it was dropped; it has been counted. What no peer of ours sends ends the connection: see [`end`](Self::end).
+    pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<Incoming>, Reject> {
+        if is_fragment(datagram) {
+            self.break_off(End::NotASession, ByeCode::Violation);
+            return Err(Reject::NotAPacket);
+        }
+        let (_, payload) = Header::parse(datagram)?;
+        let Ok((frame, rest)) = parse_frame(payload) else {
+            self.break_off(End::NotASession, ByeCode::Violation);
+            return Err(Reject::Refused);
+        };
+        let answer = if rest.is_empty() { Acceptance::TakeUnanswered } else { Acceptance::Take };
+        self.path.take_framed(datagram, frame.as_ref(), answer, now)?;
+        self.settle(now);
+        if self.stage == Stage::Left || self.stage == Stage::Over {
+            return Ok(None);
+        }
+        let frames = self.take_control(rest);
+        if frames.is_empty() || self.stage != Stage::Open {
+            return Ok(None);
+        }
+        if !self.greeted {
+            self.break_off(End::NotASession, ByeCode::Violation);
+            return Ok(None);
+        }
+        Ok(Some(Incoming { start: datagram.len() - frames.len(), at: ReadAt::default() }))
+    }
+
+    /// Takes the next message of a datagram; `scratch` is lent for messages that must be put together. `None` when there
+    /// is none, or when the peer broke the rules: see [`end`](Self::end).
+    pub fn next(
+        &mut self,
+        datagram: &[u8],
+        incoming: &mut Incoming,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Arrival> {
+        if self.stage != Stage::Open {
+            return None;
+        }
+        let frames = datagram.get(incoming.start..)?;
+        match self.channels.next(frames, &mut incoming.at, scratch, now) {
+            Ok(arrival) => arrival,
+            Err(violation) => {
+                self.break_off(End::Violation(violation), ByeCode::Violation);
+                None
+            }
+        }
+    }
+
+    /// Takes the control messages, which come before all others; answers the frames behind them.
+    fn take_control<'d>(&mut self, mut rest: &'d [u8]) -> &'d [u8] {
+        loop {
+            match Control::read(rest) {
+                Ok(None) => return rest,
+                Ok(Some((control, behind))) => {
+                    self.hear(&control);
+                    rest = behind;
+                }
+                Err(violation) => {
+                    self.break_off(End::Violation(violation), ByeCode::Violation);
+                    return &[];
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, control: &Control<'_>) {
+        match control {
+            Control::Hello(Hello { version, .. }) if *version != VERSION => {
+                self.break_off(End::VersionMismatch { theirs: *version }, ByeCode::VersionMismatch);
+            }
+            Control::Hello(Hello { layout, .. }) if *layout != self.layout => {
+                let end = End::LayoutMismatch { ours: self.layout, theirs: Some(*layout) };
+                self.break_off(end, ByeCode::LayoutMismatch);
+            }
+            Control::Hello(_) => self.greeted = true,
+            Control::Bye(bye) => {
+                let heard = match bye.code {
+                    ByeCode::LayoutMismatch => End::LayoutMismatch { ours: self.layout, theirs: None },
+                    ByeCode::VersionMismatch => End::VersionMismatch { theirs: 0 },
+                    ByeCode::Violation => End::Accused,
+                    _ => End::Farewell(bye.text.into()),
+                };
+                self.end.get_or_insert(heard);
+                self.stage = Stage::Left;
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the channels which packets arrived and which are lost.
+    fn settle(&mut self, now: Instant) {
+        let Self { path, channels, hello, stage, .. } = self;
+        let mut nobody = Saying::Heard;
+        let bye = if let Stage::Leaving { saying, .. } = stage { saying } else { &mut nobody };
+        for packet in path.verdicts().acked() {
+            hello.acked(packet);
+            bye.acked(packet);
+            channels.on_acked(packet, now);
+        }
+        for packet in path.verdicts().lost() {
+            hello.lost(packet);
+            bye.lost(packet);
+            channels.on_lost(packet, now);
+        }
+    }
+
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Puts a message into a channel's queue; it is copied once.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        self.channels.send(channel, message, options, now)
+    }
+
+    /// Sends what waits, as far as the path should carry it now, and the acknowledgements that are due.
+    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+        if self.path.wants_probe(now) {
+            self.doubt(now);
+        }
+        match self.stage {
+            Stage::Open => self.transmit_open(now, sink),
+            Stage::Leaving { saying, since } => self.transmit_farewell(saying, since, now, sink),
+            Stage::Left => {
+                // The peer says goodbye until it hears that this was heard.
+                self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
+                self.stage = Stage::Over;
+            }
+            Stage::Over => {}
+        }
+    }
+
+    fn transmit_open(&mut self, now: Instant, sink: &mut impl Sink) {
+        loop {
+            let waits = self.hello.wants_packet() || self.channels.wants_to_send(now);
+            self.path.set_demand(if waits { Demand::Unmet } else { Demand::Met });
+            if !waits {
+                break;
+            }
+            let Some(most) = self.path.packet_budget(self.most(), now) else { break };
+            if !self.send_packet(most, now, sink) {
+                break;
+            }
+        }
+        if self.path.owes_acks(now) {
+            self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
+            // More arrived in one turn than one frame can tell.
+            self.path.send_plain_acks(now, sink);
+        }
+    }
+
+    /// Sends one packet of messages; answers whether it left.
+    fn send_packet(&mut self, most: usize, now: Instant, sink: &mut impl Sink) -> bool {
+        let Self { path, channels, hello, layout, .. } = self;
+        let greeting = (!hello.is_heard()).then(|| Hello { version: VERSION, layout: *layout });
+        let mut number = None;
+        let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
+            number = Some(sequence);
+            let start = greeting.map_or(0, |greeting| greeting.write(room));
+            start + room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest))
+        });
+        if sent && let Some(number) = number {
+            hello.said(number);
+        }
+        sent
+    }
+
+    /// Says why this side leaves, until that was heard or the time is up.
+    fn transmit_farewell(&mut self, mut saying: Saying, since: Option<Instant>, now: Instant, sink: &mut impl Sink) {
+        let since = since.unwrap_or(now);
+        if saying.is_heard() || now.reached(since, self.farewell_time) {
+            self.stage = Stage::Over;
+            return;
+        }
+        if saying.wants_packet() {
+            let Self { path, hello, layout, farewell, .. } = self;
+            let greeting = (!hello.is_heard()).then(|| Hello { version: VERSION, layout: *layout });
+            let bye = Bye { code: farewell.code, text: &farewell.text };
+            let mut number = None;
+            let most = self.max_payload_bytes - MAX_HEADER_BYTES;
+            let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
+                number = Some(sequence);
+                let start = greeting.map_or(0, |greeting| greeting.write(room));
+                start + room.get_mut(start..).map_or(0, |rest| bye.write(rest))
+            });
+            if sent && let Some(number) = number {
+                hello.said(number);
+                saying.said(number);
+            }
+        }
+        self.stage = Stage::Leaving { saying, since: Some(since) };
+    }
+
+    /// The path is silent although something is under way: what was said and sent may have got lost.
+    fn doubt(&mut self, now: Instant) {
+        self.hello.doubt();
+        if let Stage::Leaving { saying, .. } = &mut self.stage {
+            saying.doubt();
+        }
+        self.channels.on_probe(now);
+        self.path.probed();
+    }
+
+    /// The most bytes behind a packet's header.
+    const fn most(&self) -> usize {
+        self.max_payload_bytes - MAX_HEADER_BYTES
+    }
+
+    // The end -------------------------------------------------------------------------------------------------------
+
+    /// Leaves, with a text for people of up to 256 bytes; what is longer is cut. It is said until the peer has heard it or
+    /// the time for farewells is up; see [`is_over`](Self::is_over).
+    pub fn leave(&mut self, text: &str) {
+        if self.stage == Stage::Open {
+            self.farewell.text.push_str(text);
+            self.break_off(End::Left, ByeCode::Left);
+        }
+    }
+
+    fn break_off(&mut self, end: End, code: ByeCode) {
+        if self.stage == Stage::Open {
+            self.end = Some(end);
+            self.farewell.code = code;
+            self.stage = Stage::Leaving { saying: Saying::NEW, since: None };
+        }
+    }
+
+    /// Why the connection ended, if it did. It may still have a farewell to say.
+    #[must_use]
+    pub const fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Whether the connection has ended and nothing is left to say.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    // Time ----------------------------------------------------------------------------------------------------------
+
+    /// Time has passed; to be called once a tick, before messages are composed.
+    pub fn tick(&mut self, now: Instant) {
+        self.path.tick(now);
+        self.settle(now);
+        self.channels.begin_tick(now);
+    }
+
+    /// When something is due, if nothing arrives before and nothing is sent.
+    #[must_use]
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let of_stage = match self.stage {
+            Stage::Open if self.hello.wants_packet() || self.channels.wants_to_send(now) => self.path.next_send(now),
+            Stage::Open => None,
+            Stage::Leaving { since, .. } => Some(since.map_or(now, |since| since.after(self.farewell_time))),
+            Stage::Left => Some(now),
+            Stage::Over => return None,
+        };
+        of_stage.into_iter().chain(self.path.next_deadline()).min()
+    }
+
+    // What is known -------------------------------------------------------------------------------------------------
+
+    /// The oldest event of the channels.
+    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
+        self.channels.poll_event()
+    }
+
+    /// The channels.
+    #[must_use]
+    pub const fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// The channels, for what goes beyond messages: blocks.
+    pub const fn channels_mut(&mut self) -> &mut Channels {
+        &mut self.channels
+    }
+
+    /// What may leave now.
+    #[must_use]
+    pub fn budget(&self, now: Instant) -> Budget {
+        Budget::of(&self.path, now)
+    }
+
+    /// How the path is.
+    #[must_use]
+    pub fn stats(&self, now: Instant) -> PathStats {
+        PathStats::of(&self.path, now)
+    }
+}
+
+/// Reads the frame of a packet; one of acknowledgements alone may have none.
+fn parse_frame(payload: &[u8]) -> Result<(Option<Frame<'_>>, &[u8]), FrameFault> {
+    if payload.is_empty() {
+        return Ok((None, payload));
+    }
+    Frame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
+}
