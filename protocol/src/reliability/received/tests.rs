@@ -194,15 +194,10 @@ fn acknowledgements_behind_a_header_go_twice_as_far_back_as_what_was_in_no_heade
         }
     };
     let mut bits = [0; 28];
-<<<<<<< HEAD
     for number in [20_000, 40_000, 60_000, 65_499] {
         received.mark(Sequence(number));
     }
     arrive(&mut received, 0..25);
-=======
-    [20_000, 40_000, 60_000, 65_499].iter().for_each(|number| received.mark(Sequence(*number)));
-    arrive(&mut received, 0..32);
->>>>>>> main
     assert_eq!(received.acks_behind(&mut bits), 0, "a header says it all");
     arrive(&mut received, 25..101);
     let bytes = received.acks_behind(&mut bits);
