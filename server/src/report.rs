@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use slipgate_edge::udp::{SocketStats, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
-use slipgate_protocol::netcode::server::{Event, Server};
+use slipgate_protocol::netcode::server::Server;
+use slipgate_protocol::server::{self as core, Event};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::token::Servers;
 use tracing::{info, warn};
@@ -106,15 +107,17 @@ impl Reporter {
     }
 
     /// Tells of a client's life.
-    pub(crate) fn note(&self, event: &Event, server: &Server) {
+    pub(crate) fn note(&self, event: &Event, server: &core::Server) {
+        let netcode = server.netcode();
         match event {
+            Event::Packet { .. } => {}
             Event::Connected { client, client_id } => {
-                let address = server.client(*client).and_then(|info| info.address);
+                let address = netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                info!(client_id, slot = client.slot(), address, connected = server.connected(), "client connected");
+                info!(client_id, slot = client.slot(), address, connected = netcode.connected(), "client connected");
             }
             Event::Disconnected { client, client_id, reason } => {
-                let (slot, connected) = (client.slot(), server.connected());
+                let (slot, connected) = (client.slot(), netcode.connected());
                 info!(client_id, slot, reason = reason.name(), connected, "client disconnected");
             }
         }

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use self::sink::ServerSink;
 use crate::address::Address;
-use crate::channel::{self, Arrival, ChannelEvent, ChannelId, SendOptions};
+use crate::channel::{self, Arrival, ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
 use crate::netcode::client::{self as netcode, EndReason};
@@ -39,8 +39,6 @@ pub enum Event {
     },
     /// What became of an acknowledged packet.
     Packet(reliability::Event),
-    /// News of the channels.
-    Channel(ChannelEvent),
     /// The attempt or the connection has ended.
     Ended {
         /// Why.
@@ -130,6 +128,16 @@ impl Client {
     /// The client beneath: to connect it.
     pub const fn netcode_mut(&mut self) -> &mut netcode::Client {
         &mut self.netcode
+    }
+
+    /// Says what payloads carry, from the next connection on.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConfigError> {
+        traffic.check()?;
+        self.traffic = traffic;
+        Ok(())
     }
 
     /// What payloads carry.
@@ -228,7 +236,7 @@ impl Client {
         match self.line.as_mut()? {
             Line::Payloads => None,
             Line::Packets(packets) => packets.poll_event().map(Event::Packet),
-            Line::Channels(connection) => connection.poll_event().map(Event::Channel),
+            Line::Channels(_) => None,
         }
     }
 
@@ -258,7 +266,7 @@ impl Client {
         if let Some(Line::Channels(connection)) = &self.line
             && let Some(end) = connection.end()
         {
-            if let End::Farewell(text) = end {
+            if let End::Farewell { text, .. } = end {
                 self.farewell = Some(text.clone());
             }
             self.end = Some(end.clone());
@@ -453,9 +461,9 @@ impl Message {
 const fn reason(end: &End) -> EndReason {
     match end {
         End::Left => EndReason::Left,
-        End::Farewell(_) => EndReason::Kicked,
+        End::Farewell { .. } => EndReason::Kicked,
         End::LayoutMismatch { .. } => EndReason::LayoutMismatch,
-        End::VersionMismatch { .. } => EndReason::VersionMismatch,
+        End::VersionMismatch => EndReason::VersionMismatch,
         End::NotASession => EndReason::NotASession,
         End::Violation(_) => EndReason::Violation,
         End::Accused => EndReason::Accused,

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::channel::{self, Arrival, ChannelEvent, ChannelId};
+use crate::channel::{self, Arrival, ChannelId};
 use crate::netcode::server::{ClientHandle, DisconnectReason};
 use crate::reliability;
 use crate::session::{Incoming, Place};
@@ -24,13 +24,6 @@ pub enum Event {
         client: ClientHandle,
         /// What became of it.
         event: reliability::Event,
-    },
-    /// News of a client's channels.
-    Channel {
-        /// Whose.
-        client: ClientHandle,
-        /// What happened.
-        event: ChannelEvent,
     },
     /// A client's connection has ended; its handle reaches nobody any more.
     Disconnected {

@@ -23,6 +23,7 @@ pub use self::event::{Event, Message, Received};
 
 use self::seat::Seat;
 use crate::address::Address;
+use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::server::{self as netcode, ClientHandle};
@@ -82,6 +83,16 @@ impl Server {
     /// The server beneath, for its settings: admission, keys, clients in the same program.
     pub const fn netcode_mut(&mut self) -> &mut netcode::Server {
         &mut self.netcode
+    }
+
+    /// Says what clients' payloads carry, for those who come from now on.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConfigError> {
+        traffic.check()?;
+        self.traffic = traffic;
+        Ok(())
     }
 
     /// What clients' payloads carry.
@@ -289,9 +300,9 @@ impl Server {
     /// client has heard the text or the time for farewells is up. Where there are no channels the text is not sent.
     ///
     /// Answers whether the client was connected.
-    pub fn kick(&mut self, client: ClientHandle, text: &str) -> bool {
+    pub fn kick(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
         let Some(connection) = self.connection_mut(client) else { return self.disconnect(client) };
-        connection.leave(text);
+        connection.leave(code, text);
         self.wake(client.slot());
         true
     }

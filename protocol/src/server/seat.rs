@@ -65,9 +65,6 @@ impl Seat {
             Line::Payloads => None,
             Line::Packets(packets) => packets.poll_event().map(|event| Event::Packet { client, event }),
             Line::Channels(connection) => {
-                if let Some(event) = connection.poll_event() {
-                    return Some(Event::Channel { client, event });
-                }
                 let reason = connection.end().map(reason).filter(|_| !self.told)?;
                 self.told = true;
                 Some(Event::Disconnected { client, client_id: self.client_id, reason })
@@ -121,9 +118,9 @@ impl Seat {
 const fn reason(end: &End) -> DisconnectReason {
     match end {
         End::Left => DisconnectReason::Kicked,
-        End::Farewell(_) => DisconnectReason::Left,
+        End::Farewell { .. } => DisconnectReason::Left,
         End::LayoutMismatch { .. } => DisconnectReason::LayoutMismatch,
-        End::VersionMismatch { .. } => DisconnectReason::VersionMismatch,
+        End::VersionMismatch => DisconnectReason::VersionMismatch,
         End::NotASession => DisconnectReason::NotASession,
         End::Violation(_) => DisconnectReason::Violation,
         End::Accused => DisconnectReason::Accused,

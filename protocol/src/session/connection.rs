@@ -4,23 +4,21 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use super::greeting::Saying;
 use super::path::{Cargo, Path};
+use super::config::MIN_PAYLOAD;
 use super::{Budget, Config, ConfigError, PathStats};
-use crate::channel::control::{Bye, ByeCode, Control, Hello};
-use crate::channel::{
-    Arrival, ChannelEvent, ChannelId, Channels, Free, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation,
-};
+use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
+use crate::channel::{Arrival, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation};
 use crate::congestion::Demand;
 use crate::discard::Reject;
 use crate::reliability::{Acceptance, MemoryBudget, Sink};
 use crate::time::Instant;
+use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::{Header, MAX_HEADER_BYTES, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
-
-/// What the session layer's wire is at this time; peers of different versions do not understand each other.
-pub const VERSION: u8 = 1;
 
 /// Why a connection ended before the layer below did.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +26,13 @@ pub const VERSION: u8 = 1;
 pub enum End {
     /// This side said goodbye.
     Left,
-    /// The peer said goodbye, with a text for people, up to 256 bytes; it may be empty.
-    Farewell(String),
+    /// The peer said goodbye.
+    Farewell {
+        /// Why, as a number; those from 256 on are the application's.
+        code: ByeCode,
+        /// Why, for people, in up to 256 bytes; it may be empty.
+        text: String,
+    },
     /// The two ends have different channels.
     LayoutMismatch {
         /// The hash of this end's layout.
@@ -37,11 +40,8 @@ pub enum End {
         /// That of the peer's; `None` if the peer noticed first and did not say it.
         theirs: Option<LayoutHash>,
     },
-    /// The two ends speak different versions of the session layer.
-    VersionMismatch {
-        /// The peer's.
-        theirs: u8,
-    },
+    /// The two ends speak no common version of the session layer.
+    VersionMismatch,
     /// The peer does not speak the session layer: it sends something else, or began without saying its layout.
     NotASession,
     /// The peer sent what no honest peer sends.
@@ -54,17 +54,15 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Left => f.write_str("this side said goodbye"),
-            Self::Farewell(text) if text.is_empty() => f.write_str("the other side said goodbye"),
-            Self::Farewell(text) => f.write_str(text),
+            Self::Farewell { text, .. } if text.is_empty() => f.write_str("the other side said goodbye"),
+            Self::Farewell { text, .. } => f.write_str(text),
             Self::LayoutMismatch { ours, theirs: Some(theirs) } => {
                 write!(f, "the two sides have different channels: layout {ours} here, {theirs} there")
             }
             Self::LayoutMismatch { ours, theirs: None } => {
                 write!(f, "the two sides have different channels: layout {ours} here, another one there")
             }
-            Self::VersionMismatch { theirs } => {
-                write!(f, "the two sides speak different versions: {VERSION} here, {theirs} there")
-            }
+            Self::VersionMismatch => f.write_str("the two sides speak no common version"),
             Self::NotASession => f.write_str("the other side does not speak the session layer"),
             Self::Violation(violation) => write!(f, "the other side broke the rules: {violation}"),
             Self::Accused => f.write_str("the other side says that this side broke the rules"),
@@ -114,7 +112,7 @@ pub struct Connection {
     end: Option<End>,
     farewell: Farewell,
     max_payload_bytes: usize,
-    farewell_time: core::time::Duration,
+    farewell_time: Duration,
 }
 
 /// What is said at the end.
@@ -138,7 +136,7 @@ impl Connection {
             greeted: false,
             stage: Stage::Open,
             end: None,
-            farewell: Farewell { code: ByeCode::Left, text: String::new() },
+            farewell: Farewell { code: ByeCode::KICKED, text: String::new() },
             max_payload_bytes: config.max_payload_bytes,
             farewell_time: config.farewell,
         })
@@ -152,26 +150,27 @@ impl Connection {
     /// Why it was dropped; it has been counted. What no peer of ours sends ends the connection: see [`end`](Self::end).
     pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<Incoming>, Reject> {
         if is_fragment(datagram) {
-            self.break_off(End::NotASession, ByeCode::Violation);
+            self.break_off(End::NotASession, ByeCode::VIOLATION);
             return Err(Reject::NotAPacket);
         }
         let (_, payload) = Header::parse(datagram)?;
         let Ok((frame, rest)) = parse_frame(payload) else {
-            self.break_off(End::NotASession, ByeCode::Violation);
+            self.break_off(End::NotASession, ByeCode::VIOLATION);
             return Err(Reject::Refused);
         };
+        let Some(frames) = self.behind_control(rest) else { return Err(Reject::Refused) };
+        if !self.channels.can_take(frames) {
+            return self.path.refuse(datagram, now);
+        }
         let answer = if rest.is_empty() { Acceptance::TakeUnanswered } else { Acceptance::Take };
         self.path.take_framed(datagram, frame.as_ref(), answer, now)?;
-        self.settle(now);
-        if self.stage == Stage::Left || self.stage == Stage::Over {
-            return Ok(None);
-        }
-        let frames = self.take_control(rest);
+        self.settle();
+        self.take_control(rest);
         if frames.is_empty() || self.stage != Stage::Open {
             return Ok(None);
         }
         if !self.greeted {
-            self.break_off(End::NotASession, ByeCode::Violation);
+            self.break_off(End::NotASession, ByeCode::VIOLATION);
             return Ok(None);
         }
         Ok(Some(Incoming { start: datagram.len() - frames.len(), at: ReadAt::default() }))
@@ -193,67 +192,78 @@ impl Connection {
         match self.channels.next(frames, &mut incoming.at, scratch, now) {
             Ok(arrival) => arrival,
             Err(violation) => {
-                self.break_off(End::Violation(violation), ByeCode::Violation);
+                self.break_off(End::Violation(violation), ByeCode::VIOLATION);
                 None
             }
         }
     }
 
-    /// Takes the control messages, which come before all others; answers the frames behind them.
-    fn take_control<'d>(&mut self, mut rest: &'d [u8]) -> &'d [u8] {
+    /// The frames behind the control messages, which come before all others.
+    fn behind_control<'d>(&mut self, mut rest: &'d [u8]) -> Option<&'d [u8]> {
         loop {
-            match Control::read(rest) {
-                Ok(None) => return rest,
-                Ok(Some((control, behind))) => {
-                    self.hear(&control);
-                    rest = behind;
-                }
+            match control::read(rest) {
+                Ok(None) => return Some(rest),
+                Ok(Some((_, bytes))) => rest = rest.get(bytes..)?,
                 Err(violation) => {
-                    self.break_off(End::Violation(violation), ByeCode::Violation);
-                    return &[];
+                    self.break_off(End::Violation(violation), ByeCode::VIOLATION);
+                    return None;
                 }
             }
         }
     }
 
-    fn hear(&mut self, control: &Control<'_>) {
-        match control {
-            Control::Hello(Hello { version, .. }) if *version != VERSION => {
-                self.break_off(End::VersionMismatch { theirs: *version }, ByeCode::VersionMismatch);
+    /// Takes the control messages.
+    fn take_control(&mut self, mut rest: &[u8]) {
+        while let Ok(Some((control, bytes))) = control::read(rest) {
+            match control {
+                Control::Hello(hello) => self.hear_hello(&hello),
+                Control::Bye(bye) => self.hear_bye(&bye),
+                _ => {}
             }
-            Control::Hello(Hello { layout, .. }) if *layout != self.layout => {
-                let end = End::LayoutMismatch { ours: self.layout, theirs: Some(*layout) };
-                self.break_off(end, ByeCode::LayoutMismatch);
-            }
-            Control::Hello(_) => self.greeted = true,
-            Control::Bye(bye) => {
-                let heard = match bye.code {
-                    ByeCode::LayoutMismatch => End::LayoutMismatch { ours: self.layout, theirs: None },
-                    ByeCode::VersionMismatch => End::VersionMismatch { theirs: 0 },
-                    ByeCode::Violation => End::Accused,
-                    _ => End::Farewell(bye.text.into()),
-                };
-                self.end.get_or_insert(heard);
-                self.stage = Stage::Left;
-            }
-            _ => {}
+            rest = rest.get(bytes..).unwrap_or_default();
+        }
+    }
+
+    fn hear_hello(&mut self, hello: &Hello) {
+        if !(hello.oldest_version..=hello.version).contains(&VERSION) {
+            self.break_off(End::VersionMismatch, ByeCode::VERSION_MISMATCH);
+        } else if hello.layout == self.layout {
+            self.greeted = true;
+            self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(MIN_PAYLOAD);
+        } else {
+            let end = End::LayoutMismatch { ours: self.layout, theirs: Some(hello.layout) };
+            self.break_off(end, ByeCode::LAYOUT_MISMATCH);
+        }
+    }
+
+    fn hear_bye(&mut self, bye: &Bye<'_>) {
+        let end = match bye.code {
+            ByeCode::LAYOUT_MISMATCH => End::LayoutMismatch { ours: self.layout, theirs: None },
+            ByeCode::VERSION_MISMATCH => End::VersionMismatch,
+            ByeCode::VIOLATION => End::Accused,
+            code => End::Farewell { code, text: bye.text.into() },
+        };
+        // Who has found a reason of its own stays with it.
+        self.end.get_or_insert(end);
+        if self.stage != Stage::Over {
+            self.stage = Stage::Left;
         }
     }
 
     /// Tells the channels which packets arrived and which are lost.
-    fn settle(&mut self, now: Instant) {
+    fn settle(&mut self) {
         let Self { path, channels, hello, stage, .. } = self;
         let mut nobody = Saying::Heard;
         let bye = if let Stage::Leaving { saying, .. } = stage { saying } else { &mut nobody };
         for packet in path.verdicts().acked() {
             hello.acked(packet);
             bye.acked(packet);
-            channels.on_acked(packet, now);
+            channels.on_acked(packet);
         }
         for packet in path.verdicts().lost() {
             hello.lost(packet);
             bye.lost(packet);
-            channels.on_lost(packet, now);
+            channels.on_lost(packet);
         }
     }
 
@@ -276,7 +286,7 @@ impl Connection {
     /// Sends what waits, as far as the path should carry it now, and the acknowledgements that are due.
     pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
         if self.path.wants_probe(now) {
-            self.doubt(now);
+            self.doubt();
         }
         match self.stage {
             Stage::Open => self.transmit_open(now, sink),
@@ -292,7 +302,7 @@ impl Connection {
 
     fn transmit_open(&mut self, now: Instant, sink: &mut impl Sink) {
         loop {
-            let waits = self.hello.wants_packet() || self.channels.wants_to_send(now);
+            let waits = self.hello.wants_packet() || self.channels.wants_to_send();
             self.path.set_demand(if waits { Demand::Unmet } else { Demand::Met });
             if !waits {
                 break;
@@ -311,12 +321,12 @@ impl Connection {
 
     /// Sends one packet of messages; answers whether it left.
     fn send_packet(&mut self, most: usize, now: Instant, sink: &mut impl Sink) -> bool {
-        let Self { path, channels, hello, layout, .. } = self;
-        let greeting = (!hello.is_heard()).then(|| Hello { version: VERSION, layout: *layout });
+        let greeting = self.greeting();
+        let Self { path, channels, hello, .. } = self;
         let mut number = None;
         let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
             number = Some(sequence);
-            let start = greeting.map_or(0, |greeting| greeting.write(room));
+            let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
             start + room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest))
         });
         if sent && let Some(number) = number {
@@ -333,15 +343,14 @@ impl Connection {
             return;
         }
         if saying.wants_packet() {
-            let Self { path, hello, layout, farewell, .. } = self;
-            let greeting = (!hello.is_heard()).then(|| Hello { version: VERSION, layout: *layout });
+            let (greeting, most) = (self.greeting(), self.most());
+            let Self { path, hello, farewell, .. } = self;
             let bye = Bye { code: farewell.code, text: &farewell.text };
             let mut number = None;
-            let most = self.max_payload_bytes - MAX_HEADER_BYTES;
             let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
                 number = Some(sequence);
-                let start = greeting.map_or(0, |greeting| greeting.write(room));
-                start + room.get_mut(start..).map_or(0, |rest| bye.write(rest))
+                let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
+                start + room.get_mut(start..).map_or(0, |rest| control::write_bye(&bye, rest))
             });
             if sent && let Some(number) = number {
                 hello.said(number);
@@ -352,13 +361,24 @@ impl Connection {
     }
 
     /// The path is silent although something is under way: what was said and sent may have got lost.
-    fn doubt(&mut self, now: Instant) {
+    fn doubt(&mut self) {
         self.hello.doubt();
         if let Stage::Leaving { saying, .. } = &mut self.stage {
             saying.doubt();
         }
-        self.channels.on_probe(now);
+        self.channels.on_probe();
         self.path.probed();
+    }
+
+    /// What this side says of itself, as long as that was not heard.
+    fn greeting(&self) -> Option<Hello> {
+        (!self.hello.is_heard()).then_some(Hello {
+            version: VERSION,
+            oldest_version: VERSION,
+            layout: self.layout,
+            payload_bytes: MAX_PAYLOAD_BYTES as u16,
+            abilities: 0,
+        })
     }
 
     /// The most bytes behind a packet's header.
@@ -370,10 +390,10 @@ impl Connection {
 
     /// Leaves, with a text for people of up to 256 bytes; what is longer is cut. It is said until the peer has heard it or
     /// the time for farewells is up; see [`is_over`](Self::is_over).
-    pub fn leave(&mut self, text: &str) {
+    pub fn leave(&mut self, code: ByeCode, text: &str) {
         if self.stage == Stage::Open {
-            self.farewell.text.push_str(text);
-            self.break_off(End::Left, ByeCode::Left);
+            self.farewell.text.push_str(text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default());
+            self.break_off(End::Left, code);
         }
     }
 
@@ -402,7 +422,7 @@ impl Connection {
     /// Time has passed; to be called once a tick, before messages are composed.
     pub fn tick(&mut self, now: Instant) {
         self.path.tick(now);
-        self.settle(now);
+        self.settle();
         self.channels.begin_tick(now);
     }
 
@@ -410,7 +430,7 @@ impl Connection {
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let of_stage = match self.stage {
-            Stage::Open if self.hello.wants_packet() || self.channels.wants_to_send(now) => self.path.next_send(now),
+            Stage::Open if self.hello.wants_packet() || self.channels.wants_to_send() => self.path.next_send(now),
             Stage::Open => None,
             Stage::Leaving { since, .. } => Some(since.map_or(now, |since| since.after(self.farewell_time))),
             Stage::Left => Some(now),
@@ -420,11 +440,6 @@ impl Connection {
     }
 
     // What is known -------------------------------------------------------------------------------------------------
-
-    /// The oldest event of the channels.
-    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
-        self.channels.poll_event()
-    }
 
     /// The channels.
     #[must_use]
@@ -456,4 +471,10 @@ fn parse_frame(payload: &[u8]) -> Result<(Option<Frame<'_>>, &[u8]), FrameFault>
         return Ok((None, payload));
     }
     Frame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
+}
+
+impl fmt::Display for LayoutHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }

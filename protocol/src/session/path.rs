@@ -182,6 +182,11 @@ impl Path {
         Ok(())
     }
 
+    /// Refuses a packet for which there is no place: its sender will hold it for lost.
+    pub(super) fn refuse<T>(&mut self, datagram: &[u8], now: Instant) -> Result<Option<T>, Reject> {
+        self.endpoint.handle_if(datagram, now, |_| Acceptance::Refuse).map(|_| None)
+    }
+
     /// Takes a datagram of a peer that speaks reliable 1.0 and nothing else. Answers the packet that it is or completes.
     pub(super) fn take_plain(
         &mut self,
