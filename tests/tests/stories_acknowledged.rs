@@ -6,10 +6,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use slipgate_protocol::reliability::{
-    AckPolicy, Config, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, Event, LossDeadline, ReferenceSmoothing,
-    Statistics, seed,
+    Acceptance, AckPolicy, Config, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, Endpoint, Event, LossDeadline,
+    ReferenceSmoothing, Statistics, seed,
 };
+use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_tests::acknowledged::Datagrams;
 use slipgate_tests::path::{End, Pair};
 use slipgate_tests::world::Conditions;
 
@@ -334,7 +336,7 @@ fn loss_and_bandwidth_are_those_of_the_path_however_often_one_ticks() {
     for (turns_per_packet, statistics) in
         [(1, Statistics::Seed), (10, Statistics::Seed), (1, Statistics::Reference(ReferenceSmoothing::default()))]
     {
-        let mut pair = Pair::new(16, lossy(40, 10.0), &Config { statistics, sent_window: 256, ..Config::default() });
+        let mut pair = Pair::new(19, lossy(40, 10.0), &Config { statistics, sent_window: 256, ..Config::default() });
         for _ in 0..1200 {
             for end in End::BOTH {
                 pair.send(end, &[0; 100]).unwrap();
@@ -436,4 +438,41 @@ fn live_through(seed: u64) {
         let late = pair.stats(end).counters.late_acks as usize;
         assert_eq!(acked.len() + lost.len() - late, judged.len(), "seed {seed}: one verdict, or a late second one");
     }
+}
+
+#[test]
+fn a_packet_that_needs_no_answer_gets_none_and_what_stands_behind_a_header_is_heard() {
+    let config = Config { acks: Some(AckPolicy::default()), ..Config::default() };
+    let (mut alice, mut bob) = (Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap());
+    let (mut wire, now) = (Datagrams::default(), Instant::default());
+    let fill = |room: &mut [u8]| {
+        room[0] = 7;
+        1
+    };
+    alice.send_unanswered_with(now, &mut wire, fill).unwrap();
+    bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeUnanswered).unwrap();
+    let later = Instant::from_start(Duration::from_secs(3));
+    assert!(!bob.owes_acks(later), "nobody waits to hear of it");
+    alice.tick(later);
+    assert_eq!(alice.poll_event(), None, "it is never called lost");
+
+    for _ in 0..100 {
+        alice.send(b"data", later, &mut wire).unwrap();
+    }
+    for datagram in &wire.sent[1..] {
+        bob.handle(datagram, later).unwrap();
+    }
+    let mut bits = [0; 28];
+    let bytes = bob.acks_behind(&mut bits);
+    let ack = bob.acks().ack;
+    let mut back = Datagrams::default();
+    bob.send_unanswered_with(later, &mut back, fill).unwrap();
+    bob.told_behind(bytes);
+    assert!(!bob.owes_acks(Instant::from_start(Duration::from_secs(9))), "one packet told of all");
+    alice.handle(&back.sent[0], later).unwrap();
+    alice.handle_acks_behind(ack, &bits[..bytes], later);
+    let acked = std::iter::from_fn(|| alice.poll_event()).filter(|event| matches!(event, Event::Acked { .. })).count();
+    assert_eq!(acked, 100);
+    alice.handle_acks_behind(Sequence(5000), &[0xff; 28], later);
+    assert_eq!(alice.stats(later).counters.acks_of_unsent, 1, "nonsense is counted");
 }

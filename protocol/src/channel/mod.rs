@@ -18,6 +18,7 @@
 //! Sections §3.x in this module are those of `specs/channels-1.md`.
 
 mod assembly;
+pub mod block;
 mod carried;
 mod channels;
 pub mod control;
@@ -35,6 +36,7 @@ mod queue;
 mod schedule;
 mod slab;
 mod stats;
+pub mod typed;
 mod violation;
 mod window;
 mod wrap_guard;

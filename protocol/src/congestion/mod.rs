@@ -2,10 +2,37 @@
 //!
 //! A [`Controller`] hears what was sent, acknowledged and lost, and answers with a rate and a window. It reads no clock
 //! and knows no sockets; what counts as lost is decided beside it, and turning a rate into bytes of this tick as well.
+//!
+//! ```text
+//!   acknowledgements ──▶ Flight ──▶ Feedback ──▶ Congestion ──▶ bytes of this tick, next departure, suggestion
+//!                        which packets           │ RoundTrip    how long the path takes
+//!                        are under way           │ Controller   rate and window: Fixed
+//!                                                │ Pacer        rate into bytes
+//! ```
+
+mod extreme;
+mod fixed;
+mod flight;
+mod governor;
+mod pacer;
+mod suggestion;
+mod timing;
 
 use core::time::Duration;
 
+pub use self::fixed::Fixed;
+pub use self::flight::{Flight, Landed};
+pub use self::governor::{Algorithm, Config, Congestion, Stats};
+pub use self::suggestion::{Shape, Suggestion};
+pub use self::timing::Timing;
 use crate::time::Instant;
+
+/// Packets of the slow rate of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP" have this many bytes.
+const FLOOR_PACKET_BYTES: u32 = 256;
+/// The slow rate of the same article, 10 packets per second: so many always pass, or the connection would die.
+const FLOOR_INTERVAL: Duration = Duration::from_millis(100);
+/// The least rate, 2,560 bytes per second: one packet of the least kind each interval of the least kind.
+pub const FLOOR: BytesPerSecond = BytesPerSecond(2560.0);
 
 /// A rate, in bytes per second, as they count on the path: payload and every header.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
@@ -80,4 +107,28 @@ pub trait Controller {
 
     /// How many bytes may be under way; `None` for as many as the rate brings.
     fn window(&self, now: Instant) -> Option<u64>;
+
+    /// What the controller thinks of the path, for people and for the shape of packets. It steers nothing here.
+    fn report(&self) -> Report {
+        Report::default()
+    }
+}
+
+/// What a [`Controller`] thinks of the path.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Report {
+    /// What it is doing.
+    pub phase: Phase,
+    /// How long packets wait in the bottleneck's queue; `None` when it measures no such thing.
+    pub queueing_delay: Option<Duration>,
+    /// The shape of packets, when the algorithm itself prescribes one.
+    pub suggestion: Option<Suggestion>,
+}
+
+/// What a [`Controller`] is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// One thing only.
+    #[default]
+    Steady,
 }

@@ -167,6 +167,30 @@ impl Endpoint {
         sink: &mut impl Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<Sequence, SendError> {
+        self.send_cargo(Cargo::Data, now, sink, fill)
+    }
+
+    /// As [`send_with`](Self::send_with), for a payload that needs no answer: the packet is never called lost, and a peer
+    /// that takes it by [`Acceptance::TakeUnanswered`] sends nothing only to acknowledge it.
+    ///
+    /// # Errors
+    /// As [`send_with`](Self::send_with).
+    pub fn send_unanswered_with(
+        &mut self,
+        now: Instant,
+        sink: &mut impl Sink,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<Sequence, SendError> {
+        self.send_cargo(Cargo::AcksAlone, now, sink, fill)
+    }
+
+    fn send_cargo(
+        &mut self,
+        cargo: Cargo,
+        now: Instant,
+        sink: &mut impl Sink,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<Sequence, SendError> {
         let header = self.link.next_header();
         let room = sink.room().ok_or(SendError::Backlogged)?;
         let mut writer = Writer::new(room);
@@ -181,8 +205,32 @@ impl Endpoint {
             return Err(SendError::Empty);
         }
         sink.commit(start + bytes);
-        self.link.depart(header, Cargo::Data, bytes, now);
+        self.link.depart(header, cargo, bytes, now);
         Ok(header.sequence)
+    }
+
+    /// Whether [`transmit`](Self::transmit) has something to send now.
+    #[must_use]
+    pub fn owes_acks(&self, now: Instant) -> bool {
+        self.link.owes_acks(now)
+    }
+
+    /// Which packets before the 32 of the next header have arrived, for a layer above that tells the peer in a field of
+    /// its own: bit i of the whole stands for packet `ack` - 32 - i. Answers how many bytes of `bits` are of use, which is
+    /// none as long as headers say it all. Say [`told_behind`](Self::told_behind) when they have left.
+    #[must_use]
+    pub fn acks_behind(&self, bits: &mut [u8]) -> usize {
+        self.link.acks_behind(bits)
+    }
+
+    /// The last packet that left told the peer of so many bytes of [`acks_behind`](Self::acks_behind).
+    pub fn told_behind(&mut self, bytes: usize) {
+        self.link.report_behind(bytes);
+    }
+
+    /// Hears the peer's [`acks_behind`](Self::acks_behind); `ack` is the one of the header that they came with.
+    pub fn handle_acks_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
+        self.link.hear_behind(ack, bits, now);
     }
 
     /// Sends what is due: acknowledgements that no other packet carried.

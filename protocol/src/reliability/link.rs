@@ -11,7 +11,7 @@ use super::stats::{Counters, Stats};
 use super::{Acceptance, Event, Packet, seed};
 use crate::discard::{Reject, Rejects};
 use crate::time::Instant;
-use crate::wire::reliable::{Acks, Header, Sequence};
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Header, Sequence};
 
 /// A packet as it came: in one datagram, or put together from fragments.
 #[derive(Clone, Copy)]
@@ -69,6 +69,21 @@ impl Link {
         Some(Header { sequence: self.sent.next(), acks })
     }
 
+    /// Whether a packet must leave by now for its acknowledgements' sake.
+    pub(super) fn owes_acks(&self, now: Instant) -> bool {
+        self.owed_header(now).is_some()
+    }
+
+    /// Which of the packets before those that a header speaks of have arrived; see [`Received::acks_behind`].
+    pub(super) fn acks_behind(&self, bits: &mut [u8]) -> usize {
+        self.received.acks_behind(bits)
+    }
+
+    /// So many bytes of [`Link::acks_behind`] have left with the newest header.
+    pub(super) fn report_behind(&mut self, bytes: usize) {
+        self.received.report_behind(bytes);
+    }
+
     /// The packet with this header has left.
     pub(super) fn depart(&mut self, header: Header, cargo: Cargo, payload_bytes: usize, now: Instant) {
         let bytes = self.with_lower_layers(payload_bytes);
@@ -93,12 +108,13 @@ impl Link {
     ) -> Result<Packet<'a>, Reject> {
         let Incoming { header: Header { sequence, acks }, payload, bytes } = incoming;
         self.received.check(sequence)?;
-        let packet = Packet { sequence, payload };
-        if accept(&packet) == Acceptance::Refuse {
+        let packet = Packet { sequence, payload, acks };
+        let acceptance = accept(&packet);
+        if acceptance == Acceptance::Refuse {
             return Err(Reject::Refused);
         }
         self.received.mark(sequence);
-        if !payload.is_empty() {
+        if acceptance == Acceptance::Take && !payload.is_empty() {
             self.received.owe(sequence, now);
         }
         let bytes = self.with_lower_layers(bytes);
@@ -120,6 +136,20 @@ impl Link {
 
     pub(super) fn has_received(&self, sequence: Sequence) -> bool {
         self.received.has(sequence)
+    }
+
+    /// Hears what a peer said of packets before those that its header speaks of. None of them gives a sample of the
+    /// round-trip time.
+    pub(super) fn hear_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
+        let mut nonsense = false;
+        for sequence in arrived_behind(ack, bits) {
+            match self.sent.acknowledge(sequence, now) {
+                Heard::News(news) => self.note_acked(&news, now),
+                Heard::Nothing => {}
+                Heard::Nonsense => nonsense = true,
+            }
+        }
+        self.counters.acks_of_unsent += u64::from(nonsense);
     }
 
     /// What a header says about our packets.
@@ -213,4 +243,11 @@ impl Link {
     fn with_lower_layers(&self, bytes: usize) -> u32 {
         u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.lower_layer_bytes)
     }
+}
+
+/// The packets that arrived, by bits that go on where a header's end: bit i of the whole stands for `ack` - 32 - i.
+fn arrived_behind(ack: Sequence, bits: &[u8]) -> impl Iterator<Item = Sequence> {
+    let newest_first =
+        (0_u16..).zip(bits).flat_map(|(place, byte)| (0..8).map(move |bit| (place * 8 + bit, byte >> bit)));
+    newest_first.filter(|(_, bit)| bit & 1 != 0).map(move |(back, _)| ack.back(ACKS_PER_HEADER + back))
 }

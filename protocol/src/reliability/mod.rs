@@ -47,7 +47,7 @@ pub use self::endpoint::Endpoint;
 pub use self::memory::MemoryBudget;
 pub use self::stats::{BitsPerSecond, Counters, Jitter, RttStats, Stats};
 
-use crate::wire::reliable::Sequence;
+use crate::wire::reliable::{Acks, Sequence};
 
 /// Where an endpoint's datagrams leave: into packets that are sealed, or into a simulated network.
 pub trait Sink {
@@ -69,6 +69,8 @@ pub struct Packet<'a> {
     pub sequence: Sequence,
     /// Empty if the packet carried nothing but acknowledgements.
     pub payload: &'a [u8],
+    /// What its header acknowledged; the endpoint has heard of it.
+    pub acks: Acks,
 }
 
 impl fmt::Debug for Packet<'_> {
@@ -82,6 +84,8 @@ impl fmt::Debug for Packet<'_> {
 pub enum Acceptance {
     /// Take it: it will be acknowledged.
     Take,
+    /// Take it, but let no packet leave only to acknowledge it: it carries nothing that its sender waits to hear of.
+    TakeUnanswered,
     /// There is no place for it. It is not acknowledged, so its sender will hold it for lost.
     Refuse,
 }

@@ -15,8 +15,9 @@ pub(super) struct Received {
     /// Packets that wait for an acknowledgement and were in no header yet.
     unreported: Bits,
     unreported_count: u16,
-    /// When the first of them arrived.
+    /// When the first of them arrived, and when the last one did.
     waiting_since: Instant,
+    latest: Instant,
 }
 
 impl Received {
@@ -28,6 +29,7 @@ impl Received {
             unreported: Bits::new(size),
             unreported_count: 0,
             waiting_since: Instant::default(),
+            latest: Instant::default(),
         }
     }
 
@@ -56,6 +58,7 @@ impl Received {
         if self.unreported_count == 0 {
             self.waiting_since = now;
         }
+        self.latest = now;
         self.unreported.set(sequence);
         self.unreported_count += 1;
     }
@@ -84,9 +87,9 @@ impl Received {
         }
         let oldest = self.unreported.first_set(self.oldest())?;
         let span = self.newest().distance_from(oldest).saturating_add(1);
-        if span > ACKS_PER_HEADER {
-            // More arrived in one turn than one header can say, so a header that starts at the newest is too late for
-            // these. This one starts at an older packet; the reference, like any endpoint, reads it all the same.
+        if span > policy.after_packets {
+            // More arrived in one turn than headers say twice that start at the newest, or even once. This one starts at
+            // an older packet; the reference, like any endpoint, reads it all the same.
             return Some(self.acks_from(oldest.ahead(policy.after_packets - 1)));
         }
         // The span, and not the number of arrivals: with some lost in between, a header of 32 would reach over fewer
@@ -105,7 +108,31 @@ impl Received {
         if self.unreported_count > 0 {
             let span = self.span(acks.ack);
             self.unreported_count -= self.unreported.clear(acks.ack.back(span.saturating_sub(1)), span);
+            // What is left came in this turn: earlier ones would have been told of before.
+            self.waiting_since = self.latest;
         }
+    }
+
+    /// Which packets before those of [`Received::acks`] have arrived: bit i of the whole stands for `ack` - 32 - i. It
+    /// fills as much of `bits` as the oldest packet that was in no header yet needs, and answers how many bytes that
+    /// are; none if a header says it all.
+    pub(super) fn acks_behind(&self, bits: &mut [u8]) -> usize {
+        let oldest = if self.unreported_count == 0 { None } else { self.unreported.first_set(self.oldest()) };
+        let Some(oldest) = oldest else { return 0 };
+        let span = self.newest().distance_from(oldest).saturating_add(1);
+        let bytes = usize::from(span.saturating_sub(ACKS_PER_HEADER).div_ceil(8)).min(bits.len());
+        for (place, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
+            let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + place * 8 + bit));
+            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest().back(*back)));
+            *byte = arrived.fold(0, |byte, (bit, _)| byte | 1 << bit);
+        }
+        bytes
+    }
+
+    /// So many bytes of [`Received::acks_behind`] have left, with the newest header.
+    pub(super) fn report_behind(&mut self, bytes: usize) {
+        let span = u16::try_from(bytes * 8).unwrap_or(u16::MAX).saturating_add(ACKS_PER_HEADER).min(self.size);
+        self.unreported_count -= self.unreported.clear(self.newest().back(span.saturating_sub(1)), span);
     }
 
     pub(super) fn reset(&mut self) {

@@ -1,0 +1,324 @@
+//! What a connection asks: how many bytes may leave now, when the next may, and what a game had best send.
+//!
+//! It joins a controller, which knows the path, with a bucket, which knows the moment.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use super::pacer::Pacer;
+use super::timing::RoundTrip;
+use super::{
+    BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed, Phase, Shape, Suggestion,
+    Timing,
+};
+use crate::time::Instant;
+
+/// Weight of a new interval between two ticks.
+const TICK_SMOOTHING: f64 = 0.125;
+/// Nobody's tick is longer: 10 in a second are the seed's slow rate.
+const LONGEST_TICK: Duration = FLOOR_INTERVAL;
+/// Weight of one packet's fate in the share of lost packets.
+const LOSS_SMOOTHING: f64 = 0.01;
+
+/// Which algorithm rules a connection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// One rate always: for local networks and for tests.
+    Fixed(BytesPerSecond),
+}
+
+/// How a connection avoids congestion.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Config {
+    /// Which algorithm rules it.
+    pub algorithm: Algorithm,
+    /// What its packets are like.
+    pub shape: Shape,
+}
+
+impl Default for Config {
+    /// 60 packets in a second of at most 1,200 bytes, in netcode's 25 and UDP's and IPv4's 28.
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::Fixed(BytesPerSecond(1_250_000.0)),
+            shape: Shape { packets_per_second: 60.0, packet_bytes: 1253, header_bytes: 67 },
+        }
+    }
+}
+
+/// What is known of a connection's path, and what it may do there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stats {
+    /// How fast bytes may leave.
+    pub rate: BytesPerSecond,
+    /// How many bytes may be under way; `None` for as many as the rate brings.
+    pub window: Option<u64>,
+    /// What the controller is doing.
+    pub phase: Phase,
+    /// The least round trip of the last 20 s; `None` before the first.
+    pub base_round_trip: Option<Duration>,
+    /// The smoothed round trip; `None` before the first.
+    pub round_trip: Option<Duration>,
+    /// How long packets wait in the bottleneck's queue: as the controller measured it, or else by how much the smoothed
+    /// round trip is longer than the least. `None` before the first.
+    pub queueing_delay: Option<Duration>,
+    /// The share of packets of late, about the last hundred, that were lost.
+    pub loss: f64,
+    /// Whether the application wants more than it may.
+    pub demand: Demand,
+}
+
+/// The congestion avoidance of one connection. Bytes are those on the path, headers included.
+pub struct Congestion {
+    controller: Box<dyn Controller + Send>,
+    pacer: Pacer,
+    path: RoundTrip,
+    shape: Shape,
+    demand: Demand,
+    loss: f64,
+    sent_at: Option<Instant>,
+    ticked_at: Option<Instant>,
+    tick: Duration,
+}
+
+impl Congestion {
+    /// Rules by one of the algorithms that come with this crate.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        match config.algorithm {
+            Algorithm::Fixed(rate) => Self::with_controller(Box::new(Fixed::new(rate)), config.shape),
+        }
+    }
+
+    /// Rules by an algorithm of the caller's.
+    #[must_use]
+    pub fn with_controller(controller: Box<dyn Controller + Send>, shape: Shape) -> Self {
+        Self {
+            controller,
+            pacer: Pacer::new(shape.packet_bytes),
+            path: RoundTrip::new(),
+            shape,
+            demand: Demand::Met,
+            loss: 0.0,
+            sent_at: None,
+            ticked_at: None,
+            tick: Duration::ZERO,
+        }
+    }
+
+    /// A packet has left, whether or not the budget allowed it.
+    pub fn on_sent(&mut self, bytes: u32, now: Instant) {
+        self.fill(now);
+        self.pacer.spend(bytes, self.controller.rate(now), self.tick);
+        self.controller.on_sent(bytes, now);
+        self.sent_at = Some(now);
+    }
+
+    /// A datagram of the peer told something of our packets.
+    pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.fill(feedback.now);
+        self.path.on_feedback(feedback);
+        for _ in feedback.acked {
+            self.loss -= self.loss * LOSS_SMOOTHING;
+        }
+        for _ in feedback.lost {
+            self.loss += (1.0 - self.loss) * LOSS_SMOOTHING;
+        }
+        self.controller.on_feedback(feedback);
+    }
+
+    /// Time has passed; to be called each time before packets are composed. How often that is tells how long a tick
+    /// is, whose whole worth may then leave at once.
+    pub fn on_tick(&mut self, in_flight: u64, now: Instant) {
+        self.fill(now);
+        if let Some(ticked_at) = self.ticked_at {
+            let interval = now.since(ticked_at).min(LONGEST_TICK);
+            self.tick = if self.tick.is_zero() {
+                interval
+            } else {
+                self.tick.mul_f64(1.0 - TICK_SMOOTHING) + interval.mul_f64(TICK_SMOOTHING)
+            };
+        }
+        self.ticked_at = Some(now);
+        self.controller.on_tick(in_flight, now);
+    }
+
+    /// Whether the application has more to send than it was allowed: to be told after each tick's packets.
+    pub fn set_demand(&mut self, demand: Demand) {
+        self.demand = demand;
+        self.controller.set_demand(demand);
+    }
+
+    /// How many bytes may leave now. A packet of 256 bytes may leave each 100 ms whatever the path does, so that the
+    /// connection lives.
+    ///
+    /// Who has much to send had best wait for a whole packet's worth; see [`Congestion::next_send`].
+    #[must_use]
+    pub fn budget(&self, in_flight: u64, now: Instant) -> u64 {
+        let paced = self.pacer.credit(self.controller.rate(now), self.tick, now).max(0.0) as u64;
+        let allowed = paced.min(self.room(in_flight, now));
+        if now >= self.alive_at() { allowed.max(FLOOR_PACKET_BYTES.into()) } else { allowed }
+    }
+
+    /// When a whole packet may leave if no acknowledgement comes before, or else the next small one that keeps the
+    /// connection alive; `None` while nothing waits for leave.
+    #[must_use]
+    pub fn next_send(&self, in_flight: u64, now: Instant) -> Option<Instant> {
+        if self.demand == Demand::Met {
+            return None;
+        }
+        let alive = self.alive_at().max(now);
+        if self.room(in_flight, now) < self.shape.packet_bytes.into() {
+            return Some(alive);
+        }
+        let ready = self.pacer.ready_at(self.shape.packet_bytes, self.controller.rate(now), self.tick, now);
+        Some(ready.min(alive))
+    }
+
+    /// What a game had best send now, to be asked before it composes a tick.
+    #[must_use]
+    pub fn suggestion(&self, now: Instant) -> Suggestion {
+        self.controller.report().suggestion.unwrap_or_else(|| self.shape.at(self.controller.rate(now)))
+    }
+
+    /// What a packet's deadlines go by.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.path.timing()
+    }
+
+    /// What is known of the path, and what the connection may do there.
+    #[must_use]
+    pub fn stats(&self, now: Instant) -> Stats {
+        let report = self.controller.report();
+        let (base, smoothed) = (self.path.base(), self.path.smoothed());
+        let by_round_trip = base.zip(smoothed).map(|(base, smoothed)| smoothed.saturating_sub(base));
+        Stats {
+            rate: self.controller.rate(now),
+            window: self.controller.window(now),
+            phase: report.phase,
+            base_round_trip: base,
+            round_trip: smoothed,
+            queueing_delay: report.queueing_delay.or(by_round_trip),
+            loss: self.loss,
+            demand: self.demand,
+        }
+    }
+
+    fn fill(&mut self, now: Instant) {
+        self.pacer.fill(self.controller.rate(now), self.tick, now);
+    }
+
+    fn room(&self, in_flight: u64, now: Instant) -> u64 {
+        self.controller.window(now).map_or(u64::MAX, |window| window.saturating_sub(in_flight))
+    }
+
+    /// When a packet may leave that keeps the connection alive.
+    fn alive_at(&self) -> Instant {
+        self.sent_at.map_or_else(Instant::default, |sent_at| sent_at.after(FLOOR_INTERVAL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    /// A window that is always full.
+    struct Shut;
+
+    impl Controller for Shut {
+        fn on_sent(&mut self, _: u32, _: Instant) {}
+        fn on_feedback(&mut self, _: &Feedback<'_>) {}
+        fn on_tick(&mut self, _: u64, _: Instant) {}
+        fn set_demand(&mut self, _: Demand) {}
+        fn rate(&self, _: Instant) -> BytesPerSecond {
+            BytesPerSecond(1e6)
+        }
+        fn window(&self, _: Instant) -> Option<u64> {
+            Some(0)
+        }
+    }
+
+    fn fixed(rate: f64) -> Congestion {
+        Congestion::new(Config { algorithm: Algorithm::Fixed(BytesPerSecond(rate)), ..Config::default() })
+    }
+
+    #[test]
+    fn a_small_packet_each_tenth_of_a_second_passes_a_shut_window() {
+        let mut congestion = Congestion::with_controller(Box::new(Shut), Config::default().shape);
+        congestion.set_demand(Demand::Unmet);
+        let mut sent = 0;
+        for millis in 0..10_000 {
+            let budget = congestion.budget(5000, at(millis));
+            if budget > 0 {
+                assert_eq!(budget, 256);
+                congestion.on_sent(256, at(millis));
+                sent += 1;
+                assert_eq!(congestion.next_send(5000, at(millis)), Some(at(millis + 100)));
+            }
+        }
+        assert_eq!(sent, 100);
+    }
+
+    #[test]
+    fn a_game_of_sixty_ticks_sends_all_that_the_rate_brings() {
+        for (name, ticks) in [("even", [16, 17, 17]), ("uneven", [10, 24, 16])] {
+            let mut congestion = fixed(2_500_000.0);
+            let (mut now, mut left) = (0, 0);
+            for tick in ticks.into_iter().cycle().take(600) {
+                now += tick;
+                congestion.on_tick(0, at(now));
+                while congestion.budget(0, at(now)) >= 1253 {
+                    congestion.on_sent(1253, at(now));
+                    left += 1253;
+                }
+            }
+            let share = f64::from(left) / (2500.0 * now as f64);
+            assert!((0.985..=1.005).contains(&share), "{name}: {share}");
+        }
+    }
+
+    #[test]
+    fn the_next_departure_is_when_a_whole_packet_may_leave() {
+        let mut congestion = fixed(125_300.0);
+        assert_eq!(congestion.next_send(0, at(0)), None, "nothing waits");
+        congestion.set_demand(Demand::Unmet);
+        assert_eq!(congestion.next_send(0, at(0)), Some(at(0)));
+        for _ in 0..2 {
+            congestion.on_sent(1253, at(0));
+        }
+        let next = congestion.next_send(0, at(0)).unwrap();
+        assert!(next >= at(10) && next < at(11), "{next:?}");
+        assert!(congestion.budget(0, next) >= 1253);
+    }
+
+    #[test]
+    fn statistics_tell_of_the_path() {
+        let mut congestion = fixed(1e6);
+        assert_eq!(congestion.stats(at(0)).queueing_delay, None);
+        let departed = super::super::Departed { sent_at: at(0), bytes: 1000 };
+        for (now, rtt) in [(1000, 40), (2000, 80), (3000, 80)] {
+            let newest = super::super::Newest { sent_at: at(now - rtt), received_at: None, ack_delay: Duration::ZERO };
+            congestion.on_feedback(&Feedback {
+                now: at(now),
+                newest: Some(newest),
+                acked: &[departed; 30],
+                lost: &[departed; 10],
+                delivered: 0,
+                in_flight: 0,
+            });
+        }
+        let stats = congestion.stats(at(3000));
+        assert_eq!(
+            (stats.base_round_trip, stats.rate, stats.window),
+            (Some(Duration::from_millis(40)), BytesPerSecond(1e6), None)
+        );
+        assert!(stats.queueing_delay.unwrap() > Duration::from_millis(5), "{stats:?}");
+        assert!((0.15..0.35).contains(&stats.loss), "{stats:?}");
+    }
+}
