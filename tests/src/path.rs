@@ -1,10 +1,8 @@
 //! Two acknowledged-packet endpoints, and the path between them, in virtual time.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use slipgate_conditioner::{self as conditioner, Link, Loss, Order, Reordering, Share};
 use slipgate_protocol::reliability::{Config, Endpoint, Event, SendError, Sink, Stats};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
@@ -69,24 +67,36 @@ impl Side {
 /// Two endpoints and the path between them.
 pub struct Pair {
     sides: [Side; 2],
-    conditions: Conditions,
-    rng: StdRng,
+    /// Up is from A to B.
+    link: Link,
     now: Duration,
-    on_the_way: BTreeMap<(Duration, u64), (End, Vec<u8>)>,
-    count: u64,
+}
+
+/// What the simulated world calls conditions, on a path.
+fn on_a_path(conditions: &Conditions) -> conditioner::Conditions {
+    conditioner::Conditions {
+        latency: conditions.latency,
+        jitter: conditions.jitter,
+        order: Order::Free,
+        loss: Loss::Random(Share::percent(conditions.loss_percent)),
+        duplication: Share::percent(conditions.duplication_percent),
+        reordering: Reordering {
+            share: Share::percent(conditions.reordering_percent),
+            longest: Duration::from_millis(500),
+        },
+        ..conditioner::Conditions::perfect()
+    }
 }
 
 impl Pair {
     /// Two endpoints with the same settings. The seed decides all that happens by chance.
     #[must_use]
     pub fn new(seed: u64, conditions: Conditions, config: &Config) -> Self {
+        let conditions = on_a_path(&conditions);
         Self {
             sides: [Side::new(config), Side::new(config)],
-            conditions,
-            rng: StdRng::seed_from_u64(seed),
+            link: Link::new(conditions, conditions, seed),
             now: Duration::from_secs(1000),
-            on_the_way: BTreeMap::new(),
-            count: 0,
         }
     }
 
@@ -109,7 +119,8 @@ impl Pair {
 
     /// Changes the path, for what is sent from now on.
     pub fn set_conditions(&mut self, conditions: Conditions) {
-        self.conditions = conditions;
+        let conditions = on_a_path(&conditions);
+        self.link.set_conditions(conditions, conditions, self.now());
     }
 
     /// Sends a packet.
@@ -151,38 +162,29 @@ impl Pair {
 
     fn deliver(&mut self) {
         let now = self.now();
-        while let Some(due) = self.on_the_way.first_entry().filter(|due| due.key().0 <= self.now) {
-            let (to, datagram) = due.remove();
-            let side = &mut self.sides[to as usize];
-            if let Ok(Some(packet)) = side.endpoint.handle(&datagram, now)
-                && !packet.payload.is_empty()
-            {
-                side.received.push((packet.sequence, packet.payload.to_vec()));
+        let [a, b] = &mut self.sides;
+        for (path, side) in [(&mut self.link.up, b), (&mut self.link.down, a)] {
+            while let Some(arrival) = path.pop_due(now) {
+                if let Ok(Some(packet)) = side.endpoint.handle(arrival.bytes, now)
+                    && !packet.payload.is_empty()
+                {
+                    side.received.push((packet.sequence, packet.payload.to_vec()));
+                }
             }
         }
     }
 
-    /// Puts datagrams on their way, or loses them.
+    /// Puts datagrams on their way.
     fn carry(&mut self, from: End, outbox: Outbox) {
         self.side(from).datagrams += outbox.datagrams.len() as u64;
+        let now = self.now();
+        let path = match from {
+            End::A => &mut self.link.up,
+            End::B => &mut self.link.down,
+        };
         for datagram in outbox.datagrams {
-            let copies = 1 + usize::from(self.chance(self.conditions.duplication_percent));
-            for _ in 0..copies {
-                if self.chance(self.conditions.loss_percent) {
-                    continue;
-                }
-                let jitter = self.conditions.jitter.mul_f64(self.rng.random_range(0.0..=1.0));
-                let held = self.chance(self.conditions.reordering_percent);
-                let held = if held { Duration::from_millis(self.rng.random_range(0..500)) } else { Duration::ZERO };
-                let at = self.now + self.conditions.latency + jitter + held;
-                self.count += 1;
-                self.on_the_way.insert((at, self.count), (from.other(), datagram.clone()));
-            }
+            path.push(&datagram, now);
         }
-    }
-
-    fn chance(&mut self, percent: f64) -> bool {
-        self.rng.random_range(0.0..100.0) < percent
     }
 }
 

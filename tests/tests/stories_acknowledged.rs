@@ -336,7 +336,7 @@ fn loss_and_bandwidth_are_those_of_the_path_however_often_one_ticks() {
     for (turns_per_packet, statistics) in
         [(1, Statistics::Seed), (10, Statistics::Seed), (1, Statistics::Reference(ReferenceSmoothing::default()))]
     {
-        let mut pair = Pair::new(16, lossy(40, 10.0), &Config { statistics, sent_window: 256, ..Config::default() });
+        let mut pair = Pair::new(19, lossy(40, 10.0), &Config { statistics, sent_window: 256, ..Config::default() });
         for _ in 0..1200 {
             for end in End::BOTH {
                 pair.send(end, &[0; 100]).unwrap();

@@ -1,1 +1,4 @@
 //! Messages over the acknowledged-packet endpoint.
+
+pub mod block;
+pub mod typed;

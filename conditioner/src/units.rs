@@ -1,0 +1,234 @@
+//! Units: shares of all datagrams, and rates of bytes. Each is valid by construction.
+
+use core::fmt::{self, Display};
+use core::str::FromStr;
+use std::time::Duration;
+
+const WHOLE: u32 = 1_000_000_000;
+
+/// How many of all datagrams something happens to, from none to all, in steps of a thousand-millionth.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Share(u32);
+
+impl Share {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// All of them.
+    pub const ALL: Self = Self(WHOLE);
+
+    /// So many of 100.
+    ///
+    /// # Panics
+    /// When it is less than 0, more than 100, or no number. What is not written into a program comes by
+    /// [`Share::from_fraction`] or as text.
+    #[must_use]
+    pub const fn percent(percent: f64) -> Self {
+        assert!(percent >= 0.0 && percent <= 100.0, "a share has from 0 to 100 per cent");
+        Self((percent * 1e7 + 0.5) as u32)
+    }
+
+    /// The share that is this part of 1, if it is one.
+    #[must_use]
+    pub fn from_fraction(fraction: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&fraction).then(|| Self((fraction * f64::from(WHOLE)).round() as u32))
+    }
+
+    /// The part of 1, from 0 to 1.
+    #[must_use]
+    pub fn fraction(self) -> f64 {
+        f64::from(self.0) / f64::from(WHOLE)
+    }
+}
+
+impl Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.fraction() * 100.0)
+    }
+}
+
+/// The text is no share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAShare;
+
+impl Display for NotAShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a share is written as 2% or 0.5%, from 0% to 100%")
+    }
+}
+
+impl core::error::Error for NotAShare {}
+
+/// A number with the sign %, so that nobody takes 0.02 for 2 % or the other way round.
+impl FromStr for Share {
+    type Err = NotAShare;
+
+    fn from_str(text: &str) -> Result<Self, NotAShare> {
+        let number = text.strip_suffix('%').and_then(decimal).ok_or(NotAShare)?;
+        Self::from_fraction(number / 100.0).ok_or(NotAShare)
+    }
+}
+
+/// How fast a link is, in bits per second; at least 1 kbit/s.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// The slowest link.
+    pub const SLOWEST: Self = Self(1_000);
+    /// The quickest link that text can name, 100 Gbit/s.
+    pub const QUICKEST: Self = Self(100_000_000_000);
+
+    /// So many bits per second.
+    ///
+    /// # Panics
+    /// When there are fewer than 1,000. What is not written into a program comes as text.
+    #[must_use]
+    pub const fn bits_per_second(bits: u64) -> Self {
+        assert!(bits >= Self::SLOWEST.0, "a link has 1 kbit/s at least");
+        Self(bits)
+    }
+
+    /// So many kbit/s (1,000 bits per second).
+    ///
+    /// # Panics
+    /// When it is 0.
+    #[must_use]
+    pub const fn kbit(kbit: u32) -> Self {
+        Self::bits_per_second(kbit as u64 * 1_000)
+    }
+
+    /// So many Mbit/s (1,000,000 bits per second).
+    ///
+    /// # Panics
+    /// When it is 0.
+    #[must_use]
+    pub const fn mbit(mbit: u32) -> Self {
+        Self::bits_per_second(mbit as u64 * 1_000_000)
+    }
+
+    /// The bits per second.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// How long so many bytes take, in whole nanoseconds.
+    #[must_use]
+    pub fn time_for(self, bytes: usize) -> Duration {
+        let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How many bytes pass in this time.
+    #[must_use]
+    pub fn bytes_in(self, time: Duration) -> usize {
+        let bytes = time.as_nanos().saturating_mul(u128::from(self.0)) / 8_000_000_000;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}
+
+impl Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bits if bits >= 1_000_000 => write!(f, "{} Mbit/s", bits as f64 / 1e6),
+            bits => write!(f, "{} kbit/s", bits as f64 / 1e3),
+        }
+    }
+}
+
+/// The text is no rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotARate;
+
+impl Display for NotARate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate is written in bits per second, as 256k, 1.5M or 1G (also 256kbit), from 1k to 100G")
+    }
+}
+
+impl core::error::Error for NotARate {}
+
+/// A number with k, M or G, and `bit` or `bit/s` behind it or not.
+impl FromStr for Rate {
+    type Err = NotARate;
+
+    fn from_str(text: &str) -> Result<Self, NotARate> {
+        let text = text.strip_suffix("/s").unwrap_or(text);
+        let text = text.strip_suffix("bit").unwrap_or(text);
+        let units = [('k', 1e3), ('M', 1e6), ('G', 1e9)];
+        let number = units.into_iter().find_map(|(unit, factor)| Some(decimal(text.strip_suffix(unit)?)? * factor));
+        let rate = Self(number.ok_or(NotARate)?.round() as u64);
+        if (Self::SLOWEST..=Self::QUICKEST).contains(&rate) { Ok(rate) } else { Err(NotARate) }
+    }
+}
+
+/// Digits with a point among them or not. The standard library also takes signs, exponents and `inf`.
+fn decimal(text: &str) -> Option<f64> {
+    let plain = text.starts_with(|first: char| first.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_number_with_its_sign() {
+        let cases = [
+            ("0%", Some(Share::NONE)),
+            ("2%", Some(Share::percent(2.0))),
+            ("0.5%", Some(Share::percent(0.5))),
+            ("100%", Some(Share::ALL)),
+            ("100.1%", None),
+            ("-1%", None),
+            ("+1%", None),
+            ("1e1%", None),
+            ("nan%", None),
+            (".5%", None),
+            ("2", None),
+            ("0.02", None),
+            ("%", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse().ok(), expected, "{text}");
+        }
+        assert_eq!(Share::percent(0.5).to_string(), "0.5%");
+        assert_eq!(Share::percent(2.0).fraction(), 0.02);
+    }
+
+    #[test]
+    fn a_rate_is_a_number_with_a_unit() {
+        let cases = [
+            ("256k", Some(256_000)),
+            ("1.5M", Some(1_500_000)),
+            ("1G", Some(1_000_000_000)),
+            ("10Mbit", Some(10_000_000)),
+            ("64kbit/s", Some(64_000)),
+            ("0.9k", None),
+            ("0k", None),
+            ("101G", None),
+            ("1000", None),
+            ("1m", None),
+            ("1MB", None),
+            ("-1M", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<Rate>().ok().map(Rate::bits), expected, "{text}");
+        }
+        assert_eq!(
+            (Rate::mbit(10).to_string(), Rate::kbit(256).to_string()),
+            ("10 Mbit/s".into(), "256 kbit/s".into())
+        );
+    }
+
+    #[test]
+    fn bytes_take_their_time_on_a_link_exactly() {
+        assert_eq!(Rate::mbit(1).time_for(125), Duration::from_millis(1));
+        assert_eq!(Rate::kbit(1).time_for(65_507), Duration::from_nanos(524_056_000_000));
+        assert_eq!(Rate::mbit(1).bytes_in(Duration::from_millis(1)), 125);
+        assert_eq!(Rate::QUICKEST.bytes_in(Duration::MAX), usize::MAX);
+    }
+}
