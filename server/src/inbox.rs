@@ -4,7 +4,8 @@
 //! through the server while it still holds what it answers, without a copy.
 
 use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::channel::ChannelId;
+use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::{ChannelEvent, ChannelId};
 use slipgate_protocol::reliability;
 use slipgate_protocol::server::{self as core, Message, Received};
 use slipgate_protocol::session::Place;
@@ -14,7 +15,8 @@ use slipgate_protocol::wire::reliable::Sequence;
 use crate::{ClientHandle, DisconnectReason, Server};
 
 /// Something that happened since the last event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// A client has a slot. What its token said of it is in [`Server::client`].
     Connected {
@@ -56,6 +58,23 @@ pub enum Event<'a> {
         channel: ChannelId,
         /// As many bytes as the channel allows, none among them.
         bytes: &'a [u8],
+    },
+    /// News of a client's channels: what became of blocks.
+    Channel {
+        /// Whose.
+        client: ClientHandle,
+        /// What happened.
+        event: ChannelEvent,
+    },
+    /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
+    /// `Disconnected`.
+    Partial {
+        /// Whose it was.
+        client: ClientHandle,
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
     },
     /// A client's connection has ended; its handle reaches nobody any more.
     Disconnected {
@@ -113,6 +132,10 @@ impl Inbox {
                 Some(Event::Disconnected { client, client_id, reason })
             }
             Found::Event(core::Event::Packet { client, event }) => Some(Event::Sent { client, event }),
+            Found::Event(core::Event::Channel { client, event }) => Some(Event::Channel { client, event }),
+            Found::Event(core::Event::Partial { client, channel, partial }) => {
+                Some(Event::Partial { client, channel, partial })
+            }
             Found::Message(home, message) => Some(match message {
                 Message::Payload { client, sequence, place } => {
                     Event::Payload { client, sequence, bytes: self.bytes(home, &place) }

@@ -48,7 +48,8 @@ pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
 pub use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::address::Address;
-pub use slipgate_protocol::channel::{ChannelConfig, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::server::{

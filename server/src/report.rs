@@ -110,7 +110,7 @@ impl Reporter {
     pub(crate) fn note(&self, event: &Event, server: &core::Server) {
         let netcode = server.netcode();
         match event {
-            Event::Packet { .. } => {}
+            Event::Packet { .. } | Event::Channel { .. } | Event::Partial { .. } => {}
             Event::Connected { client, client_id } => {
                 let address = netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
@@ -118,7 +118,10 @@ impl Reporter {
             }
             Event::Disconnected { client, client_id, reason } => {
                 let (slot, connected) = (client.slot(), netcode.connected());
-                info!(client_id, slot, reason = reason.name(), connected, "client disconnected");
+                // What exactly was wrong with a peer is told while its connection is still there.
+                let detail =
+                    server.connection(*client).and_then(|connection| connection.end()).map(ToString::to_string);
+                info!(client_id, slot, reason = reason.name(), detail, connected, "client disconnected");
             }
         }
     }

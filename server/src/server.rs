@@ -7,14 +7,16 @@ use std::time::Duration;
 use slipgate_edge::entropy;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::discard::Discards;
+use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
-use slipgate_protocol::netcode::server::{self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats};
-use slipgate_protocol::reliability::MemoryBudget;
+use slipgate_protocol::crypto::key::KeyRing;
+use slipgate_protocol::discard::Discards;
+use slipgate_protocol::netcode::server::{
+    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats,
+};
 use slipgate_protocol::server::{self as core, Message, Received};
-use slipgate_protocol::session::{self, Budget, Connection, PathStats, SendError, Traffic};
+use slipgate_protocol::session::{self, Budget, Connection, Memory, PathStats, SendError, Traffic};
 use slipgate_protocol::time::Now;
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
@@ -106,9 +108,8 @@ impl Server {
     }
 
     fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
-        let memory = MemoryBudget::new(core::DEFAULT_MEMORY_BYTES);
         Ok(Self {
-            core: core::Server::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
+            core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
             now,
@@ -182,6 +183,21 @@ impl Server {
         self.core.send_message(client, channel, message, options, self.now)
     }
 
+    /// Begins to send a block to a client on a channel of blocks; `label` tells it what the block is. What becomes of it
+    /// comes as events.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged` (as many blocks wait as the channel allows), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    pub fn send_block(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    ) -> Result<BlockId, SendError> {
+        self.core.send_block(client, channel, block, label)
+    }
+
     /// What a client's channel can still take; nothing where there is none.
     #[must_use]
     pub fn free(&self, client: ClientHandle, channel: ChannelId) -> Free {
@@ -205,6 +221,11 @@ impl Server {
     #[must_use]
     pub fn connection(&self, client: ClientHandle) -> Option<&Connection> {
         self.core.connection(client)
+    }
+
+    /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
+    pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
+        self.core.connection_mut(client)
     }
 
     /// Ends a turn: what is due happens, and everything that waits leaves.
@@ -380,12 +401,7 @@ impl Server {
         self.core.handle(from, datagram, scratch, self.now).ok().flatten()
     }
 
-    pub(crate) fn next(
-        &mut self,
-        datagram: &[u8],
-        received: &mut Received,
-        scratch: &mut Vec<u8>,
-    ) -> Option<Message> {
+    pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
         self.core.next(datagram, received, scratch, self.now)
     }
 }

@@ -5,6 +5,7 @@
 mod sink;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,14 +13,13 @@ use core::time::Duration;
 
 use self::sink::ServerSink;
 use crate::address::Address;
-use crate::channel::{self, Arrival, ChannelId, SendOptions};
+use crate::channel::block::{Block, BlockId, PartialBlock};
+use crate::channel::{self, Arrival, ChannelEvent, ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
 use crate::netcode::client::{self as netcode, EndReason};
 use crate::reliability;
-use crate::session::{
-    Budget, ConfigError, Connection, End, Incoming, Line, PathStats, Place, SendError, Traffic,
-};
+use crate::session::{Budget, ConfigError, Connection, End, Incoming, Line, PathStats, Place, SendError, Traffic};
 use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
@@ -28,7 +28,7 @@ use crate::wire::reliable::Sequence;
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Something that happened. What the server sent comes from [`Client::next`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub enum Event {
     /// A server gave the client a slot.
     Connected {
@@ -39,6 +39,15 @@ pub enum Event {
     },
     /// What became of an acknowledged packet.
     Packet(reliability::Event),
+    /// News of the channels.
+    Channel(ChannelEvent),
+    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
+    Partial {
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
+    },
     /// The attempt or the connection has ended.
     Ended {
         /// Why.
@@ -96,27 +105,26 @@ pub struct Client {
     ended: Option<Event>,
     farewell: Option<String>,
     end: Option<End>,
+    partials: VecDeque<(ChannelId, PartialBlock)>,
     room: Box<[u8; MAX_PAYLOAD_BYTES]>,
 }
 
 impl Client {
-    /// Puts a line upon a client that is not connected.
-    ///
-    /// # Errors
-    /// A setting that no connection can run with.
-    pub fn new(netcode: netcode::Client, traffic: Traffic) -> Result<Self, ConfigError> {
-        traffic.check()?;
-        Ok(Self {
+    /// Puts a line upon a client that is not connected; payloads travel as they are until it carries something else.
+    #[must_use]
+    pub fn new(netcode: netcode::Client) -> Self {
+        Self {
             netcode,
-            traffic,
+            traffic: Traffic::Payloads,
             line: None,
             wake: Instant::NEVER,
             connected: None,
             ended: None,
             farewell: None,
             end: None,
+            partials: VecDeque::new(),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),
-        })
+        }
     }
 
     /// The client beneath.
@@ -229,14 +237,16 @@ impl Client {
 
     /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.connected.take().or_else(|| self.poll_line()).or_else(|| self.ended.take())
+        let partial = |(channel, partial)| Event::Partial { channel, partial };
+        let of_line = self.connected.take().or_else(|| self.poll_line());
+        of_line.or_else(|| self.partials.pop_front().map(partial)).or_else(|| self.ended.take())
     }
 
     fn poll_line(&mut self) -> Option<Event> {
         match self.line.as_mut()? {
             Line::Payloads => None,
             Line::Packets(packets) => packets.poll_event().map(Event::Packet),
-            Line::Channels(_) => None,
+            Line::Channels(connection) => connection.poll_event().map(Event::Channel),
         }
     }
 
@@ -253,7 +263,9 @@ impl Client {
                 }
                 netcode::Event::Ended { reason } => {
                     self.note_end();
-                    self.line = None;
+                    if let Some(Line::Channels(connection)) = self.line.take() {
+                        self.partials = connection.into_partials().collect();
+                    }
                     self.wake = Instant::NEVER;
                     self.ended = Some(Event::Ended { reason });
                 }
@@ -339,6 +351,20 @@ impl Client {
         Ok(())
     }
 
+    /// Begins to send a block on a channel of blocks; `label` tells the server what it is.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+        if !matches!(self.traffic, Traffic::Channels(..)) {
+            return Err(SendError::WrongTraffic);
+        }
+        let connection = self.connection_mut().filter(|connection| connection.end().is_none());
+        let id = connection.ok_or(SendError::Gone)?.channels_mut().send_block(channel, block, label)?;
+        self.wake = Instant::default();
+        Ok(id)
+    }
+
     // Time ----------------------------------------------------------------------------------------------------------
 
     /// Time has passed: deadlines of netcode and of the line.
@@ -412,6 +438,7 @@ impl Client {
 
     /// As [`connection`](Self::connection), to be changed.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.wake = Instant::default();
         if let Some(Line::Channels(connection)) = &mut self.line { Some(connection) } else { None }
     }
 

@@ -2,14 +2,15 @@
 
 use core::ops::Range;
 
-use crate::channel::{self, Arrival, ChannelId};
+use crate::channel::block::PartialBlock;
+use crate::channel::{self, Arrival, ChannelEvent, ChannelId};
 use crate::netcode::server::{ClientHandle, DisconnectReason};
 use crate::reliability;
 use crate::session::{Incoming, Place};
 use crate::wire::reliable::Sequence;
 
 /// Something that happened to a client. What it sent comes from [`Server::next`](super::Server::next).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub enum Event {
     /// A client has a slot.
     Connected {
@@ -24,6 +25,23 @@ pub enum Event {
         client: ClientHandle,
         /// What became of it.
         event: reliability::Event,
+    },
+    /// News of a client's channels.
+    Channel {
+        /// Whose.
+        client: ClientHandle,
+        /// What happened.
+        event: ChannelEvent,
+    },
+    /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
+    /// `Disconnected`.
+    Partial {
+        /// Whose it was.
+        client: ClientHandle,
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
     },
     /// A client's connection has ended; its handle reaches nobody any more.
     Disconnected {

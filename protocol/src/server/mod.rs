@@ -23,25 +23,22 @@ pub use self::event::{Event, Message, Received};
 
 use self::seat::Seat;
 use crate::address::Address;
+use crate::channel::block::{Block, BlockId};
 use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::server::{self as netcode, ClientHandle};
 use crate::netcode::{self as lower, Outbox};
-use crate::reliability::MemoryBudget;
-use crate::session::{Budget, ConfigError, Connection, Line, PathStats, SendError, Traffic};
+use crate::session::{Budget, ConfigError, Connection, Line, Memory, PathStats, SendError, Traffic};
 use crate::time::{Instant, Now};
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
-
-/// The memory that messages and packets under way in pieces may take in all of a server, unless one says otherwise.
-pub const DEFAULT_MEMORY_BYTES: usize = 256 * 1024 * 1024;
 
 /// A server whose clients' payloads carry a [`Traffic`].
 pub struct Server {
     netcode: netcode::Server,
     traffic: Traffic,
-    memory: MemoryBudget,
+    memory: Memory,
     seats: Box<[Option<Seat>]>,
     /// When each slot's line is to be looked at: apart from the seats, because every turn reads all of it.
     wakes: Box<[Instant]>,
@@ -58,7 +55,7 @@ impl Server {
     ///
     /// # Errors
     /// A setting that no connection can run with.
-    pub fn new(netcode: netcode::Server, traffic: Traffic, memory: MemoryBudget) -> Result<Self, ConfigError> {
+    pub fn new(netcode: netcode::Server, traffic: Traffic, memory: Memory) -> Result<Self, ConfigError> {
         traffic.check()?;
         let slots = netcode.config().slots as usize;
         Ok(Self {
@@ -208,8 +205,17 @@ impl Server {
                 netcode::Event::Disconnected { client, client_id, reason } => {
                     let seat = self.seats.get_mut(client.slot() as usize).and_then(Option::take);
                     self.set_wake(client.slot(), Instant::NEVER);
+                    let Some(Seat { line, told, .. }) = seat else { continue };
+                    if let Line::Channels(connection) = line {
+                        let partials = connection.into_partials();
+                        self.events.extend(partials.map(|(channel, partial)| Event::Partial {
+                            client,
+                            channel,
+                            partial,
+                        }));
+                    }
                     // One whose connection had ended before has been told of already.
-                    if seat.is_some_and(|seat| !seat.told) {
+                    if !told {
                         self.events.push_back(Event::Disconnected { client, client_id, reason });
                     }
                 }
@@ -219,7 +225,7 @@ impl Server {
 
     fn seat(&mut self, client: ClientHandle, client_id: u64, now: Instant) {
         // The settings were checked when the server was made.
-        let Ok(line) = self.traffic.line(Some(self.memory.clone())) else { return };
+        let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
         if let Some(place) = self.seats.get_mut(client.slot() as usize) {
             *place = Some(Seat::new(client, client_id, line));
             self.set_wake(client.slot(), now);
@@ -287,6 +293,22 @@ impl Server {
         Ok(())
     }
 
+    /// Begins to send a block to a client on a channel of blocks; `label` tells it what the block is.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_block(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    ) -> Result<BlockId, SendError> {
+        let id = self.open_connection(client)?.channels_mut().send_block(channel, block, label)?;
+        self.wake(client.slot());
+        Ok(id)
+    }
+
     fn open_connection(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
         if !matches!(self.traffic, Traffic::Channels(..)) {
             return Err(SendError::WrongTraffic);
@@ -328,6 +350,7 @@ impl Server {
 
     /// As [`connection`](Self::connection), to be changed.
     pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
+        self.wake(client.slot());
         let seat = self.seats.get_mut(client.slot() as usize)?.as_mut().filter(|seat| seat.is(client))?;
         if let Line::Channels(connection) = &mut seat.line { Some(connection) } else { None }
     }

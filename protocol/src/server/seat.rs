@@ -65,6 +65,9 @@ impl Seat {
             Line::Payloads => None,
             Line::Packets(packets) => packets.poll_event().map(|event| Event::Packet { client, event }),
             Line::Channels(connection) => {
+                if let Some(event) = connection.poll_event() {
+                    return Some(Event::Channel { client, event });
+                }
                 let reason = connection.end().map(reason).filter(|_| !self.told)?;
                 self.told = true;
                 Some(Event::Disconnected { client, client_id: self.client_id, reason })

@@ -6,14 +6,14 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::congestion::{self, Congestion, Controller};
-use crate::reliability;
+use crate::reliability::{self, MemoryBudget};
 use crate::wire::MAX_PAYLOAD_BYTES;
 
 /// The fewest bytes of payload that one may configure: what every path carries (RFC 791, section 3.1: 576 bytes with a
 /// header of 60), less UDP's 8.
 pub const MIN_PAYLOAD: usize = 508;
 
-/// Makes the controller of a new connection.
+/// Makes the controllers of new connections.
 pub type MakeController = dyn Fn() -> Box<dyn Controller + Send> + Send + Sync;
 
 /// The settings of a connection.
@@ -71,6 +71,22 @@ impl Config {
             return Err(ConfigError::PayloadBytes);
         }
         Ok(())
+    }
+}
+
+/// The memory that the connections of a server may take together for what arrives in pieces. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// For packets in fragments, and for messages that must be put together or wait for older ones.
+    pub messages: MemoryBudget,
+    /// For blocks, which must not keep messages waiting until they are whole.
+    pub blocks: MemoryBudget,
+}
+
+impl Default for Memory {
+    /// 256 MiB for messages and 512 MiB for blocks.
+    fn default() -> Self {
+        Self { messages: MemoryBudget::new(256 << 20), blocks: MemoryBudget::new(512 << 20) }
     }
 }
 

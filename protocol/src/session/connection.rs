@@ -6,15 +6,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use super::config::MIN_PAYLOAD;
 use super::greeting::Saying;
 use super::path::{Cargo, Path};
-use super::config::MIN_PAYLOAD;
-use super::{Budget, Config, ConfigError, PathStats};
+use super::{Budget, Config, ConfigError, Memory, PathStats};
+use crate::channel::block::PartialBlock;
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
-use crate::channel::{Arrival, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation};
+use crate::channel::{
+    Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation,
+};
 use crate::congestion::Demand;
 use crate::discard::Reject;
-use crate::reliability::{Acceptance, MemoryBudget, Sink};
+use crate::reliability::{Acceptance, Sink};
 use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::{Header, MAX_HEADER_BYTES, is_fragment};
@@ -126,12 +129,16 @@ impl Connection {
     ///
     /// # Errors
     /// A setting that no connection can run with.
-    pub fn new(config: &Config, layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config, layout: Arc<Layout>, memory: Option<&Memory>) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
-            path: Path::new(config.endpoint.clone(), memory.clone(), config.controller())?,
+            path: Path::new(
+                config.endpoint.clone(),
+                memory.map(|memory| memory.messages.clone()),
+                config.controller(),
+            )?,
             layout: layout.hash(),
-            channels: Channels::new(layout, memory),
+            channels: channels(layout, memory),
             hello: Saying::NEW,
             greeted: false,
             stage: Stage::Open,
@@ -441,6 +448,16 @@ impl Connection {
 
     // What is known -------------------------------------------------------------------------------------------------
 
+    /// The oldest event of the channels.
+    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
+        self.channels.poll_event()
+    }
+
+    /// What had arrived of blocks that are not whole, to go on with in another connection.
+    pub fn into_partials(self) -> impl Iterator<Item = (ChannelId, PartialBlock)> {
+        self.channels.into_partials()
+    }
+
     /// The channels.
     #[must_use]
     pub const fn channels(&self) -> &Channels {
@@ -473,8 +490,9 @@ fn parse_frame(payload: &[u8]) -> Result<(Option<Frame<'_>>, &[u8]), FrameFault>
     Frame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
 }
 
-impl fmt::Display for LayoutHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+fn channels(layout: Arc<Layout>, memory: Option<&Memory>) -> Channels {
+    match memory {
+        Some(memory) => Channels::new(layout, Some(memory.messages.clone())).with_block_memory(memory.blocks.clone()),
+        None => Channels::new(layout, None),
     }
 }

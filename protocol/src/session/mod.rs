@@ -23,7 +23,7 @@ mod path;
 mod send_error;
 mod traffic;
 
-pub use self::config::{Config, ConfigError};
+pub use self::config::{Config, ConfigError, MIN_PAYLOAD, MakeController, Memory};
 pub use self::connection::{Connection, End, Incoming};
 pub use self::packets::{Arrived, Packets};
 pub use self::path::Place;

@@ -6,10 +6,10 @@
 use alloc::vec::Vec;
 
 use super::path::{Path, Place};
-use super::{Budget, Config, ConfigError, PathStats};
+use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::congestion::Demand;
 use crate::discard::Reject;
-use crate::reliability::{self, Event, MemoryBudget, Sink};
+use crate::reliability::{self, Event, Sink};
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
@@ -34,11 +34,12 @@ impl Packets {
     ///
     /// # Errors
     /// A setting that no connection can run with.
-    pub fn new(config: &Config, memory: Option<MemoryBudget>) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config, memory: Option<&Memory>) -> Result<Self, ConfigError> {
         let endpoint = config.endpoint.clone();
         let (window, fragment_above, fragment_bytes) =
             (endpoint.sent_window, endpoint.fragment_above, endpoint.fragment_bytes);
-        let path = Path::new(endpoint, memory, config.controller())?.with_news(window);
+        let path =
+            Path::new(endpoint, memory.map(|memory| memory.messages.clone()), config.controller())?.with_news(window);
         Ok(Self { path, fragment_above, fragment_bytes })
     }
 
@@ -47,12 +48,7 @@ impl Packets {
     ///
     /// # Errors
     /// Why it was dropped; it has been counted.
-    pub fn handle(
-        &mut self,
-        datagram: &[u8],
-        scratch: &mut Vec<u8>,
-        now: Instant,
-    ) -> Result<Option<Arrived>, Reject> {
+    pub fn handle(&mut self, datagram: &[u8], scratch: &mut Vec<u8>, now: Instant) -> Result<Option<Arrived>, Reject> {
         let taken = self.path.take_plain(datagram, scratch, now)?;
         let is_empty = |place: &Place| matches!(place, Place::Datagram(range) if range.is_empty());
         Ok(taken.filter(|(_, place)| !is_empty(place)).map(|(sequence, place)| Arrived { sequence, place }))

@@ -1,10 +1,10 @@
 //! What the payloads of a server's or client's connections carry.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Config, ConfigError, Connection, Packets};
+use super::{Config, ConfigError, Connection, Memory, Packets};
 use crate::channel::Layout;
-use crate::reliability::MemoryBudget;
 
 /// What the payloads of connections carry; both ends must agree.
 #[derive(Clone, Debug, Default)]
@@ -40,12 +40,12 @@ impl Traffic {
     }
 
     /// A connection on which nothing was sent yet.
-    pub(crate) fn line(&self, memory: Option<MemoryBudget>) -> Result<Line, ConfigError> {
+    pub(crate) fn line(&self, memory: Option<&Memory>) -> Result<Line, ConfigError> {
         Ok(match self {
             Self::Payloads => Line::Payloads,
-            Self::Packets(config) => Line::Packets(alloc::boxed::Box::new(Packets::new(config, memory)?)),
+            Self::Packets(config) => Line::Packets(Box::new(Packets::new(config, memory)?)),
             Self::Channels(layout, config) => {
-                Line::Channels(alloc::boxed::Box::new(Connection::new(config, Arc::clone(layout), memory)?))
+                Line::Channels(Box::new(Connection::new(config, Arc::clone(layout), memory)?))
             }
         })
     }
@@ -54,6 +54,6 @@ impl Traffic {
 /// One connection of a [`Traffic`].
 pub(crate) enum Line {
     Payloads,
-    Packets(alloc::boxed::Box<Packets>),
-    Channels(alloc::boxed::Box<Connection>),
+    Packets(Box<Packets>),
+    Channels(Box<Connection>),
 }

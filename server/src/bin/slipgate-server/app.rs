@@ -67,6 +67,7 @@ fn relay(event: Event<'_>, members: &mut Vec<ClientHandle>, server: &mut Server)
                 send(server, *member, bytes);
             }
         }
+        _ => {}
     }
 }
 
