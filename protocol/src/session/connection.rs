@@ -20,7 +20,7 @@ use crate::discard::Reject;
 use crate::reliability::{Acceptance, Sink};
 use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
-use crate::wire::reliable::{Header, MAX_HEADER_BYTES, is_fragment};
+use crate::wire::reliable::{Header, MAX_HEADER_BYTES, Sequence, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
 
 /// Why a connection ended before the layer below did.
@@ -98,10 +98,24 @@ impl Incoming {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Open,
-    Leaving { saying: Saying, since: Option<Instant> },
+    Leaving(Leaving),
     Left,
     Over,
 }
+
+/// How far a farewell is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Leaving {
+    saying: Saying,
+    /// When it was said first.
+    since: Option<Instant>,
+    /// When it is said again.
+    again: Instant,
+}
+
+/// How often a farewell is repeated: in the seed's slow rhythm, because nothing is known of a path on which nothing else
+/// travels ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 10 packets per second).
+const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A connection on which messages travel.
 pub struct Connection {
@@ -261,7 +275,7 @@ impl Connection {
     fn settle(&mut self) {
         let Self { path, channels, hello, stage, .. } = self;
         let mut nobody = Saying::Heard;
-        let bye = if let Stage::Leaving { saying, .. } = stage { saying } else { &mut nobody };
+        let bye = if let Stage::Leaving(leaving) = stage { &mut leaving.saying } else { &mut nobody };
         for packet in path.verdicts().acked() {
             hello.acked(packet);
             bye.acked(packet);
@@ -297,7 +311,7 @@ impl Connection {
         }
         match self.stage {
             Stage::Open => self.transmit_open(now, sink),
-            Stage::Leaving { saying, since } => self.transmit_farewell(saying, since, now, sink),
+            Stage::Leaving(leaving) => self.transmit_farewell(leaving, now, sink),
             Stage::Left => {
                 // The peer says goodbye until it hears that this was heard.
                 self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
@@ -343,36 +357,41 @@ impl Connection {
     }
 
     /// Says why this side leaves, until that was heard or the time is up.
-    fn transmit_farewell(&mut self, mut saying: Saying, since: Option<Instant>, now: Instant, sink: &mut impl Sink) {
-        let since = since.unwrap_or(now);
-        if saying.is_heard() || now.reached(since, self.farewell_time) {
+    fn transmit_farewell(&mut self, leaving: Leaving, now: Instant, sink: &mut impl Sink) {
+        let since = leaving.since.unwrap_or(now);
+        if leaving.saying.is_heard() || now.reached(since, self.farewell_time) {
             self.stage = Stage::Over;
             return;
         }
-        if saying.wants_packet() {
-            let (greeting, most) = (self.greeting(), self.most());
-            let Self { path, hello, farewell, .. } = self;
-            let bye = Bye { code: farewell.code, text: &farewell.text };
-            let mut number = None;
-            let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
-                number = Some(sequence);
-                let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
-                start + room.get_mut(start..).map_or(0, |rest| control::write_bye(&bye, rest))
-            });
-            if sent && let Some(number) = number {
-                hello.said(number);
-                saying.said(number);
-            }
+        let mut leaving = Leaving { since: Some(since), ..leaving };
+        if leaving.again <= now
+            && let Some(packet) = self.send_farewell(now, sink)
+        {
+            leaving.saying.said(packet);
+            leaving.again = now.after(FAREWELL_INTERVAL);
         }
-        self.stage = Stage::Leaving { saying, since: Some(since) };
+        self.stage = Stage::Leaving(leaving);
+    }
+
+    /// Says why this side leaves, and its layout, if the peer may not know that; answers in which packet.
+    fn send_farewell(&mut self, now: Instant, sink: &mut impl Sink) -> Option<Sequence> {
+        let (greeting, most) = (self.greeting(), self.most());
+        let Self { path, hello, farewell, .. } = self;
+        let bye = Bye { code: farewell.code, text: &farewell.text };
+        let mut number = None;
+        let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
+            number = Some(sequence);
+            let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
+            start + room.get_mut(start..).map_or(0, |rest| control::write_bye(&bye, rest))
+        });
+        let number = number.filter(|_| sent)?;
+        hello.said(number);
+        Some(number)
     }
 
     /// The path is silent although something is under way: what was said and sent may have got lost.
     fn doubt(&mut self) {
         self.hello.doubt();
-        if let Stage::Leaving { saying, .. } = &mut self.stage {
-            saying.doubt();
-        }
         self.channels.on_probe();
         self.path.probed();
     }
@@ -408,7 +427,7 @@ impl Connection {
         if self.stage == Stage::Open {
             self.end = Some(end);
             self.farewell.code = code;
-            self.stage = Stage::Leaving { saying: Saying::NEW, since: None };
+            self.stage = Stage::Leaving(Leaving { saying: Saying::NEW, since: None, again: Instant::default() });
         }
     }
 
@@ -439,7 +458,8 @@ impl Connection {
         let of_stage = match self.stage {
             Stage::Open if self.hello.wants_packet() || self.channels.wants_to_send() => self.path.next_send(now),
             Stage::Open => None,
-            Stage::Leaving { since, .. } => Some(since.map_or(now, |since| since.after(self.farewell_time))),
+            Stage::Leaving(leaving) if leaving.saying.is_heard() => Some(now),
+            Stage::Leaving(leaving) => Some(leaving.again),
             Stage::Left => Some(now),
             Stage::Over => return None,
         };
