@@ -1,5 +1,6 @@
 //! Typed messages: what is written is read, by either codec.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -117,7 +117,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_option(visitor))
+        self.nest(visitor, Holds::Fields, D::deserialize_option)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
@@ -125,11 +125,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Elements, |codec, visitor| codec.deserialize_seq(visitor))
+        self.nest(visitor, Holds::Elements, D::deserialize_seq)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Elements, |codec, visitor| codec.deserialize_map(visitor))
+        self.nest(visitor, Holds::Elements, D::deserialize_map)
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {

@@ -150,7 +150,7 @@ fn a_peer_that_begins_and_withdraws_for_ever_leaves_nothing_behind() {
     for id in 0..100_000u32 {
         let id = id as u16;
         right.on_frame(&begin(id, 5000, 1024)).unwrap();
-        if id % 3 == 0 {
+        if id.is_multiple_of(3) {
             right.on_frame(&slice(id, 2, 1024)).unwrap();
         }
         right.on_frame(&frame(&Frame::Withdraw { id: BlockId(id), reason: Reason::Other(200) })).unwrap();
@@ -168,5 +168,5 @@ fn a_peer_that_never_acknowledges_a_refusal_is_owed_a_bounded_number_of_them() {
     }
     let mut room = [0; 64];
     let owed = core::iter::from_fn(|| right.write(&mut room)).count();
-    assert_eq!(owed, usize::from(super::super::seen::WINDOW));
+    assert_eq!(owed, usize::from(seen::WINDOW));
 }
