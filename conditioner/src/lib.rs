@@ -38,8 +38,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod bottleneck;
 mod conditions;
+mod describe;
 mod flight;
 mod link;
 mod loss;
