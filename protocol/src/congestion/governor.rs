@@ -8,8 +8,8 @@ use core::time::Duration;
 use super::pacer::Pacer;
 use super::timing::RoundTrip;
 use super::{
-    BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed, Phase, Shape, Suggestion,
-    Timing,
+    BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed, Glide, GlideConfig, Phase,
+    Shape, Suggestion, Timing,
 };
 use crate::time::Instant;
 
@@ -22,8 +22,9 @@ const LOSS_SMOOTHING: f64 = 0.01;
 
 /// Which algorithm rules a connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Algorithm {
+    /// The rate follows what the path delivers, and its queue stays short.
+    Glide(GlideConfig),
     /// One rate always: for local networks and for tests.
     Fixed(BytesPerSecond),
 }
@@ -38,10 +39,10 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 60 packets in a second of at most 1,200 bytes, in netcode's 25 and UDP's and IPv4's 28.
+    /// Glide, and 60 packets in a second of at most 1,200 bytes, in netcode's 25 and UDP's and IPv4's 28.
     fn default() -> Self {
         Self {
-            algorithm: Algorithm::Fixed(BytesPerSecond(1_250_000.0)),
+            algorithm: Algorithm::Glide(GlideConfig::default()),
             shape: Shape { packets_per_second: 60.0, packet_bytes: 1253, header_bytes: 67 },
         }
     }
@@ -86,9 +87,11 @@ impl Congestion {
     /// Rules by one of the algorithms that come with this crate.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        match config.algorithm {
-            Algorithm::Fixed(rate) => Self::with_controller(Box::new(Fixed::new(rate)), config.shape),
-        }
+        let controller: Box<dyn Controller + Send> = match config.algorithm {
+            Algorithm::Glide(glide) => Box::new(Glide::new(glide, config.shape.packet_bytes)),
+            Algorithm::Fixed(rate) => Box::new(Fixed::new(rate)),
+        };
+        Self::with_controller(controller, config.shape)
     }
 
     /// Rules by an algorithm of the caller's.

@@ -13,6 +13,7 @@
 mod extreme;
 mod fixed;
 mod flight;
+mod glide;
 mod governor;
 mod pacer;
 mod suggestion;
@@ -22,6 +23,7 @@ use core::time::Duration;
 
 pub use self::fixed::Fixed;
 pub use self::flight::{Flight, Landed};
+pub use self::glide::{Config as GlideConfig, Glide};
 pub use self::governor::{Algorithm, Config, Congestion, Stats};
 pub use self::suggestion::{Shape, Suggestion};
 pub use self::timing::Timing;
@@ -131,4 +133,10 @@ pub enum Phase {
     /// One thing only.
     #[default]
     Steady,
+    /// It looks for the path's limit.
+    Startup,
+    /// It keeps the queue short.
+    Delay,
+    /// It takes its share of a queue that others keep full.
+    Compete,
 }

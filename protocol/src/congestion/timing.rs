@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use super::Feedback;
-use super::extreme::Least;
+use super::extreme::Extreme;
 use crate::time::Instant;
 
 /// Until a round trip was measured (RFC 9002, section 6.2.2).
@@ -81,13 +81,13 @@ impl Timing {
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     timing: Timing,
-    base: Least,
+    base: Extreme,
     heard_at: Option<Instant>,
 }
 
 impl RoundTrip {
     pub(super) fn new() -> Self {
-        Self { timing: Timing::default(), base: Least::new(BASE_WINDOW), heard_at: None }
+        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None }
     }
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -122,7 +122,7 @@ impl RoundTrip {
         } else {
             (blend(smoothed, rtt, SMOOTHING), blend(variation, smoothed.abs_diff(rtt), VARIATION_SMOOTHING))
         };
-        self.base.push(rtt.as_secs_f64(), now);
+        self.base.push(rtt.as_secs_f64(), now.since_start().as_secs_f64());
     }
 }
 

@@ -15,8 +15,9 @@ pub(super) struct Received {
     /// Packets that wait for an acknowledgement and were in no header yet.
     unreported: Bits,
     unreported_count: u16,
-    /// When the first of them arrived.
+    /// When the first of them arrived, and when the last one did.
     waiting_since: Instant,
+    latest: Instant,
 }
 
 impl Received {
@@ -28,6 +29,7 @@ impl Received {
             unreported: Bits::new(size),
             unreported_count: 0,
             waiting_since: Instant::default(),
+            latest: Instant::default(),
         }
     }
 
@@ -56,6 +58,7 @@ impl Received {
         if self.unreported_count == 0 {
             self.waiting_since = now;
         }
+        self.latest = now;
         self.unreported.set(sequence);
         self.unreported_count += 1;
     }
@@ -84,9 +87,9 @@ impl Received {
         }
         let oldest = self.unreported.first_set(self.oldest())?;
         let span = self.newest().distance_from(oldest).saturating_add(1);
-        if span > ACKS_PER_HEADER {
-            // More arrived in one turn than one header can say, so a header that starts at the newest is too late for
-            // these. This one starts at an older packet; the reference, like any endpoint, reads it all the same.
+        if span > policy.after_packets {
+            // More arrived in one turn than headers say twice that start at the newest, or even once. This one starts at
+            // an older packet; the reference, like any endpoint, reads it all the same.
             return Some(self.acks_from(oldest.ahead(policy.after_packets - 1)));
         }
         // The span, and not the number of arrivals: with some lost in between, a header of 32 would reach over fewer
@@ -105,6 +108,8 @@ impl Received {
         if self.unreported_count > 0 {
             let span = self.span(acks.ack);
             self.unreported_count -= self.unreported.clear(acks.ack.back(span.saturating_sub(1)), span);
+            // What is left came in this turn: earlier ones would have been told of before.
+            self.waiting_since = self.latest;
         }
     }
 

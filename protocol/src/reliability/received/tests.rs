@@ -122,13 +122,58 @@ proptest! {
 }
 
 #[test]
-fn a_burst_is_reported_in_headers_of_which_each_reaches_sixteen_packets_further() {
-    for (burst, headers) in [(15, 0), (16, 1), (32, 1), (33, 2), (40, 2), (48, 2), (49, 3), (256, 15), (1000, 62)] {
+fn a_burst_is_reported_in_headers_of_which_each_reaches_sixteen_packets_further_and_the_rest_after_25_ms() {
+    let after = |millis| Instant::from_start(Duration::from_millis(millis));
+    for (burst, headers) in [(15, 0), (16, 1), (31, 1), (32, 2), (33, 2), (48, 3), (256, 16), (1000, 62)] {
         let mut received = received(1024, 0..burst);
-        let (spoken_of, paid) = pay(&mut received, AckPolicy::default(), Instant::default());
-        assert_eq!(paid, headers, "{burst} packets");
-        assert_eq!(spoken_of.len(), if headers == 0 { 0 } else { burst.into() }, "{burst} packets");
+        let (spoken_of, paid) = pay(&mut received, AckPolicy::default(), after(0));
+        assert_eq!((paid, spoken_of.len()), (headers, 16 * headers), "{burst} packets");
+        assert_eq!(pay(&mut received, AckPolicy::default(), after(24)).1, 0, "{burst} packets");
+        let rest = usize::from(burst % 16 > 0);
+        assert_eq!(pay(&mut received, AckPolicy::default(), after(25)).1, rest, "{burst} packets");
+        assert_eq!(received.unreported_count, 0, "{burst} packets");
     }
+}
+
+#[test]
+fn each_arrival_of_a_one_sided_stream_is_in_two_headers_however_large_the_bursts_are() {
+    for burst in 1..=200_u16 {
+        let mut received = Received::new(1024);
+        let mut spoken_of = std::vec![0; usize::from(burst) * 60];
+        let (mut next, mut headers) = (0, 0);
+        for turn in 0..60 {
+            let now = Instant::from_start(Duration::from_millis(turn * 16));
+            for sequence in (next..next + burst).map(Sequence) {
+                received.mark(sequence);
+                received.owe(sequence, now);
+            }
+            next += burst;
+            while let Some(acks) = received.owed(AckPolicy::default(), now) {
+                acks.arrived().for_each(|sequence| spoken_of[usize::from(sequence.0)] += 1);
+                received.report(acks);
+                headers += 1;
+            }
+        }
+        // The last ones have headers to come.
+        let settled = &spoken_of[..spoken_of.len() - usize::from(burst) - 32];
+        assert!(settled.iter().all(|count| *count >= 2), "bursts of {burst}: {settled:?}");
+        assert!(headers <= (usize::from(burst) * 60).div_ceil(16) + 60, "bursts of {burst}: {headers} headers");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_burst_waits_25_ms_from_its_own_arrival() {
+    let at = |millis| Instant::from_start(Duration::from_millis(millis));
+    let mut received = Received::new(1024);
+    for number in 0..18 {
+        received.mark(Sequence(number));
+        received.owe(Sequence(number), at(if number < 6 { 0 } else { 24 }));
+    }
+    let policy = AckPolicy::default();
+    assert_eq!(pay(&mut received, policy, at(24)).1, 1);
+    assert_eq!(received.ack_deadline(policy), Some(at(49)));
+    assert_eq!(pay(&mut received, policy, at(48)).1, 0);
+    assert_eq!(pay(&mut received, policy, at(49)), ((0..18).collect(), 1));
 }
 
 #[test]
@@ -149,7 +194,7 @@ fn acknowledgements_behind_a_header_go_as_far_back_as_what_was_in_no_header_yet(
         }
     };
     let mut bits = [0; 28];
-    [20_000, 40_000, 60_000, 65_499].map(|number| received.mark(Sequence(number)));
+    [20_000, 40_000, 60_000, 65_499].iter().for_each(|number| received.mark(Sequence(*number)));
     arrive(&mut received, 0..32);
     assert_eq!(received.acks_behind(&mut bits), 0, "a header says it all");
     arrive(&mut received, 32..101);

@@ -1,0 +1,244 @@
+//! The blocks that the peer sends: who may send how much, what is kept of broken ones, and the last word about each.
+
+use alloc::vec::Vec;
+
+use super::frame::{Begin, Frame, Reason};
+use super::receiver::Reception;
+use super::seen::Seen;
+use super::{Admission, BlockId, BlockReceiver, Config, Event, Owed, Part, PartialBlock, Progress, Side, Violation};
+use crate::reliability::MemoryBudget;
+
+/// Everything on its way in.
+pub(super) struct Incoming {
+    config: Config,
+    budget: Option<MemoryBudget>,
+    seen: Seen,
+    active: Vec<Active>,
+    farewells: Vec<Farewell>,
+    /// What earlier connections left.
+    kept: Vec<PartialBlock>,
+}
+
+struct Active {
+    receiver: BlockReceiver,
+    /// The application was told of the offer.
+    is_told: bool,
+    /// The peer withdrew it.
+    withdrawn: Option<Reason>,
+}
+
+/// The last word about a block: repeated until it arrived.
+struct Farewell {
+    id: BlockId,
+    /// `None`: it arrived here.
+    refused: Option<Reason>,
+    owed: Owed,
+}
+
+impl Incoming {
+    pub(super) fn new(config: Config, budget: Option<MemoryBudget>) -> Self {
+        let (active, farewells, kept) = (Vec::new(), Vec::new(), Vec::new());
+        Self { config, budget, seen: Seen::new(), active, farewells, kept }
+    }
+
+    /// Keeps a partial block for a later offer of the same content; gives it back if as many are kept as may be under
+    /// way at once.
+    pub(super) fn keep(&mut self, partial: PartialBlock) -> Result<(), PartialBlock> {
+        if self.kept.len() >= self.config.max_at_once.into() {
+            return Err(partial);
+        }
+        self.kept.push(partial);
+        Ok(())
+    }
+
+    pub(super) fn into_partials(self) -> impl Iterator<Item = PartialBlock> {
+        self.active.into_iter().filter_map(|active| active.receiver.into_partial()).chain(self.kept)
+    }
+
+    pub(super) fn progress(&self) -> impl Iterator<Item = (BlockId, Progress)> {
+        self.active.iter().map(|active| (active.receiver.id(), active.receiver.progress()))
+    }
+
+    pub(super) fn on_begin(&mut self, begin: Begin) -> Result<Reception, Violation> {
+        let receiver = BlockReceiver::new(begin, self.budget.clone())?;
+        if let Some(active) = self.find(begin.id) {
+            let same = active.receiver.begin() == begin;
+            return if same { Ok(Reception::Ignored) } else { Err(Violation::BeginDiffers) };
+        }
+        if !self.seen.mark(begin.id) {
+            return Ok(Reception::Ignored);
+        }
+        // Who begins a new block has heard the last word about those that are too old to be remembered.
+        self.farewells.retain(|farewell| !self.seen.is_past(farewell.id));
+        if begin.length > self.config.max_block_bytes {
+            self.refuse(begin.id, Reason::TooLarge);
+        } else if self.active.len() >= self.config.max_at_once.into() {
+            self.refuse(begin.id, Reason::Busy);
+        } else {
+            self.active.push(Active { receiver, is_told: false, withdrawn: None });
+            self.admit();
+        }
+        Ok(Reception::New)
+    }
+
+    pub(super) fn on_slice(&mut self, id: BlockId, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
+        if let Some(active) = self.find(id) {
+            if active.withdrawn.is_some() {
+                return Ok(Reception::Ignored);
+            }
+            return active.receiver.on_slice(index, bytes);
+        }
+        if self.seen.contains(id) { Ok(Reception::Ignored) } else { Err(Violation::NotAccepted) }
+    }
+
+    pub(super) fn on_withdraw(&mut self, id: BlockId, reason: Reason) -> Reception {
+        self.farewells.retain(|farewell| farewell.id != id);
+        let is_new = self.seen.mark(id);
+        let Some(active) = self.find(id) else {
+            return if is_new { Reception::New } else { Reception::Ignored };
+        };
+        active.withdrawn.get_or_insert(reason);
+        // Nobody needs to hear of the end of what nobody heard of.
+        self.active.retain(|active| active.withdrawn.is_none() || active.is_told || !active.receiver.is_offered());
+        self.admit();
+        Reception::New
+    }
+
+    /// Accepts what the application was asked about; answers whether there is such an offer and room for it.
+    pub(super) fn accept(&mut self, id: BlockId) -> bool {
+        let Some(at) = self.active.iter().position(|active| active.receiver.id() == id) else { return false };
+        self.has_bytes_for(at) && self.accept_at(at)
+    }
+
+    /// Ends a block that is offered or under way; answers what has arrived of it.
+    pub(super) fn cancel(&mut self, id: BlockId) -> Option<PartialBlock> {
+        let at = self.active.iter().position(|active| active.receiver.id() == id)?;
+        let Active { receiver, withdrawn, .. } = self.active.remove(at);
+        if withdrawn.is_none() {
+            self.refuse(id, if receiver.is_offered() { Reason::Declined } else { Reason::Cancelled });
+        }
+        self.admit();
+        receiver.into_partial()
+    }
+
+    pub(super) fn wants_room(&self) -> bool {
+        self.farewells.iter().any(|farewell| farewell.owed == Owed::Now)
+            || self.active.iter().any(|active| active.withdrawn.is_none() && active.receiver.wants_room())
+    }
+
+    pub(super) fn write(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+        self.write_farewell(room).or_else(|| {
+            let mut wanted = self.active.iter_mut().filter(|active| active.withdrawn.is_none());
+            wanted.find_map(|active| active.receiver.write(room))
+        })
+    }
+
+    pub(super) fn on_acked(&mut self, part: Part) {
+        if let Part::Farewell(id) = part {
+            self.farewells.retain(|farewell| farewell.id != id);
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, part: Part) {
+        match part {
+            Part::Farewell(id) => {
+                self.farewells
+                    .iter_mut()
+                    .filter(|farewell| farewell.id == id)
+                    .for_each(|farewell| farewell.owed.lost());
+            }
+            Part::Accept { block, .. } => {
+                if let Some(active) = self.find(block) {
+                    active.receiver.on_lost(part);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The next thing that the application has to hear, after some hashing.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.active.iter_mut().for_each(|active| active.receiver.work());
+        if let Some(at) = self.active.iter().position(Active::is_at_its_end) {
+            let ended = self.active.remove(at);
+            let event = self.bury(ended);
+            self.admit();
+            return Some(event);
+        }
+        let asks = self.config.admission == Admission::Ask;
+        let offered = self.active.iter_mut().find(|active| asks && active.receiver.is_offered() && !active.is_told)?;
+        offered.is_told = true;
+        Some(Event::Offered(offered.receiver.offer()))
+    }
+
+    fn bury(&mut self, ended: Active) -> Event {
+        let Active { mut receiver, withdrawn, .. } = ended;
+        let (id, label) = (receiver.id(), receiver.begin().label);
+        if let Some(content) = receiver.take() {
+            if withdrawn.is_none() {
+                self.farewells.push(Farewell { id, refused: None, owed: Owed::Now });
+            }
+            return Event::Received { id, label, content };
+        }
+        let failure = receiver.failure();
+        let (by, reason) = match (withdrawn, failure) {
+            (Some(reason), _) => (Side::Peer, reason),
+            (None, reason) => (Side::Us, reason.unwrap_or(Reason::Cancelled)),
+        };
+        if by == Side::Us {
+            self.refuse(id, reason);
+        }
+        Event::Broken { id, label, by, reason, partial: receiver.into_partial() }
+    }
+
+    fn refuse(&mut self, id: BlockId, reason: Reason) {
+        self.farewells.push(Farewell { id, refused: Some(reason), owed: Owed::Now });
+    }
+
+    fn write_farewell(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+        let farewell = self.farewells.iter_mut().find(|farewell| farewell.owed == Owed::Now)?;
+        let id = farewell.id;
+        let frame = farewell.refused.map_or(Frame::Done { id }, |reason| Frame::Refuse { id, reason });
+        let bytes = frame.write(room)?;
+        farewell.owed = Owed::Flying;
+        Some((bytes, Part::Farewell(id)))
+    }
+
+    fn find(&mut self, id: BlockId) -> Option<&mut Active> {
+        self.active.iter_mut().find(|active| active.receiver.id() == id)
+    }
+
+    /// Accepts what waits for room, oldest first, where the application is not asked.
+    fn admit(&mut self) {
+        if self.config.admission == Admission::Ask {
+            return;
+        }
+        for at in 0..self.active.len() {
+            let waits = self.active.get(at).is_some_and(|active| active.receiver.is_offered());
+            if waits && (!self.has_bytes_for(at) || !self.accept_at(at)) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the block at this place fits into the bytes that may be received at once.
+    fn has_bytes_for(&self, at: usize) -> bool {
+        let length = |active: &Active| u64::from(active.receiver.begin().length);
+        let taken: u64 = self.active.iter().filter(|active| !active.receiver.is_offered()).map(length).sum();
+        self.active.get(at).is_some_and(|active| taken + length(active) <= self.config.max_bytes_at_once)
+    }
+
+    fn accept_at(&mut self, at: usize) -> bool {
+        let Some(active) = self.active.get_mut(at).filter(|active| active.receiver.is_offered()) else { return false };
+        let place = self.kept.iter().position(|partial| active.receiver.continues(partial));
+        let unused = active.receiver.accept(place.map(|place| self.kept.swap_remove(place)));
+        self.kept.extend(unused);
+        true
+    }
+}
+
+impl Active {
+    fn is_at_its_end(&self) -> bool {
+        self.withdrawn.is_some() || self.receiver.is_whole() || self.receiver.failure().is_some()
+    }
+}

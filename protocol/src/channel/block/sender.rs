@@ -1,0 +1,252 @@
+//! One block on its way out: what the peer is known to have, and what is to be sent next.
+
+use core::fmt;
+
+use super::bits::{Slices, words};
+use super::frame::{Begin, Frame, Ranges, Reason};
+use super::shape::Shape;
+use super::{Block, BlockId, Event, Owed, Part, Progress, Violation};
+
+/// Sends a block.
+///
+/// ```text
+///  Offered ──Accept──▶ Sending ──Done──▶ Over
+///     │                   │                ▲
+///     ├──────cancel───────┴──▶ Withdrawn ──┤ acknowledged
+///     └──────Refuse────────────────────────┘
+/// ```
+pub struct BlockSender {
+    id: BlockId,
+    label: u64,
+    block: Block,
+    shape: Shape,
+    stage: Stage,
+    /// Whether a `Begin` was written, so that the peer may know of this block.
+    is_known: bool,
+    /// Slices that the peer has spoken of. Others are not sent yet, for it may have them.
+    told: Slices,
+    /// Slices that are to be sent: not yet sent, or lost.
+    waiting: Slices,
+    /// Slices that the peer has.
+    arrived: Slices,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Offered(Owed),
+    Sending,
+    Withdrawn(Reason, Owed),
+    Over(Option<End>),
+}
+
+/// An end that the application has not heard of yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Delivered,
+    Refused(Reason),
+}
+
+impl BlockSender {
+    /// Starts sending a block in slices of so many bytes.
+    ///
+    /// For a block of 64 MiB this takes 24 KiB, in slices of 1 KiB; nothing more is asked for later.
+    #[must_use]
+    pub fn begin(block: Block, id: BlockId, label: u64, slice_bytes: u16) -> Self {
+        let shape = Shape { length: block.length, slice_bytes };
+        let [told, waiting, arrived] = [(); 3].map(|()| Slices::new(shape.slices()));
+        let stage = Stage::Offered(Owed::Now);
+        Self { id, label, block, shape, stage, is_known: false, told, waiting, arrived }
+    }
+
+    /// The block's number.
+    #[must_use]
+    pub const fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// How much of it the peer is known to have.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let last = self.shape.slices().wrapping_sub(1);
+        self.shape.progress(self.arrived.count(), self.arrived.contains(last))
+    }
+
+    /// Whether there is a frame to write.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        self.owes_control() || self.has_slices()
+    }
+
+    /// Whether there is a slice to write.
+    pub(super) fn has_slices(&self) -> bool {
+        self.stage == Stage::Sending && self.waiting.count() > 0
+    }
+
+    fn owes_control(&self) -> bool {
+        matches!(self.stage, Stage::Offered(Owed::Now) | Stage::Withdrawn(_, Owed::Now))
+    }
+
+    /// Whether nothing is left to do or to tell.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Over(None)
+    }
+
+    /// Writes one frame; answers its bytes and what it was, or `None` if there is nothing to write or no room for it.
+    pub fn write(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+        self.write_control(room).or_else(|| self.write_slice(room))
+    }
+
+    /// Writes a `Begin` or a `Withdraw`, if one is owed.
+    pub(super) fn write_control(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+        match self.stage {
+            Stage::Offered(Owed::Now) => {
+                let bytes = Frame::Begin(self.announcement()).write(room)?;
+                self.stage = Stage::Offered(Owed::Flying);
+                self.is_known = true;
+                Some((bytes, Part::Begin(self.id)))
+            }
+            Stage::Withdrawn(reason, Owed::Now) => {
+                let bytes = Frame::Withdraw { id: self.id, reason }.write(room)?;
+                self.stage = Stage::Withdrawn(reason, Owed::Flying);
+                Some((bytes, Part::Withdraw(self.id)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes the first slice that waits.
+    pub(super) fn write_slice(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+        if !self.has_slices() {
+            return None;
+        }
+        let index = self.waiting.first()?;
+        let slice = self.block.bytes.get(self.shape.slice(index)?)?;
+        let bytes = Frame::Slice { id: self.id, index, bytes: slice }.write(room)?;
+        self.waiting.remove(index);
+        Some((bytes, Part::Slice { block: self.id, index }))
+    }
+
+    /// A packet arrived that a frame of this block was in.
+    pub fn on_acked(&mut self, part: Part) {
+        match (part, &mut self.stage) {
+            (Part::Begin(_), Stage::Offered(owed)) => *owed = Owed::Paid,
+            (Part::Withdraw(_), Stage::Withdrawn(..)) => self.stage = Stage::Over(None),
+            (Part::Slice { index, .. }, _) => {
+                self.waiting.remove(index);
+                self.arrived.insert(index);
+            }
+            _ => {}
+        }
+    }
+
+    /// A packet is lost, or taken for lost, that a frame of this block was in: it will be written again.
+    pub fn on_lost(&mut self, part: Part) {
+        match (part, &mut self.stage) {
+            (Part::Begin(_), Stage::Offered(owed)) | (Part::Withdraw(_), Stage::Withdrawn(_, owed)) => owed.lost(),
+            (Part::Slice { index, .. }, _) if !self.arrived.contains(index) => {
+                self.waiting.insert(index);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes an answer of the peer about this block; frames of the other direction are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::Range`] for slices that the block does not have, [`Violation::NeverBegun`] for an answer to what was
+    /// not offered.
+    pub fn on_frame(&mut self, frame: &Frame<'_>) -> Result<(), Violation> {
+        if !self.is_known {
+            return Err(Violation::NeverBegun);
+        }
+        match *frame {
+            Frame::Accept { first, end, have, .. } => return self.on_accept(first, end, have),
+            Frame::Done { .. } => self.end(End::Delivered),
+            Frame::Refuse { reason, .. } => self.end(End::Refused(reason)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Gives the block up: the peer is told, if it may know of it.
+    pub fn cancel(&mut self, reason: Reason) {
+        self.stage = match self.stage {
+            Stage::Over(_) => return,
+            Stage::Withdrawn(..) => return,
+            _ if self.is_known => Stage::Withdrawn(reason, Owed::Now),
+            _ => Stage::Over(None),
+        };
+    }
+
+    /// What the application has to hear of this block.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let Stage::Over(Some(end)) = self.stage else { return None };
+        self.stage = Stage::Over(None);
+        Some(match end {
+            End::Delivered => Event::Delivered { id: self.id },
+            End::Refused(reason) => Event::Refused { id: self.id, reason },
+        })
+    }
+
+    const fn announcement(&self) -> Begin {
+        let Shape { length, slice_bytes } = self.shape;
+        Begin { id: self.id, slice_bytes, length, label: self.label, digest: self.block.digest }
+    }
+
+    /// The peer spoke of slices: those that it has not are sent, those that it has are not.
+    fn on_accept(&mut self, first: u32, end: u32, have: Ranges<'_>) -> Result<(), Violation> {
+        if end > self.shape.slices() {
+            return Err(Violation::Range);
+        }
+        if matches!(self.stage, Stage::Offered(_)) {
+            self.stage = Stage::Sending;
+        }
+        for (at, bits) in words(first..end) {
+            let news = bits & !self.told.word(at);
+            self.told.add(at, news);
+            self.waiting.add(at, news & !self.arrived.word(at));
+        }
+        for range in have.iter() {
+            for (at, bits) in words(first + range.start..first + range.end) {
+                self.arrived.add(at, bits);
+                self.waiting.clear(at, bits);
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer ended it. After a withdrawal that is the answer to it, and no news.
+    fn end(&mut self, end: End) {
+        self.stage = match self.stage {
+            Stage::Offered(_) | Stage::Sending => Stage::Over(Some(end)),
+            Stage::Withdrawn(..) => Stage::Over(None),
+            Stage::Over(_) => return,
+        };
+    }
+}
+
+impl fmt::Debug for BlockSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockSender").field("id", &self.id).field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}
+
+/// Why a block was not taken to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// So many wait already as the settings allow.
+    Backlogged,
+}
+
+impl fmt::Display for BeginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Backlogged => "too many blocks wait to be sent",
+        })
+    }
+}
+
+impl core::error::Error for BeginError {}

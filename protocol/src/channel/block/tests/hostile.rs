@@ -1,0 +1,3 @@
+//! Frames that no honest peer sends.
+
+use super::*;

@@ -1,0 +1,3 @@
+//! Connections that end before their blocks do.
+
+use super::*;

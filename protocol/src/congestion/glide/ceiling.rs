@@ -1,0 +1,274 @@
+//! Does loss without a queue depend on the rate? One sends less for a moment and looks.
+//!
+//! If the loss goes away, something polices the rate and the rate gets a ceiling just below; if it stays, it is the
+//! path's own way.
+
+use super::losses::Losses;
+use super::reading::Reading;
+use crate::congestion::Departed;
+
+/// For the test one sends this share of what is delivered.
+const TEST_SHARE: f64 = 0.80;
+/// The test lasts a round trip and this, in seconds, and until enough packets are known; then this at most.
+const TEST_TIME: f64 = 0.5;
+const TEST_PATIENCE: f64 = 6.0;
+/// Enough are as many as would lose this many packets, and at least [`LEAST_PACKETS`].
+const TEST_LOSSES: f64 = 12.0;
+const LEAST_PACKETS: f64 = 60.0;
+/// Loss below this share of what it was has gone away.
+const GONE: f64 = 0.2;
+/// One test in so many seconds, and only for a loss of more than this.
+const TEST_INTERVAL: f64 = 4.0;
+const LEAST_LOSS: f64 = 0.03;
+/// The ceiling lies at this share of what was delivered, for so many seconds; then it rises.
+const CEILING_SHARE: f64 = 0.98;
+const CEILING_TIME: f64 = 8.0;
+/// After its time it rises by this share each loop, and one may test it by as much.
+const CEILING_RISE: f64 = 0.05;
+/// It is forgotten so many seconds after its time, unless there is loss.
+const CEILING_MEMORY: f64 = 10.0;
+/// Loss this soon under a new ceiling, in seconds and a round trip: so it was not the rate.
+const SOON: f64 = 2.0;
+const SOON_LOSS: f64 = 0.04;
+/// After its time a ceiling is set anew without a test for so many seconds and times.
+const RENEWAL: f64 = 20.0;
+const RENEWALS: u32 = 3;
+/// Of the greatest delivery of late, at least this share is what the path carries.
+const RECENT_SHARE: f64 = 0.7;
+
+/// A ceiling for the rate, and the test that finds it. Rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Ceiling {
+    rate: f64,
+    until: f64,
+    renewals: u32,
+    test: Option<Test>,
+    tested_at: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    begin: f64,
+    end: f64,
+    loss: f64,
+    delivery: f64,
+    acked: f64,
+    lost: f64,
+}
+
+/// What a feedback told about the loss.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Finding {
+    Nothing,
+    /// A test begins: hold this rate until then.
+    Test {
+        rate: f64,
+        until: f64,
+    },
+    /// A queue grew: the test says nothing.
+    Void,
+    /// The loss goes with the rate, which is now limited.
+    Policed,
+    /// The ceiling was reached again, and lies lower now.
+    Renewed,
+    /// The loss is the path's own.
+    Inherent,
+}
+
+impl Ceiling {
+    pub(super) fn new() -> Self {
+        Self { rate: f64::INFINITY, until: f64::NEG_INFINITY, renewals: 0, test: None, tested_at: f64::NEG_INFINITY }
+    }
+
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The most that may be sent: after its time one looks a little above.
+    pub(super) fn limit(&self, now: f64) -> f64 {
+        if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_RISE) }
+    }
+
+    pub(super) fn is_testing(&self) -> bool {
+        self.test.is_some()
+    }
+
+    /// Takes a feedback. `may_test` unless another question is being asked; `rate` is what may be sent.
+    pub(super) fn hear(
+        &mut self,
+        reading: &Reading,
+        acked: &[Departed],
+        lost: &[Departed],
+        losses: &mut Losses,
+        may_test: bool,
+        rate: f64,
+    ) -> Finding {
+        self.rise(reading);
+        if let Some(mut test) = self.test.take() {
+            test.acked += sent_after(test.begin, acked);
+            test.lost += sent_after(test.begin, lost);
+            return self.judge(test, reading, losses);
+        }
+        if reading.loses_more && reading.queue < reading.target && may_test {
+            return self.suspect(reading, losses, rate);
+        }
+        Finding::Nothing
+    }
+
+    fn rise(&mut self, reading: &Reading) {
+        if reading.now > self.until {
+            self.rate *= 1.0 + CEILING_RISE * reading.step / reading.loop_time();
+            if reading.now - self.until > CEILING_MEMORY && !reading.loses_more {
+                self.rate = f64::INFINITY;
+            }
+        }
+    }
+
+    fn judge(&mut self, test: Test, reading: &Reading, losses: &mut Losses) -> Finding {
+        let now = reading.now;
+        if reading.queue > 2.0 * reading.target {
+            return Finding::Void;
+        }
+        let packets = test.acked + test.lost;
+        let enough = TEST_LOSSES / test.loss;
+        if !(now > test.end && packets >= enough.max(LEAST_PACKETS)) && now <= test.end + TEST_PATIENCE {
+            self.test = Some(test);
+            return Finding::Nothing;
+        }
+        self.tested_at = now;
+        let loss = test.lost / packets.max(1.0);
+        if loss < GONE * test.loss && packets >= enough {
+            losses.settle(loss, now);
+            self.renewals = 0;
+            self.limit_to(test.delivery / (1.0 - loss), now);
+            return Finding::Policed;
+        }
+        losses.settle(0.5 * (loss + test.loss), now);
+        Finding::Inherent
+    }
+
+    /// There is loss without a queue.
+    fn suspect(&mut self, reading: &Reading, losses: &mut Losses, rate: f64) -> Finding {
+        let now = reading.now;
+        let carried = reading.arrivals.max(RECENT_SHARE * reading.recent_peak);
+        let limited = self.rate.is_finite();
+        let since_set = now - (self.until - CEILING_TIME);
+        if limited
+            && since_set < SOON + reading.round_trip
+            && losses.recent_packets() >= LEAST_PACKETS
+            && losses.recent() > SOON_LOSS
+        {
+            losses.settle(losses.recent(), now);
+            self.rate = f64::INFINITY;
+            return Finding::Inherent;
+        }
+        let may_renew = self.renewals < RENEWALS && now > self.until && now - self.until < RENEWAL;
+        if limited && may_renew && rate > 1.01 * self.rate.min(carried) {
+            self.renewals += 1;
+            self.limit_to(carried / (1.0 - losses.inherent()), now);
+            losses.forget();
+            return Finding::Renewed;
+        }
+        if now - self.tested_at > TEST_INTERVAL && now > self.until && losses.long() > LEAST_LOSS {
+            let end = now + reading.round_trip + TEST_TIME;
+            let loss = losses.long();
+            self.test = Some(Test { begin: now, end, loss, delivery: carried, acked: 0.0, lost: 0.0 });
+            return Finding::Test { rate: TEST_SHARE * carried, until: end + TEST_PATIENCE + TEST_TIME };
+        }
+        Finding::Nothing
+    }
+
+    fn limit_to(&mut self, delivery: f64, now: f64) {
+        self.rate = CEILING_SHARE * delivery;
+        self.until = now + CEILING_TIME;
+    }
+}
+
+fn sent_after(moment: f64, packets: &[Departed]) -> f64 {
+    packets.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > moment).count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::vec;
+
+    use super::super::reading::{QUIET, queued};
+    use super::*;
+    use crate::time::Instant;
+
+    const LOSSY: Reading = Reading { loses_more: true, ..QUIET };
+
+    /// A ceiling whose test has begun, and the losses that made it: a fifth of all packets.
+    fn testing() -> (Ceiling, Losses) {
+        let (mut ceiling, mut losses) = (Ceiling::new(), Losses::new());
+        for step in 0..50 {
+            losses.count(80, 20, 90.0 + f64::from(step) * 0.2);
+        }
+        let finding = ceiling.hear(&LOSSY, &[], &[], &mut losses, true, 1e6);
+        assert!(matches!(finding, Finding::Test { rate, until } if rate == 8e5 && until > 106.0), "{finding:?}");
+        assert!(ceiling.is_testing());
+        (ceiling, losses)
+    }
+
+    fn packets(count: usize, at: f64) -> vec::Vec<Departed> {
+        vec![Departed { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200 }; count]
+    }
+
+    #[test]
+    fn loss_that_goes_away_with_the_rate_makes_a_ceiling_for_a_while() {
+        let (mut ceiling, mut losses) = testing();
+        let later = Reading { now: 101.0, ..QUIET };
+        assert_eq!(ceiling.hear(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6), Finding::Policed);
+        assert!((ceiling.limit(101.0) - 9.8e5).abs() < 1.0 && (ceiling.limit(110.0) - 1.029e6).abs() < 1.0);
+        let much_later = Reading { now: 120.0, ..QUIET };
+        ceiling.hear(&much_later, &[], &[], &mut losses, true, 1e6);
+        assert!(ceiling.limit(120.0).is_infinite());
+    }
+
+    #[test]
+    fn loss_that_stays_is_the_paths_own() {
+        let (mut ceiling, mut losses) = testing();
+        let later = Reading { now: 101.0, ..QUIET };
+        let (acked, lost) = (packets(160, 100.5), packets(40, 100.5));
+        assert_eq!(ceiling.hear(&later, &acked, &lost, &mut losses, true, 1e6), Finding::Inherent);
+        assert!((losses.inherent() - 0.2).abs() < 0.01 && ceiling.limit(101.0).is_infinite());
+    }
+
+    #[test]
+    fn packets_from_before_the_test_do_not_count() {
+        let (mut ceiling, mut losses) = testing();
+        let later = Reading { now: 101.0, ..QUIET };
+        assert_eq!(ceiling.hear(&later, &packets(500, 99.0), &[], &mut losses, true, 1e6), Finding::Nothing);
+        assert!(ceiling.is_testing());
+    }
+
+    #[test]
+    fn a_queue_makes_the_test_void() {
+        let (mut ceiling, mut losses) = testing();
+        assert_eq!(ceiling.hear(&queued(0.1, 100.2), &[], &[], &mut losses, true, 1e6), Finding::Void);
+        assert!(!ceiling.is_testing());
+    }
+
+    #[test]
+    fn loss_right_under_a_new_ceiling_shows_that_it_was_not_the_rate() {
+        let (mut ceiling, mut losses) = testing();
+        let later = Reading { now: 101.0, ..QUIET };
+        ceiling.hear(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6);
+        for step in 0..10 {
+            losses.count(80, 20, 101.0 + f64::from(step) * 0.2);
+        }
+        let soon = Reading { now: 102.5, ..LOSSY };
+        assert_eq!(ceiling.hear(&soon, &[], &[], &mut losses, true, 9e5), Finding::Inherent);
+        assert!(ceiling.limit(102.5).is_infinite());
+    }
+
+    #[test]
+    fn nothing_is_tested_while_another_question_is_asked() {
+        let mut losses = Losses::new();
+        for step in 0..50 {
+            losses.count(80, 20, 90.0 + f64::from(step) * 0.2);
+        }
+        assert_eq!(Ceiling::new().hear(&LOSSY, &[], &[], &mut losses, false, 1e6), Finding::Nothing);
+    }
+}

@@ -1,0 +1,227 @@
+//! The controller upon a small path of one bottleneck, in virtual time.
+
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use super::*;
+use crate::congestion::{Departed, PeerTime};
+
+const PACKET: u32 = 1200;
+/// How far the peer's clock is off.
+const OFFSET: f64 = 5000.0;
+
+/// One bottleneck, and a sender that always has something to send.
+struct Path {
+    rate: f64,
+    round_trip: f64,
+    buffer: f64,
+    /// Each so many packets one is lost, if any.
+    lose_every: Option<u64>,
+    tells_times: bool,
+    glide: Glide,
+    now: f64,
+    free_at: f64,
+    credit: f64,
+    sent: u64,
+    in_flight: u64,
+    delivered: u64,
+    /// When the peer has it, when it left, whether it is lost.
+    under_way: VecDeque<(f64, f64, bool)>,
+    reports: VecDeque<(f64, f64, Vec<Departed>, Vec<Departed>)>,
+    unreported: (Vec<Departed>, Vec<Departed>, f64),
+    queues: Vec<f64>,
+    drops: u64,
+    silent: bool,
+}
+
+impl Path {
+    fn new(mbit: f64, round_trip_ms: f64, buffer_ms: f64) -> Self {
+        let mut glide = Glide::new(Config::default(), PACKET);
+        glide.set_demand(Demand::Unmet);
+        Self {
+            rate: mbit * 125_000.0,
+            round_trip: round_trip_ms / 1000.0,
+            buffer: buffer_ms / 1000.0,
+            lose_every: None,
+            tells_times: true,
+            glide,
+            now: 1.0,
+            free_at: 0.0,
+            credit: 0.0,
+            sent: 0,
+            in_flight: 0,
+            delivered: 0,
+            under_way: VecDeque::new(),
+            reports: VecDeque::new(),
+            unreported: (Vec::new(), Vec::new(), 1.0),
+            queues: Vec::new(),
+            drops: 0,
+            silent: false,
+        }
+    }
+
+    fn moment(seconds: f64) -> Instant {
+        Instant::from_start(Duration::from_secs_f64(seconds))
+    }
+
+    /// Milliseconds pass; answers the share of the capacity that arrived.
+    fn run(&mut self, seconds: f64) -> f64 {
+        let (end, before) = (self.now + seconds, self.delivered);
+        self.queues.clear();
+        while self.now < end {
+            self.now += 0.001;
+            self.arrive();
+            self.report();
+            self.glide.on_tick(self.in_flight, Self::moment(self.now));
+            self.send();
+        }
+        (self.delivered - before) as f64 / (self.rate * seconds)
+    }
+
+    fn send(&mut self) {
+        let now = Self::moment(self.now);
+        let rate = self.glide.rate(now).0;
+        self.credit = (self.credit + rate * 0.001).min(f64::max(2400.0, 0.005 * rate));
+        let window = self.glide.window(now).unwrap_or(u64::MAX);
+        while self.credit >= 1200.0 && self.in_flight + u64::from(PACKET) <= window {
+            self.credit -= 1200.0;
+            self.in_flight += u64::from(PACKET);
+            self.sent += 1;
+            self.glide.on_sent(PACKET, now);
+            let wait = (self.free_at - self.now).max(0.0);
+            self.queues.push(wait);
+            let is_dropped = wait > self.buffer;
+            self.drops += u64::from(is_dropped);
+            let is_lost = is_dropped || self.lose_every.is_some_and(|every| self.sent.is_multiple_of(every));
+            if !is_dropped {
+                self.free_at = self.free_at.max(self.now) + f64::from(PACKET) / self.rate;
+            }
+            self.under_way.push_back((self.free_at + self.round_trip / 2.0, self.now, is_lost));
+        }
+    }
+
+    /// The peer reports after 16 packets or 33 ms. It knows of holes at once: the numbers tell.
+    fn arrive(&mut self) {
+        while let Some((at, sent, is_lost)) = self.under_way.front().copied().filter(|(at, ..)| *at <= self.now) {
+            self.under_way.pop_front();
+            let departed = Departed { sent_at: Self::moment(sent), bytes: PACKET };
+            if is_lost {
+                self.unreported.1.push(departed);
+                continue;
+            }
+            self.delivered += u64::from(PACKET);
+            self.unreported.0.push(departed);
+            if self.unreported.0.len() >= 16 || at - self.unreported.2 > 0.033 {
+                let (acked, lost, _) = core::mem::replace(&mut self.unreported, (Vec::new(), Vec::new(), at));
+                self.reports.push_back((at + self.round_trip / 2.0, at, acked, lost));
+            }
+        }
+    }
+
+    fn report(&mut self) {
+        while let Some((at, received, acked, lost)) = self.reports.pop_front() {
+            if at > self.now {
+                self.reports.push_front((at, received, acked, lost));
+                return;
+            }
+            if self.silent {
+                continue;
+            }
+            self.in_flight = self.in_flight.saturating_sub(u64::from(PACKET) * (acked.len() + lost.len()) as u64);
+            let sent_at = acked.last().unwrap().sent_at;
+            let received_at = PeerTime(Duration::from_secs_f64(received + OFFSET));
+            self.glide.on_feedback(&Feedback {
+                now: Self::moment(self.now),
+                newest: Some(Newest {
+                    sent_at,
+                    received_at: self.tells_times.then_some(received_at),
+                    ack_delay: Duration::ZERO,
+                }),
+                acked: &acked,
+                lost: &lost,
+                delivered: self.delivered,
+                in_flight: self.in_flight,
+            });
+        }
+    }
+
+    /// The queue of which 95 of 100 packets find less, in milliseconds.
+    fn queue(&self) -> f64 {
+        let mut queues = self.queues.clone();
+        queues.sort_by(f64::total_cmp);
+        queues[queues.len() * 95 / 100] * 1000.0
+    }
+}
+
+#[test]
+fn a_path_is_used_and_its_queue_stays_short_whatever_its_rate_and_buffer() {
+    for (mbit, round_trip, buffer, most) in
+        [(10.0, 40.0, 250.0, 20.0), (4.0, 50.0, 2000.0, 20.0), (1.0, 40.0, 1000.0, 25.0), (50.0, 20.0, 50.0, 20.0)]
+    {
+        let mut path = Path::new(mbit, round_trip, buffer);
+        path.run(5.0);
+        let drops = path.drops;
+        let used = path.run(20.0);
+        assert!(used >= 0.97, "{mbit} Mbit/s: {used}");
+        assert!(path.queue() <= most, "{mbit} Mbit/s: {} ms", path.queue());
+        assert_eq!(path.drops, drops, "{mbit} Mbit/s");
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_say_when_packets_arrived_is_served_by_the_round_trip() {
+    let mut path = Path::new(4.0, 50.0, 500.0);
+    path.tells_times = false;
+    path.run(5.0);
+    let used = path.run(20.0);
+    assert!(used >= 0.95 && path.queue() <= 30.0, "{used}, {} ms", path.queue());
+}
+
+#[test]
+fn random_loss_does_not_slow_it_down() {
+    let mut path = Path::new(4.0, 60.0, 250.0);
+    path.lose_every = Some(10);
+    path.run(10.0);
+    let used = path.run(20.0);
+    assert!(used >= 0.85, "{used} of at most 0.9");
+    assert!(path.queue() <= 35.0, "{} ms", path.queue());
+}
+
+#[test]
+fn a_path_that_loses_most_of_its_rate_is_drained_within_two_seconds_and_found_again() {
+    let mut path = Path::new(4.0, 50.0, 2000.0);
+    path.run(10.0);
+    path.rate /= 8.0;
+    path.run(2.0);
+    path.run(10.0);
+    assert!(path.queue() <= 30.0, "{} ms", path.queue());
+    path.rate *= 8.0;
+    path.run(2.0);
+    let used = path.run(10.0);
+    assert!(used >= 0.95, "{used}");
+}
+
+#[test]
+fn a_silent_peer_leaves_the_floor_alone() {
+    let mut path = Path::new(4.0, 50.0, 250.0);
+    path.run(5.0);
+    path.silent = true;
+    path.run(3.0);
+    assert_eq!(path.glide.rate(Path::moment(path.now)), FLOOR);
+    path.silent = false;
+    path.in_flight = 0;
+    path.under_way.clear();
+    path.reports.clear();
+    path.run(10.0);
+    assert!(path.run(5.0) > 0.9);
+}
+
+#[test]
+fn a_protected_rate_is_kept_whatever_the_queue() {
+    let mut path = Path::new(4.0, 50.0, 250.0);
+    path.glide.config.protected = BytesPerSecond(100_000.0);
+    path.run(5.0);
+    path.rate = 50_000.0;
+    path.run(10.0);
+    assert!(path.glide.rate(Path::moment(path.now)).0 >= 100_000.0);
+}
