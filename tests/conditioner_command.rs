@@ -181,7 +181,7 @@ fn nonsense_is_refused_and_the_reason_is_told() {
 }
 
 /// An echoing server that clients know by another address.
-fn serve(sockets: Sockets, advertised: SocketAddr, key: Key, stop: Arc<AtomicBool>) {
+fn serve(sockets: Sockets, advertised: SocketAddr, key: Key, stop: &AtomicBool) {
     let clock = Clock::start();
     let config = Config::new(PROTOCOL_ID, 4, vec![advertised.into()]);
     let mut server = Server::new(sockets, config, key.into(), clock.now()).unwrap();
@@ -243,7 +243,7 @@ fn a_client_keeps_its_connection_through_5_per_cent_of_loss_and_80_ms_each_way()
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let (key, stop) = (key.clone(), Arc::clone(&stop));
-        move || serve(sockets, address, key, stop)
+        move || serve(sockets, address, key, &stop)
     });
     // A server takes tokens that were made after its start.
     std::thread::sleep(Duration::from_millis(1100));
