@@ -2,6 +2,7 @@
 
 mod demo;
 mod keygen;
+mod lab;
 mod secret_file;
 mod token;
 
@@ -23,6 +24,9 @@ enum Command {
     Demo(demo::Flags),
     /// Makes a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::Flags),
+    /// Measures congestion avoidance in a simulator
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Mints and inspects connect tokens
     #[command(subcommand)]
     Token(token::Command),
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(flags) => demo::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),
+        Command::Lab(command) => lab::run(&command),
         Command::Token(command) => token::run(&command),
     };
     result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
