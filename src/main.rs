@@ -1,5 +1,6 @@
 //! The command line `slipgate`: the demo, and the tools around keys and tokens.
 
+mod conditioner;
 mod demo;
 mod keygen;
 mod lab;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Command {
     /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
     Demo(demo::Flags),
+    /// Spoils a network on purpose: a UDP proxy with delay, loss and whatever else lines do
+    Conditioner(Box<conditioner::Flags>),
     /// Makes a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::Flags),
     /// Measures congestion avoidance in a simulator
@@ -35,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(flags) => demo::run(&flags),
+        Command::Conditioner(flags) => conditioner::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),
         Command::Lab(command) => lab::run(&command),
         Command::Token(command) => token::run(&command),

@@ -16,6 +16,7 @@ pub(crate) enum Cause {
     Nat,
     Up,
     Down,
+    Clients,
 }
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, quick, good enough for

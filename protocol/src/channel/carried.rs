@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::block::Part;
 use super::layout::ChannelId;
 use super::message_id::MessageId;
 use crate::wire::reliable::Sequence;
@@ -13,13 +14,15 @@ const MAX_LOADS: usize = 8192;
 /// How many packets a late acknowledgement of a lost one is waited for.
 const LATE_PACKETS: u16 = 128;
 
-/// Reliable cargo of a packet: consecutive messages, or pieces of one.
+/// Reliable cargo of a packet: consecutive messages, pieces of one, or a frame of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Load {
     /// `count` messages, whole or withdrawn, from `first` on.
     Whole { channel: ChannelId, first: MessageId, count: u16 },
     /// `count` pieces of a message, from `first` on.
     Slice { channel: ChannelId, id: MessageId, first: u16, count: u16 },
+    /// A frame of a block.
+    Block { channel: ChannelId, part: Part },
 }
 
 /// ```text
@@ -134,6 +137,12 @@ impl Carried {
 }
 
 impl Load {
+    /// The index of its channel in the layout.
+    pub(super) fn channel_index(self) -> usize {
+        let (Self::Whole { channel, .. } | Self::Slice { channel, .. } | Self::Block { channel, .. }) = self;
+        channel.0.into()
+    }
+
     /// Takes in the message behind its last one; answers whether it could.
     fn absorb(&mut self, next: Self) -> bool {
         match (self, next) {

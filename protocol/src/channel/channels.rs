@@ -3,20 +3,21 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::carried::{Carried, Load};
-use super::frame::Frame;
-use super::incoming::{Incoming, Receipt};
+mod pack;
+mod receive;
+
+use super::block::{Block, BlockId, Blocks, PartialBlock};
+use super::block_lane::BlockLane;
+use super::carried::Carried;
+use super::incoming::Incoming;
 use super::layout::{ChannelId, Kind, Layout};
-use super::outgoing::{Outgoing, Packet};
-use super::pen::Pen;
+use super::outgoing::Outgoing;
 use super::pieces::Store;
 use super::queue::Terms;
-use super::schedule::{Candidate, Schedule};
+use super::schedule::Schedule;
 use super::stats::ChannelStats;
-use super::violation::Violation;
-use super::window::Outcome;
 use super::wrap_guard::PacketNumber;
-use super::{Arrival, Free, Place, ReadAt, SendError, SendOptions};
+use super::{ChannelEvent, Free, SendError, SendOptions};
 use crate::reliability::MemoryBudget;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
@@ -30,6 +31,9 @@ pub struct Channels {
     layout: Arc<Layout>,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
+    /// In the places of channels of blocks.
+    blocks: Vec<BlockLane>,
+    block_memory: Option<MemoryBudget>,
     schedule: Schedule,
     carried: Carried,
     /// Of messages that leave.
@@ -50,6 +54,8 @@ impl Channels {
         Self {
             outgoing: layout.channels().map(|_| Outgoing::new()).collect(),
             incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
+            blocks: layout.channels().map(|_| BlockLane::default()).collect(),
+            block_memory: None,
             schedule: Schedule::new(&layout),
             carried: Carried::default(),
             sending: Store::new(None),
@@ -58,6 +64,13 @@ impl Channels {
             draining: None,
             layout,
         }
+    }
+
+    /// The same with blocks that take their memory from `memory`, a budget that many connections share. It should be
+    /// another one than that of messages, which must not wait until a block is whole.
+    #[must_use]
+    pub fn with_block_memory(self, memory: MemoryBudget) -> Self {
+        Self { block_memory: Some(memory), ..self }
     }
 
     /// The layout.
@@ -95,6 +108,45 @@ impl Channels {
         sent
     }
 
+    /// Takes a block to be sent; `label` tells the peer's application what it is. What becomes of it comes by
+    /// [`Channels::poll_event`].
+    ///
+    /// # Errors
+    /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of messages; `Backlogged` when as many
+    /// blocks wait as its settings allow.
+    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+        self.layout.channel(channel).ok_or(SendError::NoChannel)?;
+        let blocks = self.blocks_mut(channel).ok_or(SendError::WrongKind)?;
+        blocks.begin(block, label).map_err(|_| SendError::Backlogged)
+    }
+
+    /// The blocks of a channel: how far they are. `None` if there were none yet.
+    #[must_use]
+    pub fn blocks(&self, channel: ChannelId) -> Option<&Blocks> {
+        self.blocks.get(usize::from(channel.0))?.get()
+    }
+
+    /// The blocks of a channel: to accept, refuse, cancel and keep them. Their frames are this type's own affair. `None`
+    /// if it is no channel of blocks.
+    pub fn blocks_mut(&mut self, channel: ChannelId) -> Option<&mut Blocks> {
+        let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
+        self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref())
+    }
+
+    /// What is left of the peer's blocks when the connection has ended, to be kept by the next one.
+    pub fn into_partials(self) -> impl Iterator<Item = (ChannelId, PartialBlock)> {
+        let lanes = (0..).map(ChannelId).zip(self.blocks);
+        lanes.flat_map(|(channel, lane)| lane.into_partials().map(move |partial| (channel, partial)))
+    }
+
+    /// What the application has to hear next beside messages. To be called until `None` once a tick: each call also
+    /// hashes some of the blocks that have arrived.
+    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
+        let lanes = (0..).map(ChannelId).zip(&mut self.blocks);
+        let event = |(channel, lane): (_, &mut BlockLane)| Some((channel, lane.poll_event()?));
+        lanes.filter_map(event).map(|(channel, event)| ChannelEvent::Block { channel, event }).next()
+    }
+
     /// What the channel's queue could still take; nothing for a channel that does not exist.
     #[must_use]
     pub fn free(&self, channel: ChannelId) -> Free {
@@ -124,209 +176,5 @@ impl Channels {
         }
         self.sending.tick(now);
         self.receiving.tick(now);
-    }
-
-    /// Whether anything waits that could leave now.
-    #[must_use]
-    pub fn wants_to_send(&self) -> bool {
-        self.channels().any(|channel| self.candidate(channel).is_some())
-    }
-
-    /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
-    ///
-    /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written
-    /// behind them. Of a packet in which reliable messages left, [`Channels::on_acked`] or [`Channels::on_lost`] must
-    /// tell later.
-    pub fn write(&mut self, packet: Sequence, now: Instant, room: &mut [u8]) -> usize {
-        self.count(packet);
-        let mut left = self.ready();
-        if left == 0 {
-            return 0;
-        }
-        let Self { layout, outgoing, schedule, .. } = self;
-        schedule.begin_packet(layout, |channel| outgoing.get(usize::from(channel.0)).is_some_and(Outgoing::is_ready));
-        let mut pen = Pen::new(room);
-        while let Some(channel) = self.first(left, now) {
-            if !self.write_frame(channel, &mut pen, packet, now) || self.candidate(channel).is_none() {
-                left &= !(1 << channel.0);
-            }
-            if pen.is_closed() {
-                break;
-            }
-        }
-        pen.finish()
-    }
-
-    /// A packet arrived at the peer; also after it was called lost.
-    pub fn on_acked(&mut self, packet: Sequence) {
-        let Self { carried, outgoing, sending, .. } = self;
-        for load in carried.acked(packet) {
-            if let Some(outgoing) = outgoing_of(outgoing, load) {
-                outgoing.acked(load, sending);
-            }
-        }
-    }
-
-    /// A packet is lost: what it carried of reliable channels leaves anew, in another packet.
-    pub fn on_lost(&mut self, packet: Sequence) {
-        let Self { carried, outgoing, .. } = self;
-        for load in carried.lost(packet) {
-            offer(outgoing, load);
-        }
-    }
-
-    /// Nothing has been heard for longer than the path explains: what the oldest packet carried that is neither
-    /// acknowledged nor lost may leave anew.
-    pub fn on_probe(&mut self) {
-        let Self { carried, outgoing, .. } = self;
-        for load in carried.probe() {
-            offer(outgoing, load);
-        }
-    }
-
-    /// Whether there is memory for what the frames of a packet may have to leave here. If there is not, the packet
-    /// should be refused, so that its sender holds it for lost. Without a shared budget there always is.
-    #[must_use]
-    pub fn can_take(&self, frames: &[u8]) -> bool {
-        let (mut at, mut pieces) = (0, 0);
-        while let Ok((frame, end)) = Frame::read(frames, at, &self.layout) {
-            let incoming = self.incoming.get(usize::from(frame.channel.0));
-            pieces += incoming.map_or(0, |incoming| incoming.pieces_to_keep(&frame.body));
-            at = end;
-        }
-        pieces == 0 || self.receiving.spare(pieces) >= pieces
-    }
-
-    /// Reads on in the frames of a packet, and answers the next message. `scratch` holds those that do not lie in the
-    /// packet in one piece. Call it until it answers `None`, before the next packet.
-    ///
-    /// # Errors
-    /// When the frames cannot be those of an honest peer with the same layout. The connection is of no use then.
-    pub fn next(
-        &mut self,
-        frames: &[u8],
-        at: &mut ReadAt,
-        scratch: &mut Vec<u8>,
-        now: Instant,
-    ) -> Result<Option<Arrival>, Violation> {
-        loop {
-            if let Some(arrival) = self.drain(scratch) {
-                return Ok(Some(arrival));
-            }
-            if at.0 >= frames.len() {
-                return Ok(None);
-            }
-            let (frame, end) = Frame::read(frames, at.0, &self.layout)?;
-            at.0 = end;
-            if let Some(arrival) = self.take(frame, frames, scratch, now)? {
-                return Ok(Some(arrival));
-            }
-        }
-    }
-
-    /// Takes a frame, and answers its message if that is to be delivered at once.
-    fn take(
-        &mut self,
-        frame: Frame,
-        packet: &[u8],
-        scratch: &mut Vec<u8>,
-        now: Instant,
-    ) -> Result<Option<Arrival>, Violation> {
-        let Frame { channel, body } = frame;
-        let index = usize::from(channel.0);
-        let (Some(incoming), Some(config)) = (self.incoming.get_mut(index), self.layout.channel(channel)) else {
-            return Err(Violation::NoChannel(channel));
-        };
-        let whole = body.whole();
-        let receipt = &mut Receipt { channel, config, packet, store: &mut self.receiving, scratch, now };
-        let (outcome, given_up) = incoming.take(body, receipt)?;
-        if config.kind == Kind::ReliableOrdered {
-            self.draining = Some(channel);
-        }
-        let place = match outcome {
-            Outcome::Deliver => Some(Place::Frames(whole)),
-            Outcome::Gathered => Some(Place::Scratch),
-            Outcome::Kept | Outcome::Dropped => None,
-        };
-        if let Some(outgoing) = self.outgoing.get_mut(index) {
-            outgoing.counters.dropped += given_up + u64::from(outcome == Outcome::Dropped);
-            outgoing.counters.delivered += u64::from(place.is_some());
-        }
-        Ok(place.map(|place| Arrival::Message { channel, place }))
-    }
-
-    /// Takes a message that waited for the one that was delivered last.
-    fn drain(&mut self, scratch: &mut Vec<u8>) -> Option<Arrival> {
-        let channel = self.draining?;
-        let index = usize::from(channel.0);
-        if self.incoming.get_mut(index).is_some_and(|incoming| incoming.pop(&mut self.receiving, scratch)) {
-            if let Some(outgoing) = self.outgoing.get_mut(index) {
-                outgoing.counters.delivered += 1;
-            }
-            return Some(Arrival::Message { channel, place: Place::Scratch });
-        }
-        self.draining = None;
-        None
-    }
-
-    /// Counts packets without the wrap, and forgets what the oldest ones carried.
-    fn count(&mut self, packet: Sequence) {
-        let (newest, number) = self.newest.unwrap_or((packet, PacketNumber::default()));
-        let passed = packet.distance_from(newest);
-        debug_assert!(passed < 1 << 15, "packets are written in the order of their numbers");
-        self.newest = Some((packet, PacketNumber(number.0 + u64::from(passed))));
-        let Self { carried, outgoing, .. } = self;
-        carried.make_place(packet, |load| offer(outgoing, load));
-    }
-
-    /// One bit for each channel that could write a frame.
-    fn ready(&self) -> u64 {
-        let ready = self.channels().filter(|channel| self.candidate(*channel).is_some());
-        ready.fold(0, |mask, channel| mask | 1 << channel.0)
-    }
-
-    fn first(&self, mask: u64, now: Instant) -> Option<ChannelId> {
-        let left = self.channels().filter(|channel| mask >> channel.0 & 1 != 0);
-        self.schedule.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
-    }
-
-    fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
-        let since = self.outgoing.get(usize::from(channel.0))?.waits_since()?;
-        self.schedule.allows(channel).then_some(Candidate { channel, since })
-    }
-
-    fn channels(&self) -> impl Iterator<Item = ChannelId> + use<> {
-        (0..self.layout.channels().len()).map(|id| ChannelId(id as u8))
-    }
-
-    /// Lets a channel write a frame, and answers whether it did.
-    fn write_frame(&mut self, channel: ChannelId, pen: &mut Pen<'_>, sequence: Sequence, now: Instant) -> bool {
-        let (Some(outgoing), Some(config)) =
-            (self.outgoing.get_mut(usize::from(channel.0)), self.layout.channel(channel))
-        else {
-            return false;
-        };
-        let before = pen.at();
-        let number = self.newest.map_or(PacketNumber::default(), |(_, number)| number);
-        let (store, carried) = (&mut self.sending, &mut self.carried);
-        let packet = &mut Packet { pen, store, carried, sequence, number, now };
-        let written = outgoing.write(channel, config.kind, packet);
-        let bytes = pen.at() - before;
-        if written {
-            outgoing.counters.frame_bytes += bytes as u64;
-            self.schedule.charge(&self.layout, channel, bytes, now);
-        }
-        written
-    }
-}
-
-fn outgoing_of(outgoing: &mut [Outgoing], load: Load) -> Option<&mut Outgoing> {
-    let (Load::Whole { channel, .. } | Load::Slice { channel, .. }) = load;
-    outgoing.get_mut(usize::from(channel.0))
-}
-
-fn offer(outgoing: &mut [Outgoing], load: Load) {
-    if let Some(outgoing) = outgoing_of(outgoing, load) {
-        outgoing.offer(load);
     }
 }

@@ -260,7 +260,7 @@ fn write_whole(flight: &mut Flight, id: MessageId, out: &mut Departure<'_, '_>) 
     let room = out.pen.begin(out.channel, Prefix::Whole(Some(id)), flight.bytes as usize);
     out.store.copy(&flight.chain, 0, room);
     flight.state = State::Whole { due: false };
-    out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
+    out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
     true
 }
 
@@ -279,7 +279,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
     for piece in first..first + count {
         slices.due.remove(piece);
     }
-    out.note(Load::Slice { channel: out.channel, id, first, count });
+    out.note(id, Load::Slice { channel: out.channel, id, first, count });
     true
 }
 
@@ -287,7 +287,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
 fn write_withdrawn(id: MessageId, out: &mut Departure<'_, '_>) -> bool {
     let written = out.pen.withdraw(out.channel, id);
     if written {
-        out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
+        out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
     }
     written
 }

@@ -14,9 +14,17 @@ use crate::time::Instant;
 
 /// The receiver's half of one channel.
 pub(super) enum Incoming {
-    Unreliable { partials: Partials },
-    Sequenced { partials: Partials, newest: Option<MessageId> },
-    Reliable { window: Window },
+    Unreliable {
+        partials: Partials,
+    },
+    Sequenced {
+        partials: Partials,
+        newest: Option<MessageId>,
+    },
+    Reliable {
+        window: Window,
+    },
+    /// Frames of blocks go another way.
     Blocks,
 }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::block;
 use super::pieces::{MAX_PIECES, PIECE_BYTES};
 
 /// The most channels of a layout: six bits of a frame's head, without 0 (control) and 63 (kept for later).
@@ -16,6 +17,9 @@ pub const MAX_MESSAGE_BYTES: u32 = MAX_PIECES as u32 * PIECE_BYTES as u32;
 pub const MAX_QUEUE_MESSAGES: u16 = 1 << 14;
 /// The most bytes that any queue holds.
 pub const MAX_QUEUE_BYTES: u32 = 1 << 24;
+/// Bytes of a block's slice by default: four fill a packet of 1,186 or 1,200 bytes but for a few, and one often fits in
+/// beside a game's own messages.
+const SLICE_BYTES: u16 = 280;
 /// What the canonical encoding of a layout begins with (§3.6).
 const LABEL: &[u8] = b"slipgate channels 1\0";
 
@@ -60,8 +64,8 @@ impl Kind {
 /// The settings of one channel.
 ///
 /// `kind`, `queue_bytes`, `queue_messages` and `max_message_bytes` must be the same at both ends and are part of the
-/// layout's hash: they bound what the receiver must be ready to hold. The others matter to the sender alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// layout's hash: they bound what the receiver must be ready to hold. The others matter to one end alone.
+#[derive(Clone, Debug)]
 pub struct ChannelConfig {
     /// What the channel promises.
     pub kind: Kind,
@@ -81,6 +85,9 @@ pub struct ChannelConfig {
     pub max_message_bytes: u32,
     /// How long a message may wait to be sent, unless it says otherwise itself; `None`: for ever.
     pub deadline: Option<Duration>,
+    /// Of a channel of blocks, for which the queue's and message's limits say nothing: what it may take. Only
+    /// `max_at_once` must be the same at both ends, and is part of the layout's hash.
+    pub blocks: block::Config,
 }
 
 impl ChannelConfig {
@@ -97,6 +104,14 @@ impl ChannelConfig {
             queue_messages: 256,
             max_message_bytes: 16 * 1024,
             deadline: None,
+            blocks: block::Config {
+                slice_bytes: SLICE_BYTES,
+                max_block_bytes: block::MAX_BLOCK_BYTES,
+                max_at_once: 4,
+                max_bytes_at_once: 2 * block::MAX_BLOCK_BYTES as u64,
+                max_waiting: 64,
+                admission: block::Admission::Automatic,
+            },
         }
     }
 
@@ -107,7 +122,7 @@ impl ChannelConfig {
             _ if !(1..=MAX_MESSAGE_BYTES).contains(&self.max_message_bytes) => LayoutFault::MessageBytes,
             _ if !(self.max_message_bytes..=MAX_QUEUE_BYTES).contains(&self.queue_bytes) => LayoutFault::QueueBytes,
             _ if !(1..=MAX_QUEUE_MESSAGES).contains(&self.queue_messages) => LayoutFault::QueueMessages,
-            _ => return Ok(()),
+            _ => return self.blocks.check().map_err(LayoutFault::Blocks),
         };
         Err(fault)
     }
@@ -115,6 +130,9 @@ impl ChannelConfig {
     /// The part of the settings that both ends must agree upon (§3.6).
     fn encode(&self, hash: &mut Sha256) {
         hash.update([self.kind.code()]);
+        if self.kind == Kind::Blocks {
+            return hash.update([self.blocks.max_at_once]);
+        }
         hash.update(self.max_message_bytes.to_le_bytes());
         hash.update(self.queue_bytes.to_le_bytes());
         hash.update(self.queue_messages.to_le_bytes());
@@ -122,14 +140,14 @@ impl ChannelConfig {
 }
 
 /// The channels of a connection, the same at both ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layout {
     channels: Vec<ChannelConfig>,
     hash: LayoutHash,
 }
 
 /// What is wrong with a channel's settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayoutFault {
     /// Its weight is 0.
     NoWeight,
@@ -141,10 +159,12 @@ pub enum LayoutFault {
     QueueBytes,
     /// `queue_messages` is not within 1 to 16,384.
     QueueMessages,
+    /// The settings of its blocks make no sense.
+    Blocks(block::ConfigError),
 }
 
 /// Why a layout is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayoutError {
     /// More than 62 channels.
     TooManyChannels,
@@ -164,6 +184,7 @@ impl fmt::Display for LayoutError {
             LayoutFault::MessageBytes => "messages have at most 1 to 65,536 bytes",
             LayoutFault::QueueBytes => "the queue holds at least one message and at most 16 MiB",
             LayoutFault::QueueMessages => "the queue holds 1 to 16,384 messages",
+            LayoutFault::Blocks(error) => return write!(f, "channel {channel}: {error}"),
         };
         write!(f, "channel {channel}: {says}")
     }
@@ -246,6 +267,11 @@ mod tests {
         ] {
             assert_eq!(hash(&alike), hash(&base), "{alike:?}");
         }
+        let of = |max_at_once| {
+            let blocks = block::Config { max_at_once, ..base.blocks.clone() };
+            hash(&ChannelConfig { blocks, ..ChannelConfig::new(Kind::Blocks) })
+        };
+        assert_ne!(of(4), of(5));
         let two = Layout::new(vec![base.clone(), base.clone()]).unwrap().hash();
         assert_ne!(two, hash(&base));
     }
@@ -265,6 +291,10 @@ mod tests {
             (ChannelConfig { queue_bytes: (16 << 20) + 1, ..base.clone() }, LayoutFault::QueueBytes),
             (ChannelConfig { queue_messages: 0, ..base.clone() }, LayoutFault::QueueMessages),
             (ChannelConfig { queue_messages: 16_385, ..base.clone() }, LayoutFault::QueueMessages),
+            (
+                ChannelConfig { blocks: block::Config { max_at_once: 0, ..block::Config::default() }, ..base.clone() },
+                LayoutFault::Blocks(block::ConfigError::AtOnce),
+            ),
         ] {
             let refused = Layout::new(vec![base.clone(), config]).unwrap_err();
             assert_eq!(refused, LayoutError::Channel(ChannelId(1), fault));

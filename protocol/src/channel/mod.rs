@@ -19,6 +19,7 @@
 
 mod assembly;
 pub mod block;
+mod block_lane;
 mod carried;
 mod channels;
 pub mod control;
@@ -134,6 +135,19 @@ pub enum Arrival {
         channel: ChannelId,
         /// Its bytes.
         place: Place,
+    },
+}
+
+/// What the application has to hear beside messages.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChannelEvent {
+    /// What became of a block.
+    Block {
+        /// Its channel.
+        channel: ChannelId,
+        /// What became of it.
+        event: block::Event,
     },
 }
 

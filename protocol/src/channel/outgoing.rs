@@ -38,9 +38,8 @@ pub(super) struct Departure<'a, 'room> {
 }
 
 impl Departure<'_, '_> {
-    /// Notes reliable cargo of the packet.
-    pub(super) fn note(&mut self, load: Load) {
-        let (Load::Whole { first: id, .. } | Load::Slice { id, .. }) = load;
+    /// Notes reliable cargo of the packet, which has a message of this id.
+    pub(super) fn note(&mut self, id: MessageId, load: Load) {
         self.guard.note(id, self.number, self.now);
         self.carried.note(self.sequence, load);
     }
@@ -138,6 +137,7 @@ impl Outgoing {
         match load {
             Load::Whole { first, count, .. } => self.flights.acked(first, count, store),
             Load::Slice { id, first, count, .. } => self.flights.acked_pieces(id, first, count, store),
+            Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
         }
     }
 
@@ -146,6 +146,7 @@ impl Outgoing {
         match load {
             Load::Whole { first, count, .. } => self.flights.offer(first, count),
             Load::Slice { id, first, count, .. } => self.flights.offer_pieces(id, first, count),
+            Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
         }
     }
 }

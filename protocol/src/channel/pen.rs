@@ -96,6 +96,24 @@ impl<'a> Pen<'a> {
         true
     }
 
+    /// Writes a frame whose data `write` puts into the room that it is given, with the bytes of it and what it was.
+    pub(super) fn block<T>(
+        &mut self,
+        channel: ChannelId,
+        write: impl FnOnce(&mut [u8]) -> Option<(usize, T)>,
+    ) -> Option<T> {
+        // The longest length that can stand there; a shorter one lets the data move up.
+        let reserved = number_bytes(self.rest() as u32);
+        let (head, start) = (self.at, self.at + 1 + reserved);
+        let (bytes, what) = self.room.get_mut(start..).filter(|_| !self.closed).and_then(write)?;
+        self.byte(channel.0 + 1);
+        self.number(bytes as u32);
+        self.last = Some((head, Some((head + 1, self.at))));
+        self.room.copy_within(start..start + bytes, self.at);
+        self.at += bytes;
+        Some(what)
+    }
+
     /// Takes the length from the last frame, and answers how many bytes the packet has.
     pub(super) fn finish(mut self) -> usize {
         let Some((head, Some((from, to)))) = self.last else { return self.at };

@@ -81,11 +81,11 @@ impl Schedule {
         candidates.min_by_key(rank).map(|candidate| candidate.channel)
     }
 
-    /// A packet begins with these channels ready.
-    pub(super) fn begin_packet(&mut self, layout: &Layout, mut is_ready: impl FnMut(ChannelId) -> bool) {
+    /// A packet begins with these channels ready, one bit for each.
+    pub(super) fn begin_packet(&mut self, layout: &Layout, ready: u64) {
         for id in (0..self.lanes.len()).map(|id| ChannelId(id as u8)) {
             let clock = self.clocks.get(class_of(layout, id)).copied().unwrap_or(0);
-            let ready = is_ready(id);
+            let ready = ready >> id.0 & 1 != 0;
             let Some(lane) = self.lanes.get_mut(usize::from(id.0)) else { continue };
             if ready && !lane.was_ready {
                 lane.passed = lane.passed.max(clock);
@@ -159,10 +159,10 @@ mod tests {
         let layout = layout(&[(0, 1), (0, 1)]);
         let mut schedule = Schedule::new(&layout);
         for _ in 0..1000 {
-            schedule.begin_packet(&layout, |channel| channel.0 == 0);
+            schedule.begin_packet(&layout, 0b01);
             schedule.charge(&layout, ChannelId(0), 100, at(0));
         }
-        schedule.begin_packet(&layout, |_| true);
+        schedule.begin_packet(&layout, 0b11);
         let mut wrote = [0; 2];
         for _ in 0..100 {
             let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });

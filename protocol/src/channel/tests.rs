@@ -186,3 +186,55 @@ fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
         assert_eq!(one.channels.free(C).messages, 256);
     }
 }
+
+#[test]
+fn a_block_arrives_whole_in_the_room_that_messages_leave() {
+    let game = ChannelConfig { priority: 9, ..of(Kind::Sequenced) };
+    let [mut one, mut other] = End::pair(&[game, of(Kind::Blocks)]);
+    let content = message(5, 100_000);
+    let id = one.channels.send_block(ChannelId(1), block::Block::new(content.clone()).unwrap(), 77).unwrap();
+    let mut events = Vec::new();
+    for tick in 0..300 {
+        for end in [&mut one, &mut other] {
+            end.pass(20);
+            while let Some(ChannelEvent::Block { channel, event }) = end.channels.poll_event() {
+                assert_eq!(channel, ChannelId(1));
+                events.push(event);
+            }
+        }
+        one.send(C, &message(tick, 500));
+        let (sequence, frames) = one.packet(1180).unwrap();
+        if tick % 7 == 3 {
+            one.channels.on_lost(sequence);
+        } else {
+            other.take(&frames).unwrap();
+            assert_eq!(other.received(), [message(tick, 500)], "the game's message went first");
+            one.channels.on_acked(sequence);
+        }
+        for (sequence, frames) in other.packets(1180) {
+            one.take(&frames).unwrap();
+            other.channels.on_acked(sequence);
+        }
+    }
+    let [block::Event::Received { id: received, label: 77, content: whole }, block::Event::Delivered { id: delivered }] =
+        &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((received, delivered), (&id, &id));
+    assert_eq!(whole.chunks().flatten().copied().collect::<Vec<u8>>(), content);
+}
+
+#[test]
+fn a_channel_is_of_one_kind_and_says_so() {
+    let [mut one, _] = End::pair(&[of(Kind::Unreliable), of(Kind::Blocks)]);
+    let block = || block::Block::new([1; 10].as_slice()).unwrap();
+    let now = one.now;
+    let options = SendOptions::default();
+    assert_eq!(one.channels.send(ChannelId(1), b"no block", options, now), Err(SendError::WrongKind));
+    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(SendError::NoChannel));
+    assert_eq!(one.channels.send(C, &[0; 16_385], options, now), Err(SendError::TooLarge));
+    assert_eq!(one.channels.send_block(C, block(), 0), Err(SendError::WrongKind));
+    assert_eq!(one.channels.send_block(ChannelId(2), block(), 0), Err(SendError::NoChannel));
+    assert_eq!((one.channels.free(ChannelId(1)), one.channels.free(ChannelId(2))), (Free::default(), Free::default()));
+}

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::block;
 use super::layout::ChannelId;
 
 /// Why the frames of an authentic packet cannot be believed. The peer is broken or lies, and the session ends.
@@ -26,6 +27,8 @@ pub enum Violation {
     SliceDisagrees(ChannelId),
     /// More messages or bytes are under way than the layout allows.
     Overrun(ChannelId),
+    /// A frame of a block that no honest peer sends.
+    Block(ChannelId, block::Violation),
     /// A control message that is not what its type says, or that stands behind other frames.
     Control,
 }
@@ -42,6 +45,7 @@ impl fmt::Display for Violation {
             Self::SliceShape(channel) => ("a slice is not one of its message", Some(channel)),
             Self::SliceDisagrees(channel) => ("slices disagree about their message", Some(channel)),
             Self::Overrun(channel) => ("more is under way than the layout allows", Some(channel)),
+            Self::Block(channel, violation) => return write!(f, "channel {}: {violation}", channel.0),
             Self::Control => ("a control message is malformed or misplaced", None),
         };
         match channel {

@@ -6,7 +6,7 @@ use super::config::{AckPolicy, Config, DEFAULT_ACK_AFTER, LossDeadline, Statisti
 use super::meter::{Arrival, Meter, Reading};
 use super::received::Received;
 use super::rtt::Rtt;
-use super::sent::{Cargo, Heard, News, Sent};
+use super::sent::{Cargo, Heard, News, Remember, Sent};
 use super::stats::{Counters, Stats};
 use super::{Acceptance, Event, Packet, seed};
 use crate::discard::{Reject, Rejects};
@@ -38,16 +38,16 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(config: &Config) -> Self {
-        let (rtt_smoothing, sample_all) = match config.statistics {
-            Statistics::Seed => (seed::RTT_SMOOTHING, false),
-            Statistics::Reference(smoothing) => (smoothing.rtt, true),
+        let (rtt_smoothing, sample_all, remember) = match config.statistics {
+            Statistics::Seed => (seed::RTT_SMOOTHING, false, Remember::Needed),
+            Statistics::Reference(smoothing) => (smoothing.rtt, true, Remember::All),
         };
         Self {
             loss: config.loss,
             policy: config.acks,
             lower_layer_bytes: config.lower_layer_bytes,
             sample_all,
-            sent: Sent::new(config.sent_window),
+            sent: Sent::new(config.sent_window, remember),
             received: Received::new(config.received_window),
             rtt: Rtt::new(rtt_smoothing, config.rtt_history),
             meter: Meter::new(config.statistics, config.received_window),
