@@ -1,4 +1,155 @@
-//! Messages over the acknowledged-packet endpoint.
+//! Messages over the acknowledged-packet endpoint: what a game sends on channels, and what each channel promises.
+//!
+//! ```text
+//!  send ──▶ queue ──▶ flights (reliable, until acknowledged)     frames in
+//!              │         │  ▲                                        │
+//!              ▼         ▼  │ lost: again, in another packet         ▼
+//!           schedule: priority, weight, age                        frame
+//!              │            │                                        │
+//!              ▼            │                          assembly, window: once, in order
+//!             pen ──▶ frames out, noted in carried                   │
+//!                           ▲                                        ▼
+//!              on_acked, on_lost, on_probe                     next: messages
+//! ```
+//!
+//! Packets are never sent twice; messages are, under their own ids. What was lost is told from outside, by the
+//! acknowledgements of packets and the path's round-trip time; there is no timer here that sends anything again.
+//!
+//! Sections §3.x in this module are those of `specs/channels-1.md`.
 
+mod assembly;
 pub mod block;
+mod block_lane;
+mod carried;
+mod channels;
+pub mod control;
+mod flights;
+mod frame;
+mod frame_plan;
+mod incoming;
+mod layout;
+mod message_id;
+mod outgoing;
+mod pen;
+mod piece_set;
+mod pieces;
+mod queue;
+mod schedule;
+mod slab;
+mod stats;
 pub mod typed;
+mod violation;
+mod window;
+mod wrap_guard;
+
+use core::fmt;
+use core::ops::Range;
+use core::time::Duration;
+
+pub use self::channels::Channels;
+pub use self::layout::{
+    ChannelConfig, ChannelId, Kind, Layout, LayoutError, LayoutFault, LayoutHash, MAX_CHANNELS, MAX_MESSAGE_BYTES,
+    MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
+};
+pub use self::pieces::PIECE_BYTES;
+pub use self::schedule::STARVED_AFTER;
+pub use self::stats::ChannelStats;
+pub use self::violation::Violation;
+
+/// What a message may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// How long it may wait to be sent, or sent again; `None`: as long as the channel's settings say.
+    pub deadline: Option<Duration>,
+    /// A newer message with the same key replaces an older one that was not sent or not acknowledged.
+    pub key: Option<u64>,
+}
+
+/// Why a message was not taken. Nothing has changed; the connection lives on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The channel's queue is full.
+    Backlogged,
+    /// The message is larger than the layout allows.
+    TooLarge,
+    /// The layout has no such channel.
+    NoChannel,
+    /// A message for a channel of blocks, or a block for one of messages.
+    WrongKind,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Backlogged => "the channel's queue is full",
+            Self::TooLarge => "the message is larger than the channel allows",
+            Self::NoChannel => "the layout has no such channel",
+            Self::WrongKind => "the channel is of another kind",
+        })
+    }
+}
+
+impl core::error::Error for SendError {}
+
+/// What a channel's queue can still take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Free {
+    /// Bytes of messages.
+    pub bytes: u32,
+    /// Messages.
+    pub messages: u16,
+}
+
+/// How far the frames of a packet have been read; the default is the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadAt(pub usize);
+
+/// Where the bytes of a message lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// There in the packet's frames.
+    Frames(Range<usize>),
+    /// All of the scratch.
+    Scratch,
+}
+
+impl Place {
+    /// The message's bytes.
+    #[must_use]
+    pub fn bytes<'a>(&self, frames: &'a [u8], scratch: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Frames(range) => frames.get(range.clone()).unwrap_or(&[]),
+            Self::Scratch => scratch,
+        }
+    }
+}
+
+/// What arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Arrival {
+    /// A message.
+    Message {
+        /// Its channel.
+        channel: ChannelId,
+        /// Its bytes.
+        place: Place,
+    },
+}
+
+/// What the application has to hear beside messages.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChannelEvent {
+    /// What became of a block.
+    Block {
+        /// Its channel.
+        channel: ChannelId,
+        /// What became of it.
+        event: block::Event,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What each packet carried, until its fate is known: then the messages hear of it.
+
+use alloc::collections::VecDeque;
+
+use super::block::Part;
+use super::layout::ChannelId;
+use super::message_id::MessageId;
+use crate::wire::reliable::Sequence;
+
+/// The most packets that are remembered; one that is displaced counts as lost.
+const MAX_PACKETS: usize = 1024;
+/// The most loads that are remembered, of all packets together. Packets that are displaced count as lost.
+const MAX_LOADS: usize = 8192;
+/// How many packets a late acknowledgement of a lost one is waited for.
+const LATE_PACKETS: u16 = 128;
+
+/// Reliable cargo of a packet: consecutive messages, pieces of one, or a frame of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Load {
+    /// `count` messages, whole or withdrawn, from `first` on.
+    Whole { channel: ChannelId, first: MessageId, count: u16 },
+    /// `count` pieces of a message, from `first` on.
+    Slice { channel: ChannelId, id: MessageId, first: u16, count: u16 },
+    /// A frame of a block.
+    Block { channel: ChannelId, part: Part },
+}
+
+/// ```text
+///  Awaited ──▶ Acked
+///     │          ▲
+///     └──▶ Again ┘ (the acknowledgement was late)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Awaited,
+    /// What it carried was offered anew: it is lost, or was probed for.
+    Again,
+    Acked,
+}
+
+#[derive(Clone, Copy)]
+struct Departed {
+    packet: Sequence,
+    loads: u16,
+    fate: Fate,
+}
+
+/// The packets under way, the oldest first, and their loads in the same order.
+#[derive(Default)]
+pub(super) struct Carried {
+    packets: VecDeque<Departed>,
+    loads: VecDeque<Load>,
+}
+
+impl Carried {
+    /// Notes cargo of the packet that is being written, the newest of all.
+    pub(super) fn note(&mut self, packet: Sequence, load: Load) {
+        if self.packets.back().is_none_or(|newest| newest.packet != packet) {
+            self.packets.push_back(Departed { packet, loads: 0, fate: Fate::Awaited });
+        }
+        let Some(newest) = self.packets.back_mut() else { return };
+        if newest.loads > 0 && self.loads.back_mut().is_some_and(|last| last.absorb(load)) {
+            return;
+        }
+        newest.loads += 1;
+        self.loads.push_back(load);
+    }
+
+    /// Makes place for the loads of another packet: forgets what is settled, and the oldest packets if there are too
+    /// many. The loads of those are handed to `lost`.
+    pub(super) fn make_place(&mut self, packet: Sequence, mut lost: impl FnMut(Load)) {
+        while let Some(oldest) = self.packets.front() {
+            let age = packet.distance_from(oldest.packet);
+            let crowded = self.packets.len() >= MAX_PACKETS || self.loads.len() >= MAX_LOADS;
+            let keep = match oldest.fate {
+                Fate::Acked => false,
+                Fate::Again => !crowded && age < LATE_PACKETS,
+                Fate::Awaited => !crowded && usize::from(age) < MAX_PACKETS,
+            };
+            if keep {
+                return;
+            }
+            self.forget_oldest(&mut lost);
+        }
+    }
+
+    /// The packet arrived: its loads, if that is news.
+    pub(super) fn acked(&mut self, packet: Sequence) -> impl Iterator<Item = Load> {
+        self.settle(packet, Fate::Acked)
+    }
+
+    /// The packet is lost: its loads, if they have not been offered anew.
+    pub(super) fn lost(&mut self, packet: Sequence) -> impl Iterator<Item = Load> {
+        self.settle(packet, Fate::Again)
+    }
+
+    /// The loads of the oldest packet that is awaited: they are offered anew.
+    pub(super) fn probe(&mut self) -> impl Iterator<Item = Load> {
+        let oldest =
+            self.packets.iter().find(|departed| departed.fate == Fate::Awaited).map(|departed| departed.packet);
+        let packet = oldest.unwrap_or_default();
+        self.settle_if(oldest.is_some(), packet, Fate::Again)
+    }
+
+    fn settle(&mut self, packet: Sequence, fate: Fate) -> impl Iterator<Item = Load> {
+        self.settle_if(true, packet, fate)
+    }
+
+    fn settle_if(&mut self, known: bool, packet: Sequence, fate: Fate) -> impl Iterator<Item = Load> {
+        let place = if known { self.place_of(packet) } else { None };
+        let before: usize =
+            self.packets.iter().take(place.unwrap_or(0)).map(|departed| usize::from(departed.loads)).sum();
+        let departed = place.and_then(|place| self.packets.get_mut(place));
+        let news = departed.filter(|departed| departed.fate != Fate::Acked && departed.fate != fate);
+        let count = news.map_or(0, |departed| {
+            departed.fate = fate;
+            departed.loads.into()
+        });
+        self.loads.iter().skip(before).take(count).copied()
+    }
+
+    fn place_of(&self, packet: Sequence) -> Option<usize> {
+        let oldest = self.packets.front()?.packet;
+        let distance = packet.distance_from(oldest);
+        let place = self.packets.partition_point(|departed| departed.packet.distance_from(oldest) < distance);
+        self.packets.get(place).filter(|departed| departed.packet == packet).map(|_| place)
+    }
+
+    fn forget_oldest(&mut self, lost: &mut impl FnMut(Load)) {
+        let Some(oldest) = self.packets.pop_front() else { return };
+        for load in self.loads.drain(..usize::from(oldest.loads).min(self.loads.len())) {
+            if oldest.fate == Fate::Awaited {
+                lost(load);
+            }
+        }
+    }
+}
+
+impl Load {
+    /// The index of its channel in the layout.
+    pub(super) fn channel_index(self) -> usize {
+        let (Self::Whole { channel, .. } | Self::Slice { channel, .. } | Self::Block { channel, .. }) = self;
+        channel.0.into()
+    }
+
+    /// Takes in the message behind its last one; answers whether it could.
+    fn absorb(&mut self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Whole { channel, first, count }, Self::Whole { channel: its_channel, first: id, count: 1 })
+                if *channel == its_channel && first.ahead(*count) == id =>
+            {
+                *count += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}

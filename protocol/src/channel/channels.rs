@@ -1,0 +1,180 @@
+//! All channels of one connection: messages in, frames out; frames in, messages out.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+mod pack;
+mod receive;
+
+use super::block::{Block, BlockId, Blocks, PartialBlock};
+use super::block_lane::BlockLane;
+use super::carried::Carried;
+use super::incoming::Incoming;
+use super::layout::{ChannelId, Kind, Layout};
+use super::outgoing::Outgoing;
+use super::pieces::Store;
+use super::queue::Terms;
+use super::schedule::Schedule;
+use super::stats::ChannelStats;
+use super::wrap_guard::PacketNumber;
+use super::{ChannelEvent, Free, SendError, SendOptions};
+use crate::reliability::MemoryBudget;
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+/// The channels of one connection.
+///
+/// Messages go in by [`Channels::send`] and leave as frames by [`Channels::write`]; what the peer's packets carry comes
+/// out by [`Channels::next`]. It takes memory as messages need it, at most what the layout allows for each channel, and
+/// keeps it for ten seconds after the last use; while traffic lasts nothing is allocated.
+pub struct Channels {
+    layout: Arc<Layout>,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+    /// In the places of channels of blocks.
+    blocks: Vec<BlockLane>,
+    block_memory: Option<MemoryBudget>,
+    schedule: Schedule,
+    carried: Carried,
+    /// Of messages that leave.
+    sending: Store,
+    /// Of messages that arrive.
+    receiving: Store,
+    /// The newest packet, and its number without the wrap.
+    newest: Option<(Sequence, PacketNumber)>,
+    /// A channel whose next message in order may have waited for the one that was delivered last.
+    draining: Option<ChannelId>,
+}
+
+impl Channels {
+    /// The channels of a new connection. What arrives and must wait is stored in memory of `memory`, if it is given:
+    /// a budget that many connections share. Ask [`Channels::can_take`] then before a packet is accepted.
+    #[must_use]
+    pub fn new(layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Self {
+        Self {
+            outgoing: layout.channels().map(|_| Outgoing::new()).collect(),
+            incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
+            blocks: layout.channels().map(|_| BlockLane::default()).collect(),
+            block_memory: None,
+            schedule: Schedule::new(&layout),
+            carried: Carried::default(),
+            sending: Store::new(None),
+            receiving: Store::new(memory),
+            newest: None,
+            draining: None,
+            layout,
+        }
+    }
+
+    /// The same with blocks that take their memory from `memory`, a budget that many connections share. It should be
+    /// another one than that of messages, which must not wait until a block is whole.
+    #[must_use]
+    pub fn with_block_memory(self, memory: MemoryBudget) -> Self {
+        Self { block_memory: Some(memory), ..self }
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes a message into the channel's queue; it is copied once. It leaves by [`Channels::write`].
+    ///
+    /// # Errors
+    /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of blocks; `TooLarge` for a message that
+    /// the layout does not allow; `Backlogged` when the queue is full, which [`Channels::free`] tells before.
+    pub fn send(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        let config = self.layout.channel(channel).ok_or(SendError::NoChannel)?;
+        let outgoing = self.outgoing.get_mut(usize::from(channel.0)).ok_or(SendError::NoChannel)?;
+        if config.kind == Kind::Blocks {
+            return Err(SendError::WrongKind);
+        }
+        if message.len() > config.max_message_bytes as usize {
+            return Err(SendError::TooLarge);
+        }
+        let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
+        let sent = outgoing.push(config, message, Terms { deadline, key: options.key, now }, &mut self.sending);
+        match sent {
+            Ok(()) => outgoing.counters.sent += 1,
+            Err(_) => outgoing.counters.backlogged += 1,
+        }
+        sent
+    }
+
+    /// Takes a block to be sent; `label` tells the peer's application what it is. What becomes of it comes by
+    /// [`Channels::poll_event`].
+    ///
+    /// # Errors
+    /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of messages; `Backlogged` when as many
+    /// blocks wait as its settings allow.
+    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+        self.layout.channel(channel).ok_or(SendError::NoChannel)?;
+        let blocks = self.blocks_mut(channel).ok_or(SendError::WrongKind)?;
+        blocks.begin(block, label).map_err(|_| SendError::Backlogged)
+    }
+
+    /// The blocks of a channel: how far they are. `None` if there were none yet.
+    #[must_use]
+    pub fn blocks(&self, channel: ChannelId) -> Option<&Blocks> {
+        self.blocks.get(usize::from(channel.0))?.get()
+    }
+
+    /// The blocks of a channel: to accept, refuse, cancel and keep them. Their frames are this type's own affair. `None`
+    /// if it is no channel of blocks.
+    pub fn blocks_mut(&mut self, channel: ChannelId) -> Option<&mut Blocks> {
+        let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
+        self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref())
+    }
+
+    /// What is left of the peer's blocks when the connection has ended, to be kept by the next one.
+    pub fn into_partials(self) -> impl Iterator<Item = (ChannelId, PartialBlock)> {
+        let lanes = (0..).map(ChannelId).zip(self.blocks);
+        lanes.flat_map(|(channel, lane)| lane.into_partials().map(move |partial| (channel, partial)))
+    }
+
+    /// What the application has to hear next beside messages. To be called until `None` once a tick: each call also
+    /// hashes some of the blocks that have arrived.
+    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
+        let lanes = (0..).map(ChannelId).zip(&mut self.blocks);
+        let event = |(channel, lane): (_, &mut BlockLane)| Some((channel, lane.poll_event()?));
+        lanes.filter_map(event).map(|(channel, event)| ChannelEvent::Block { channel, event }).next()
+    }
+
+    /// What the channel's queue could still take; nothing for a channel that does not exist.
+    #[must_use]
+    pub fn free(&self, channel: ChannelId) -> Free {
+        let outgoing = self.outgoing.get(usize::from(channel.0));
+        let config = self.layout.channel(channel).filter(|config| config.kind != Kind::Blocks);
+        outgoing.zip(config).map_or(Free::default(), |(outgoing, config)| outgoing.free(config))
+    }
+
+    /// What the channel has counted; `None` for a channel that does not exist.
+    #[must_use]
+    pub fn stats(&self, channel: ChannelId) -> Option<ChannelStats> {
+        self.outgoing.get(usize::from(channel.0)).map(|outgoing| outgoing.counters)
+    }
+
+    /// Bytes of memory that messages take now, those that leave and those that arrive.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.sending.bytes() + self.receiving.bytes()
+    }
+
+    /// A tick begins: budgets are filled up, and what is past its deadline is dropped.
+    pub fn begin_tick(&mut self, now: Instant) {
+        self.schedule.begin_tick(&self.layout);
+        for (outgoing, incoming) in self.outgoing.iter_mut().zip(&mut self.incoming) {
+            outgoing.tick(now, &mut self.sending);
+            outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);
+        }
+        self.sending.tick(now);
+        self.receiving.tick(now);
+    }
+}

@@ -1,0 +1,167 @@
+//! Messages out: which frames a packet carries, and what its fate means to them.
+
+use super::Channels;
+use crate::channel::block_lane::BlockLane;
+use crate::channel::carried::Load;
+use crate::channel::layout::{ChannelId, Kind};
+use crate::channel::outgoing::{Outgoing, Packet};
+use crate::channel::pen::Pen;
+use crate::channel::schedule::Candidate;
+use crate::channel::wrap_guard::PacketNumber;
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+impl Channels {
+    /// Whether anything waits that could leave now.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        self.channels().any(|channel| self.is_ready(channel))
+    }
+
+    /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
+    ///
+    /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written
+    /// behind them. Of a packet in which reliable messages left, [`Channels::on_acked`] or [`Channels::on_lost`] must
+    /// tell later.
+    pub fn write(&mut self, packet: Sequence, now: Instant, room: &mut [u8]) -> usize {
+        self.count(packet);
+        for lane in &mut self.blocks {
+            lane.note_wish(now);
+        }
+        let mut left = self.ready();
+        if left == 0 {
+            return 0;
+        }
+        self.schedule.begin_packet(&self.layout, left);
+        let mut pen = Pen::new(room);
+        while let Some(channel) = self.first(left, now) {
+            if !self.write_frame(channel, &mut pen, packet, now) || !self.is_ready(channel) {
+                left &= !(1 << channel.0);
+            }
+            if pen.is_closed() {
+                break;
+            }
+        }
+        pen.finish()
+    }
+
+    /// A packet arrived at the peer; also after it was called lost.
+    pub fn on_acked(&mut self, packet: Sequence) {
+        let Self { carried, outgoing, blocks, sending, .. } = self;
+        for load in carried.acked(packet) {
+            let index = load.channel_index();
+            if let Load::Block { part, .. } = load {
+                if let Some(lane) = blocks.get_mut(index) {
+                    lane.on_acked(part);
+                }
+            } else if let Some(outgoing) = outgoing.get_mut(index) {
+                outgoing.acked(load, sending);
+            }
+        }
+    }
+
+    /// A packet is lost: what it carried of reliable channels leaves anew, in another packet.
+    pub fn on_lost(&mut self, packet: Sequence) {
+        let Self { carried, outgoing, blocks, .. } = self;
+        for load in carried.lost(packet) {
+            offer(outgoing, blocks, load);
+        }
+    }
+
+    /// Nothing has been heard for longer than the path explains: what the oldest packet carried that is neither
+    /// acknowledged nor lost may leave anew.
+    pub fn on_probe(&mut self) {
+        let Self { carried, outgoing, blocks, .. } = self;
+        for load in carried.probe() {
+            offer(outgoing, blocks, load);
+        }
+    }
+
+    /// Counts packets without the wrap, and forgets what the oldest ones carried.
+    fn count(&mut self, packet: Sequence) {
+        let (newest, number) = self.newest.unwrap_or((packet, PacketNumber::default()));
+        let passed = packet.distance_from(newest);
+        debug_assert!(passed < 1 << 15, "packets are written in the order of their numbers");
+        self.newest = Some((packet, PacketNumber(number.0 + u64::from(passed))));
+        let Self { carried, outgoing, blocks, .. } = self;
+        carried.make_place(packet, |load| offer(outgoing, blocks, load));
+    }
+
+    /// One bit for each channel that could write a frame.
+    fn ready(&self) -> u64 {
+        let ready = self.channels().filter(|channel| self.is_ready(*channel));
+        ready.fold(0, |mask, channel| mask | 1 << channel.0)
+    }
+
+    fn first(&self, mask: u64, now: Instant) -> Option<ChannelId> {
+        let left = self.channels().filter(|channel| mask >> channel.0 & 1 != 0);
+        self.schedule.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
+    }
+
+    fn is_ready(&self, channel: ChannelId) -> bool {
+        let index = usize::from(channel.0);
+        let messages = self.outgoing.get(index).is_some_and(Outgoing::is_ready);
+        let waits = messages || self.blocks.get(index).is_some_and(BlockLane::wants_room);
+        waits && self.schedule.allows(channel)
+    }
+
+    fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
+        let index = usize::from(channel.0);
+        let messages = self.outgoing.get(index).and_then(Outgoing::waits_since);
+        let since = messages.or_else(|| self.blocks.get(index).and_then(BlockLane::waits_since))?;
+        self.schedule.allows(channel).then_some(Candidate { channel, since })
+    }
+
+    fn channels(&self) -> impl Iterator<Item = ChannelId> + use<> {
+        (0..self.layout.channels().len()).map(|id| ChannelId(id as u8))
+    }
+
+    /// Lets a channel write a frame, and answers whether it did.
+    fn write_frame(&mut self, channel: ChannelId, pen: &mut Pen<'_>, packet: Sequence, now: Instant) -> bool {
+        let before = pen.at();
+        let is_blocks = self.layout.channel(channel).is_some_and(|config| config.kind == Kind::Blocks);
+        let written = if is_blocks {
+            self.write_block(channel, pen, packet).is_some()
+        } else {
+            self.write_message(channel, pen, packet, now).unwrap_or(false)
+        };
+        let bytes = pen.at() - before;
+        if let (true, Some(outgoing)) = (written, self.outgoing.get_mut(usize::from(channel.0))) {
+            outgoing.counters.frame_bytes += bytes as u64;
+            self.schedule.charge(&self.layout, channel, bytes, now);
+        }
+        written
+    }
+
+    fn write_message(
+        &mut self,
+        channel: ChannelId,
+        pen: &mut Pen<'_>,
+        sequence: Sequence,
+        now: Instant,
+    ) -> Option<bool> {
+        let outgoing = self.outgoing.get_mut(usize::from(channel.0))?;
+        let kind = self.layout.channel(channel)?.kind;
+        let number = self.newest.map_or(PacketNumber::default(), |(_, number)| number);
+        let (store, carried) = (&mut self.sending, &mut self.carried);
+        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, number, now }))
+    }
+
+    fn write_block(&mut self, channel: ChannelId, pen: &mut Pen<'_>, packet: Sequence) -> Option<()> {
+        let lane = self.blocks.get_mut(usize::from(channel.0))?;
+        let part = pen.block(channel, |room| lane.write(room))?;
+        self.carried.note(packet, Load::Block { channel, part });
+        Some(())
+    }
+}
+
+fn offer(outgoing: &mut [Outgoing], blocks: &mut [BlockLane], load: Load) {
+    let index = load.channel_index();
+    if let Load::Block { part, .. } = load {
+        if let Some(lane) = blocks.get_mut(index) {
+            lane.on_lost(part);
+        }
+    } else if let Some(outgoing) = outgoing.get_mut(index) {
+        outgoing.offer(load);
+    }
+}

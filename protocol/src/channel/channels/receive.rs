@@ -1,0 +1,112 @@
+//! Frames in, messages out.
+
+use alloc::vec::Vec;
+
+use super::Channels;
+use crate::channel::block::Reception;
+use crate::channel::frame::{Body, Frame};
+use crate::channel::incoming::Receipt;
+use crate::channel::layout::{ChannelId, Kind};
+use crate::channel::violation::Violation;
+use crate::channel::window::Outcome;
+use crate::channel::{Arrival, Place, ReadAt};
+use crate::time::Instant;
+
+impl Channels {
+    /// Whether there is memory for what the frames of a packet may have to leave here. If there is not, the packet
+    /// should be refused, so that its sender holds it for lost. Without a shared budget there always is.
+    #[must_use]
+    pub fn can_take(&self, frames: &[u8]) -> bool {
+        let (mut at, mut pieces) = (0, 0);
+        while let Ok((frame, end)) = Frame::read(frames, at, &self.layout) {
+            let incoming = self.incoming.get(usize::from(frame.channel.0));
+            pieces += incoming.map_or(0, |incoming| incoming.pieces_to_keep(&frame.body));
+            at = end;
+        }
+        pieces == 0 || self.receiving.spare(pieces) >= pieces
+    }
+
+    /// Reads on in the frames of a packet, and answers the next message. `scratch` holds those that do not lie in the
+    /// packet in one piece. Call it until it answers `None`, before the next packet.
+    ///
+    /// # Errors
+    /// When the frames cannot be those of an honest peer with the same layout. The connection is of no use then.
+    pub fn next(
+        &mut self,
+        frames: &[u8],
+        at: &mut ReadAt,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<Arrival>, Violation> {
+        loop {
+            if let Some(arrival) = self.drain(scratch) {
+                return Ok(Some(arrival));
+            }
+            if at.0 >= frames.len() {
+                return Ok(None);
+            }
+            let (frame, end) = Frame::read(frames, at.0, &self.layout)?;
+            at.0 = end;
+            if let Some(arrival) = self.take(frame, frames, scratch, now)? {
+                return Ok(Some(arrival));
+            }
+        }
+    }
+
+    /// Takes a frame, and answers its message if that is to be delivered at once.
+    fn take(
+        &mut self,
+        frame: Frame,
+        packet: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<Arrival>, Violation> {
+        let Frame { channel, body } = frame;
+        if let Body::Block { data } = body {
+            return self.take_block(channel, packet.get(data).unwrap_or(&[])).map(|()| None);
+        }
+        let index = usize::from(channel.0);
+        let (Some(incoming), Some(config)) = (self.incoming.get_mut(index), self.layout.channel(channel)) else {
+            return Err(Violation::NoChannel(channel));
+        };
+        let whole = body.whole();
+        let receipt = &mut Receipt { channel, config, packet, store: &mut self.receiving, scratch, now };
+        let (outcome, given_up) = incoming.take(body, receipt)?;
+        if config.kind == Kind::ReliableOrdered {
+            self.draining = Some(channel);
+        }
+        let place = match outcome {
+            Outcome::Deliver => Some(Place::Frames(whole)),
+            Outcome::Gathered => Some(Place::Scratch),
+            Outcome::Kept | Outcome::Dropped => None,
+        };
+        if let Some(outgoing) = self.outgoing.get_mut(index) {
+            outgoing.counters.dropped += given_up + u64::from(outcome == Outcome::Dropped);
+            outgoing.counters.delivered += u64::from(place.is_some());
+        }
+        Ok(place.map(|place| Arrival::Message { channel, place }))
+    }
+
+    fn take_block(&mut self, channel: ChannelId, frame: &[u8]) -> Result<(), Violation> {
+        let blocks = self.blocks_mut(channel).ok_or(Violation::NoChannel(channel))?;
+        let reception = blocks.on_frame(frame).map_err(|violation| Violation::Block(channel, violation))?;
+        if let (Reception::Ignored, Some(outgoing)) = (reception, self.outgoing.get_mut(usize::from(channel.0))) {
+            outgoing.counters.dropped += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes a message that waited for the one that was delivered last.
+    fn drain(&mut self, scratch: &mut Vec<u8>) -> Option<Arrival> {
+        let channel = self.draining?;
+        let index = usize::from(channel.0);
+        if self.incoming.get_mut(index).is_some_and(|incoming| incoming.pop(&mut self.receiving, scratch)) {
+            if let Some(outgoing) = self.outgoing.get_mut(index) {
+                outgoing.counters.delivered += 1;
+            }
+            return Some(Arrival::Message { channel, place: Place::Scratch });
+        }
+        self.draining = None;
+        None
+    }
+}

@@ -1,0 +1,293 @@
+//! Reliable messages that have left and may have to leave again: from the oldest that is not acknowledged to the newest.
+
+use alloc::collections::VecDeque;
+
+use super::carried::Load;
+use super::frame_plan::{Plan, plan};
+use super::message_id::MessageId;
+use super::outgoing::Departure;
+use super::pen::Prefix;
+use super::piece_set::PieceSet;
+use super::pieces::{Chain, PIECE_BYTES, Store, pieces_of};
+use super::queue::Waiting;
+use super::slab::Slab;
+use crate::time::Instant;
+
+/// A message that has an id.
+struct Flight {
+    chain: Chain,
+    bytes: u32,
+    deadline: Instant,
+    since: Instant,
+    key: Option<u64>,
+    passed_over: bool,
+    state: State,
+}
+
+/// ```text
+///  Whole ──▶ Sliced ──▶ Done
+///    │  └───────┼────────▲▲
+///    └──────────┴──▶ Withdrawn
+/// ```
+/// `due`: to be sent, for the first time or again.
+#[derive(Clone, Copy)]
+enum State {
+    Whole {
+        due: bool,
+    },
+    /// The number is that of its [`Slices`].
+    Sliced(u16),
+    /// Superseded or too late: the receiver must learn that it will not come.
+    Withdrawn {
+        due: bool,
+    },
+    /// Acknowledged; it waits for those before it.
+    Done,
+}
+
+/// The pieces of a message that travels in slices.
+struct Slices {
+    due: PieceSet,
+    unacked: PieceSet,
+}
+
+/// The window of one channel. Ids are consecutive in it.
+pub(super) struct Flights {
+    oldest: MessageId,
+    window: VecDeque<Flight>,
+    bytes: u32,
+    slices: Slab<Slices>,
+    /// No flight before this place is due; it is due itself, or the end.
+    first_due: usize,
+}
+
+impl Flights {
+    pub(super) const fn new() -> Self {
+        Self { oldest: MessageId(0), window: VecDeque::new(), bytes: 0, slices: Slab::new(), first_due: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Bytes of all messages from the oldest that is not acknowledged to the newest.
+    pub(super) const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Since when the first message that is due waits.
+    pub(super) fn due_since(&self) -> Option<Instant> {
+        self.window.get(self.first_due).map(|flight| flight.since)
+    }
+
+    /// The id of the next message.
+    pub(super) fn next_id(&self) -> MessageId {
+        self.oldest.ahead(self.window.len() as u16)
+    }
+
+    /// Takes in a message that leaves whole.
+    pub(super) fn admit_whole(&mut self, message: Waiting) {
+        self.admit(message, State::Whole { due: true });
+    }
+
+    /// Takes in a message that will leave in slices.
+    pub(super) fn admit_sliced(&mut self, message: Waiting) {
+        let pieces = PieceSet::up_to(pieces_of(message.bytes));
+        let slices = self.slices.insert(Slices { due: pieces, unacked: pieces });
+        self.admit(message, State::Sliced(slices));
+    }
+
+    /// Writes the first message that is due, or as many pieces of it as fit. Answers whether anything was written.
+    pub(super) fn write(&mut self, out: &mut Departure<'_, '_>) -> bool {
+        if self.is_late(self.first_due, out.now) {
+            self.withdraw(self.first_due, out.store);
+            out.counters.expired += 1;
+        }
+        let id = self.oldest.ahead(self.first_due as u16);
+        let Some(flight) = self.window.get_mut(self.first_due) else { return false };
+        let written = match &mut flight.state {
+            State::Whole { .. } => match plan(out.pen, Some(id), flight.bytes, flight.passed_over) {
+                Plan::Whole => write_whole(flight, id, out),
+                Plan::Slices => {
+                    let pieces = PieceSet::up_to(pieces_of(flight.bytes));
+                    let number = self.slices.insert(Slices { due: pieces, unacked: pieces });
+                    flight.state = State::Sliced(number);
+                    write_slice(flight, self.slices.get_mut(number), id, out)
+                }
+                Plan::Wait => false,
+            },
+            State::Sliced(number) => {
+                let number = *number;
+                write_slice(flight, self.slices.get_mut(number), id, out)
+            }
+            State::Withdrawn { due } => {
+                *due = !write_withdrawn(id, out);
+                !*due
+            }
+            State::Done => false,
+        };
+        flight.passed_over |= !written;
+        self.pass_over_not_due();
+        written
+    }
+
+    /// Some messages, sent whole or withdrawn, have arrived.
+    pub(super) fn acked(&mut self, first: MessageId, count: u16, store: &mut Store) {
+        for ahead in 0..count {
+            if let Some(place) = self.place_of(first.ahead(ahead)) {
+                self.complete(place, store);
+            }
+        }
+        self.forget_done();
+    }
+
+    /// Some pieces of a message have arrived.
+    pub(super) fn acked_pieces(&mut self, id: MessageId, first: u16, count: u16, store: &mut Store) {
+        let Some(place) = self.place_of(id) else { return };
+        let Some(slices) = self.slices_of(place) else { return };
+        for piece in first..first.saturating_add(count) {
+            slices.due.remove(piece);
+            slices.unacked.remove(piece);
+        }
+        if slices.unacked.is_empty() {
+            self.complete(place, store);
+        }
+        self.forget_done();
+    }
+
+    /// Some messages may not have arrived.
+    pub(super) fn offer(&mut self, first: MessageId, count: u16) {
+        for ahead in 0..count {
+            let Some(place) = self.place_of(first.ahead(ahead)) else { continue };
+            let Some(flight) = self.window.get_mut(place) else { continue };
+            if let State::Whole { due } | State::Withdrawn { due } = &mut flight.state {
+                *due = true;
+                self.first_due = self.first_due.min(place);
+            }
+        }
+    }
+
+    /// Some pieces of a message may not have arrived.
+    pub(super) fn offer_pieces(&mut self, id: MessageId, first: u16, count: u16) {
+        let Some(place) = self.place_of(id) else { return };
+        let Some(slices) = self.slices_of(place) else { return };
+        for piece in (first..first.saturating_add(count)).filter(|piece| slices.unacked.has(*piece)) {
+            slices.due.insert(piece);
+        }
+        self.first_due = self.first_due.min(place);
+        self.pass_over_not_due();
+    }
+
+    /// Withdraws the message under this key, if one is under way; answers whether there was one.
+    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> bool {
+        let place = self.window.iter().position(|flight| flight.key == Some(key));
+        if let Some(place) = place {
+            self.withdraw(place, store);
+        }
+        place.is_some()
+    }
+
+    fn admit(&mut self, message: Waiting, state: State) {
+        let Waiting { chain, bytes, deadline, since, key, .. } = message;
+        self.bytes += bytes;
+        self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, state });
+    }
+
+    fn is_late(&self, place: usize, now: Instant) -> bool {
+        let flight = self.window.get(place);
+        flight.is_some_and(|flight| now >= flight.deadline && !matches!(flight.state, State::Withdrawn { .. }))
+    }
+
+    /// The message will not be sent any more; that will.
+    fn withdraw(&mut self, place: usize, store: &mut Store) {
+        self.let_go(place, State::Withdrawn { due: true }, store);
+        self.first_due = self.first_due.min(place);
+    }
+
+    fn complete(&mut self, place: usize, store: &mut Store) {
+        self.let_go(place, State::Done, store);
+        self.pass_over_not_due();
+    }
+
+    /// Gives back what the message takes in memory. Its bytes still count: the receiver may hold them.
+    fn let_go(&mut self, place: usize, state: State, store: &mut Store) {
+        let Some(flight) = self.window.get_mut(place) else { return };
+        store.release(core::mem::take(&mut flight.chain));
+        if let State::Sliced(number) = core::mem::replace(&mut flight.state, state) {
+            self.slices.remove(number);
+        }
+        flight.key = None;
+    }
+
+    fn forget_done(&mut self) {
+        while self.window.front().is_some_and(|flight| matches!(flight.state, State::Done)) {
+            let Some(flight) = self.window.pop_front() else { break };
+            self.bytes -= flight.bytes;
+            self.oldest = self.oldest.ahead(1);
+            self.first_due = self.first_due.saturating_sub(1);
+        }
+    }
+
+    fn pass_over_not_due(&mut self) {
+        while self.window.get(self.first_due).is_some_and(|flight| !self.is_due(flight)) {
+            self.first_due += 1;
+        }
+    }
+
+    fn is_due(&self, flight: &Flight) -> bool {
+        match flight.state {
+            State::Whole { due } | State::Withdrawn { due } => due,
+            State::Sliced(number) => self.slices.get(number).is_some_and(|slices| !slices.due.is_empty()),
+            State::Done => false,
+        }
+    }
+
+    fn place_of(&self, id: MessageId) -> Option<usize> {
+        let ahead = usize::from(id.ahead_of(self.oldest)?);
+        (ahead < self.window.len()).then_some(ahead)
+    }
+
+    fn slices_of(&mut self, place: usize) -> Option<&mut Slices> {
+        match self.window.get(place)?.state {
+            State::Sliced(number) => self.slices.get_mut(number),
+            _ => None,
+        }
+    }
+}
+
+/// Writes a message whole; it fits.
+fn write_whole(flight: &mut Flight, id: MessageId, out: &mut Departure<'_, '_>) -> bool {
+    let room = out.pen.begin(out.channel, Prefix::Whole(Some(id)), flight.bytes as usize);
+    out.store.copy(&flight.chain, 0, room);
+    flight.state = State::Whole { due: false };
+    out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
+    true
+}
+
+/// Writes a run of pieces that are due, if one fits.
+fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out: &mut Departure<'_, '_>) -> bool {
+    let Some(slices) = slices else { return false };
+    let Some((first, run)) = slices.due.first_run(u16::MAX) else { return false };
+    let prefix = Prefix::Slice { id, bytes: flight.bytes, first };
+    let end = flight.bytes as usize - usize::from(first) * PIECE_BYTES;
+    let bytes = out.pen.pieces_that_fit(prefix, end.min(usize::from(run) * PIECE_BYTES));
+    if bytes == 0 {
+        return false;
+    }
+    out.store.copy(&flight.chain, first, out.pen.begin(out.channel, prefix, bytes));
+    let count = pieces_of(bytes as u32);
+    for piece in first..first + count {
+        slices.due.remove(piece);
+    }
+    out.note(id, Load::Slice { channel: out.channel, id, first, count });
+    true
+}
+
+/// Writes that a message will not come, if that fits.
+fn write_withdrawn(id: MessageId, out: &mut Departure<'_, '_>) -> bool {
+    let written = out.pen.withdraw(out.channel, id);
+    if written {
+        out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
+    }
+    written
+}

@@ -1,0 +1,241 @@
+//! The sender's half of one channel: what waits, and how it leaves.
+
+use super::carried::{Carried, Load};
+use super::flights::Flights;
+use super::frame_plan::{Plan, plan};
+use super::layout::{ChannelConfig, ChannelId, Kind};
+use super::message_id::MessageId;
+use super::pen::{Pen, Prefix};
+use super::pieces::{PIECE_BYTES, Store, pieces_of};
+use super::queue::{Queue, Terms};
+use super::stats::ChannelStats;
+use super::wrap_guard::{PacketNumber, WrapGuard};
+use super::{Free, SendError};
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+/// The packet that is being written, and what all channels share.
+pub(super) struct Packet<'a, 'room> {
+    pub(super) pen: &'a mut Pen<'room>,
+    pub(super) store: &'a mut Store,
+    pub(super) carried: &'a mut Carried,
+    pub(super) sequence: Sequence,
+    pub(super) number: PacketNumber,
+    pub(super) now: Instant,
+}
+
+/// What a channel needs to write a frame into a packet.
+pub(super) struct Departure<'a, 'room> {
+    pub(super) channel: ChannelId,
+    pub(super) pen: &'a mut Pen<'room>,
+    pub(super) store: &'a mut Store,
+    carried: &'a mut Carried,
+    pub(super) counters: &'a mut ChannelStats,
+    guard: &'a mut WrapGuard,
+    sequence: Sequence,
+    number: PacketNumber,
+    pub(super) now: Instant,
+}
+
+impl Departure<'_, '_> {
+    /// Notes reliable cargo of the packet, which has a message of this id.
+    pub(super) fn note(&mut self, id: MessageId, load: Load) {
+        self.guard.note(id, self.number, self.now);
+        self.carried.note(self.sequence, load);
+    }
+}
+
+/// The sender's half of one channel.
+pub(super) struct Outgoing {
+    queue: Queue,
+    flights: Flights,
+    /// The next id of what is sent once.
+    next_id: MessageId,
+    guard: WrapGuard,
+    pub(super) counters: ChannelStats,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Self {
+        Self {
+            queue: Queue::default(),
+            flights: Flights::new(),
+            next_id: MessageId::default(),
+            guard: WrapGuard::default(),
+            counters: ChannelStats::default(),
+        }
+    }
+
+    /// What could still be given to the channel.
+    pub(super) fn free(&self, config: &ChannelConfig) -> Free {
+        let (bytes, messages) = (self.queue.bytes() + self.flights.bytes(), self.queue.len() + self.flights.len());
+        Free {
+            bytes: config.queue_bytes.saturating_sub(bytes),
+            messages: config.queue_messages.saturating_sub(messages as u16),
+        }
+    }
+
+    /// Takes a message into the queue.
+    pub(super) fn push(
+        &mut self,
+        config: &ChannelConfig,
+        message: &[u8],
+        terms: Terms,
+        store: &mut Store,
+    ) -> Result<(), SendError> {
+        let replaced = self.queue.bytes_under(terms.key);
+        let free = self.free(config);
+        let fits = message.len() as u64 <= u64::from(free.bytes) + u64::from(replaced.unwrap_or(0));
+        if !fits || (replaced.is_none() && free.messages == 0) {
+            return Err(SendError::Backlogged);
+        }
+        let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, store));
+        let waited = self.queue.push(message, terms, store);
+        self.counters.superseded += u64::from(under_way) + u64::from(waited);
+        Ok(())
+    }
+
+    /// Drops what waited too long to be sent for the first time.
+    pub(super) fn tick(&mut self, now: Instant, store: &mut Store) {
+        self.counters.expired += self.queue.expire(now, store);
+    }
+
+    /// Whether anything could leave.
+    pub(super) fn is_ready(&self) -> bool {
+        self.waits_since().is_some()
+    }
+
+    /// Since when the message that leaves next has waited.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        self.flights.due_since().or_else(|| self.queue.front().map(|message| message.since))
+    }
+
+    /// Writes one frame, and answers whether there was room for it.
+    pub(super) fn write(&mut self, channel: ChannelId, kind: Kind, packet: &mut Packet<'_, '_>) -> bool {
+        self.tick(packet.now, packet.store);
+        let Self { queue, flights, next_id, guard, counters } = self;
+        let mut out = Departure {
+            channel,
+            pen: packet.pen,
+            store: packet.store,
+            carried: packet.carried,
+            counters,
+            guard,
+            sequence: packet.sequence,
+            number: packet.number,
+            now: packet.now,
+        };
+        if kind.is_reliable() {
+            flights.write(&mut out) || (flights.due_since().is_none() && write_first_time(queue, flights, &mut out))
+        } else {
+            write_once(queue, next_id, kind, &mut out)
+        }
+    }
+
+    /// What a packet carried of this channel has arrived.
+    pub(super) fn acked(&mut self, load: Load, store: &mut Store) {
+        match load {
+            Load::Whole { first, count, .. } => self.flights.acked(first, count, store),
+            Load::Slice { id, first, count, .. } => self.flights.acked_pieces(id, first, count, store),
+            Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
+        }
+    }
+
+    /// What a packet carried of this channel may not have arrived: it is to be sent anew.
+    pub(super) fn offer(&mut self, load: Load) {
+        match load {
+            Load::Whole { first, count, .. } => self.flights.offer(first, count),
+            Load::Slice { id, first, count, .. } => self.flights.offer_pieces(id, first, count),
+            Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
+        }
+    }
+}
+
+/// Writes the first message of the queue; from then on it is under way until it is acknowledged.
+fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departure<'_, '_>) -> bool {
+    let id = flights.next_id();
+    let Some(message) = queue.front_mut() else { return false };
+    if !out.guard.allows(id, out.number, out.now) {
+        return false;
+    }
+    match plan(out.pen, Some(id), message.bytes, message.passed_over) {
+        Plan::Wait => {
+            message.passed_over = true;
+            false
+        }
+        Plan::Slices => {
+            if let Some(message) = queue.pop() {
+                flights.admit_sliced(message);
+            }
+            flights.write(out)
+        }
+        Plan::Whole => {
+            if let Some(message) = queue.pop() {
+                flights.admit_whole(message);
+            }
+            flights.write(out)
+        }
+    }
+}
+
+/// Writes the first message of a queue whose messages are sent once, or a slice of it.
+fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, out: &mut Departure<'_, '_>) -> bool {
+    let Some(message) = queue.front_mut() else { return false };
+    if message.begun.is_none() && !out.guard.allows(*next_id, out.number, out.now) {
+        return false;
+    }
+    let id = (kind == Kind::Sequenced).then_some(*next_id);
+    let slices = Plan::Slices;
+    match message.begun.map_or_else(|| plan(out.pen, id, message.bytes, message.passed_over), |_| slices) {
+        Plan::Wait => {
+            message.passed_over = true;
+            false
+        }
+        Plan::Whole => {
+            let room = out.pen.begin(out.channel, Prefix::Whole(id), message.bytes as usize);
+            out.store.copy(&message.chain, 0, room);
+            if id.is_some() {
+                use_id(next_id, out);
+            }
+            drop_first(queue, out.store);
+            true
+        }
+        Plan::Slices => {
+            let begun = message.begun.unwrap_or((*next_id, 0));
+            if message.begun.is_none() {
+                use_id(next_id, out);
+            }
+            write_next_slice(queue, begun, out)
+        }
+    }
+}
+
+/// Writes the next pieces of the first message of a queue, if any fit.
+fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), out: &mut Departure<'_, '_>) -> bool {
+    let Some(message) = queue.front_mut() else { return false };
+    message.begun = Some((id, first));
+    let prefix = Prefix::Slice { id, bytes: message.bytes, first };
+    let left = message.bytes as usize - usize::from(first) * PIECE_BYTES;
+    let bytes = out.pen.pieces_that_fit(prefix, left);
+    if bytes == 0 {
+        return false;
+    }
+    out.store.copy(&message.chain, first, out.pen.begin(out.channel, prefix, bytes));
+    out.guard.note(id, out.number, out.now);
+    message.begun = Some((id, first + pieces_of(bytes as u32)));
+    if bytes == left {
+        drop_first(queue, out.store);
+    }
+    true
+}
+
+fn use_id(next_id: &mut MessageId, out: &mut Departure<'_, '_>) {
+    out.guard.note(*next_id, out.number, out.now);
+    *next_id = next_id.ahead(1);
+}
+
+fn drop_first(queue: &mut Queue, store: &mut Store) {
+    if let Some(message) = queue.pop() {
+        store.release(message.chain);
+    }
+}

@@ -1,0 +1,164 @@
+//! Writing frames into the rest of a packet (§3.2 to §3.4).
+
+use super::frame::{LAST, SLICE, number_bytes};
+use super::layout::ChannelId;
+use super::message_id::MessageId;
+use super::pieces::PIECE_BYTES;
+
+/// The frames of a packet that is being written.
+///
+/// Each has a length, until the last one loses it: then the packet is done.
+pub(super) struct Pen<'a> {
+    room: &'a mut [u8],
+    at: usize,
+    /// The last frame: where its head and its length are, if it has one.
+    last: Option<(usize, Option<(usize, usize)>)>,
+    closed: bool,
+}
+
+/// What stands before the data of a frame.
+#[derive(Clone, Copy)]
+pub(super) enum Prefix {
+    /// A whole message, with its id if it has one.
+    Whole(Option<MessageId>),
+    /// A slice of a message of so many bytes, beginning with piece `first`.
+    Slice { id: MessageId, bytes: u32, first: u16 },
+}
+
+impl Prefix {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Whole(None) => 1,
+            Self::Whole(Some(_)) => 3,
+            Self::Slice { bytes, first, .. } => 3 + number_bytes(bytes) + number_bytes(first as u32),
+        }
+    }
+}
+
+impl<'a> Pen<'a> {
+    pub(super) const fn new(room: &'a mut [u8]) -> Self {
+        Self { room, at: 0, last: None, closed: false }
+    }
+
+    /// Bytes written.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether nothing more can be written.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether data behind this prefix fits into the rest of the packet.
+    pub(super) fn fits(&self, prefix: Prefix, data: usize) -> bool {
+        !self.closed && prefix.bytes() + data <= self.rest()
+    }
+
+    /// Whether it would fit into the packet if that were empty.
+    pub(super) fn would_fit_alone(&self, prefix: Prefix, data: usize) -> bool {
+        prefix.bytes() + data <= self.room.len()
+    }
+
+    /// How many of the `available` bytes of a message from a piece on fit as whole pieces, or to its end.
+    pub(super) fn pieces_that_fit(&self, prefix: Prefix, available: usize) -> usize {
+        let rest = if self.closed { 0 } else { self.rest().saturating_sub(prefix.bytes()) };
+        if available <= rest { available } else { rest - rest % PIECE_BYTES }
+    }
+
+    /// Writes a frame up to its data, and answers the room for it. The caller has asked whether it fits.
+    pub(super) fn begin(&mut self, channel: ChannelId, prefix: Prefix, data: usize) -> &mut [u8] {
+        let head = self.at;
+        let slice = if matches!(prefix, Prefix::Slice { .. }) { SLICE } else { 0 };
+        // Behind this frame there is no room for another when its length is what does not fit any more.
+        self.closed = prefix.bytes() + number_bytes(data as u32) + data > self.rest();
+        self.byte((channel.0 + 1) | slice | if self.closed { LAST } else { 0 });
+        self.prefix(prefix);
+        let length_at = self.at;
+        if !self.closed {
+            self.number(data as u32);
+        }
+        self.last = Some((head, (!self.closed).then_some((length_at, self.at))));
+        let start = self.at;
+        self.at += data;
+        self.room.get_mut(start..start + data).unwrap_or_default()
+    }
+
+    /// Writes that a message will not come any more, if that fits.
+    pub(super) fn withdraw(&mut self, channel: ChannelId, id: MessageId) -> bool {
+        if self.closed || self.rest() < 4 {
+            return false;
+        }
+        self.last = Some((self.at, None));
+        self.byte((channel.0 + 1) | SLICE);
+        self.two_bytes(id.0);
+        self.byte(0);
+        true
+    }
+
+    /// Writes a frame whose data `write` puts into the room that it is given, with the bytes of it and what it was.
+    pub(super) fn block<T>(
+        &mut self,
+        channel: ChannelId,
+        write: impl FnOnce(&mut [u8]) -> Option<(usize, T)>,
+    ) -> Option<T> {
+        // The longest length that can stand there; a shorter one lets the data move up.
+        let reserved = number_bytes(self.rest() as u32);
+        let (head, start) = (self.at, self.at + 1 + reserved);
+        let (bytes, what) = self.room.get_mut(start..).filter(|_| !self.closed).and_then(write)?;
+        self.byte(channel.0 + 1);
+        self.number(bytes as u32);
+        self.last = Some((head, Some((head + 1, self.at))));
+        self.room.copy_within(start..start + bytes, self.at);
+        self.at += bytes;
+        Some(what)
+    }
+
+    /// Takes the length from the last frame, and answers how many bytes the packet has.
+    pub(super) fn finish(mut self) -> usize {
+        let Some((head, Some((from, to)))) = self.last else { return self.at };
+        self.room.copy_within(to..self.at, from);
+        self.at -= to - from;
+        if let Some(head) = self.room.get_mut(head) {
+            *head |= LAST;
+        }
+        self.at
+    }
+
+    fn rest(&self) -> usize {
+        self.room.len() - self.at
+    }
+
+    fn prefix(&mut self, prefix: Prefix) {
+        match prefix {
+            Prefix::Whole(None) => {}
+            Prefix::Whole(Some(id)) => self.two_bytes(id.0),
+            Prefix::Slice { id, bytes, first } => {
+                self.two_bytes(id.0);
+                self.number(bytes);
+                self.number(first.into());
+            }
+        }
+    }
+
+    fn two_bytes(&mut self, value: u16) {
+        let [low, high] = value.to_le_bytes();
+        self.byte(low);
+        self.byte(high);
+    }
+
+    fn number(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if let Some(place) = self.room.get_mut(self.at) {
+            *place = byte;
+            self.at += 1;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Messages that wait to be sent for the first time, in the order in which they were given.
+
+use alloc::collections::VecDeque;
+
+use super::message_id::MessageId;
+use super::pieces::{Chain, Credit, Store};
+use crate::time::Instant;
+
+/// A message in a queue.
+pub(super) struct Waiting {
+    pub(super) chain: Chain,
+    pub(super) bytes: u32,
+    pub(super) deadline: Instant,
+    pub(super) since: Instant,
+    pub(super) key: Option<u64>,
+    /// The id and the pieces that have left, of a message that is sent once, in slices.
+    pub(super) begun: Option<(MessageId, u16)>,
+    /// A packet left in which there was not enough room for it.
+    pub(super) passed_over: bool,
+}
+
+/// What a message is besides its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) deadline: Instant,
+    pub(super) key: Option<u64>,
+    pub(super) now: Instant,
+}
+
+/// The queue of one channel. How much it holds is its owner's affair.
+#[derive(Default)]
+pub(super) struct Queue {
+    messages: VecDeque<Waiting>,
+    bytes: u32,
+    /// No message's deadline is before this.
+    first_deadline: Option<Instant>,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(super) const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    pub(super) fn front(&self) -> Option<&Waiting> {
+        self.messages.front()
+    }
+
+    pub(super) fn front_mut(&mut self) -> Option<&mut Waiting> {
+        self.messages.front_mut()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= message.bytes;
+        Some(message)
+    }
+
+    /// Bytes of the message that waits under this key.
+    pub(super) fn bytes_under(&self, key: Option<u64>) -> Option<u32> {
+        self.place_of(key).and_then(|at| self.messages.get(at)).map(|message| message.bytes)
+    }
+
+    /// Puts a message behind all others, or in the place of the one with the same key: so that a key which gets a new
+    /// message in every tick still has its turn. Answers whether it replaced one.
+    pub(super) fn push(&mut self, message: &[u8], terms: Terms, store: &mut Store) -> bool {
+        // The senders' store has no shared budget: it is bounded by the queues.
+        let chain = store.store(message, Credit::Overdraft).unwrap_or_default();
+        let new = Waiting {
+            chain,
+            bytes: message.len() as u32,
+            deadline: terms.deadline,
+            since: terms.now,
+            key: terms.key,
+            begun: None,
+            passed_over: false,
+        };
+        self.bytes += new.bytes;
+        self.first_deadline = Some(self.first_deadline.map_or(new.deadline, |first| first.min(new.deadline)));
+        let same_key = self.place_of(terms.key).and_then(|at| self.messages.get_mut(at));
+        let Some(old) = same_key else {
+            self.messages.push_back(new);
+            return false;
+        };
+        let (since, passed_over) = (old.since, old.passed_over);
+        let old = core::mem::replace(old, Waiting { since, passed_over, ..new });
+        self.bytes -= old.bytes;
+        store.release(old.chain);
+        true
+    }
+
+    /// Drops the messages whose deadline has come, and answers how many there were.
+    pub(super) fn expire(&mut self, now: Instant, store: &mut Store) -> u64 {
+        if self.first_deadline.is_none_or(|first| now < first) {
+            return 0;
+        }
+        let (before, mut bytes, mut first_deadline) = (self.messages.len(), 0, Instant::NEVER);
+        self.messages.retain_mut(|message| {
+            if now < message.deadline {
+                bytes += message.bytes;
+                first_deadline = first_deadline.min(message.deadline);
+                return true;
+            }
+            store.release(core::mem::take(&mut message.chain));
+            false
+        });
+        (self.bytes, self.first_deadline) = (bytes, Some(first_deadline));
+        (before - self.messages.len()) as u64
+    }
+
+    fn place_of(&self, key: Option<u64>) -> Option<usize> {
+        let key = Some(key?);
+        self.messages.iter().position(|message| message.key == key)
+    }
+}

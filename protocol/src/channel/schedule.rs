@@ -1,0 +1,210 @@
+//! Which channel writes the next frame: by priority, then by weight, then by age; and nobody starves.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::layout::{ChannelConfig, ChannelId, Layout};
+use crate::time::Instant;
+
+/// A channel that has not written a frame for so long, though it has something to send, writes one before all others.
+///
+/// So a lower class gets a frame in each packet that leaves half a second after its last one, whatever the classes above
+/// it send; and a higher class gives up at most that.
+pub const STARVED_AFTER: Duration = Duration::from_millis(500);
+
+/// How far a channel of weight 1 moves on for each byte.
+const STRIDE: u64 = 1 << 16;
+
+/// What is remembered of one channel.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// Bytes that may leave in this tick; below zero when more did.
+    allowance: i64,
+    /// What the channel has sent by its weight; who has the least goes first.
+    passed: u64,
+    /// When it wrote a frame last.
+    served: Instant,
+    /// It had something to send when the last packet was finished.
+    was_ready: bool,
+}
+
+/// A channel that has something to send.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) channel: ChannelId,
+    /// Since when its first message has waited.
+    pub(super) since: Instant,
+}
+
+/// The order of the channels of one connection.
+pub(super) struct Schedule {
+    lanes: Vec<Lane>,
+    /// For each class, in the place of its first channel: how far the channel was that went last. One that comes anew
+    /// starts there, instead of making up for the time in which it had nothing to send.
+    clocks: Vec<u64>,
+}
+
+impl Schedule {
+    pub(super) fn new(layout: &Layout) -> Self {
+        let lanes = layout.channels().map(|config| Lane { allowance: per_tick(config), ..Lane::default() }).collect();
+        Self { lanes, clocks: layout.channels().map(|_| 0).collect() }
+    }
+
+    /// A tick begins: budgets are filled up.
+    pub(super) fn begin_tick(&mut self, layout: &Layout) {
+        for (lane, config) in self.lanes.iter_mut().zip(layout.channels()) {
+            let per_tick = per_tick(config);
+            lane.allowance = lane.allowance.saturating_add(per_tick).min(per_tick);
+        }
+    }
+
+    /// Whether the channel's budget of this tick lets it send.
+    pub(super) fn allows(&self, channel: ChannelId) -> bool {
+        self.lanes.get(usize::from(channel.0)).is_some_and(|lane| lane.allowance > 0)
+    }
+
+    /// Chooses the channel that goes first.
+    pub(super) fn first(
+        &self,
+        layout: &Layout,
+        candidates: impl Iterator<Item = Candidate>,
+        now: Instant,
+    ) -> Option<ChannelId> {
+        let rank = |candidate: &Candidate| {
+            let lane = self.lanes.get(usize::from(candidate.channel.0)).copied().unwrap_or_default();
+            let priority = layout.channel(candidate.channel).map_or(0, |config| config.priority);
+            let waits_since = candidate.since.max(lane.served);
+            let starved = now.reached(waits_since, STARVED_AFTER);
+            let starved_since = if starved { waits_since } else { Instant::NEVER };
+            (starved_since, u8::MAX - priority, lane.passed, candidate.since, candidate.channel)
+        };
+        candidates.min_by_key(rank).map(|candidate| candidate.channel)
+    }
+
+    /// A packet begins with these channels ready, one bit for each.
+    pub(super) fn begin_packet(&mut self, layout: &Layout, ready: u64) {
+        for id in (0..self.lanes.len()).map(|id| ChannelId(id as u8)) {
+            let clock = self.clocks.get(class_of(layout, id)).copied().unwrap_or(0);
+            let ready = ready >> id.0 & 1 != 0;
+            let Some(lane) = self.lanes.get_mut(usize::from(id.0)) else { continue };
+            if ready && !lane.was_ready {
+                lane.passed = lane.passed.max(clock);
+            }
+            lane.was_ready = ready;
+        }
+    }
+
+    /// A channel has written a frame of so many bytes.
+    pub(super) fn charge(&mut self, layout: &Layout, channel: ChannelId, bytes: usize, now: Instant) {
+        let Some(lane) = self.lanes.get_mut(usize::from(channel.0)) else { return };
+        let weight = layout.channel(channel).map_or(1, |config| u64::from(config.weight));
+        let before = lane.passed;
+        lane.served = now;
+        lane.passed += bytes as u64 * STRIDE / weight;
+        lane.allowance = lane.allowance.saturating_sub(bytes as i64);
+        if let Some(clock) = self.clocks.get_mut(class_of(layout, channel)) {
+            *clock = before.max(*clock);
+        }
+    }
+}
+
+fn per_tick(config: &ChannelConfig) -> i64 {
+    config.bytes_per_tick.map_or(i64::MAX, i64::from)
+}
+
+/// The first channel of the same class.
+fn class_of(layout: &Layout, channel: ChannelId) -> usize {
+    let priority = layout.channel(channel).map(|config| config.priority);
+    layout.channels().position(|config| Some(config.priority) == priority).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::layout::Kind;
+    use std::vec;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    fn layout(channels: &[(u8, u16)]) -> Layout {
+        let base = ChannelConfig::new(Kind::Unreliable);
+        let channel =
+            |(priority, weight): &(u8, u16)| ChannelConfig { priority: *priority, weight: *weight, ..base.clone() };
+        Layout::new(channels.iter().map(channel).collect()).unwrap()
+    }
+
+    /// Lets all channels have something to send for ever, and answers how many frames of `bytes` each wrote.
+    fn shares(layout: &Layout, bytes: &[usize], frames: usize) -> Vec<usize> {
+        let mut schedule = Schedule::new(layout);
+        let mut wrote = vec![0; bytes.len()];
+        for _ in 0..frames {
+            let all = (0..bytes.len()).map(|id| Candidate { channel: ChannelId(id as u8), since: at(0) });
+            let first = schedule.first(layout, all, at(10)).unwrap();
+            wrote[usize::from(first.0)] += 1;
+            schedule.charge(layout, first, bytes[usize::from(first.0)], at(10));
+        }
+        wrote
+    }
+
+    #[test]
+    fn a_class_shares_bytes_by_weight_and_the_one_below_it_waits() {
+        assert_eq!(shares(&layout(&[(1, 3), (1, 1), (0, 9)]), &[100, 100, 100], 400), [300, 100, 0]);
+        assert_eq!(shares(&layout(&[(1, 1), (1, 1)]), &[300, 100], 400), [100, 300]);
+    }
+
+    #[test]
+    fn who_had_nothing_to_send_does_not_make_up_for_it() {
+        let layout = layout(&[(0, 1), (0, 1)]);
+        let mut schedule = Schedule::new(&layout);
+        for _ in 0..1000 {
+            schedule.begin_packet(&layout, 0b01);
+            schedule.charge(&layout, ChannelId(0), 100, at(0));
+        }
+        schedule.begin_packet(&layout, 0b11);
+        let mut wrote = [0; 2];
+        for _ in 0..100 {
+            let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
+            let first = schedule.first(&layout, both, at(0)).unwrap();
+            wrote[usize::from(first.0)] += 1;
+            schedule.charge(&layout, first, 100, at(0));
+        }
+        assert!((49..=51).contains(&wrote[0]), "{wrote:?}");
+    }
+
+    #[test]
+    fn a_channel_that_starves_writes_one_frame_before_all_others() {
+        let layout = layout(&[(9, 1), (0, 1), (3, 1)]);
+        let mut schedule = Schedule::new(&layout);
+        let mut first = |now, since: [u64; 3]| {
+            let all = (0..3).zip(since).map(|(id, since)| Candidate { channel: ChannelId(id), since: at(since) });
+            let first = schedule.first(&layout, all, at(now)).unwrap();
+            schedule.charge(&layout, first, 100, at(now));
+            first.0
+        };
+        assert_eq!(first(1499, [1490, 1000, 1001]), 0);
+        assert_eq!(first(1501, [1500, 1000, 1001]), 1, "it has waited longest");
+        assert_eq!(first(1501, [1500, 1000, 1001]), 2);
+        assert_eq!(first(1501, [1500, 1000, 1001]), 0);
+        assert_eq!(first(2000, [2000, 1000, 1001]), 0);
+        assert_eq!(first(2001, [2000, 1000, 1001]), 2, "again half a second later, the higher class first");
+        assert_eq!(first(2001, [2000, 1000, 1001]), 1);
+    }
+
+    #[test]
+    fn a_budget_may_be_overdrawn_once_and_is_paid_back_by_the_next_ticks() {
+        let limited = ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::new(Kind::Unreliable) };
+        let layout = Layout::new(vec![limited]).unwrap();
+        let mut schedule = Schedule::new(&layout);
+        schedule.charge(&layout, ChannelId(0), 99, at(0));
+        assert!(schedule.allows(ChannelId(0)));
+        schedule.charge(&layout, ChannelId(0), 201, at(0));
+        for allowed in [false, false, true] {
+            schedule.begin_tick(&layout);
+            assert_eq!(schedule.allows(ChannelId(0)), allowed);
+        }
+        schedule.charge(&layout, ChannelId(0), 100, at(0));
+        assert!(!schedule.allows(ChannelId(0)));
+    }
+}

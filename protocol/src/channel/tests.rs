@@ -1,0 +1,240 @@
+//! Two ends whose packets are handed over by the test: what is lost, late and repeated stands in each test.
+
+use alloc::sync::Arc;
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+use crate::time::Instant;
+use crate::wire::reliable::Sequence;
+
+const C: ChannelId = ChannelId(0);
+
+/// One end, with the number of its next packet and what it received.
+struct End {
+    channels: Channels,
+    sequence: Sequence,
+    received: Vec<(u8, Vec<u8>)>,
+    now: Instant,
+}
+
+impl End {
+    fn new(configs: &[ChannelConfig]) -> Self {
+        let layout = Arc::new(Layout::new(configs.to_vec()).unwrap());
+        let channels = Channels::new(layout, None);
+        Self { channels, sequence: Sequence(65_530), received: Vec::new(), now: Instant::default() }
+    }
+
+    fn pair(configs: &[ChannelConfig]) -> [Self; 2] {
+        [Self::new(configs), Self::new(configs)]
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = self.now.after(Duration::from_millis(millis));
+        self.channels.begin_tick(self.now);
+    }
+
+    fn send(&mut self, channel: ChannelId, message: &[u8]) {
+        self.channels.send(channel, message, SendOptions::default(), self.now).unwrap();
+    }
+
+    fn send_keyed(&mut self, message: &[u8], key: u64) {
+        self.channels.send(C, message, SendOptions { key: Some(key), ..SendOptions::default() }, self.now).unwrap();
+    }
+
+    /// The next packet with at most `room` bytes of frames, if there are any.
+    fn packet(&mut self, room: usize) -> Option<(Sequence, Vec<u8>)> {
+        let sequence = self.sequence;
+        self.sequence = sequence.ahead(1);
+        let mut frames = vec![0xee; room];
+        let bytes = self.channels.write(sequence, self.now, &mut frames);
+        frames.truncate(bytes);
+        (bytes > 0).then_some((sequence, frames))
+    }
+
+    fn packets(&mut self, room: usize) -> Vec<(Sequence, Vec<u8>)> {
+        core::iter::from_fn(|| self.packet(room)).collect()
+    }
+
+    fn take(&mut self, frames: &[u8]) -> Result<(), Violation> {
+        let (mut at, mut scratch) = (ReadAt::default(), Vec::new());
+        while let Some(arrival) = self.channels.next(frames, &mut at, &mut scratch, self.now)? {
+            let Arrival::Message { channel, place } = arrival;
+            self.received.push((channel.0, place.bytes(frames, &scratch).to_vec()));
+        }
+        Ok(())
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        self.received.drain(..).map(|(_, message)| message).collect()
+    }
+}
+
+fn message(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 + number) as u8).collect()
+}
+
+fn of(kind: Kind) -> ChannelConfig {
+    ChannelConfig::new(kind)
+}
+
+const MESSAGE_KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
+
+#[test]
+fn messages_of_every_kind_and_size_arrive() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        for bytes in [0, 1, 127, 128, 129, 499, 500, 1000, 1193, 1200, 5000, 16_384] {
+            one.send(C, &message(bytes, bytes));
+            for room in [500, 1190] {
+                for (sequence, frames) in one.packets(room) {
+                    other.take(&frames).unwrap();
+                    one.channels.on_acked(sequence);
+                }
+            }
+            assert_eq!(other.received(), [message(bytes, bytes)], "{kind:?} {bytes}");
+        }
+        assert_eq!(one.channels.free(C), Free { bytes: 65_536, messages: 256 });
+        assert!(!one.channels.wants_to_send());
+    }
+}
+
+#[test]
+fn a_lost_message_is_sent_again_in_another_packet() {
+    for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        one.send(C, b"first");
+        let (lost, _) = one.packet(1000).unwrap();
+        assert_eq!(one.packet(1000), None, "nothing is sent again before it is lost");
+        one.send(C, b"second");
+        let (_, frames) = one.packet(1000).unwrap();
+        other.take(&frames).unwrap();
+        one.channels.on_lost(lost);
+        let (_, frames) = one.packet(1000).unwrap();
+        other.take(&frames).unwrap();
+        other.take(&frames).unwrap();
+        let mut received = other.received();
+        if kind == Kind::ReliableUnordered {
+            received.reverse();
+        }
+        assert_eq!(received, [b"first".to_vec(), b"second".to_vec()], "{kind:?}");
+    }
+}
+
+#[test]
+fn slices_are_acknowledged_and_sent_again_one_by_one() {
+    let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
+    one.send(C, &message(1, 10_000));
+    let packets = one.packets(1000);
+    assert_eq!(packets.len(), 12);
+    for (at, (sequence, frames)) in packets.iter().enumerate() {
+        if at == 3 || at == 7 {
+            one.channels.on_lost(*sequence);
+        } else {
+            other.take(frames).unwrap();
+            one.channels.on_acked(*sequence);
+        }
+    }
+    let again = one.packets(1000);
+    assert_eq!(again.len(), 2, "what was lost, and nothing else");
+    for (_, frames) in again {
+        other.take(&frames).unwrap();
+    }
+    assert_eq!(other.received(), [message(1, 10_000)]);
+}
+
+#[test]
+fn a_newer_message_with_the_same_key_replaces_one_that_waits_or_is_under_way() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        one.send_keyed(b"waits", 7);
+        one.send_keyed(b"other key", 8);
+        one.send_keyed(b"replaces it, in its place", 7);
+        let (lost, _) = one.packet(1000).unwrap();
+        one.send_keyed(b"replaces what is under way", 7);
+        one.channels.on_lost(lost);
+        for (_, frames) in one.packets(1000) {
+            other.take(&frames).unwrap();
+        }
+        let expected: &[&[u8]] = if kind.is_reliable() {
+            &[b"other key", b"replaces what is under way"]
+        } else {
+            &[b"replaces what is under way"]
+        };
+        assert_eq!(other.received(), expected, "{kind:?}");
+        assert_eq!(one.channels.stats(C).unwrap().superseded, if kind.is_reliable() { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
+    for kind in MESSAGE_KINDS {
+        let late = ChannelConfig { deadline: Some(Duration::from_millis(100)), ..of(kind) };
+        let [mut one, mut other] = End::pair(&[late]);
+        one.send(C, b"is lost, and too late then");
+        let (lost, _) = one.packet(1000).unwrap();
+        one.send(C, b"is never sent");
+        one.pass(100);
+        one.channels.on_lost(lost);
+        one.send(C, b"in time");
+        for (sequence, frames) in one.packets(1000) {
+            other.take(&frames).unwrap();
+            one.channels.on_acked(sequence);
+        }
+        assert_eq!(other.received(), [b"in time"], "{kind:?}");
+        assert_eq!(one.channels.stats(C).unwrap().expired, 1 + u64::from(kind.is_reliable()));
+        assert_eq!(one.channels.free(C).messages, 256);
+    }
+}
+
+#[test]
+fn a_block_arrives_whole_in_the_room_that_messages_leave() {
+    let game = ChannelConfig { priority: 9, ..of(Kind::Sequenced) };
+    let [mut one, mut other] = End::pair(&[game, of(Kind::Blocks)]);
+    let content = message(5, 100_000);
+    let id = one.channels.send_block(ChannelId(1), block::Block::new(content.clone()).unwrap(), 77).unwrap();
+    let mut events = Vec::new();
+    for tick in 0..300 {
+        for end in [&mut one, &mut other] {
+            end.pass(20);
+            while let Some(ChannelEvent::Block { channel, event }) = end.channels.poll_event() {
+                assert_eq!(channel, ChannelId(1));
+                events.push(event);
+            }
+        }
+        one.send(C, &message(tick, 500));
+        let (sequence, frames) = one.packet(1180).unwrap();
+        if tick % 7 == 3 {
+            one.channels.on_lost(sequence);
+        } else {
+            other.take(&frames).unwrap();
+            assert_eq!(other.received(), [message(tick, 500)], "the game's message went first");
+            one.channels.on_acked(sequence);
+        }
+        for (sequence, frames) in other.packets(1180) {
+            one.take(&frames).unwrap();
+            other.channels.on_acked(sequence);
+        }
+    }
+    let [block::Event::Received { id: received, label: 77, content: whole }, block::Event::Delivered { id: delivered }] =
+        &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((received, delivered), (&id, &id));
+    assert_eq!(whole.chunks().flatten().copied().collect::<Vec<u8>>(), content);
+}
+
+#[test]
+fn a_channel_is_of_one_kind_and_says_so() {
+    let [mut one, _] = End::pair(&[of(Kind::Unreliable), of(Kind::Blocks)]);
+    let block = || block::Block::new([1; 10].as_slice()).unwrap();
+    let now = one.now;
+    let options = SendOptions::default();
+    assert_eq!(one.channels.send(ChannelId(1), b"no block", options, now), Err(SendError::WrongKind));
+    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(SendError::NoChannel));
+    assert_eq!(one.channels.send(C, &[0; 16_385], options, now), Err(SendError::TooLarge));
+    assert_eq!(one.channels.send_block(C, block(), 0), Err(SendError::WrongKind));
+    assert_eq!(one.channels.send_block(ChannelId(2), block(), 0), Err(SendError::NoChannel));
+    assert_eq!((one.channels.free(ChannelId(1)), one.channels.free(ChannelId(2))), (Free::default(), Free::default()));
+}

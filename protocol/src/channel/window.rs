@@ -1,0 +1,210 @@
+//! The receiver's window of a reliable channel: which messages have come, and those that wait for older ones.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::assembly::{Assembly, Progress};
+use super::layout::{ChannelConfig, ChannelId, Kind};
+use super::message_id::MessageId;
+use super::pieces::{Chain, Credit, Store};
+use super::slab::Slab;
+use super::violation::Violation;
+
+/// What has come of a message.
+enum Slot {
+    Nothing,
+    /// Some slices; the number is that of the assembly.
+    Partial(u16),
+    /// All of it, and it waits for its turn.
+    Stored {
+        chain: Chain,
+        bytes: u32,
+    },
+    /// It has been delivered, or will never come.
+    Settled,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// Its message is to be delivered as it stands in the packet.
+    Deliver,
+    /// Its message is complete, and lies in the caller's scratch.
+    Gathered,
+    /// It was kept.
+    Kept,
+    /// It was of no use.
+    Dropped,
+}
+
+/// The window of one channel. Its size, in messages and in bytes, is that of the sender's queue: an honest sender has
+/// nothing under way beyond it, since its oldest message that is not acknowledged is at or before our oldest missing one.
+pub(super) struct Window {
+    /// The oldest message that is missing.
+    next: MessageId,
+    /// From `next` on, as far as anything has come.
+    slots: VecDeque<Slot>,
+    assemblies: Slab<Assembly>,
+    /// Bytes of the messages in the slots, the missing parts of slices included.
+    bytes: u32,
+}
+
+impl Window {
+    pub(super) const fn new() -> Self {
+        Self { next: MessageId(0), slots: VecDeque::new(), assemblies: Slab::new(), bytes: 0 }
+    }
+
+    /// A whole message has come.
+    pub(super) fn whole(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        id: MessageId,
+        data: &[u8],
+        store: &mut Store,
+    ) -> Result<Outcome, Violation> {
+        let Some(place) = self.open(channel, config, id)? else { return Ok(Outcome::Dropped) };
+        self.drop_partial(place, store);
+        if config.kind == Kind::ReliableUnordered || place == 0 {
+            self.settle(place);
+            return Ok(Outcome::Deliver);
+        }
+        self.reserve(channel, config, data.len() as u32)?;
+        let chain = store.store(data, Credit::Overdraft).unwrap_or_default();
+        self.put(place, Slot::Stored { chain, bytes: data.len() as u32 });
+        Ok(Outcome::Kept)
+    }
+
+    /// A slice of a message has come.
+    pub(super) fn slice(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        (id, bytes, first): (MessageId, u32, u16),
+        data: &[u8],
+        store: &mut Store,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Outcome, Violation> {
+        let Some(place) = self.open(channel, config, id)? else { return Ok(Outcome::Dropped) };
+        let number = match self.slots.get(place) {
+            Some(Slot::Partial(number)) => *number,
+            _ => self.begin(channel, config, place, bytes)?,
+        };
+        let Some(assembly) = self.assemblies.get_mut(number) else { return Ok(Outcome::Dropped) };
+        if assembly.bytes != bytes {
+            return Err(Violation::SliceDisagrees(channel));
+        }
+        if assembly.add(first, data, store, Credit::Overdraft) != Progress::Complete {
+            return Ok(Outcome::Kept);
+        }
+        Ok(self.completed(config.kind, place, number, store, scratch))
+    }
+
+    /// The message will not come any more.
+    pub(super) fn withdrawn(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        id: MessageId,
+        store: &mut Store,
+    ) -> Result<Outcome, Violation> {
+        let Some(place) = self.open(channel, config, id)? else { return Ok(Outcome::Dropped) };
+        self.drop_partial(place, store);
+        self.settle(place);
+        Ok(Outcome::Kept)
+    }
+
+    /// Takes the next message in order out of the window, if it waits there.
+    pub(super) fn pop(&mut self, store: &mut Store, scratch: &mut Vec<u8>) -> bool {
+        let Some(Slot::Stored { .. }) = self.slots.front() else { return false };
+        let Some(Slot::Stored { chain, bytes }) = self.slots.pop_front() else { return false };
+        self.next = self.next.ahead(1);
+        self.bytes -= bytes;
+        store.gather(&chain, bytes, scratch);
+        store.release(chain);
+        self.pass_settled();
+        true
+    }
+
+    /// Whether a message would have to wait here for others: then it takes memory.
+    pub(super) fn would_wait(&self, id: MessageId) -> bool {
+        id.ahead_of(self.next).is_some_and(|ahead| ahead > 0)
+    }
+
+    /// The place of a message that is of use, in a window that reaches as far; `None` if it came before.
+    fn open(&mut self, channel: ChannelId, config: &ChannelConfig, id: MessageId) -> Result<Option<usize>, Violation> {
+        let Some(ahead) = id.ahead_of(self.next) else { return Ok(None) };
+        if ahead >= config.queue_messages {
+            return Err(Violation::Overrun(channel));
+        }
+        let place = usize::from(ahead);
+        while self.slots.len() <= place {
+            self.slots.push_back(Slot::Nothing);
+        }
+        let news = matches!(self.slots.get(place), Some(Slot::Nothing | Slot::Partial(_)));
+        Ok(news.then_some(place))
+    }
+
+    fn begin(
+        &mut self,
+        channel: ChannelId,
+        config: &ChannelConfig,
+        place: usize,
+        bytes: u32,
+    ) -> Result<u16, Violation> {
+        self.reserve(channel, config, bytes)?;
+        let number = self.assemblies.insert(Assembly::new(bytes));
+        self.put(place, Slot::Partial(number));
+        Ok(number)
+    }
+
+    fn completed(
+        &mut self,
+        kind: Kind,
+        place: usize,
+        number: u16,
+        store: &mut Store,
+        scratch: &mut Vec<u8>,
+    ) -> Outcome {
+        let Some(Assembly { bytes, chain, .. }) = self.assemblies.remove(number) else { return Outcome::Dropped };
+        if kind == Kind::ReliableOrdered && place > 0 {
+            self.put(place, Slot::Stored { chain, bytes });
+            return Outcome::Kept;
+        }
+        store.gather(&chain, bytes, scratch);
+        store.release(chain);
+        self.bytes -= bytes;
+        self.settle(place);
+        Outcome::Gathered
+    }
+
+    /// Counts bytes that the window holds from now on.
+    fn reserve(&mut self, channel: ChannelId, config: &ChannelConfig, bytes: u32) -> Result<(), Violation> {
+        let fits = bytes <= config.queue_bytes.saturating_sub(self.bytes);
+        self.bytes += if fits { bytes } else { 0 };
+        if fits { Ok(()) } else { Err(Violation::Overrun(channel)) }
+    }
+
+    fn drop_partial(&mut self, place: usize, store: &mut Store) {
+        let Some(Slot::Partial(number)) = self.slots.get(place) else { return };
+        let Some(assembly) = self.assemblies.remove(*number) else { return };
+        self.bytes -= assembly.bytes;
+        store.release(assembly.chain);
+        self.put(place, Slot::Nothing);
+    }
+
+    fn settle(&mut self, place: usize) {
+        self.put(place, Slot::Settled);
+        self.pass_settled();
+    }
+
+    fn pass_settled(&mut self) {
+        while let Some(Slot::Settled) = self.slots.front() {
+            self.slots.pop_front();
+            self.next = self.next.ahead(1);
+        }
+    }
+
+    fn put(&mut self, place: usize, slot: Slot) {
+        if let Some(at) = self.slots.get_mut(place) {
+            *at = slot;
+        }
+    }
+}
