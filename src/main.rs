@@ -3,6 +3,7 @@
 mod conditioner;
 mod demo;
 mod keygen;
+mod lab;
 mod secret_file;
 mod token;
 
@@ -26,6 +27,9 @@ enum Command {
     Conditioner(Box<conditioner::Flags>),
     /// Makes a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::Flags),
+    /// Measures congestion avoidance in a simulator
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Mints and inspects connect tokens
     #[command(subcommand)]
     Token(token::Command),
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(flags) => demo::run(&flags),
         Command::Conditioner(flags) => conditioner::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),
+        Command::Lab(command) => lab::run(&command),
         Command::Token(command) => token::run(&command),
     };
     result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
