@@ -1,7 +1,9 @@
 //! The command line `slipgate`: the demo, and the tools around keys and tokens.
 
+mod conditioner;
 mod demo;
 mod keygen;
+mod lab;
 mod secret_file;
 mod token;
 
@@ -21,8 +23,13 @@ struct Arguments {
 enum Command {
     /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
     Demo(demo::Flags),
+    /// Spoils a network on purpose: a UDP proxy with delay, loss and whatever else lines do
+    Conditioner(Box<conditioner::Flags>),
     /// Makes a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::Flags),
+    /// Measures congestion avoidance in a simulator
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Mints and inspects connect tokens
     #[command(subcommand)]
     Token(token::Command),
@@ -31,7 +38,9 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(flags) => demo::run(&flags),
+        Command::Conditioner(flags) => conditioner::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),
+        Command::Lab(command) => lab::run(&command),
         Command::Token(command) => token::run(&command),
     };
     result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! As on a real last mile, what is lost behind the link has used the link. [`Link`] has both directions, and [`Nat`] tells
-//! when a client's address changes.
+//! when a client's address changes. [`Preset`] names whole lines. With the feature `proxy`, the module `proxy` puts
+//! sockets around this, and the command `slipgate conditioner` runs it.
 //!
 //! # Examples
 //!
@@ -37,13 +38,21 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod bottleneck;
 mod conditions;
+mod describe;
 mod flight;
 mod link;
 mod loss;
 mod nat;
 mod path;
+mod preset;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 mod random;
 mod stalls;
 mod stats;
@@ -54,5 +63,6 @@ pub use self::conditions::{Buffer, Conditions, GilbertElliott, Loss, Order, Rate
 pub use self::link::Link;
 pub use self::nat::{Nat, Rebinding};
 pub use self::path::{Arrival, Bounds, Path};
+pub use self::preset::{NotAPreset, Preset};
 pub use self::stats::PathStats;
 pub use self::units::{NotARate, NotAShare, Rate, Share};

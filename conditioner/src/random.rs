@@ -16,6 +16,8 @@ pub(crate) enum Cause {
     Nat,
     Up,
     Down,
+    #[cfg(feature = "proxy")]
+    Clients,
 }
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, quick, good enough for

@@ -29,11 +29,13 @@ extern crate std;
 
 pub mod address;
 pub mod channel;
+pub mod client;
 pub mod congestion;
 pub mod crypto;
 pub mod discard;
 pub mod netcode;
 pub mod reliability;
+pub mod server;
 pub mod session;
 pub mod time;
 pub mod token;

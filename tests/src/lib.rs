@@ -6,6 +6,7 @@
 
 pub mod acknowledged;
 pub mod channels;
+pub mod connected;
 pub mod counting;
 pub mod holder;
 pub mod live;

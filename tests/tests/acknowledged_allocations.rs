@@ -1,11 +1,11 @@
-//! After warm-up an acknowledged-packet endpoint asks for no memory, whatever it sends and receives.
+//! How much memory an acknowledged-packet endpoint takes, and that it asks for none after warm-up.
 
 use std::time::Duration;
 
 use slipgate_protocol::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-use slipgate_tests::counting::{Counting, allocations};
+use slipgate_tests::counting::{Counting, allocations, held};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -91,4 +91,34 @@ fn after_warm_up_nothing_is_allocated() {
         assert_eq!(allocations(|| news = talk(&mut ends, &mut paths, 500..20_000)), 0, "{statistics:?}");
         assert!(news > 50_000, "only {news} verdicts");
     }
+}
+
+#[test]
+fn an_endpoint_takes_little_memory_for_itself_and_more_as_packets_are_under_way() {
+    let (mut one, idle) = held(|| Endpoint::new(Config::default()).unwrap());
+    let idle = idle as usize + size_of::<Endpoint>();
+    println!("idle: {idle} bytes, {} of them in place", size_of::<Endpoint>());
+    assert!(idle <= 2048, "{idle} bytes");
+
+    // A game's stream for ten minutes: 60 packets a second each way, acknowledged after a tenth of a second.
+    let mut other = Endpoint::new(Config::default()).unwrap();
+    let mut paths = [Path::new(), Path::new()];
+    let ((), steady) = held(|| {
+        for turn in 0..36_000_u64 {
+            let now = Instant::from_start(Duration::from_micros(turn * 16_667));
+            let (path, way_back) = (&mut paths[0], turn % 6 == 5);
+            one.send(&[1; 100], now, path).unwrap();
+            path.deliver(&mut other, 0, now);
+            if way_back {
+                other.send(&[2; 100], now, path).unwrap();
+                path.deliver(&mut one, 0, now);
+            }
+            for end in [&mut one, &mut other] {
+                end.tick(now);
+                while end.poll_event().is_some() {}
+            }
+        }
+    });
+    println!("two in a steady stream: {steady} bytes more");
+    assert!(steady <= 2 * 4096, "{steady} bytes");
 }

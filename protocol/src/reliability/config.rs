@@ -32,8 +32,9 @@ pub struct Config {
     pub fragment_bytes: usize,
     /// The most fragments of a packet, 1 to 256; 16 as in the reference.
     pub max_fragments: u16,
-    /// For how many packets that were sent an acknowledgement is awaited: a power of two, 1,024 by default, 24 bytes
-    /// each. A packet that still waits when so many newer ones have been sent counts as lost, so one second's worth of
+    /// For how many packets that were sent an acknowledgement is awaited at most: a power of two, 1,024 by default. Memory
+    /// is taken for those that are under way, 16 bytes each, and for as many verdicts as wait to be asked for, 8 bytes
+    /// each; [`Statistics::Reference`] remembers all of the window. A packet that still waits when so many newer ones have been sent counts as lost, so one second's worth of
     /// packets should fit. The reference has 256.
     pub sent_window: u16,
     /// How far behind the newest a packet may arrive: a power of two, 1,024 by default, 2 bits each. The reference has
@@ -54,7 +55,7 @@ pub struct Config {
     /// When a packet counts as lost.
     pub loss: LossDeadline,
     /// Over how many of the last samples the minimum, maximum and jitter of the round-trip time are taken; 512 as in
-    /// the reference, 4 bytes each.
+    /// the reference, 4 bytes each, taken with the first sample.
     pub rtt_history: u16,
     /// Bytes that each datagram costs below this layer, for the bandwidths; 28 as in the reference: IPv4 and UDP.
     pub lower_layer_bytes: u32,

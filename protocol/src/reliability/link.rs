@@ -6,12 +6,15 @@ use super::config::{AckPolicy, Config, DEFAULT_ACK_AFTER, LossDeadline, Statisti
 use super::meter::{Arrival, Meter, Reading};
 use super::received::Received;
 use super::rtt::Rtt;
-use super::sent::{Cargo, Heard, News, Sent};
+use super::sent::{Cargo, Heard, News, Remember, Sent};
 use super::stats::{Counters, Stats};
 use super::{Acceptance, Event, Packet, seed};
 use crate::discard::{Reject, Rejects};
 use crate::time::Instant;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Header, Sequence};
+
+/// Acknowledgements behind a header that are listened to: with its 32 they speak of 1,056 packets.
+const MAX_BEHIND_BYTES: usize = 128;
 
 /// A packet as it came: in one datagram, or put together from fragments.
 #[derive(Clone, Copy)]
@@ -38,16 +41,16 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(config: &Config) -> Self {
-        let (rtt_smoothing, sample_all) = match config.statistics {
-            Statistics::Seed => (seed::RTT_SMOOTHING, false),
-            Statistics::Reference(smoothing) => (smoothing.rtt, true),
+        let (rtt_smoothing, sample_all, remember) = match config.statistics {
+            Statistics::Seed => (seed::RTT_SMOOTHING, false, Remember::Needed),
+            Statistics::Reference(smoothing) => (smoothing.rtt, true, Remember::All),
         };
         Self {
             loss: config.loss,
             policy: config.acks,
             lower_layer_bytes: config.lower_layer_bytes,
             sample_all,
-            sent: Sent::new(config.sent_window),
+            sent: Sent::new(config.sent_window, remember),
             received: Received::new(config.received_window),
             rtt: Rtt::new(rtt_smoothing, config.rtt_history),
             meter: Meter::new(config.statistics, config.received_window),
@@ -142,7 +145,8 @@ impl Link {
     /// round-trip time.
     pub(super) fn hear_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         let mut nonsense = false;
-        for sequence in arrived_behind(ack, bits) {
+        // A peer that has more to say is none of ours.
+        for sequence in arrived_behind(ack, bits.get(..MAX_BEHIND_BYTES).unwrap_or(bits)) {
             match self.sent.acknowledge(sequence, now) {
                 Heard::News(news) => self.note_acked(&news, now),
                 Heard::Nothing => {}

@@ -53,8 +53,13 @@ impl Recent {
     }
 
     fn bucket(&self, now: Instant) -> u64 {
-        (now.since_start().as_nanos() / self.width.as_nanos()) as u64
+        nanos(now.since_start()) / nanos(self.width).max(1)
     }
+}
+
+/// In 64 bits, as moments are: a division in 128 would be the dearest step of counting a packet.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

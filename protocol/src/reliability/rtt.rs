@@ -1,7 +1,6 @@
 //! The round-trip time: smoothed, and its spread over the last samples (§2.5).
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::stats::{Jitter, RttStats};
@@ -31,7 +30,7 @@ impl Rtt {
     pub(super) fn sample(&mut self, rtt: Duration) {
         let millis = rtt.as_secs_f64() * 1000.0;
         let off = millis - self.smoothed;
-        if self.history.count == 0 {
+        if self.history.samples.is_empty() {
             (self.smoothed, self.variation) = (millis, millis / 2.0);
         } else {
             self.variation += (off.abs() - self.variation) * VARIATION_SMOOTHING;
@@ -46,7 +45,7 @@ impl Rtt {
     /// After which time a round trip that has not ended is out of the ordinary (RFC 6298, section 2), if anything is
     /// known.
     pub(super) fn bound(&self) -> Option<Duration> {
-        (self.history.count > 0).then(|| millis(self.smoothed + VARIATIONS * self.variation))
+        (!self.history.samples.is_empty()).then(|| millis(self.smoothed + VARIATIONS * self.variation))
     }
 
     /// Walks the history for its extremes: some hundred nanoseconds, only when somebody asks.
@@ -78,57 +77,55 @@ fn millis(millis: f64) -> Duration {
     Duration::try_from_secs_f64(millis / 1000.0).unwrap_or(Duration::ZERO)
 }
 
-/// The last samples, in microseconds, with their sums.
+/// The last samples, in microseconds, with their sums. It takes memory with the first sample.
 struct History {
-    samples: Box<[u32]>,
-    /// How many samples there are, up to the size; then the oldest goes.
-    count: usize,
+    samples: Vec<u32>,
+    /// The most samples that are kept; then the oldest goes.
+    size: u16,
     next: usize,
     sum: u64,
     sum_of_squares: u128,
 }
 
 impl History {
-    fn new(samples: u16) -> Self {
-        let samples = vec![0; samples.into()].into_boxed_slice();
-        Self { samples, count: 0, next: 0, sum: 0, sum_of_squares: 0 }
+    const fn new(samples: u16) -> Self {
+        Self { samples: Vec::new(), size: samples, next: 0, sum: 0, sum_of_squares: 0 }
     }
 
     fn add(&mut self, rtt: Duration) {
         let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
-        let full = self.count == self.samples.len();
-        let Some(place) = self.samples.get_mut(self.next) else { return };
-        let old = core::mem::replace(place, micros);
-        if full {
+        if self.samples.len() < self.size.into() {
+            // All at once, and only here: an endpoint that nobody acknowledges needs none.
+            self.samples.reserve_exact(usize::from(self.size) - self.samples.len());
+            self.samples.push(micros);
+        } else if let Some(oldest) = self.samples.get_mut(self.next) {
+            let old = core::mem::replace(oldest, micros);
             self.sum -= u64::from(old);
             self.sum_of_squares -= square(old);
-        } else {
-            self.count += 1;
+            self.next = (self.next + 1) % self.samples.len();
         }
         self.sum += u64::from(micros);
         self.sum_of_squares += square(micros);
-        self.next = (self.next + 1) % self.samples.len();
     }
 
     fn extremes(&self) -> Option<(Duration, Duration)> {
-        let samples = self.samples.iter().take(self.count);
-        let (min, max) = (samples.clone().min()?, samples.max()?);
+        let (min, max) = (self.samples.iter().min()?, self.samples.iter().max()?);
         Some((Duration::from_micros((*min).into()), Duration::from_micros((*max).into())))
     }
 
     fn mean(&self) -> Duration {
-        Duration::from_nanos(self.sum.saturating_mul(1000) / self.count.max(1) as u64)
+        Duration::from_nanos(self.sum.saturating_mul(1000) / self.samples.len().max(1) as u64)
     }
 
     /// The standard deviation, from the sums: n² var = n Σx² - (Σx)².
     fn deviation(&self) -> Duration {
-        let count = self.count.max(1) as u128;
+        let count = self.samples.len().max(1) as u128;
         let spread = (count * self.sum_of_squares).saturating_sub(square_of_sum(self.sum));
         Duration::from_nanos(u64::try_from(spread.isqrt() * 1000 / count).unwrap_or(u64::MAX))
     }
 
     fn reset(&mut self) {
-        (self.count, self.next, self.sum, self.sum_of_squares) = (0, 0, 0, 0);
+        *self = Self::new(self.size);
     }
 }
 

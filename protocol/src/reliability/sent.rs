@@ -1,16 +1,28 @@
 //! Which packets were sent, and what became of them (§2.4).
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use core::time::Duration;
 
-use super::Event;
+use super::{Event, seed};
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
+/// How long after its sending a lost packet may still be acknowledged: four times the longest round trip that the article
+/// measures.
+const LATE_WITHIN: Duration = seed::MAX_RTT.saturating_mul(4);
+
+/// Which packets are remembered, as long as the window has room for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Remember {
+    /// Those of which there can be news, and what was sent since: a steady stream with a round trip of 100 ms takes a
+    /// tenth of a second's worth of packets, and not a window.
+    Needed,
+    /// All: the reference's statistics look at packets whose fate was decided long ago.
+    All,
+}
+
 /// What is remembered of a packet.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Departure {
     pub(super) at: Instant,
     pub(super) bytes: u32,
@@ -22,10 +34,9 @@ pub(super) struct Departure {
 ///     │          ▲
 ///     └──▶ Lost ─┘ (its acknowledgement was late)
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Nobody knows yet.
-    #[default]
     Awaited,
     /// It carries acknowledgements alone, which nobody acknowledges in turn: it is never called lost.
     Silent,
@@ -36,6 +47,15 @@ enum Fate {
 impl Departure {
     pub(super) fn is_acked(&self) -> bool {
         self.fate == Fate::Acked
+    }
+
+    /// Whether an acknowledgement of it would be no news.
+    fn is_settled(&self, now: Instant) -> bool {
+        match self.fate {
+            Fate::Awaited => false,
+            Fate::Lost => now.reached(self.at, LATE_WITHIN),
+            Fate::Silent | Fate::Acked => true,
+        }
     }
 }
 
@@ -79,19 +99,21 @@ pub(super) struct Sent {
     total: u64,
     /// The oldest packet that is awaited, in the same count, or the next one.
     oldest: u64,
-    departures: Box<[Departure]>,
-    /// As many as the window holds: an application that asks every turn never misses one.
+    /// The last packets, the newest last; never more than the window holds. It grows with what is under way.
+    departures: VecDeque<Departure>,
+    size: u16,
+    remember: Remember,
+    /// At most as many as the window holds: an application that asks every turn never misses one.
     verdicts: VecDeque<Verdict>,
 }
 
 impl Sent {
-    pub(super) fn new(size: u16) -> Self {
-        Self {
-            total: 0,
-            oldest: 0,
-            departures: vec![Departure::default(); size.into()].into_boxed_slice(),
-            verdicts: VecDeque::with_capacity(size.into()),
-        }
+    pub(super) fn new(size: u16, remember: Remember) -> Self {
+        let departures = match remember {
+            Remember::Needed => VecDeque::new(),
+            Remember::All => VecDeque::with_capacity(size.into()),
+        };
+        Self { total: 0, oldest: 0, departures, size, remember, verdicts: VecDeque::new() }
     }
 
     /// The number of the next packet.
@@ -99,21 +121,16 @@ impl Sent {
         Sequence(self.total as u16)
     }
 
-    pub(super) const fn size(&self) -> u64 {
-        self.departures.len() as u64
-    }
-
     /// Notes that the next packet has left. Answers whether its place in the window was that of a packet whose fate is
     /// not known: that one counts as lost.
     pub(super) fn depart(&mut self, cargo: Cargo, bytes: u32, now: Instant) -> bool {
         let fate = if cargo == Cargo::Data { Fate::Awaited } else { Fate::Silent };
-        let displaced = self.oldest + self.size() == self.total;
+        let displaced = self.total - self.oldest == self.size.into();
         if displaced {
             self.give_up_oldest();
         }
-        if let Some(place) = self.place(self.total) {
-            *place = Departure { at: now, bytes, fate };
-        }
+        self.forget_settled(now);
+        self.departures.push_back(Departure { at: now, bytes, fate });
         self.total += 1;
         self.pass_over_settled();
         displaced
@@ -127,8 +144,7 @@ impl Sent {
             return Heard::Nonsense;
         }
         let full = self.is_full();
-        let known = if back > self.size() { None } else { self.place(self.total - back) };
-        let Some(departure) = known else { return Heard::Nothing };
+        let Some(departure) = self.place(self.total - back) else { return Heard::Nothing };
         let Departure { at, bytes, fate } = *departure;
         if fate == Fate::Acked || (full && fate != Fate::Silent) {
             return Heard::Nothing;
@@ -170,15 +186,24 @@ impl Sent {
 
     /// The packets of the older half of the window, as far as they were sent, the oldest first (§2.5).
     pub(super) fn older_half(&self) -> impl Iterator<Item = &Departure> {
-        let oldest = i128::from(self.total) - i128::from(self.size());
-        let half = i128::from(self.size() / 2);
-        let (from, to) = (oldest.max(0), (oldest + half).max(0));
-        (from as u64..to as u64).filter_map(|number| self.departures.get(self.index(number)))
+        let half = u64::from(self.size / 2);
+        let from = self.total.saturating_sub(self.size.into());
+        let numbers = from..self.total.saturating_sub(half);
+        numbers.filter_map(|number| self.departures.get(self.index(number)?))
     }
 
     pub(super) fn reset(&mut self) {
-        (self.total, self.oldest) = (0, 0);
-        self.verdicts.clear();
+        *self = Self::new(self.size, self.remember);
+    }
+
+    /// Makes room for one more packet, and gives up room that is not needed.
+    fn forget_settled(&mut self, now: Instant) {
+        let full = usize::from(self.size);
+        while self.departures.front().is_some_and(|oldest| {
+            self.departures.len() >= full || (self.remember == Remember::Needed && oldest.is_settled(now))
+        }) {
+            self.departures.pop_front();
+        }
     }
 
     /// The oldest packet that is awaited is lost.
@@ -202,20 +227,22 @@ impl Sent {
     }
 
     fn oldest_awaited(&self) -> Option<&Departure> {
-        if self.oldest < self.total { self.departures.get(self.index(self.oldest)) } else { None }
+        self.departures.get(self.index(self.oldest)?)
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Departure> {
-        let index = self.index(number);
+        let index = self.index(number)?;
         self.departures.get_mut(index)
     }
 
-    const fn index(&self, number: u64) -> usize {
-        (number & (self.size() - 1)) as usize
+    /// Where a packet is remembered, unless it is forgotten or not sent yet.
+    fn index(&self, number: u64) -> Option<usize> {
+        let behind_newest = usize::try_from(self.total.checked_sub(number)?).ok()?;
+        self.departures.len().checked_sub(behind_newest)
     }
 
     fn is_full(&self) -> bool {
-        self.verdicts.len() >= self.departures.len()
+        self.verdicts.len() >= self.size.into()
     }
 }
 

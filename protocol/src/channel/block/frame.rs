@@ -1,4 +1,4 @@
-//! The frames of blocks, byte for byte (§3). Each fills the bytes that it is given: whoever packs tells its length.
+//! The frames of blocks, byte for byte (§4.2). Each fills the bytes that it is given: whoever packs tells its length.
 
 mod ranges;
 
@@ -7,9 +7,9 @@ pub use self::ranges::{Ranges, RangesWriter};
 use super::{BlockId, ContentDigest, Violation};
 use crate::wire::cursor::{Reader, Writer};
 
-/// Bytes of a slice's header (§3.2).
+/// Bytes of a slice's header (§4.4).
 pub const SLICE_HEADER_BYTES: usize = 7;
-/// Bytes of an `Accept` before its ranges (§3.4).
+/// Bytes of an `Accept` before its ranges (§4.6).
 pub const ACCEPT_HEADER_BYTES: usize = 11;
 
 const BEGIN: u8 = 1;
@@ -22,9 +22,9 @@ const REFUSE: u8 = 6;
 /// A frame of either direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    /// The sender offers a block (§3.1).
+    /// The sender offers a block (§4.3).
     Begin(Begin),
-    /// A slice of an accepted block (§3.2).
+    /// A slice of an accepted block (§4.4).
     Slice {
         /// The block.
         id: BlockId,
@@ -33,14 +33,14 @@ pub enum Frame<'a> {
         /// Its bytes.
         bytes: &'a [u8],
     },
-    /// The sender gives up (§3.3).
+    /// The sender gives up (§4.5).
     Withdraw {
         /// The block.
         id: BlockId,
         /// Why.
         reason: Reason,
     },
-    /// The receiver wants the slices from `first` to the one before `end`, but for those that it has (§3.4).
+    /// The receiver wants the slices from `first` to the one before `end`, but for those that it has (§4.6).
     Accept {
         /// The block.
         id: BlockId,
@@ -51,12 +51,12 @@ pub enum Frame<'a> {
         /// Those of them that the receiver has.
         have: Ranges<'a>,
     },
-    /// The receiver has the whole block (§3.5).
+    /// The receiver has the whole block (§4.7).
     Done {
         /// The block.
         id: BlockId,
     },
-    /// The receiver does not want the block, or not any more (§3.6).
+    /// The receiver does not want the block, or not any more (§4.8).
     Refuse {
         /// The block.
         id: BlockId,
@@ -65,7 +65,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// What a `Begin` says of a block (§3.1).
+/// What a `Begin` says of a block (§4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begin {
     /// Its number.
@@ -80,7 +80,7 @@ pub struct Begin {
     pub digest: ContentDigest,
 }
 
-/// Why a transfer ended before its end (§3.7).
+/// Why a transfer ended before its end (§4.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Reason {
     /// The application on that side cancelled it.

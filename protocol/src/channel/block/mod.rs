@@ -18,7 +18,7 @@
 //! names it by a [`Part`]; whoever packs tells later what became of it, by [`Blocks::on_acked`] or [`Blocks::on_lost`].
 //! A frame that was lost is written again, in another packet; there are no timers here.
 //!
-//! Section numbers in this module are those of `specs/blocks-1.md`.
+//! Sections §4.x in this module are those of `specs/blocks-1.md`.
 
 mod bits;
 mod blocks;
@@ -54,13 +54,13 @@ pub use self::receiver::{BlockReceiver, Reception};
 pub use self::sender::{BeginError, BlockSender};
 pub use self::violation::Violation;
 
-/// The most bytes of a block: 64 MiB (§2).
+/// The most bytes of a block: 64 MiB (§4.1).
 pub const MAX_BLOCK_BYTES: u32 = 64 << 20;
-/// The fewest bytes of a slice (§2); a datagram of 508 bytes has room for more.
+/// The fewest bytes of a slice (§4.1); a datagram of 508 bytes has room for more.
 pub const MIN_SLICE_BYTES: u16 = 256;
-/// The most bytes of a slice (§2): with its header it fits into the largest packet.
+/// The most bytes of a slice (§4.1): with its header it fits into the largest packet.
 pub const MAX_SLICE_BYTES: u16 = 1152;
-/// Room in which every frame but a slice can be written (§3): a `Begin` takes 49 bytes.
+/// Room in which every frame but a slice can be written (§4.2): a `Begin` takes 49 bytes.
 pub const MIN_ROOM_BYTES: usize = 64;
 
 /// The number of a block, given by its sender; each direction has numbers of its own. After 65535 comes 0.

@@ -139,7 +139,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether there is a place, and the number is not too far ahead of the oldest one under way (§2.1).
+    /// Whether there is a place, and the number is not too far ahead of the oldest one under way (§4.1).
     fn can_start(&self, id: BlockId) -> bool {
         self.active.len() < self.max_active
             && self.active.iter().all(|sender| id.0.wrapping_sub(sender.id().0) < WINDOW)

@@ -2,7 +2,7 @@
 
 use super::BlockId;
 
-/// How many numbers are remembered (§2.1). A sender begins no block so far ahead of its oldest unfinished one.
+/// How many numbers are remembered (§4.1). A sender begins no block so far ahead of its oldest unfinished one.
 pub(super) const WINDOW: u16 = 1024;
 
 const WORDS: usize = (WINDOW / 64) as usize;

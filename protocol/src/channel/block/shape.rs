@@ -59,7 +59,8 @@ impl Shape {
     }
 
     fn range(self, index: u32, count: u32, bytes: u32) -> Option<Range<usize>> {
-        let from = (index < count).then_some(index * bytes)?;
+        // Numbers from outside are compared before they are multiplied.
+        let from = if index < count { index * bytes } else { return None };
         Some(from as usize..(from + bytes).min(self.length) as usize)
     }
 }

@@ -29,7 +29,7 @@ fn acknowledgements_of_what_was_never_sent_are_nonsense_before_and_after_the_wra
         (100, &[100, 65_535, 40_000], &[0, 83]),
         (70_000, &[4464, 4465, 37_000], &[4447, 65_535, 60_000]),
     ] {
-        let mut sent = Sent::new(16);
+        let mut sent = Sent::new(16, Remember::Needed);
         depart(&mut sent, total, at(0));
         for sequence in nonsense {
             assert_eq!(sent.acknowledge(Sequence(*sequence), at(1)), Heard::Nonsense, "{sequence} of {total}");
@@ -42,7 +42,7 @@ fn acknowledgements_of_what_was_never_sent_are_nonsense_before_and_after_the_wra
 
 #[test]
 fn an_acknowledgement_is_news_once() {
-    let mut sent = Sent::new(16);
+    let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 2, at(5));
     let news = News { bytes: 100, age: Duration::from_millis(20), late: false };
     assert_eq!(sent.acknowledge(Sequence(1), at(25)), Heard::News(news));
@@ -52,7 +52,7 @@ fn an_acknowledgement_is_news_once() {
 
 #[test]
 fn packets_of_acknowledgements_alone_are_neither_news_nor_lost() {
-    let mut sent = Sent::new(16);
+    let mut sent = Sent::new(16, Remember::Needed);
     sent.depart(Cargo::AcksAlone, 28, at(0));
     sent.depart(Cargo::AcksAlone, 28, at(0));
     assert_eq!(sent.acknowledge(Sequence(0), at(10)), Heard::Nothing);
@@ -62,7 +62,7 @@ fn packets_of_acknowledgements_alone_are_neither_news_nor_lost() {
 
 #[test]
 fn what_is_pushed_out_of_the_window_is_lost_and_what_was_judged_is_not_judged_again() {
-    let mut sent = Sent::new(16);
+    let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 16, at(0));
     sent.acknowledge(Sequence(1), at(1));
     assert!(!sent.give_up_overdue(DEADLINE, at(999)));
@@ -76,7 +76,7 @@ fn what_is_pushed_out_of_the_window_is_lost_and_what_was_judged_is_not_judged_ag
 
 #[test]
 fn a_full_list_of_news_loses_none_that_can_be_told_later() {
-    let mut sent = Sent::new(16);
+    let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 16, at(0));
     while sent.give_up_overdue(DEADLINE, at(1000)) {}
     // Sixteen verdicts wait: nobody asked.
@@ -90,8 +90,52 @@ fn a_full_list_of_news_loses_none_that_can_be_told_later() {
 }
 
 #[test]
+fn a_steady_stream_remembers_what_is_under_way_and_no_window() {
+    let mut sent = Sent::new(1024, Remember::Needed);
+    for number in 0..100_000_u64 {
+        let now = at(number * 16);
+        sent.depart(if number % 3 == 0 { Cargo::AcksAlone } else { Cargo::Data }, 100, now);
+        sent.acknowledge(Sequence(number.wrapping_sub(6) as u16), now);
+        assert!(events(&mut sent).len() <= 1);
+        assert!(sent.departures.len() <= 7, "{} after {number}", sent.departures.len());
+    }
+    assert!(sent.departures.capacity() <= 16, "{}", sent.departures.capacity());
+}
+
+#[test]
+fn a_lost_packet_can_be_acknowledged_late_for_four_seconds_and_is_forgotten_then() {
+    for (millis, late) in [(1500, true), (3999, true), (4000, false)] {
+        let mut sent = Sent::new(1024, Remember::Needed);
+        depart(&mut sent, 2, at(0));
+        sent.acknowledge(Sequence(1), at(30));
+        assert!(sent.give_up_overdue(DEADLINE, at(1000)));
+        // What is sent in between makes no difference, as long as the window has room.
+        for _ in 0..500 {
+            sent.depart(Cargo::AcksAlone, 28, at(millis));
+        }
+        let heard = sent.acknowledge(Sequence(0), at(millis));
+        assert_eq!(matches!(heard, Heard::News(News { late: true, .. })), late, "after {millis} ms: {heard:?}");
+    }
+}
+
+#[test]
+fn the_window_bounds_what_is_remembered_whatever_is_awaited() {
+    for remember in [Remember::Needed, Remember::All] {
+        let mut sent = Sent::new(64, remember);
+        depart(&mut sent, 1000, at(0));
+        assert_eq!((sent.departures.len(), sent.departures.capacity()), (64, 64), "{remember:?}");
+        assert_eq!(events(&mut sent), lost(0..64), "{remember:?}: as many verdicts as the window holds");
+        assert!(matches!(sent.acknowledge(Sequence(936), at(1)), Heard::News(_)), "{remember:?}");
+        assert_eq!(sent.acknowledge(Sequence(935), at(1)), Heard::Nothing, "{remember:?}");
+        sent.reset();
+        assert_eq!((sent.departures.len(), sent.verdicts.capacity()), (0, 0), "{remember:?}");
+        assert!(sent.departures.capacity() == 0 || remember == Remember::All);
+    }
+}
+
+#[test]
 fn the_older_half_of_the_window_is_what_lies_behind_half_a_window() {
-    let mut sent = Sent::new(16);
+    let mut sent = Sent::new(16, Remember::All);
     for total in 0..100_u64 {
         let expected: Vec<u64> = (total.saturating_sub(16)..total.saturating_sub(8)).collect();
         let half: Vec<u64> = sent.older_half().map(|departure| departure.bytes.into()).collect();

@@ -1,4 +1,4 @@
-//! Ranges of slices that a receiver has: how many are missing, how many are there, and so on (§3.4).
+//! Ranges of slices that a receiver has: how many are missing, how many are there, and so on (§4.6).
 
 /// Bytes of the longest number: 32 bits, 7 in each byte.
 const MAX_NUMBER_BYTES: usize = 5;

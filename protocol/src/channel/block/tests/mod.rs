@@ -1,6 +1,8 @@
 //! Blocks between two ends, over paths of all kinds.
 
+mod hostile;
 mod path;
+mod resume;
 mod stories;
 
 use std::vec::Vec;

@@ -1,0 +1,222 @@
+//! What came of a run, in a few figures.
+
+use core::time::Duration;
+
+use serde::Serialize;
+
+use crate::log::{FlowLog, Log, SLICE, Wait, slice_of};
+use crate::scenario::{Figure, Flow, Ruler, Scenario};
+use crate::source::Source;
+
+/// A queueing delay below this is one that a game can live with.
+const QUICK: f32 = 0.060;
+/// For how long it must stay below that, to count as adapted.
+const LASTING: f32 = 1.0;
+/// This share of the rate, over this time, counts as recovered.
+const RECOVERED: f64 = 0.9;
+const RECOVERED_OVER: Duration = Duration::from_millis(250);
+
+/// The figures of a run, or their means over several.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Figures {
+    /// The share of what was asked for and possible that arrived: of a game's demand, or of the path's capacity.
+    pub served: f64,
+    /// The queueing delay that 95 % of the packets did not exceed, in milliseconds.
+    pub p95_ms: f64,
+    /// The same for 99 %.
+    pub p99_ms: f64,
+    /// The share of packets that the policer or the queue dropped.
+    pub dropped: f64,
+    /// How the flow followed a fall of the rate and its return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fall: Option<Fall>,
+    /// Jain's index of fairness: 1 when all flows get the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    /// Seconds until the transfer had left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<f64>,
+}
+
+/// How a flow follows a fall of the rate and its return.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Fall {
+    /// Seconds until the queueing delay was below 60 ms for a second; as long as the fall lasted, if it never was.
+    pub adaptation: f64,
+    /// The longest queueing delay of that time, in milliseconds.
+    pub peak_ms: f64,
+    /// The queueing delay after that until the rate returned, 95 %, in milliseconds.
+    pub then_p95_ms: f64,
+    /// Seconds from the return until nine tenths of the demand or the rate arrived.
+    pub recovery: f64,
+}
+
+/// Measures a run of a scenario.
+#[must_use]
+pub fn measure(scenario: &Scenario, log: &Log) -> Figures {
+    let span = (scenario.counts_from, scenario.duration);
+    let measured: Vec<(&Flow, &FlowLog)> =
+        scenario.flows.iter().zip(&log.flows).filter(|(flow, _)| flow.ruler == Ruler::Measured).collect();
+    let arrived: f64 = measured.iter().map(|(_, log)| log.arrived.between(span.0, span.1)).sum();
+    let mut waits: Vec<f32> = measured.iter().flat_map(|(_, log)| waits_between(&log.waits, span.0, span.1)).collect();
+    let sum = |series: fn(&FlowLog) -> f64| measured.iter().map(|(_, log)| series(log)).sum::<f64>();
+    let [p95, p99] = quantiles(&mut waits, [0.95, 0.99]);
+    let sent = sum(|log| log.sent.total());
+    let dropped = sum(|log| log.dropped.total());
+    Figures {
+        served: arrived / possible(scenario, log, &measured),
+        p95_ms: p95,
+        p99_ms: p99,
+        dropped: dropped / sent.max(1.0),
+        ..special(scenario, log, &measured)
+    }
+}
+
+fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Figures {
+    let mut figures = Figures::default();
+    match scenario.figure {
+        Some(Figure::Drop { from, until }) => {
+            figures.fall = measured.first().map(|(flow, flow_log)| fall(flow, flow_log, log, from, until));
+        }
+        Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
+        Some(Figure::Transfer) => {
+            let Some((Flow { source: Source::GameAndTransfer { from, .. }, .. }, log)) = measured.first() else {
+                return figures;
+            };
+            let done = log.transferred_at.map_or(scenario.duration, slipgate_protocol::time::Instant::since_start);
+            figures.transfer = Some(done.saturating_sub(*from).as_secs_f64());
+        }
+        Some(Figure::Drops) | None => {}
+    }
+    figures
+}
+
+/// The bytes that could have arrived: what was asked for, as far as the path had room for it, without what it loses on
+/// its own account.
+fn possible(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> f64 {
+    let (from, until) = (slice_of(scenario.counts_from), slice_of(scenario.duration));
+    let transfer = measured.iter().any(|(flow, _)| matches!(flow.source, Source::GameAndTransfer { .. }));
+    let slices = (from..until).map(|slice| {
+        let at = SLICE * slice as u32;
+        let loss = if at >= scenario.path.loss_from { scenario.path.loss.share() } else { 0.0 };
+        let room = log.capacity.at(slice) - constant_rivals(scenario, at);
+        let wanted = measured.iter().map(|(flow, log)| match flow.source {
+            Source::Bulk => f64::INFINITY,
+            // A transfer's demand comes at once, and is served when it can be.
+            Source::GameAndTransfer { .. } => log.demanded.at(slice),
+            Source::Game(game) => game.rate * SLICE.as_secs_f64(),
+        });
+        let wanted: f64 = wanted.sum();
+        (1.0 - loss) * if transfer { wanted } else { wanted.min(room) }
+    });
+    slices.sum::<f64>().max(1.0)
+}
+
+/// What constant flows offer in a slice.
+fn constant_rivals(scenario: &Scenario, at: Duration) -> f64 {
+    let offered = scenario.flows.iter().map(|flow| {
+        let Ruler::Constant { rate, period } = flow.ruler else { return 0.0 };
+        let on = at.checked_sub(flow.start).is_some_and(|running| running.as_nanos() / period.as_nanos() % 2 == 0);
+        if on { rate * SLICE.as_secs_f64() } else { 0.0 }
+    });
+    offered.sum()
+}
+
+fn waits_between(waits: &[Wait], from: Duration, until: Duration) -> impl Iterator<Item = f32> {
+    let (from, until) = (from.as_secs_f32(), until.as_secs_f32());
+    waits.iter().filter(move |wait| from <= wait.left_at && wait.left_at < until).map(|wait| wait.waited)
+}
+
+/// Quantiles of durations in seconds, in milliseconds; zero of none.
+fn quantiles<const N: usize>(values: &mut [f32], shares: [f64; N]) -> [f64; N] {
+    values.sort_unstable_by(f32::total_cmp);
+    shares.map(|share| {
+        let index = (share * values.len() as f64) as usize;
+        values.get(index.min(values.len().saturating_sub(1))).map_or(0.0, |value| f64::from(*value) * 1000.0)
+    })
+}
+
+fn fall(flow: &Flow, flow_log: &FlowLog, log: &Log, from: Duration, until: Duration) -> Fall {
+    let (start, end) = (from.as_secs_f32(), until.as_secs_f32());
+    let during: Vec<Wait> =
+        flow_log.waits.iter().filter(|wait| start <= wait.left_at && wait.left_at < end).copied().collect();
+    let adapted_at = adapted_at(&during, start).unwrap_or(end);
+    let peak = during.iter().map(|wait| wait.waited).fold(0.0, f32::max);
+    let mut then: Vec<f32> = during.iter().filter(|wait| wait.left_at >= adapted_at).map(|wait| wait.waited).collect();
+    let [then_p95_ms] = quantiles(&mut then, [0.95]);
+    Fall {
+        adaptation: f64::from(adapted_at - start),
+        peak_ms: f64::from(peak) * 1000.0,
+        then_p95_ms,
+        recovery: recovery(flow, flow_log, log, until),
+    }
+}
+
+/// When the delay came below what a game can live with, to stay there for a while.
+fn adapted_at(waits: &[Wait], start: f32) -> Option<f32> {
+    let mut quick_since = None;
+    for wait in waits {
+        if wait.waited >= QUICK {
+            quick_since = None;
+            continue;
+        }
+        let since = *quick_since.get_or_insert(wait.left_at);
+        if wait.left_at - since >= LASTING {
+            return Some(since.max(start));
+        }
+    }
+    None
+}
+
+/// Seconds from the rate's return until nine tenths of the demand or of the rate arrived.
+fn recovery(flow: &Flow, flow_log: &FlowLog, log: &Log, returned: Duration) -> f64 {
+    let slices = (RECOVERED_OVER.as_nanos() / SLICE.as_nanos()) as u32;
+    let mut at = returned;
+    let last = returned + Duration::from_secs(30);
+    while at < last {
+        let arrived = flow_log.arrived.between(at, at + SLICE * slices);
+        let room = log.capacity.between(at, at + SLICE * slices);
+        let wanted = flow.source.rate().map_or(room, |rate| (rate * RECOVERED_OVER.as_secs_f64()).min(room));
+        if arrived >= RECOVERED * wanted {
+            break;
+        }
+        at += SLICE;
+    }
+    (at - returned).as_secs_f64()
+}
+
+/// Jain's index: the square of the sum by the sum of the squares (Jain, Chiu, Hawe, "A quantitative measure of
+/// fairness", 1984).
+fn jain(scenario: &Scenario, measured: &[(&Flow, &FlowLog)]) -> f64 {
+    let shares = measured.iter().map(|(_, log)| log.arrived.between(scenario.counts_from, scenario.duration));
+    let (sum, squares) = shares.fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+    sum * sum / (measured.len() as f64 * squares).max(1.0)
+}
+
+/// The means of several runs.
+#[must_use]
+pub fn mean(runs: &[Figures]) -> Figures {
+    let of = |figure: fn(&Figures) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64;
+    let some = |figure: fn(&Figures) -> Option<f64>| {
+        let values: Vec<f64> = runs.iter().filter_map(figure).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let fall = |figure: fn(&Fall) -> f64| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| run.fall.as_ref().map(figure)).collect();
+        values.iter().sum::<f64>() / values.len().max(1) as f64
+    };
+    Figures {
+        served: of(|run| run.served),
+        p95_ms: of(|run| run.p95_ms),
+        p99_ms: of(|run| run.p99_ms),
+        dropped: of(|run| run.dropped),
+        fall: runs.iter().any(|run| run.fall.is_some()).then(|| Fall {
+            adaptation: fall(|fall| fall.adaptation),
+            peak_ms: fall(|fall| fall.peak_ms),
+            then_p95_ms: fall(|fall| fall.then_p95_ms),
+            recovery: fall(|fall| fall.recovery),
+        }),
+        fairness: some(|run| run.fairness),
+        transfer: some(|run| run.transfer),
+    }
+}

@@ -1,0 +1,207 @@
+//! The scenarios of the table.
+
+use core::time::Duration;
+
+use crate::path::{Change, Detour, Discipline, Jitter, Loss, Path, Police, Stalls};
+use crate::report::Rhythm;
+use crate::scenario::{Figure, Flow, Handling, Ruler, Scenario};
+use crate::source::{Game, Source};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A frame of a game that runs at 60 Hz.
+const FRAME: Duration = Duration::from_micros(16_667);
+
+/// How the peers of the project report: at 30 Hz, and after 16 packets.
+pub const RHYTHM: Rhythm = Rhythm { every: Duration::from_micros(33_333), packets: 16 };
+
+/// One measured flow from the start.
+#[must_use]
+pub fn alone(name: &str, title: &str, path: Path, source: Source) -> Scenario {
+    let offer = 1.25 * path.rate;
+    Scenario {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        path,
+        flows: vec![Flow { ruler: Ruler::Measured, source, start: Duration::ZERO }],
+        handling: Handling::Prompt,
+        rhythm: RHYTHM,
+        duration: seconds(40),
+        counts_from: seconds(5),
+        offer,
+        figure: None,
+    }
+}
+
+fn bulk(name: &str, title: &str, path: Path) -> Scenario {
+    alone(name, title, path, Source::Bulk)
+}
+
+fn game(name: &str, title: &str, bits_per_second: f64, path: Path) -> Scenario {
+    alone(name, title, path, Source::Game(Game::of(bits_per_second)))
+}
+
+fn seed_game(name: &str, title: &str, path: Path) -> Scenario {
+    alone(name, title, path, Source::Game(Game::of_the_article()))
+}
+
+/// The same with a rival from the tenth second on.
+#[must_use]
+pub fn against(ruler: Ruler, scenario: Scenario) -> Scenario {
+    let mut flows = scenario.flows;
+    flows.push(Flow { ruler, source: Source::Bulk, start: seconds(10) });
+    Scenario { flows, counts_from: seconds(20), duration: seconds(60), ..scenario }
+}
+
+/// All scenarios of the table.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    [alone_on_a_path(), losses(), satellites(), drops(), rivals(), radio(), routes(), others(), frames(), transfers()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn alone_on_a_path() -> Vec<Scenario> {
+    vec![
+        bulk("A1", "bulk, 10M, 40 ms", Path::new(10e6, 40, 250)),
+        bulk("A2", "bulk, 4M, 50 ms, short buffer", Path::new(4e6, 50, 50)),
+        bulk("A3", "bulk, 4M, 50 ms, buffer of 2 s", Path::new(4e6, 50, 2000)),
+        bulk("A4", "bulk, 1M, 40 ms", Path::new(1e6, 40, 1000)),
+        bulk("A5", "bulk, 256k, 60 ms", Path::new(256e3, 60, 1000)),
+        Scenario { duration: seconds(30), ..bulk("A6", "bulk, 100M, 20 ms", Path::new(100e6, 20, 50)) },
+        seed_game("B1", "game of 61k on 4M", Path::new(4e6, 50, 250)),
+        game("B2", "game of 1M on 4M", 1e6, Path::new(4e6, 50, 250)),
+    ]
+}
+
+fn losses() -> Vec<Scenario> {
+    let bursts =
+        Path { loss: Loss::Bursts { share: 0.15, mean: 4.0 }, loss_from: seconds(20), ..Path::new(10e6, 60, 250) };
+    vec![
+        game("C1", "5 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.05)),
+        game("C2", "10 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.10)),
+        game("C3", "20 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.20)),
+        bulk("C4", "5 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(0.05)),
+        bulk("C5", "20 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(0.20)),
+        Scenario {
+            duration: seconds(60),
+            ..game("C6", "from 20 s on 15 % loss in bursts, game of 1M on 10M", 1e6, bursts)
+        },
+    ]
+}
+
+fn satellites() -> Vec<Scenario> {
+    vec![
+        seed_game("D0", "satellite, 300 ms, game of 61k", Path::new(10e6, 300, 300)),
+        game("D1", "satellite, 300 ms, game of 1M on 10M", 1e6, Path::new(10e6, 300, 300)),
+        Scenario { duration: seconds(60), ..bulk("D2", "satellite, 300 ms, bulk, 4M", Path::new(4e6, 300, 300)) },
+        game("D3", "satellite, 600 ms, game of 250k on 2M", 0.25e6, Path::new(2e6, 600, 600)),
+    ]
+}
+
+fn drops() -> Vec<Scenario> {
+    let (from, until) = (seconds(30), seconds(60));
+    let path =
+        || Path { change: Change::Steps(vec![(from, 0.5e6 / 8.0), (until, 4e6 / 8.0)]), ..Path::new(4e6, 50, 500) };
+    let falling = |scenario: Scenario| Scenario {
+        duration: seconds(90),
+        offer: 3.5e6 / 8.0,
+        figure: Some(Figure::Drop { from, until }),
+        ..scenario
+    };
+    vec![
+        falling(bulk("E1", "4M, for 30 s 0.5M, bulk", path())),
+        falling(game("E2", "4M, for 30 s 0.5M, game of 2M", 2e6, path())),
+    ]
+}
+
+fn rivals() -> Vec<Scenario> {
+    let half = |scenario: Scenario| Scenario { offer: 0.5 * scenario.path.rate, duration: seconds(90), ..scenario };
+    let codel = Path { discipline: Discipline::CoDel, ..Path::new(10e6, 40, 250) };
+    vec![
+        half(against(Ruler::Cubic, bulk("F1", "bulk against CUBIC, 10M, buffer of 100 ms", Path::new(10e6, 40, 100)))),
+        half(against(Ruler::Cubic, bulk("F2", "bulk against CUBIC, 10M, buffer of 500 ms", Path::new(10e6, 40, 500)))),
+        against(Ruler::Cubic, game("F3", "game of 1M against CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
+        against(Ruler::Cubic, game("F4", "game of 1M against CUBIC, 10M, CoDel", 1e6, codel)),
+        against(Ruler::Cubic, game("F5", "game of 0.5M against CUBIC, 2M", 0.5e6, Path::new(2e6, 40, 500))),
+        against(Ruler::Bbr, game("F6", "game of 1M against BBR, 10M", 1e6, Path::new(10e6, 40, 250))),
+    ]
+}
+
+fn radio() -> Vec<Scenario> {
+    let stalls = Some(Stalls { every: seconds(2), shortest: ms(50), longest: ms(250) });
+    let wifi = || Path { stalls, jitter: Jitter::InOrder(ms(3)), ..Path::new(20e6, 30, 500) };
+    let reordering = Path { jitter: Jitter::Reordering(ms(10)), ..Path::new(4e6, 50, 250) };
+    let walk = Change::RandomWalk { every: ms(200), factor: 1.25, low: 1e6 / 8.0, high: 8e6 / 8.0 };
+    let cellular = Path { change: walk, ..Path::new(4e6, 50, 500) };
+    vec![
+        game("G1", "Wi-Fi with stalls, 20M, game of 2M", 2e6, wifi()),
+        bulk("G2", "Wi-Fi with stalls, 20M, bulk", wifi()),
+        bulk("G3", "jitter of 10 ms with reordering, bulk, 4M", reordering),
+        Scenario { duration: seconds(60), ..bulk("G4", "cellular, 1M to 8M, bulk", cellular) },
+    ]
+}
+
+fn routes() -> Vec<Scenario> {
+    let back = Detour { from: seconds(20), until: seconds(40), extra: ms(300) };
+    let forward = Detour { from: seconds(20), until: seconds(3600), extra: ms(80) };
+    let behind = Path { detour_back: Some(back), ..Path::new(4e6, 50, 250) };
+    let longer = || Path { detour: Some(forward), ..Path::new(4e6, 50, 250) };
+    let lasting = |scenario| Scenario { duration: seconds(60), ..scenario };
+    vec![
+        lasting(game("H1", "for 20 s +300 ms on the way back, game of 1M on 4M", 1e6, behind)),
+        lasting(game("H2", "from 20 s on +80 ms, game of 1M on 4M", 1e6, longer())),
+        lasting(bulk("H3", "from 20 s on +80 ms, bulk, 4M", longer())),
+    ]
+}
+
+fn others() -> Vec<Scenario> {
+    let police = Police { rate: 2e6 / 8.0, bucket: 20_000.0 };
+    let policed = Path { police: Some(police), ..Path::new(10e6, 40, 250) };
+    let policer = bulk("I1", "policer of 2M, bulk", policed);
+    let constant = Ruler::Constant { rate: 2e6 / 8.0, period: seconds(5) };
+    let cross = bulk("J1", "bulk, 4M, against a constant 2M, 5 s on and 5 s off", Path::new(4e6, 50, 250));
+    let flows = (0..8).map(|flow| Flow { ruler: Ruler::Measured, source: Source::Bulk, start: seconds(3 * flow) });
+    let eight = bulk("J2", "eight equal flows, 8M", Path::new(8e6, 40, 500));
+    vec![
+        Scenario { offer: 1.25 * police.rate, figure: Some(Figure::Drops), ..policer },
+        Scenario { counts_from: seconds(10), ..against(constant, cross) },
+        Scenario {
+            flows: flows.collect(),
+            offer: eight.offer / 8.0,
+            counts_from: seconds(30),
+            duration: seconds(90),
+            figure: Some(Figure::Fairness),
+            ..eight
+        },
+    ]
+}
+
+fn frames() -> Vec<Scenario> {
+    let reads = Handling::ReadsInFrames(FRAME);
+    let slow = Rhythm { every: ms(100), packets: u32::MAX };
+    let four = || Path::new(4e6, 50, 250);
+    let reading = bulk("K1", "sockets read each 16.7 ms, bulk, 4M", four());
+    let rare = bulk("K2", "10 acknowledgements per second, bulk, 4M", four());
+    let sending = bulk("K3", "everything in frames of 16.7 ms, bulk, 4M", four());
+    let fast = bulk("K4", "everything in frames of 16.7 ms, bulk, 20M", Path::new(20e6, 30, 250));
+    vec![
+        Scenario { handling: reads, ..reading },
+        Scenario { rhythm: slow, ..rare },
+        Scenario { handling: Handling::Frames(FRAME), ..sending },
+        Scenario { handling: Handling::Frames(FRAME), ..fast },
+    ]
+}
+
+fn transfers() -> Vec<Scenario> {
+    let source = Source::GameAndTransfer { game: Game::of(64e3), from: seconds(10), bytes: 4e6 };
+    let both = alone("L1", "game of 64k, from 10 s on a transfer of 4 MB, 20M", Path::new(20e6, 40, 250), source);
+    vec![Scenario { duration: seconds(35), figure: Some(Figure::Transfer), ..both }]
+}

@@ -1,0 +1,45 @@
+//! The document that stands in `specs/congestion-table.md`: what was measured, and how to measure it again.
+
+use crate::random_paths;
+use crate::rules::Rule;
+use crate::table::{SEEDS, markdown, rows};
+use crate::{scenarios, targets};
+
+/// How many paths are drawn for the document.
+pub const RANDOM_PATHS: u64 = 300;
+
+const HEAD: &str = "\
+# Congestion avoidance in figures
+
+Made by `cargo run --release -- lab congestion --markdown`; a test plays it again and compares. Time is virtual and all
+randomness comes from seeds, so that the figures are the same everywhere. `lab/README.md` says how the simulator works.
+
+## The table
+
+Each cell is the share that was served (of a game's demand, as far as the path has room for it, without what the path
+loses on its own account) or used (of the path's capacity), in percent, and the queueing delay that 95 % of the packets
+did not exceed, in milliseconds: means over five seeds. `none` and `binary` offer 1.25 times the capacity in bulk, half
+of it in F1 and F2, 3.5 Mbit/s in E1. `aimd`, `cubic`, `bbr` are comparisons, the last one in its main features only.
+
+";
+
+const TARGETS_HEAD: &str = "
+## Targets
+
+";
+
+const RANDOM_HEAD: &str = "
+## Random paths
+
+Glide on paths that nobody chose: 0.3 to 50 Mbit/s, round trips of 10 to 300 ms, buffers of 40 to 1,500 ms, up to 6 ms
+of jitter, up to 5 % of loss, 10 to 60 reports per second.
+
+";
+
+/// The whole document.
+#[must_use]
+pub fn document(threads: usize) -> String {
+    let rows = rows(&scenarios::all(), &Rule::ALL, &SEEDS, threads);
+    let random = random_paths::markdown(&random_paths::spreads(RANDOM_PATHS, Rule::Glide, threads));
+    [HEAD, &markdown(&rows), TARGETS_HEAD, &targets::markdown(&targets::check(&rows)), RANDOM_HEAD, &random].concat()
+}

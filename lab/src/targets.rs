@@ -1,0 +1,162 @@
+//! What the default controller has to reach, and what it does not reach yet.
+
+use core::fmt::Write;
+
+use crate::measure::Figures;
+use crate::rules::Rule;
+use crate::scenario::Scenario;
+use crate::scenarios;
+use crate::table::{Row, SEEDS, rows};
+
+/// A bound of one figure.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Bound {
+    /// At least this share is served or used.
+    Served(f64),
+    /// At most this share, because others have a right to the rest.
+    ServedAtMost(f64),
+    /// At most so many milliseconds of queueing delay, 95 %.
+    Delay(f64),
+    /// At most this share of packets is dropped.
+    Dropped(f64),
+    /// So many seconds until a fall of the rate is followed.
+    Adapts(f64),
+    /// At most so many milliseconds of queueing delay after a fall.
+    Peak(f64),
+    /// At most so many milliseconds of queueing delay, 95 %, once the fall was followed.
+    Then(f64),
+    /// So many seconds until a return of the rate is followed.
+    Recovers(f64),
+    /// At least this index of fairness.
+    Fairness(f64),
+}
+
+impl Bound {
+    /// The figure that it bounds, and whether that is within.
+    #[must_use]
+    pub fn check(self, figures: &Figures) -> (f64, bool) {
+        let fall = |figure: fn(&crate::measure::Fall) -> f64| figures.fall.as_ref().map_or(f64::NAN, figure);
+        let at_most = |figure: f64, bound: f64| (figure, figure <= bound);
+        let at_least = |figure: f64, bound: f64| (figure, figure >= bound);
+        match self {
+            Self::Served(bound) => at_least(figures.served, bound),
+            Self::ServedAtMost(bound) => at_most(figures.served, bound),
+            Self::Delay(bound) => at_most(figures.p95_ms, bound),
+            Self::Dropped(bound) => at_most(figures.dropped, bound),
+            Self::Adapts(bound) => at_most(fall(|fall| fall.adaptation), bound),
+            Self::Peak(bound) => at_most(fall(|fall| fall.peak_ms), bound),
+            Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
+            Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
+            Self::Fairness(bound) => at_least(figures.fairness.unwrap_or(f64::NAN), bound),
+        }
+    }
+
+    /// The bound and a figure, for people.
+    fn say(self, figure: f64) -> [String; 2] {
+        let percent = |bound: f64| [format!("{:.1} %", 100.0 * bound), format!("{:.2} %", 100.0 * figure)];
+        let ms = |bound: f64| [format!("{bound:.0} ms"), format!("{figure:.1} ms")];
+        let seconds = |bound: f64| [format!("{bound:.1} s"), format!("{figure:.2} s")];
+        let (what, [bound, figure]) = match self {
+            Self::Served(bound) => ("serves or uses at least", percent(bound)),
+            Self::ServedAtMost(bound) => ("uses at most", percent(bound)),
+            Self::Delay(bound) => ("p95 delay at most", ms(bound)),
+            Self::Dropped(bound) => ("drops at most", percent(bound)),
+            Self::Adapts(bound) => ("adapts within", seconds(bound)),
+            Self::Peak(bound) => ("peak at most", ms(bound)),
+            Self::Then(bound) => ("then p95 delay at most", ms(bound)),
+            Self::Recovers(bound) => ("recovers within", seconds(bound)),
+            Self::Fairness(bound) => ("Jain's index at least", [format!("{bound:.2}"), format!("{figure:.3}")]),
+        };
+        [format!("{what} {bound}"), figure]
+    }
+}
+
+/// The targets, by scenario.
+pub const TARGETS: &[(&str, &[Bound])] = &[
+    ("A1", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
+    ("A2", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
+    ("A3", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
+    ("A4", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
+    ("A5", &[Bound::Served(0.97), Bound::Delay(25.0), Bound::Dropped(0.0)]),
+    ("A6", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
+    ("B1", &[Bound::Served(0.995), Bound::Delay(2.0)]),
+    ("B2", &[Bound::Served(0.995), Bound::Delay(2.0)]),
+    ("C1", &[Bound::Served(0.98)]),
+    ("C2", &[Bound::Served(0.98)]),
+    ("C3", &[Bound::Served(0.98)]),
+    ("C4", &[Bound::Served(0.95)]),
+    ("C5", &[Bound::Served(0.88)]),
+    ("C6", &[Bound::Served(0.93)]),
+    ("D0", &[Bound::Served(0.995)]),
+    ("D1", &[Bound::Served(0.995)]),
+    ("D2", &[Bound::Served(0.97), Bound::Delay(32.0)]),
+    ("D3", &[Bound::Served(0.995)]),
+    ("E1", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
+    ("E2", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
+    ("F1", &[Bound::Served(0.30), Bound::ServedAtMost(0.60)]),
+    ("F2", &[Bound::Served(0.25)]),
+    ("F3", &[Bound::Served(0.95)]),
+    ("F4", &[Bound::Served(0.95)]),
+    ("F5", &[Bound::Served(0.90)]),
+    ("F6", &[Bound::Served(0.85)]),
+    ("G1", &[Bound::Served(0.99)]),
+    ("G2", &[Bound::Served(0.88), Bound::Delay(120.0)]),
+    ("G4", &[Bound::Served(0.80), Bound::Delay(120.0)]),
+    ("H1", &[Bound::Served(0.995), Bound::Delay(25.0)]),
+    ("H2", &[Bound::Served(0.95), Bound::Delay(25.0)]),
+    ("H3", &[Bound::Served(0.95), Bound::Delay(25.0)]),
+    ("I1", &[Bound::Dropped(0.015)]),
+    ("J1", &[Bound::Delay(50.0)]),
+    ("J2", &[Bound::Fairness(0.97), Bound::Delay(30.0)]),
+];
+
+/// A target and what was measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Checked {
+    /// The scenario.
+    pub name: String,
+    /// The target.
+    pub bound: Bound,
+    /// What was measured.
+    pub figure: f64,
+    /// Whether it is reached.
+    pub reached: bool,
+}
+
+/// Checks the targets of the rows in which the default controller was measured.
+#[must_use]
+pub fn check(rows: &[Row]) -> Vec<Checked> {
+    let check_row = |row: &Row| {
+        let figures = row.figures.iter().find(|(rule, _)| *rule == Rule::Glide).map(|(_, figures)| *figures)?;
+        let bounds = TARGETS.iter().find(|(name, _)| *name == row.name)?.1;
+        let checked = bounds.iter().map(|bound| {
+            let (figure, reached) = bound.check(&figures);
+            Checked { name: row.name.clone(), bound: *bound, figure, reached }
+        });
+        Some(checked.collect::<Vec<_>>())
+    };
+    rows.iter().filter_map(check_row).flatten().collect()
+}
+
+/// The scenarios that have targets, played by the default controller with the seeds of the table.
+#[must_use]
+pub fn measured(threads: usize) -> Vec<Row> {
+    let has_targets = |scenario: &Scenario| TARGETS.iter().any(|(name, _)| *name == scenario.name);
+    let scenarios: Vec<Scenario> = scenarios::all().into_iter().filter(has_targets).collect();
+    rows(&scenarios, &[Rule::Glide], &SEEDS, threads)
+}
+
+/// The targets as they stand in the specification, those that are missed by name.
+#[must_use]
+pub fn markdown(checked: &[Checked]) -> String {
+    let reached = checked.iter().filter(|target| target.reached).count();
+    let mut text = format!("{reached} of {} targets of the default controller, Glide, are reached.", checked.len());
+    if reached < checked.len() {
+        text += " Open:\n\n| | target | measured |\n|---|---|---|\n";
+    }
+    for open in checked.iter().filter(|target| !target.reached) {
+        let [bound, figure] = open.bound.say(open.figure);
+        let _ = writeln!(text, "| {} | {bound} | {figure} |", open.name);
+    }
+    text
+}

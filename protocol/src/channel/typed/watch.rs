@@ -1,0 +1,169 @@
+//! The watch over a codec: serde's traits once more, each handing on to the codec's or the value's own, and charging.
+//!
+//! A codec's `Deserializer` is wrapped on its way to the value, and the value's `Visitor` on its way to the codec, so
+//! that whatever one tells the other passes here.
+
+mod access;
+mod visitor;
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, Visitor};
+
+use self::visitor::{Holds, WatchedVisitor};
+use super::budget::Budget;
+
+/// The value of a message, to be decoded within its budget: a seed, as serde calls it, for a codec's `Deserializer`.
+pub struct Watched<'b, T> {
+    budget: &'b Budget,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<'b, T> Watched<'b, T> {
+    pub(super) const fn new(budget: &'b Budget) -> Self {
+        Self { budget, value: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Watched<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Watched<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, codec: D) -> Result<T, D::Error> {
+        T::deserialize(Watching { codec, budget: self.budget })
+    }
+}
+
+/// A codec's deserializer, watched.
+struct Watching<'b, D> {
+    codec: D,
+    budget: &'b Budget,
+}
+
+impl<'b, D> Watching<'b, D> {
+    /// The value's visitor, watched, once the value itself is charged.
+    fn watch<'de, V: Visitor<'de>>(&self, visitor: V, holds: Holds) -> Result<WatchedVisitor<'b, V>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        self.budget.take_value::<V::Value>().map_err(super::budget::Broken::into_error)?;
+        Ok(WatchedVisitor { visitor, budget: self.budget, holds })
+    }
+
+    /// Decodes a value that holds others, one level deeper.
+    fn nest<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        holds: Holds,
+        decode: impl FnOnce(D, WatchedVisitor<'b, V>) -> Result<V::Value, D::Error>,
+    ) -> Result<V::Value, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let visitor = self.watch(visitor, holds)?;
+        self.budget.enter().map_err(super::budget::Broken::into_error)?;
+        let value = decode(self.codec, visitor);
+        self.budget.leave();
+        value
+    }
+}
+
+/// Values that hold no others.
+macro_rules! plain {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+            let visitor = self.watch(visitor, Holds::Nothing)?;
+            self.codec.$method(visitor)
+        }
+    )*};
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
+    type Error = D::Error;
+
+    plain! {
+        deserialize_bool deserialize_char
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64
+        deserialize_str deserialize_bytes deserialize_unit deserialize_identifier deserialize_ignored_any
+    }
+
+    /// Of a format that says its types: none of ours does, and another would have to be bounded otherwise.
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
+        Err(D::Error::custom("messages do not say of what type they are"))
+    }
+
+    /// Codecs make a string before they know whether its bytes are there; so it is borrowed, and made here.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        let visitor = self.watch(visitor, Holds::Owned)?;
+        self.codec.deserialize_str(visitor)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        let visitor = self.watch(visitor, Holds::Owned)?;
+        self.codec.deserialize_bytes(visitor)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+        let visitor = self.watch(visitor, Holds::Nothing)?;
+        self.codec.deserialize_unit_struct(name, visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, D::deserialize_option)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_newtype_struct(name, visitor))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Elements, D::deserialize_seq)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Elements, D::deserialize_map)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_tuple(length, visitor))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_tuple_struct(name, length, visitor))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_struct(name, fields, visitor))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_enum(name, variants, visitor))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.codec.is_human_readable()
+    }
+}
