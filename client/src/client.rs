@@ -6,17 +6,24 @@ use std::time::Duration;
 
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
+use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
+use slipgate_protocol::client::{self as core, Message, Received};
 use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::client::{self as core, ClientState, ConnectError, EndReason};
+use slipgate_protocol::netcode::client::{self as netcode, ClientState, ConnectError, EndReason};
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::netcode::{Payload, SendError};
+use slipgate_protocol::session::{Budget, ConfigError, Connection, End, PathStats, SendError, Traffic};
 use slipgate_protocol::time::Now;
 use slipgate_protocol::token::ConnectToken;
+use slipgate_protocol::wire::reliable::Sequence;
 
 use crate::used_tokens;
 
 /// Datagrams that one turn reads at most: a flood must not freeze the game.
 const PACKETS_PER_TURN: u32 = 4096;
+
+/// Batches that leave at the end of one turn at most.
+const MOST_BATCHES: u32 = 64;
 
 /// A netcode 1.02 client on UDP sockets.
 ///
@@ -29,7 +36,7 @@ pub struct Client {
     now: Now,
     packets_left: u32,
     /// The token of the last session that was noted as used up.
-    noted: Option<core::TokenName>,
+    noted: Option<netcode::TokenName>,
 }
 
 impl Client {
@@ -62,7 +69,7 @@ impl Client {
 
     fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
         Self {
-            core: core::Client::new(timeouts),
+            core: core::Client::new(netcode::Client::new(timeouts)),
             sockets,
             outbox: SendBatch::default(),
             now: Now::default(),
@@ -71,18 +78,28 @@ impl Client {
         }
     }
 
+    /// Says what payloads carry, from the next connection on; without it they are handed out as they are. The server must
+    /// carry the same.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn carrying(mut self, traffic: Traffic) -> Result<Self, ConfigError> {
+        self.core.set_traffic(traffic)?;
+        Ok(self)
+    }
+
     /// Begins to connect to the first of the token's servers that gives it a slot.
     ///
     /// # Errors
     /// `TokenUsed`, `NoServer`, or `Busy` when connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
         self.now = now;
-        let name = core::name(&token);
+        let name = netcode::name(&token);
         // A session of this client's own that ended is the core's to refuse, with its state.
         if Some(name) != self.noted && used_tokens::contains(&name) {
             return Err(ConnectError::TokenUsed);
         }
-        self.core.connect_where(token, now.monotonic, |server| self.sockets.reaches(server))
+        self.core.netcode_mut().connect_where(token, now.monotonic, |server| self.sockets.reaches(server))
     }
 
     /// Becomes connected without packets, as the client of a server in the same program (host-and-play): its payloads
@@ -91,12 +108,12 @@ impl Client {
     /// # Errors
     /// `Busy` when connecting or connected.
     pub fn connect_loopback(&mut self, client_index: u32, max_clients: u32) -> Result<(), ConnectError> {
-        self.core.connect_loopback(client_index, max_clients)
+        self.core.netcode_mut().connect_loopback(client_index, max_clients)
     }
 
     /// Leaves: the state is `Disconnected` at once, and ten disconnect packets leave with the end of the turn.
     pub fn disconnect(&mut self) {
-        self.core.disconnect();
+        self.core.disconnect(self.now.monotonic);
     }
 
     /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
@@ -105,18 +122,103 @@ impl Client {
         self.packets_left = PACKETS_PER_TURN;
     }
 
-    /// Seals a payload of 1 to 1200 bytes for the server; it leaves with a full batch or at the end of the turn.
+    /// Seals a payload of 1 to 1200 bytes for the server; it leaves with a full batch or at the end of the turn. Only where
+    /// [`Traffic`] is `Payloads`.
     ///
     /// # Errors
-    /// `Gone` when not connected, `Empty`, or `TooLarge`.
+    /// `Gone` when not connected, `Empty`, `TooLarge`, or `WrongTraffic`.
     pub fn send(&mut self, payload: &[u8]) -> Result<(), SendError> {
-        match self.core.send(payload, self.now.monotonic, &mut self.outbox) {
+        match self.core.send_payload(payload, self.now.monotonic, &mut self.outbox) {
             Err(SendError::Backlogged) => {
                 self.sockets.send(&mut self.outbox);
-                self.core.send(payload, self.now.monotonic, &mut self.outbox)
+                self.core.send_payload(payload, self.now.monotonic, &mut self.outbox)
             }
             result => result,
         }
+    }
+
+    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and answers its number. What becomes
+    /// of it comes as an event. Only where [`Traffic`] is `Packets`.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (the path should carry no more now), or `WrongTraffic`.
+    pub fn send_packet(&mut self, payload: &[u8]) -> Result<Sequence, SendError> {
+        // All fragments of the largest packet need room.
+        self.sockets.send(&mut self.outbox);
+        self.core.send_packet(payload, self.now.monotonic, &mut self.outbox)
+    }
+
+    /// Puts a message into a channel; it is copied once, and leaves at the end of a turn, when the path allows. Only where
+    /// [`Traffic`] is `Channels`.
+    ///
+    /// # Errors
+    /// `Gone`, `TooLarge`, `Backlogged` (the channel's queue is full), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    pub fn send_message(&mut self, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
+        self.send_message_with(channel, message, SendOptions::default())
+    }
+
+    /// As [`send_message`](Self::send_message), with a deadline, or a key by which newer messages replace older ones.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub fn send_message_with(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        self.core.send_message(channel, message, options, self.now.monotonic)
+    }
+
+    /// Begins to send a block on a channel of blocks; `label` tells the server what it is. What becomes of it comes as
+    /// events.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged` (as many blocks wait as the channel allows), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+        self.core.send_block(channel, block, label)
+    }
+
+    /// What a channel can still take; nothing while there is no connection.
+    #[must_use]
+    pub fn free(&self, channel: ChannelId) -> Free {
+        self.connection().map_or_else(Free::default, |connection| connection.channels().free(channel))
+    }
+
+    /// What may leave now, and how a game had best send it: ask before composing a tick. `None` while there is no
+    /// connection, and where [`Traffic`] is `Payloads`.
+    #[must_use]
+    pub fn budget(&self) -> Option<Budget> {
+        self.core.budget(self.now.monotonic)
+    }
+
+    /// How the path is: round-trip time, jitter, loss, bandwidths. `None` as for [`budget`](Self::budget).
+    #[must_use]
+    pub fn path(&self) -> Option<PathStats> {
+        self.core.path(self.now.monotonic)
+    }
+
+    /// The connection, where [`Traffic`] is `Channels`, while there is one.
+    #[must_use]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.core.connection()
+    }
+
+    /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.core.connection_mut()
+    }
+
+    /// What the server said to this player when it ended the last connection, if it said something.
+    #[must_use]
+    pub fn farewell(&self) -> Option<&str> {
+        self.core.farewell()
+    }
+
+    /// Why the last connection ended, as far as channels know more of it than [`EndReason`] says.
+    #[must_use]
+    pub const fn end(&self) -> Option<&End> {
+        self.core.end()
     }
 
     /// Ends a turn: what is due happens, and everything that waits leaves.
@@ -125,7 +227,10 @@ impl Client {
         self.core.transmit(self.now.monotonic, &mut self.outbox);
         self.note_used_token();
         self.sockets.send(&mut self.outbox);
-        if self.core.owes() {
+        for _ in 0..MOST_BATCHES {
+            if !self.core.owes() {
+                break;
+            }
             self.core.transmit(self.now.monotonic, &mut self.outbox);
             self.sockets.send(&mut self.outbox);
         }
@@ -143,31 +248,31 @@ impl Client {
     /// Where the client stands.
     #[must_use]
     pub fn state(&self) -> ClientState {
-        self.core.state()
+        self.core.netcode().state()
     }
 
     /// Why the last attempt or connection ended, until the next begins.
     #[must_use]
     pub fn end_reason(&self) -> Option<EndReason> {
-        self.core.end_reason()
+        self.core.netcode().end_reason()
     }
 
     /// The slot that the server gave, from 0, while connected.
     #[must_use]
     pub fn client_index(&self) -> Option<u32> {
-        self.core.client_index()
+        self.core.netcode().client_index()
     }
 
     /// How many slots the server has, while connected.
     #[must_use]
     pub fn max_clients(&self) -> Option<u32> {
-        self.core.max_clients()
+        self.core.netcode().max_clients()
     }
 
     /// The server that is tried or connected.
     #[must_use]
     pub fn server(&self) -> Option<SocketAddr> {
-        self.core.server().map(SocketAddr::from)
+        self.core.netcode().server().map(SocketAddr::from)
     }
 
     /// The addresses that are bound, with the ports that the system chose.
@@ -179,7 +284,7 @@ impl Client {
     /// How many datagrams were dropped, by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
-        self.core.discards()
+        self.core.netcode().discards()
     }
 
     /// What the sockets have counted.
@@ -190,7 +295,7 @@ impl Client {
 
     /// Before the first sealed packet leaves, every client of this program knows that its token is used up.
     fn note_used_token(&mut self) {
-        let used = self.core.used_token();
+        let used = self.core.netcode().used_token();
         if used.is_some() && used != self.noted {
             self.noted = used;
             used.into_iter().for_each(used_tokens::note);
@@ -211,15 +316,19 @@ impl Client {
         !batch.is_empty()
     }
 
-    pub(crate) fn handle<'d>(&mut self, from: Address, datagram: &'d mut [u8]) -> Option<Payload<'d>> {
-        self.core.handle(from, datagram, self.now.monotonic).ok().flatten()
+    pub(crate) fn handle(&mut self, from: Address, datagram: &mut [u8], scratch: &mut Vec<u8>) -> Option<Received> {
+        self.core.handle(from, datagram, scratch, self.now.monotonic).ok().flatten()
+    }
+
+    pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
+        self.core.next(datagram, received, scratch, self.now.monotonic)
     }
 }
 
 /// A client that is dropped says goodbye, so that its slot is free at once.
 impl Drop for Client {
     fn drop(&mut self) {
-        self.core.disconnect();
+        self.core.disconnect(self.now.monotonic);
         self.end_turn();
     }
 }

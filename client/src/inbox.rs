@@ -4,12 +4,17 @@
 //! through the client while it still holds what it answers, without a copy.
 
 use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::netcode::client as core;
+use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::{ChannelEvent, ChannelId};
+use slipgate_protocol::client::{self as core, Message, Received};
+use slipgate_protocol::reliability;
+use slipgate_protocol::wire::reliable::Sequence;
 
 use crate::{Client, EndReason};
 
 /// Something that happened since the last event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// A server gave the client a slot.
     Connected {
@@ -25,6 +30,31 @@ pub enum Event<'a> {
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
     },
+    /// An acknowledged packet of the server, where [`Traffic`](crate::Traffic) is `Packets`.
+    Packet {
+        /// Its number: it tells newer from older.
+        sequence: Sequence,
+        /// 1 byte to 16 KiB.
+        bytes: &'a [u8],
+    },
+    /// What became of an acknowledged packet that was sent.
+    Sent(reliability::Event),
+    /// A message of the server, where [`Traffic`](crate::Traffic) is `Channels`.
+    Message {
+        /// Its channel.
+        channel: ChannelId,
+        /// As many bytes as the channel allows, none among them.
+        bytes: &'a [u8],
+    },
+    /// News of the channels: what became of blocks.
+    Channel(ChannelEvent),
+    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
+    Partial {
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
+    },
     /// The attempt or the connection has ended.
     Ended {
         /// Why; it has a sentence for the player, and the standard's state.
@@ -37,12 +67,16 @@ pub enum Event<'a> {
 pub struct Inbox {
     batch: ReceiveBatch,
     next: usize,
+    /// For what must be put together from several datagrams.
+    scratch: Vec<u8>,
+    /// What was brought in and is not taken wholly, and its place in the batch.
+    current: Option<(usize, Received)>,
 }
 
-/// A payload and where it lies. Borrowing it at once would hold the inbox for the whole search.
+/// What was found, and where it lies. Borrowing it at once would hold the inbox for the whole search.
 enum Found {
     Event(core::Event),
-    Payload { sequence: u64, place: usize, start: usize, length: usize },
+    Message(usize, Message),
 }
 
 impl Inbox {
@@ -53,9 +87,22 @@ impl Inbox {
                 Some(Event::Connected { client_index, max_clients })
             }
             Found::Event(core::Event::Ended { reason }) => Some(Event::Ended { reason }),
-            Found::Payload { sequence, place, start, length } => {
-                let bytes = self.batch.get(place)?.datagram.get(start..start + length)?;
-                Some(Event::Payload { sequence, bytes })
+            Found::Event(core::Event::Packet(event)) => Some(Event::Sent(event)),
+            Found::Event(core::Event::Channel(event)) => Some(Event::Channel(event)),
+            Found::Event(core::Event::Partial { channel, partial }) => Some(Event::Partial { channel, partial }),
+            Found::Message(number, message) => {
+                let datagram = self.batch.bytes(number);
+                Some(match message {
+                    Message::Payload { sequence, place } => {
+                        Event::Payload { sequence, bytes: place.bytes(datagram, &self.scratch) }
+                    }
+                    Message::Packet { sequence, place } => {
+                        Event::Packet { sequence, bytes: place.bytes(datagram, &self.scratch) }
+                    }
+                    Message::Channel { channel, place } => {
+                        Event::Message { channel, bytes: place.bytes(datagram, &self.scratch) }
+                    }
+                })
             }
         }
     }
@@ -65,21 +112,24 @@ impl Inbox {
             if let Some(event) = client.poll_event() {
                 return Some(Found::Event(event));
             }
+            if let Some((number, mut received)) = self.current.take() {
+                if let Some(message) = client.next(self.batch.bytes(number), &mut received, &mut self.scratch) {
+                    self.current = Some((number, received));
+                    return Some(Found::Message(number, message));
+                }
+                continue;
+            }
             if self.next >= self.batch.len() {
                 self.next = 0;
                 if !client.receive(&mut self.batch) {
                     return None;
                 }
             }
-            let place = self.next;
+            let number = self.next;
             self.next += 1;
-            let Some(received) = self.batch.get(place) else { continue };
-            let base = received.datagram.as_ptr().addr();
-            if let Some(payload) = client.handle(received.from, received.datagram) {
-                let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
-                let (sequence, length) = (payload.sequence, payload.bytes.len());
-                return Some(Found::Payload { sequence, place, start, length });
-            }
+            let Some(arrived) = self.batch.get(number) else { continue };
+            let received = client.handle(arrived.from, arrived.datagram, &mut self.scratch);
+            self.current = received.map(|received| (number, received));
         }
     }
 }

@@ -21,6 +21,7 @@
 //!                 Event::Connected { client_index, .. } => println!("player {}", client_index + 1),
 //!                 Event::Payload { bytes, .. } => println!("{} bytes", bytes.len()),
 //!                 Event::Ended { reason } => return Ok(println!("{reason}")),
+//!                 _ => {}
 //!             }
 //!         }
 //!         if client.state().is_connected() {
@@ -46,10 +47,12 @@ mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{SocketStats, Trouble};
+pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::discard::{Discard, Discards};
-pub use slipgate_protocol::netcode::SendError;
 pub use slipgate_protocol::netcode::client::{ClientState, ConnectError, EndReason};
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
+pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
 pub use slipgate_protocol::time::Now;
 pub use slipgate_protocol::token::{ConnectToken, PublicFacts};
 pub use slipgate_protocol::wire::token::LayoutError;

@@ -142,7 +142,7 @@ impl Probe {
                 Event::Payload { bytes, .. } => {
                     check(bytes, &self.config, self.clock.monotonic(), &mut self.sent_at, &mut self.report);
                 }
-                Event::Ended { .. } => {}
+                _ => {}
             }
         }
         if sending && self.client.state().is_connected() {

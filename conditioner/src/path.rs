@@ -41,7 +41,7 @@ pub struct Arrival<'a, T = ()> {
 
 /// One direction of a path. The seed decides all that happens by chance: it does not matter how often one asks.
 ///
-/// Memory is bounded by [`Bounds`], and buffers are used again: after warm-up a datagram of up to 2 KiB costs no
+/// Memory is bounded by [`Bounds`], and buffers are used again: after warm-up a datagram of up to 1,280 bytes costs no
 /// allocation. A datagram may carry a tag, for example its two addresses, so that one path serves a world of many.
 #[derive(Debug)]
 pub struct Path<T = ()> {

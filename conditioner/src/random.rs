@@ -16,6 +16,7 @@ pub(crate) enum Cause {
     Nat,
     Up,
     Down,
+    #[cfg(feature = "proxy")]
     Clients,
 }
 

@@ -2,9 +2,9 @@
 
 /// What a spare buffer has room for at most: a larger one is given back, so that a few large datagrams do not hold
 /// memory for ever.
-const SPARE_BYTES: usize = 2048;
-/// Buffers grow in steps of so many bytes, so that datagrams of about one size soon fit into all of them.
-const STEP_BYTES: usize = 256;
+const SPARE_BYTES: usize = 2 * STEP_BYTES;
+/// Buffers grow in steps of so many bytes: any datagram of a game fits into the first.
+const STEP_BYTES: usize = 1280;
 
 /// A datagram on its way.
 #[derive(Debug)]

@@ -96,6 +96,10 @@ impl Batch {
 }
 
 impl Outbox for Batch {
+    fn rooms(&self) -> usize {
+        self.limit.saturating_sub(self.sent.len())
+    }
+
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         (self.sent.len() < self.limit).then_some(&mut self.room)
     }

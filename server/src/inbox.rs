@@ -4,13 +4,19 @@
 //! through the server while it still holds what it answers, without a copy.
 
 use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::netcode::server as core;
+use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::{ChannelEvent, ChannelId};
+use slipgate_protocol::reliability;
+use slipgate_protocol::server::{self as core, Message, Received};
+use slipgate_protocol::session::Place;
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+use slipgate_protocol::wire::reliable::Sequence;
 
 use crate::{ClientHandle, DisconnectReason, Server};
 
 /// Something that happened since the last event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// A client has a slot. What its token said of it is in [`Server::client`].
     Connected {
@@ -28,6 +34,48 @@ pub enum Event<'a> {
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
     },
+    /// An acknowledged packet of a client, where [`Traffic`](crate::Traffic) is `Packets`.
+    Packet {
+        /// Who sent it.
+        client: ClientHandle,
+        /// Its number: it tells newer from older.
+        sequence: Sequence,
+        /// 1 byte to 16 KiB.
+        bytes: &'a [u8],
+    },
+    /// What became of an acknowledged packet that was sent to a client.
+    Sent {
+        /// To whom.
+        client: ClientHandle,
+        /// What became of it.
+        event: reliability::Event,
+    },
+    /// A message of a client, where [`Traffic`](crate::Traffic) is `Channels`.
+    Message {
+        /// Who sent it.
+        client: ClientHandle,
+        /// Its channel.
+        channel: ChannelId,
+        /// As many bytes as the channel allows, none among them.
+        bytes: &'a [u8],
+    },
+    /// News of a client's channels: what became of blocks.
+    Channel {
+        /// Whose.
+        client: ClientHandle,
+        /// What happened.
+        event: ChannelEvent,
+    },
+    /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
+    /// `Disconnected`.
+    Partial {
+        /// Whose it was.
+        client: ClientHandle,
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
+    },
     /// A client's connection has ended; its handle reaches nobody any more.
     Disconnected {
         /// The handle it had.
@@ -44,19 +92,35 @@ pub struct Inbox {
     batch: ReceiveBatch,
     next: usize,
     loopback: [u8; MAX_PAYLOAD_BYTES],
+    /// For what must be put together from several datagrams.
+    scratch: Vec<u8>,
+    /// What was brought in and is not taken wholly.
+    current: Option<(Home, Received)>,
 }
 
 impl Default for Inbox {
     fn default() -> Self {
-        Self { batch: ReceiveBatch::default(), next: 0, loopback: [0; MAX_PAYLOAD_BYTES] }
+        Self {
+            batch: ReceiveBatch::default(),
+            next: 0,
+            loopback: [0; MAX_PAYLOAD_BYTES],
+            scratch: Vec::new(),
+            current: None,
+        }
     }
 }
 
-/// A payload and where it lies. Borrowing it at once would hold the inbox for the whole search.
+/// Where a datagram lies.
+#[derive(Clone, Copy)]
+enum Home {
+    Batch(usize),
+    Loopback,
+}
+
+/// What was found, and where it lies. Borrowing it at once would hold the inbox for the whole search.
 enum Found {
     Event(core::Event),
-    InBatch { client: ClientHandle, sequence: u64, place: usize, start: usize, length: usize },
-    InLoopback { client: ClientHandle, length: usize },
+    Message(Home, Message),
 }
 
 impl Inbox {
@@ -67,13 +131,22 @@ impl Inbox {
             Found::Event(core::Event::Disconnected { client, client_id, reason }) => {
                 Some(Event::Disconnected { client, client_id, reason })
             }
-            Found::InBatch { client, sequence, place, start, length } => {
-                let bytes = self.batch.get(place)?.datagram.get(start..start + length)?;
-                Some(Event::Payload { client, sequence, bytes })
+            Found::Event(core::Event::Packet { client, event }) => Some(Event::Sent { client, event }),
+            Found::Event(core::Event::Channel { client, event }) => Some(Event::Channel { client, event }),
+            Found::Event(core::Event::Partial { client, channel, partial }) => {
+                Some(Event::Partial { client, channel, partial })
             }
-            Found::InLoopback { client, length } => {
-                Some(Event::Payload { client, sequence: 0, bytes: self.loopback.get(..length)? })
-            }
+            Found::Message(home, message) => Some(match message {
+                Message::Payload { client, sequence, place } => {
+                    Event::Payload { client, sequence, bytes: self.bytes(home, &place) }
+                }
+                Message::Packet { client, sequence, place } => {
+                    Event::Packet { client, sequence, bytes: self.bytes(home, &place) }
+                }
+                Message::Channel { client, channel, place } => {
+                    Event::Message { client, channel, bytes: self.bytes(home, &place) }
+                }
+            }),
         }
     }
 
@@ -82,8 +155,20 @@ impl Inbox {
             if let Some(event) = server.poll_event() {
                 return Some(Found::Event(event));
             }
-            if let Some((client, length)) = server.poll_loopback(&mut self.loopback) {
-                return Some(Found::InLoopback { client, length });
+            if let Some((home, mut received)) = self.current.take() {
+                let datagram = match home {
+                    Home::Batch(place) => self.batch.bytes(place),
+                    Home::Loopback => &self.loopback,
+                };
+                if let Some(message) = server.next(datagram, &mut received, &mut self.scratch) {
+                    self.current = Some((home, received));
+                    return Some(Found::Message(home, message));
+                }
+                continue;
+            }
+            if let Some(received) = server.poll_loopback(&mut self.loopback, &mut self.scratch) {
+                self.current = Some((Home::Loopback, received));
+                continue;
             }
             if self.next >= self.batch.len() {
                 self.next = 0;
@@ -93,13 +178,17 @@ impl Inbox {
             }
             let place = self.next;
             self.next += 1;
-            let Some(received) = self.batch.get(place) else { continue };
-            let base = received.datagram.as_ptr().addr();
-            if let Some((client, payload)) = server.handle(received.from, received.datagram) {
-                let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
-                let (sequence, length) = (payload.sequence, payload.bytes.len());
-                return Some(Found::InBatch { client, sequence, place, start, length });
-            }
+            let Some(arrived) = self.batch.get(place) else { continue };
+            let received = server.handle(arrived.from, arrived.datagram, &mut self.scratch);
+            self.current = received.map(|received| (Home::Batch(place), received));
         }
+    }
+
+    fn bytes(&self, home: Home, place: &Place) -> &[u8] {
+        let datagram = match home {
+            Home::Batch(number) => self.batch.bytes(number),
+            Home::Loopback => &self.loopback,
+        };
+        place.bytes(datagram, &self.scratch)
     }
 }

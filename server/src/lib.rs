@@ -27,6 +27,7 @@
 //!                 Event::Connected { client, client_id } => println!("{client_id} has slot {}", client.slot()),
 //!                 Event::Payload { client, bytes, .. } => server.send(client, bytes).unwrap_or_default(),
 //!                 Event::Disconnected { client_id, reason, .. } => println!("{client_id}: {reason}"),
+//!                 _ => {}
 //!             }
 //!         }
 //!         server.end_turn();
@@ -47,13 +48,15 @@ pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
 pub use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::address::Address;
+pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};
 pub use slipgate_protocol::discard::{Discard, Discards};
-pub use slipgate_protocol::netcode::SendError;
 pub use slipgate_protocol::netcode::server::{
     Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, LoopbackError, Stats,
 };
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
+pub use slipgate_protocol::session::{Budget, Connection, PathStats, SendError, Traffic};
 pub use slipgate_protocol::time::Now;
 pub use slipgate_protocol::wire::UserData;
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use slipgate_edge::udp::{SocketStats, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
-use slipgate_protocol::netcode::server::{Event, Server};
+use slipgate_protocol::netcode::server::Server;
+use slipgate_protocol::server::{self as core, Event};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::token::Servers;
 use tracing::{info, warn};
@@ -106,16 +107,21 @@ impl Reporter {
     }
 
     /// Tells of a client's life.
-    pub(crate) fn note(&self, event: &Event, server: &Server) {
+    pub(crate) fn note(&self, event: &Event, server: &core::Server) {
+        let netcode = server.netcode();
         match event {
+            Event::Packet { .. } | Event::Channel { .. } | Event::Partial { .. } => {}
             Event::Connected { client, client_id } => {
-                let address = server.client(*client).and_then(|info| info.address);
+                let address = netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                info!(client_id, slot = client.slot(), address, connected = server.connected(), "client connected");
+                info!(client_id, slot = client.slot(), address, connected = netcode.connected(), "client connected");
             }
             Event::Disconnected { client, client_id, reason } => {
-                let (slot, connected) = (client.slot(), server.connected());
-                info!(client_id, slot, reason = reason.name(), connected, "client disconnected");
+                let (slot, connected) = (client.slot(), netcode.connected());
+                // What exactly was wrong with a peer is told while its connection is still there.
+                let detail =
+                    server.connection(*client).and_then(|connection| connection.end()).map(ToString::to_string);
+                info!(client_id, slot, reason = reason.name(), detail, connected, "client disconnected");
             }
         }
     }

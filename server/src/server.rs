@@ -7,11 +7,19 @@ use std::time::Duration;
 use slipgate_edge::entropy;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
+use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::control::ByeCode;
+use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
+use slipgate_protocol::congestion::{BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::server::{self as core, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats};
-use slipgate_protocol::netcode::{Payload, SendError};
+use slipgate_protocol::netcode::server::{
+    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats,
+};
+use slipgate_protocol::server::{self as core, Message, Received};
+use slipgate_protocol::session::{self, Budget, Connection, Memory, PathStats, SendError, Traffic};
 use slipgate_protocol::time::Now;
+use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 use crate::LoopbackError;
@@ -42,6 +50,8 @@ pub struct Server {
 pub enum StartError {
     /// A setting that no server can run with.
     Config(ConfigError),
+    /// A setting that no connection can run with.
+    Connection(session::ConfigError),
     /// The operating system had no entropy to give.
     Entropy(io::Error),
 }
@@ -50,6 +60,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
+            Self::Connection(error) => error.fmt(f),
             Self::Entropy(error) => write!(f, "the operating system gives no entropy: {error}"),
         }
     }
@@ -71,8 +82,8 @@ impl Server {
     /// See [`StartError`].
     pub fn new(sockets: Sockets, config: Config, keys: KeyRing, now: Now) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
-        let core = core::Server::new(config, keys, &seed, now)?;
-        Ok(Self::around(core, sockets, now))
+        let netcode = netcode::Server::new(config, keys, &seed, now)?;
+        Self::around(netcode, sockets, now)
     }
 
     /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
@@ -93,20 +104,29 @@ impl Server {
         if !history.is_new() && config.fence == Fence::Closed {
             config.fence = Fence::Since(history.since().into());
         }
-        let core = core::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
-        Ok(Self::around(core, sockets, now))
+        let netcode = netcode::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
+        Self::around(netcode, sockets, now)
     }
 
-    fn around(core: core::Server, sockets: Sockets, now: Now) -> Self {
-        Self {
-            core,
+    fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
+        Ok(Self {
+            core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
             now,
             packets_per_turn: DEFAULT_PACKETS_PER_TURN,
             packets_left: DEFAULT_PACKETS_PER_TURN,
             reporter: Reporter::new(now.monotonic),
-        }
+        })
+    }
+
+    /// Says what the payloads of clients carry, before there are any; without it they are handed out as they are.
+    ///
+    /// # Errors
+    /// `Connection`: a setting that no connection can run with.
+    pub fn carrying(mut self, traffic: Traffic) -> Result<Self, StartError> {
+        self.core.set_traffic(traffic).map_err(StartError::Connection)?;
+        Ok(self)
     }
 
     /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
@@ -115,25 +135,117 @@ impl Server {
         self.packets_left = self.packets_per_turn;
     }
 
-    /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn.
+    /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn. Only where
+    /// [`Traffic`] is `Payloads`.
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` (in the same program: 256 payloads wait).
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (in the same program: 256 payloads wait), or `WrongTraffic`.
     pub fn send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
-        match self.core.send(client, payload, self.now, &mut self.outbox) {
+        match self.core.send_payload(client, payload, self.now, &mut self.outbox) {
             Err(SendError::Backlogged) if !self.outbox.is_empty() => {
                 self.sockets.send(&mut self.outbox);
-                self.core.send(client, payload, self.now, &mut self.outbox)
+                self.core.send_payload(client, payload, self.now, &mut self.outbox)
             }
             result => result,
         }
+    }
+
+    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and answers its number. What becomes
+    /// of it comes as an event. Only where [`Traffic`] is `Packets`.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (the path should carry no more now), or `WrongTraffic`.
+    pub fn send_packet(&mut self, client: ClientHandle, payload: &[u8]) -> Result<Sequence, SendError> {
+        // All fragments of the largest packet need room.
+        self.sockets.send(&mut self.outbox);
+        self.core.send_packet(client, payload, self.now, &mut self.outbox)
+    }
+
+    /// Puts a message into a client's channel; it is copied once, and leaves at the end of a turn, when the path allows.
+    /// Only where [`Traffic`] is `Channels`.
+    ///
+    /// # Errors
+    /// `Gone`, `TooLarge`, `Backlogged` (the channel's queue is full), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    pub fn send_message(&mut self, client: ClientHandle, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
+        self.send_message_with(client, channel, message, SendOptions::default())
+    }
+
+    /// As [`send_message`](Self::send_message), with a deadline, or a key by which newer messages replace older ones.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub fn send_message_with(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        self.core.send_message(client, channel, message, options, self.now)
+    }
+
+    /// Begins to send a block to a client on a channel of blocks; `label` tells it what the block is. What becomes of it
+    /// comes as events.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged` (as many blocks wait as the channel allows), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    pub fn send_block(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    ) -> Result<BlockId, SendError> {
+        self.core.send_block(client, channel, block, label)
+    }
+
+    /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
+    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        self.core.set_uplink(rate);
+    }
+
+    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
+    /// uplink shared.
+    pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
+        self.core.set_weight(client, weight)
+    }
+
+    /// What a client's channel can still take; nothing where there is none.
+    #[must_use]
+    pub fn free(&self, client: ClientHandle, channel: ChannelId) -> Free {
+        self.connection(client).map_or_else(Free::default, |connection| connection.channels().free(channel))
+    }
+
+    /// What may leave for a client now, and how a game had best send it: ask before composing a tick. `None` where
+    /// [`Traffic`] is `Payloads`.
+    #[must_use]
+    pub fn budget(&self, client: ClientHandle) -> Option<Budget> {
+        self.core.budget(client, self.now)
+    }
+
+    /// How a client's path is: round-trip time, jitter, loss, bandwidths. `None` where [`Traffic`] is `Payloads`.
+    #[must_use]
+    pub fn path(&self, client: ClientHandle) -> Option<PathStats> {
+        self.core.path(client, self.now)
+    }
+
+    /// A client's connection, where [`Traffic`] is `Channels`.
+    #[must_use]
+    pub fn connection(&self, client: ClientHandle) -> Option<&Connection> {
+        self.core.connection(client)
+    }
+
+    /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
+    pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
+        self.core.connection_mut(client)
     }
 
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
         self.core.tick(self.now);
         self.flush();
-        self.reporter.report(&self.core, self.sockets.stats(), self.now.monotonic);
+        self.reporter.report(self.core.netcode(), self.sockets.stats(), self.now.monotonic);
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
@@ -151,7 +263,7 @@ impl Server {
 
     /// Says in the log what was counted since the start: for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.totals(&self.core, self.sockets.stats());
+        self.reporter.totals(self.core.netcode(), self.sockets.stats());
     }
 
     /// Sleeps until a datagram arrives or the time is over.
@@ -160,6 +272,12 @@ impl Server {
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.sockets.wait(timeout)
+    }
+
+    /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.
+    /// Where [`Traffic`] is not `Channels` the text is not sent. Answers whether it was connected.
+    pub fn kick(&mut self, client: ClientHandle, text: &str) -> bool {
+        self.core.kick(client, ByeCode::KICKED, text)
     }
 
     /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
@@ -174,12 +292,12 @@ impl Server {
 
     /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
     pub fn set_admitting(&mut self, admitting: bool) {
-        self.core.set_admitting(admitting);
+        self.core.netcode_mut().set_admitting(admitting);
     }
 
     /// Replaces the private keys, newest first, without dropping anyone.
     pub fn set_keys(&mut self, keys: KeyRing) {
-        self.core.set_keys(keys);
+        self.core.netcode_mut().set_keys(keys);
     }
 
     /// Sets how many datagrams one turn reads at most; at least 64.
@@ -190,24 +308,24 @@ impl Server {
     /// What may be known of a client, while it is connected: its id, address and user data.
     #[must_use]
     pub fn client(&self, client: ClientHandle) -> Option<ClientInfo<'_>> {
-        self.core.client(client)
+        self.core.netcode().client(client)
     }
 
     /// The handle of a client id, while it is connected.
     #[must_use]
     pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
-        self.core.find(client_id)
+        self.core.netcode().find(client_id)
     }
 
     /// Every connected client, in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        self.core.clients()
+        self.core.netcode().clients()
     }
 
     /// How many clients are connected.
     #[must_use]
     pub fn connected(&self) -> u32 {
-        self.core.connected()
+        self.core.netcode().connected()
     }
 
     /// The addresses that are bound, with the ports that the system chose.
@@ -219,19 +337,19 @@ impl Server {
     /// The settings.
     #[must_use]
     pub const fn config(&self) -> &Config {
-        self.core.config()
+        self.core.netcode().config()
     }
 
     /// How many datagrams were dropped, by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
-        self.core.discards()
+        self.core.netcode().discards()
     }
 
     /// What the protocol has counted.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
-        self.core.stats()
+        self.core.netcode().stats()
     }
 
     /// What the sockets have counted.
@@ -245,7 +363,7 @@ impl Server {
     /// # Errors
     /// No slot is free, or the client id is connected.
     pub fn connect_loopback(&mut self, client_id: u64, user_data: UserData) -> Result<ClientHandle, LoopbackError> {
-        self.core.connect_loopback(client_id, user_data, self.now)
+        self.core.netcode_mut().connect_loopback(client_id, user_data, self.now)
     }
 
     /// The client's side in the same program: sends a payload to the game.
@@ -253,12 +371,12 @@ impl Server {
     /// # Errors
     /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` when 256 payloads wait.
     pub fn loopback_send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
-        self.core.loopback_send(client, payload)
+        Ok(self.core.netcode_mut().loopback_send(client, payload)?)
     }
 
     /// The client's side in the same program: takes the next payload of the game, and answers its length.
     pub fn loopback_receive(&mut self, client: ClientHandle, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
-        self.core.loopback_receive(client, buffer)
+        self.core.netcode_mut().loopback_receive(client, buffer)
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<core::Event> {
@@ -267,8 +385,19 @@ impl Server {
         Some(event)
     }
 
-    pub(crate) fn poll_loopback(&mut self, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<(ClientHandle, usize)> {
-        self.core.poll_loopback(buffer)
+    /// A payload that a client in the same program sent.
+    pub(crate) fn poll_loopback(
+        &mut self,
+        buffer: &mut [u8; MAX_PAYLOAD_BYTES],
+        scratch: &mut Vec<u8>,
+    ) -> Option<Received> {
+        loop {
+            let (client, length) = self.core.netcode_mut().poll_loopback(buffer)?;
+            let payload = buffer.get(..length).unwrap_or_default();
+            if let Some(received) = self.core.handle_loopback(client, payload, scratch, self.now) {
+                return Some(received);
+            }
+        }
     }
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
@@ -281,7 +410,11 @@ impl Server {
         !batch.is_empty()
     }
 
-    pub(crate) fn handle<'d>(&mut self, from: Address, datagram: &'d mut [u8]) -> Option<(ClientHandle, Payload<'d>)> {
-        self.core.handle(from, datagram, self.now).ok().flatten()
+    pub(crate) fn handle(&mut self, from: Address, datagram: &mut [u8], scratch: &mut Vec<u8>) -> Option<Received> {
+        self.core.handle(from, datagram, scratch, self.now).ok().flatten()
+    }
+
+    pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
+        self.core.next(datagram, received, scratch, self.now)
     }
 }

@@ -114,6 +114,10 @@ impl Collected {
 }
 
 impl Outbox for Collected {
+    fn rooms(&self) -> usize {
+        self.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.datagrams.len()))
+    }
+
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         if self.limit.is_some_and(|limit| self.datagrams.len() >= limit) {
             return None;

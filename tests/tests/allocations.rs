@@ -51,6 +51,10 @@ impl Batch {
 }
 
 impl Outbox for Batch {
+    fn rooms(&self) -> usize {
+        self.rooms.len() - self.lengths.len()
+    }
+
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         self.rooms.get_mut(self.lengths.len())
     }

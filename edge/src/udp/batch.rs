@@ -49,6 +49,13 @@ impl ReceiveBatch {
         Some(Received { from, datagram })
     }
 
+    /// The bytes of the datagram at a place of the batch; none if there is none.
+    #[must_use]
+    pub fn bytes(&self, place: usize) -> &[u8] {
+        let bytes = self.arrived.get(place).map_or(0, |(_, bytes)| *bytes);
+        self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
+    }
+
     pub(super) fn clear(&mut self) {
         self.arrived.clear();
     }
@@ -100,6 +107,10 @@ impl SendBatch {
 }
 
 impl Outbox for SendBatch {
+    fn rooms(&self) -> usize {
+        self.buffers.len() - self.leaving.len()
+    }
+
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         self.buffers.get_mut(self.leaving.len())
     }

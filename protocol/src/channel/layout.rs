@@ -196,6 +196,12 @@ impl core::error::Error for LayoutError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct LayoutHash(pub [u8; 8]);
 
+impl fmt::Display for LayoutHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 impl Layout {
     /// A layout of these channels, in the order of their ids.
     ///

@@ -29,6 +29,9 @@ use crate::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 
 /// Where datagrams leave: a batch of a socket, or a simulated network.
 pub trait Outbox {
+    /// How many more datagrams can leave in this turn.
+    fn rooms(&self) -> usize;
+
     /// Room for one datagram, or `None` when no more can leave in this turn.
     fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]>;
 

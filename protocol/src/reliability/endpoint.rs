@@ -217,7 +217,7 @@ impl Endpoint {
 
     /// Which packets before the 32 of the next header have arrived, for a layer above that tells the peer in a field of
     /// its own: bit i of the whole stands for packet `ack` - 32 - i. Answers how many bytes of `bits` are of use, which is
-    /// none as long as headers say it all. Say [`told_behind`](Self::told_behind) when they have left.
+    /// none as long as headers tell of each arrival twice. Say [`told_behind`](Self::told_behind) when they have left.
     #[must_use]
     pub fn acks_behind(&self, bits: &mut [u8]) -> usize {
         self.link.acks_behind(bits)

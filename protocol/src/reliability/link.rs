@@ -13,6 +13,9 @@ use crate::discard::{Reject, Rejects};
 use crate::time::Instant;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Header, Sequence};
 
+/// Acknowledgements behind a header that are listened to: with its 32 they speak of 1,056 packets.
+const MAX_BEHIND_BYTES: usize = 128;
+
 /// A packet as it came: in one datagram, or put together from fragments.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
@@ -142,7 +145,8 @@ impl Link {
     /// round-trip time.
     pub(super) fn hear_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         let mut nonsense = false;
-        for sequence in arrived_behind(ack, bits) {
+        // A peer that has more to say is none of ours.
+        for sequence in arrived_behind(ack, bits.get(..MAX_BEHIND_BYTES).unwrap_or(bits)) {
             match self.sent.acknowledge(sequence, now) {
                 Heard::News(news) => self.note_acked(&news, now),
                 Heard::Nothing => {}

@@ -6,6 +6,9 @@ use crate::discard::Reject;
 use crate::time::Instant;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence};
 
+/// Up to so many packets that were in no header yet, headers alone tell of each often enough.
+const HEADERS_SUFFICE: u16 = 24;
+
 /// The window of received packets.
 pub(super) struct Received {
     /// One behind the newest.
@@ -114,13 +117,17 @@ impl Received {
     }
 
     /// Which packets before those of [`Received::acks`] have arrived: bit i of the whole stands for `ack` - 32 - i. It
-    /// fills as much of `bits` as the oldest packet that was in no header yet needs, and answers how many bytes that
-    /// are; none if a header says it all.
+    /// reaches twice as far back as what was in no header yet, so that each arrival is told of twice, and answers how
+    /// many bytes of `bits` that takes; none as long as headers do that.
     pub(super) fn acks_behind(&self, bits: &mut [u8]) -> usize {
         let oldest = if self.unreported_count == 0 { None } else { self.unreported.first_set(self.oldest()) };
         let Some(oldest) = oldest else { return 0 };
         let span = self.newest().distance_from(oldest).saturating_add(1);
-        let bytes = usize::from(span.saturating_sub(ACKS_PER_HEADER).div_ceil(8)).min(bits.len());
+        if span <= HEADERS_SUFFICE {
+            return 0;
+        }
+        let behind = span.saturating_mul(2).saturating_sub(ACKS_PER_HEADER);
+        let bytes = usize::from(behind.div_ceil(8)).min(bits.len());
         for (place, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
             let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + place * 8 + bit));
             let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest().back(*back)));

@@ -1,1 +1,68 @@
-//! One connection: endpoint, channels and congestion avoidance put together.
+//! One connection over a payload channel: endpoint, congestion avoidance and, between peers of ours, channels.
+//!
+//! ```text
+//!   payloads in                                        payloads out
+//!       │                                                   ▲
+//!       ▼                                                   │
+//!     handle ──▶ path: number, acknowledge, measure ◀── transmit ◀── how many bytes may leave
+//!       │            │                                      ▲
+//!       │            └──▶ which packets arrived ──▶ channels ┘
+//!       ▼                                              ▲
+//!     next: one message at a time                    send
+//! ```
+//!
+//! [`Connection`] carries messages on channels between two peers of ours (`specs/session-1.md`); [`Packets`] carries
+//! acknowledged packets, as every peer of reliable 1.0 does. Both are sans-IO, and neither has heard of encryption.
+
+mod clock;
+mod config;
+mod connection;
+mod greeting;
+mod packets;
+mod path;
+mod send_error;
+mod traffic;
+
+pub use self::config::{Config, ConfigError, MIN_PAYLOAD, MakeController, Memory};
+pub use self::connection::{Connection, End, Incoming};
+pub use self::packets::{Arrived, Packets};
+pub use self::path::Place;
+pub use self::send_error::SendError;
+pub(crate) use self::traffic::Line;
+pub use self::traffic::Traffic;
+
+use self::path::Path;
+use crate::congestion::{self, Suggestion};
+use crate::reliability;
+use crate::time::Instant;
+
+/// What may leave now: to be asked before a game composes its tick, so that it sends less detail instead of later data.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Budget {
+    /// Bytes of payload that may leave in this tick.
+    pub bytes: usize,
+    /// In which rhythm, and in what sizes, a game had best send.
+    pub suggestion: Suggestion,
+}
+
+impl Budget {
+    fn of(path: &Path, now: Instant) -> Self {
+        Self { bytes: path.budget(now), suggestion: path.suggestion(now) }
+    }
+}
+
+/// How a connection's path is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathStats {
+    /// Round-trip time, jitter, loss, bandwidths and counters.
+    pub endpoint: reliability::Stats,
+    /// What the controller thinks.
+    pub congestion: congestion::Stats,
+}
+
+impl PathStats {
+    fn of(path: &Path, now: Instant) -> Self {
+        let (endpoint, congestion) = path.stats(now);
+        Self { endpoint, congestion }
+    }
+}

@@ -19,6 +19,7 @@
 pub mod cursor;
 pub mod packet;
 pub mod reliable;
+pub mod session;
 pub mod token;
 
 /// The protocol version that every connect token and connection request starts with (§1.1).

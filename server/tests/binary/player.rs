@@ -119,6 +119,7 @@ impl Player {
                 Event::Connected { .. } => {}
                 Event::Payload { bytes, .. } => self.heard.push(bytes.to_vec()),
                 Event::Ended { reason } => self.ended = Some(reason),
+                _ => {}
             }
         }
         self.client.end_turn();

@@ -56,6 +56,7 @@ impl Turn for OurServer {
                 }
                 Event::Payload { bytes, .. } => self.log.payloads.push(bytes.to_vec()),
                 Event::Disconnected { client_id, reason, .. } => self.log.ended.push((client_id, Some(reason))),
+                _ => {}
             }
         }
         self.server.end_turn();
@@ -110,6 +111,7 @@ impl Turn for OurClient {
                 Event::Connected { .. } => {}
                 Event::Payload { bytes, .. } => self.received.push(bytes.to_vec()),
                 Event::Ended { reason } => self.end = Some(reason),
+                _ => {}
             }
         }
         self.client.end_turn();

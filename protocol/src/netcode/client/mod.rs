@@ -170,9 +170,14 @@ impl Client {
 
     /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
     pub fn disconnect(&mut self) {
-        match core::mem::replace(&mut self.role, Role::Idle(Some(EndReason::Left))) {
+        self.disconnect_for(EndReason::Left);
+    }
+
+    /// As [`disconnect`](Self::disconnect), for a reason that a layer above found.
+    pub fn disconnect_for(&mut self, reason: EndReason) {
+        match core::mem::replace(&mut self.role, Role::Idle(Some(reason))) {
             Role::Idle(reason) => self.role = Role::Idle(reason),
-            Role::Loopback { .. } => self.ended = Some(Event::Ended { reason: EndReason::Left }),
+            Role::Loopback { .. } => self.ended = Some(Event::Ended { reason }),
             Role::Active(mut session) => {
                 // A server that has seen nothing sealed knows nothing to end, and the token stays unused.
                 if session.has_sealed() {
@@ -180,7 +185,7 @@ impl Client {
                     session.leave();
                     self.leaving = Some(session);
                 }
-                self.ended = Some(Event::Ended { reason: EndReason::Left });
+                self.ended = Some(Event::Ended { reason });
             }
         }
     }

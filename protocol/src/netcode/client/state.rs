@@ -129,11 +129,23 @@ pub enum EndReason {
     TokenExpired,
     /// The token was used already, or lists no address that can be dialled.
     InvalidToken,
+    /// The server said goodbye, perhaps with a text for the player.
+    Kicked,
+    /// The server's channels are not this client's.
+    LayoutMismatch,
+    /// The server speaks another version of the session layer.
+    VersionMismatch,
+    /// The server does not speak the session layer.
+    NotASession,
+    /// The server sent what no honest server sends.
+    Violation,
+    /// The server says that this client sent what no honest client sends.
+    Accused,
 }
 
 impl EndReason {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::Left,
         Self::DisconnectedByServer,
         Self::TimedOut,
@@ -142,13 +154,26 @@ impl EndReason {
         Self::Denied,
         Self::TokenExpired,
         Self::InvalidToken,
+        Self::Kicked,
+        Self::LayoutMismatch,
+        Self::VersionMismatch,
+        Self::NotASession,
+        Self::Violation,
+        Self::Accused,
     ];
 
     /// The standard's state after such an end.
     #[must_use]
     pub const fn state(self) -> ClientState {
         match self {
-            Self::Left | Self::DisconnectedByServer => ClientState::Disconnected,
+            Self::Left
+            | Self::DisconnectedByServer
+            | Self::Kicked
+            | Self::LayoutMismatch
+            | Self::VersionMismatch
+            | Self::NotASession
+            | Self::Violation
+            | Self::Accused => ClientState::Disconnected,
             Self::TimedOut => ClientState::TimedOut,
             Self::ResponseTimedOut => ClientState::ResponseTimedOut,
             Self::RequestTimedOut => ClientState::RequestTimedOut,
@@ -164,6 +189,12 @@ impl EndReason {
         match self {
             Self::Left => "left",
             Self::DisconnectedByServer => "disconnected_by_server",
+            Self::Kicked => "kicked",
+            Self::LayoutMismatch => "layout_mismatch",
+            Self::VersionMismatch => "version_mismatch",
+            Self::NotASession => "not_a_session",
+            Self::Violation => "violation",
+            Self::Accused => "accused",
             _ => self.state().name(),
         }
     }
@@ -174,6 +205,12 @@ impl EndReason {
         match self {
             Self::Left => "You have left the game.",
             Self::DisconnectedByServer => "The game server has ended the connection.",
+            Self::Kicked => "The game server has asked you to leave.",
+            Self::LayoutMismatch => "Your game and the game server do not fit together. Is your game up to date?",
+            Self::VersionMismatch => "Your game and the game server are of different ages. Is your game up to date?",
+            Self::NotASession => "The game server speaks another language than your game.",
+            Self::Violation => "The game server sent something that makes no sense.",
+            Self::Accused => "The game server did not understand your game.",
             _ => self.state().sentence(),
         }
     }
@@ -201,7 +238,7 @@ mod tests {
         assert_eq!((sentences.len(), names.len()), (10, 10));
         let sentences: BTreeSet<_> = EndReason::ALL.iter().map(ToString::to_string).collect();
         let names: BTreeSet<_> = EndReason::ALL.iter().map(|reason| reason.name()).collect();
-        assert_eq!((sentences.len(), names.len()), (8, 8));
+        assert_eq!((sentences.len(), names.len()), (14, 14));
         assert!(EndReason::ALL.iter().all(|reason| !reason.state().is_active()));
     }
 }

@@ -88,6 +88,16 @@ pub enum DisconnectReason {
     TakenOver,
     /// A trillion packets were sent and no sequence number is left.
     SequencesUsedUp,
+    /// Its channels are not the server's.
+    LayoutMismatch,
+    /// It speaks another version of the session layer.
+    VersionMismatch,
+    /// It does not speak the session layer.
+    NotASession,
+    /// It sent what no honest client sends.
+    Violation,
+    /// It says that the server sent what no honest server sends.
+    Accused,
 }
 
 impl DisconnectReason {
@@ -101,6 +111,11 @@ impl DisconnectReason {
             Self::ServerStopped => "server_stopped",
             Self::TakenOver => "taken_over",
             Self::SequencesUsedUp => "sequences_used_up",
+            Self::LayoutMismatch => "layout_mismatch",
+            Self::VersionMismatch => "version_mismatch",
+            Self::NotASession => "not_a_session",
+            Self::Violation => "violation",
+            Self::Accused => "accused",
         }
     }
 }
@@ -295,8 +310,13 @@ impl Server {
     ///
     /// Answers whether the client was connected.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
+        self.disconnect_for(client, DisconnectReason::Kicked)
+    }
+
+    /// As [`disconnect`](Self::disconnect), for a reason that a layer above found.
+    pub fn disconnect_for(&mut self, client: ClientHandle, reason: DisconnectReason) -> bool {
         let Some((slot, _)) = self.slots.live(client) else { return false };
-        self.end(slot, DisconnectReason::Kicked, DISCONNECT_PACKETS);
+        self.end(slot, reason, DISCONNECT_PACKETS);
         true
     }
 

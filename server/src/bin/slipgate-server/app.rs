@@ -45,28 +45,29 @@ impl App {
     pub(crate) fn answer(&mut self, server: &mut Server, inbox: &mut Inbox) {
         while let Some(event) = inbox.next(server) {
             match self {
-                Self::Echo => echo(event, server),
-                Self::Relay { members } => relay(event, members, server),
+                Self::Echo => echo(&event, server),
+                Self::Relay { members } => relay(&event, members, server),
             }
         }
     }
 }
 
-fn echo(event: Event<'_>, server: &mut Server) {
+fn echo(event: &Event<'_>, server: &mut Server) {
     if let Event::Payload { client, bytes, .. } = event {
-        send(server, client, bytes);
+        send(server, *client, bytes);
     }
 }
 
-fn relay(event: Event<'_>, members: &mut Vec<ClientHandle>, server: &mut Server) {
+fn relay(event: &Event<'_>, members: &mut Vec<ClientHandle>, server: &mut Server) {
     match event {
-        Event::Connected { client, .. } => members.push(client),
-        Event::Disconnected { client, .. } => members.retain(|member| *member != client),
+        Event::Connected { client, .. } => members.push(*client),
+        Event::Disconnected { client, .. } => members.retain(|member| member != client),
         Event::Payload { client, bytes, .. } => {
-            for member in members.iter().filter(|member| **member != client) {
+            for member in members.iter().filter(|member| *member != client) {
                 send(server, *member, bytes);
             }
         }
+        _ => {}
     }
 }
 

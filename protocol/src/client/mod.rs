@@ -1,0 +1,498 @@
+//! The client put together: netcode's client, and what its payloads carry.
+//!
+//! The line begins when a server gives a slot, and ends with the connection.
+
+mod sink;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
+
+use self::sink::ServerSink;
+use crate::address::Address;
+use crate::channel::block::{Block, BlockId, PartialBlock};
+use crate::channel::{self, Arrival, ChannelEvent, ChannelId, SendOptions};
+use crate::discard::Discard;
+use crate::netcode::Outbox;
+use crate::netcode::client::{self as netcode, EndReason};
+use crate::reliability;
+use crate::session::{Budget, ConfigError, Connection, End, Incoming, Line, PathStats, Place, SendError, Traffic};
+use crate::time::Instant;
+use crate::wire::MAX_PAYLOAD_BYTES;
+use crate::wire::reliable::Sequence;
+
+/// The line is not looked at more often for its own sake.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
+/// Something that happened. What the server sent comes from [`Client::next`].
+#[derive(Debug)]
+pub enum Event {
+    /// A server gave the client a slot.
+    Connected {
+        /// The slot, from 0.
+        client_index: u32,
+        /// How many slots the server has.
+        max_clients: u32,
+    },
+    /// What became of an acknowledged packet.
+    Packet(reliability::Event),
+    /// News of the channels.
+    Channel(ChannelEvent),
+    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
+    Partial {
+        /// The block's channel.
+        channel: ChannelId,
+        /// What had arrived.
+        partial: PartialBlock,
+    },
+    /// The attempt or the connection has ended.
+    Ended {
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+/// A datagram that was brought in, of which the messages are still to be taken.
+#[derive(Clone, Debug)]
+pub enum Received {
+    /// One message, until it is taken.
+    Message(Option<Message>),
+    /// Messages in frames, one behind the other.
+    Frames {
+        /// Where the payload lies in the datagram.
+        payload: Range<usize>,
+        /// How far they were taken.
+        incoming: Incoming,
+    },
+}
+
+/// Something that the server sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// A payload as it is.
+    Payload {
+        /// Its packet's sequence number: it tells newer from older.
+        sequence: u64,
+        /// Where it lies.
+        place: Place,
+    },
+    /// An acknowledged packet.
+    Packet {
+        /// Its number: it tells newer from older.
+        sequence: Sequence,
+        /// Where its payload lies.
+        place: Place,
+    },
+    /// A message on a channel.
+    Channel {
+        /// Its channel.
+        channel: ChannelId,
+        /// Where it lies.
+        place: Place,
+    },
+}
+
+/// A client whose payloads carry a [`Traffic`].
+pub struct Client {
+    netcode: netcode::Client,
+    traffic: Traffic,
+    line: Option<Line>,
+    wake: Instant,
+    connected: Option<Event>,
+    ended: Option<Event>,
+    farewell: Option<String>,
+    end: Option<End>,
+    partials: VecDeque<(ChannelId, PartialBlock)>,
+    room: Box<[u8; MAX_PAYLOAD_BYTES]>,
+}
+
+impl Client {
+    /// Puts a line upon a client that is not connected; payloads travel as they are until it carries something else.
+    #[must_use]
+    pub fn new(netcode: netcode::Client) -> Self {
+        Self {
+            netcode,
+            traffic: Traffic::Payloads,
+            line: None,
+            wake: Instant::NEVER,
+            connected: None,
+            ended: None,
+            farewell: None,
+            end: None,
+            partials: VecDeque::new(),
+            room: Box::new([0; MAX_PAYLOAD_BYTES]),
+        }
+    }
+
+    /// The client beneath.
+    #[must_use]
+    pub const fn netcode(&self) -> &netcode::Client {
+        &self.netcode
+    }
+
+    /// The client beneath: to connect it.
+    pub const fn netcode_mut(&mut self) -> &mut netcode::Client {
+        &mut self.netcode
+    }
+
+    /// Says what payloads carry, from the next connection on.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConfigError> {
+        traffic.check()?;
+        self.traffic = traffic;
+        Ok(())
+    }
+
+    /// What payloads carry.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Brings a datagram in, to be asked for its messages with [`next`](Self::next). It is decrypted where it lies.
+    ///
+    /// # Errors
+    /// Why it was dropped; it has been counted.
+    pub fn handle(
+        &mut self,
+        from: Address,
+        datagram: &mut [u8],
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<Received>, Discard> {
+        let base = datagram.as_ptr().addr();
+        let result = self.netcode.handle(from, datagram, now);
+        let found = result.map(|payload| {
+            payload.map(|payload| {
+                let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
+                (payload.sequence, start..start + payload.bytes.len())
+            })
+        });
+        self.follow(now);
+        let Some((sequence, range)) = found? else { return Ok(None) };
+        let payload = datagram.get(range.clone()).unwrap_or_default();
+        Ok(self.take(sequence, payload, range.start, scratch, now))
+    }
+
+    /// Brings in a payload of a server in the same program; it lies at the start of what [`next`](Self::next) is given.
+    pub fn handle_loopback(&mut self, payload: &[u8], scratch: &mut Vec<u8>, now: Instant) -> Option<Received> {
+        self.follow(now);
+        self.take(0, payload, 0, scratch, now)
+    }
+
+    fn take(
+        &mut self,
+        sequence: u64,
+        payload: &[u8],
+        start: usize,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Received> {
+        self.wake = Instant::default();
+        let whole = start..start + payload.len();
+        match self.line.as_mut()? {
+            Line::Payloads => {
+                let message = Message::Payload { sequence, place: Place::Datagram(whole) };
+                Some(Received::Message(Some(message)))
+            }
+            Line::Packets(packets) => {
+                let arrived = packets.handle(payload, scratch, now).ok().flatten()?;
+                let place = arrived.place.shifted(start);
+                Some(Received::Message(Some(Message::Packet { sequence: arrived.sequence, place })))
+            }
+            Line::Channels(connection) => {
+                let incoming = connection.handle(payload, now).ok().flatten()?;
+                Some(Received::Frames { payload: whole, incoming })
+            }
+        }
+    }
+
+    /// Takes the next message of a datagram that was brought in; `scratch` is lent for what must be put together.
+    pub fn next(
+        &mut self,
+        datagram: &[u8],
+        received: &mut Received,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Message> {
+        match received {
+            Received::Message(message) => message.take(),
+            Received::Frames { payload, incoming } => {
+                let Some(Line::Channels(connection)) = &mut self.line else { return None };
+                let frames = datagram.get(payload.clone())?;
+                let arrival = connection.next(frames, incoming, scratch, now)?;
+                Some(Message::arrived(arrival, payload.start + incoming.start()))
+            }
+        }
+    }
+
+    // Events --------------------------------------------------------------------------------------------------------
+
+    /// The oldest event that was not taken yet.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let partial = |(channel, partial)| Event::Partial { channel, partial };
+        let of_line = self.connected.take().or_else(|| self.poll_line());
+        of_line.or_else(|| self.partials.pop_front().map(partial)).or_else(|| self.ended.take())
+    }
+
+    fn poll_line(&mut self) -> Option<Event> {
+        match self.line.as_mut()? {
+            Line::Payloads => None,
+            Line::Packets(packets) => packets.poll_event().map(Event::Packet),
+            Line::Channels(connection) => connection.poll_event().map(Event::Channel),
+        }
+    }
+
+    /// Follows netcode: a slot begins a line, an end ends it.
+    fn follow(&mut self, now: Instant) {
+        while let Some(event) = self.netcode.poll_event() {
+            match event {
+                netcode::Event::Connected { client_index, max_clients } => {
+                    // The settings were checked when the client was made.
+                    self.line = self.traffic.line(None).ok();
+                    self.wake = now;
+                    (self.farewell, self.end) = (None, None);
+                    self.connected = Some(Event::Connected { client_index, max_clients });
+                }
+                netcode::Event::Ended { reason } => {
+                    self.note_end();
+                    if let Some(Line::Channels(connection)) = self.line.take() {
+                        self.partials = connection.into_partials().collect();
+                    }
+                    self.wake = Instant::NEVER;
+                    self.ended = Some(Event::Ended { reason });
+                }
+            }
+        }
+    }
+
+    /// Keeps what the connection said about its end.
+    fn note_end(&mut self) {
+        if let Some(Line::Channels(connection)) = &self.line
+            && let Some(end) = connection.end()
+        {
+            if let End::Farewell { text, .. } = end {
+                self.farewell = Some(text.clone());
+            }
+            self.end = Some(end.clone());
+        }
+    }
+
+    /// What the server said to this player when it ended the last connection, if it said something.
+    #[must_use]
+    pub fn farewell(&self) -> Option<&str> {
+        self.farewell.as_deref().filter(|text| !text.is_empty())
+    }
+
+    /// Why the last connection ended, as far as channels know more of it than [`EndReason`] says.
+    #[must_use]
+    pub const fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Seals a payload of 1 to 1,200 bytes for the server; only where payloads travel as they are.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged`, or `WrongTraffic`.
+    pub fn send_payload(&mut self, payload: &[u8], now: Instant, outbox: &mut impl Outbox) -> Result<(), SendError> {
+        if !matches!(self.traffic, Traffic::Payloads) {
+            return Err(SendError::WrongTraffic);
+        }
+        Ok(self.netcode.send(payload, now, outbox)?)
+    }
+
+    /// Sends an acknowledged packet, in fragments if it is large, and answers its number.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` when the path should carry no more now or the outbox is full, or
+    /// `WrongTraffic`.
+    pub fn send_packet(
+        &mut self,
+        payload: &[u8],
+        now: Instant,
+        outbox: &mut impl Outbox,
+    ) -> Result<Sequence, SendError> {
+        if !matches!(self.traffic, Traffic::Packets(_)) {
+            return Err(SendError::WrongTraffic);
+        }
+        let Some(Line::Packets(packets)) = &mut self.line else { return Err(SendError::Gone) };
+        self.wake = Instant::default();
+        let mut sink = ServerSink::new(&mut self.netcode, now, outbox, &mut self.room);
+        Ok(packets.send(payload, now, &mut sink)?)
+    }
+
+    /// Puts a message into a channel; it is copied once, and leaves with the next [`transmit`](Self::transmit) that the
+    /// path allows.
+    ///
+    /// # Errors
+    /// `Gone`, `TooLarge`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_message(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        if !matches!(self.traffic, Traffic::Channels(..)) {
+            return Err(SendError::WrongTraffic);
+        }
+        let connection = self.connection_mut().filter(|connection| connection.end().is_none());
+        connection.ok_or(SendError::Gone)?.send(channel, message, options, now)?;
+        self.wake = Instant::default();
+        Ok(())
+    }
+
+    /// Begins to send a block on a channel of blocks; `label` tells the server what it is.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+        if !matches!(self.traffic, Traffic::Channels(..)) {
+            return Err(SendError::WrongTraffic);
+        }
+        let connection = self.connection_mut().filter(|connection| connection.end().is_none());
+        let id = connection.ok_or(SendError::Gone)?.channels_mut().send_block(channel, block, label)?;
+        self.wake = Instant::default();
+        Ok(id)
+    }
+
+    // Time ----------------------------------------------------------------------------------------------------------
+
+    /// Time has passed: deadlines of netcode and of the line.
+    pub fn tick(&mut self, now: Instant) {
+        self.netcode.tick(now);
+        self.follow(now);
+        if self.wake > now {
+            return;
+        }
+        match &mut self.line {
+            Some(Line::Packets(packets)) => packets.tick(now),
+            Some(Line::Channels(connection)) => connection.tick(now),
+            Some(Line::Payloads) | None => {}
+        }
+    }
+
+    /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
+    pub fn transmit(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        self.netcode.transmit(now, outbox);
+        if self.wake <= now {
+            self.transmit_line(now, outbox);
+        }
+    }
+
+    fn transmit_line(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        let mut sink = ServerSink::new(&mut self.netcode, now, outbox, &mut self.room);
+        match &mut self.line {
+            Some(Line::Packets(packets)) => packets.transmit(now, &mut sink),
+            Some(Line::Channels(connection)) => connection.transmit(now, &mut sink),
+            Some(Line::Payloads) | None => {}
+        }
+        if sink.full {
+            return;
+        }
+        let deadline = match &self.line {
+            Some(Line::Packets(packets)) => packets.next_deadline(),
+            Some(Line::Channels(connection)) if connection.is_over() => {
+                let reason = connection.end().map_or(EndReason::Left, reason);
+                self.netcode.disconnect_for(reason);
+                self.follow(now);
+                self.netcode.transmit(now, outbox);
+                return;
+            }
+            Some(Line::Channels(connection)) => connection.next_deadline(now),
+            Some(Line::Payloads) | None => None,
+        };
+        // What could not leave now is tried again a little later, not at once.
+        self.wake = deadline.map_or(Instant::NEVER, |deadline| deadline.max(now.after(LEAST_WAIT)));
+    }
+
+    /// When the client next has something to do of its own, if nothing arrives: wake up then.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let of_line = Some(self.wake).filter(|wake| *wake != Instant::NEVER);
+        self.netcode.next_deadline().into_iter().chain(of_line).min()
+    }
+
+    /// Whether more waits to leave at once than the outbox could take.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.netcode.owes() || self.wake == Instant::default()
+    }
+
+    // What is known -------------------------------------------------------------------------------------------------
+
+    /// The connection, where traffic is on channels, while there is one.
+    #[must_use]
+    pub const fn connection(&self) -> Option<&Connection> {
+        if let Some(Line::Channels(connection)) = &self.line { Some(connection) } else { None }
+    }
+
+    /// As [`connection`](Self::connection), to be changed.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.wake = Instant::default();
+        if let Some(Line::Channels(connection)) = &mut self.line { Some(connection) } else { None }
+    }
+
+    /// What may leave now: ask before composing a tick. `None` where payloads travel as they are, and while there is no
+    /// connection.
+    #[must_use]
+    pub fn budget(&self, now: Instant) -> Option<Budget> {
+        match self.line.as_ref()? {
+            Line::Payloads => None,
+            Line::Packets(packets) => Some(packets.budget(now)),
+            Line::Channels(connection) => Some(connection.budget(now)),
+        }
+    }
+
+    /// How the path is; `None` as for [`budget`](Self::budget).
+    #[must_use]
+    pub fn path(&self, now: Instant) -> Option<PathStats> {
+        match self.line.as_ref()? {
+            Line::Payloads => None,
+            Line::Packets(packets) => Some(packets.stats(now)),
+            Line::Channels(connection) => Some(connection.stats(now)),
+        }
+    }
+
+    /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
+    pub fn disconnect(&mut self, now: Instant) {
+        self.netcode.disconnect();
+        self.follow(now);
+    }
+}
+
+impl Message {
+    fn arrived(arrival: Arrival, origin: usize) -> Self {
+        match arrival {
+            Arrival::Message { channel, place } => {
+                let place = match place {
+                    channel::Place::Frames(range) => Place::Datagram(range).shifted(origin),
+                    channel::Place::Scratch => Place::Scratch,
+                };
+                Self::Channel { channel, place }
+            }
+        }
+    }
+}
+
+/// What an end is to a player.
+const fn reason(end: &End) -> EndReason {
+    match end {
+        End::Left => EndReason::Left,
+        End::Farewell { .. } => EndReason::Kicked,
+        End::LayoutMismatch { .. } => EndReason::LayoutMismatch,
+        End::VersionMismatch => EndReason::VersionMismatch,
+        End::NotASession => EndReason::NotASession,
+        End::Violation(_) => EndReason::Violation,
+        End::Accused => EndReason::Accused,
+    }
+}

@@ -1,0 +1,439 @@
+//! The server put together: netcode's server, and for each client what its payloads carry.
+//!
+//! ```text
+//!  datagrams ──▶ netcode ──▶ payloads ──▶ line of the slot ──▶ messages, packets, payloads
+//!                  ▲                          │ deadlines, one flat list
+//!                  └──── sealed ◀─────────────┘
+//! ```
+//!
+//! A turn costs what happened: lines are looked at when something arrived for them, when something was sent on them, or
+//! when a deadline of theirs has passed.
+
+mod event;
+mod seat;
+mod sink;
+mod transmit;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+pub use self::event::{Event, Message, Received};
+
+use self::seat::Seat;
+use crate::address::Address;
+use crate::channel::block::{Block, BlockId};
+use crate::channel::control::ByeCode;
+use crate::channel::{ChannelId, SendOptions};
+use crate::congestion::{BytesPerSecond, Uplink, Weight};
+use crate::discard::Discard;
+use crate::netcode::server::{self as netcode, ClientHandle};
+use crate::netcode::{self as lower, Outbox};
+use crate::session::{Budget, ConfigError, Connection, Line, Memory, PathStats, SendError, Traffic};
+use crate::time::{Instant, Now};
+use crate::wire::MAX_PAYLOAD_BYTES;
+use crate::wire::reliable::Sequence;
+
+/// What an uplink gains in this time may leave at once: a tick's worth, and what the clock is late by.
+const UPLINK_BURST: Duration = Duration::from_millis(50);
+
+/// A server whose clients' payloads carry a [`Traffic`].
+pub struct Server {
+    netcode: netcode::Server,
+    traffic: Traffic,
+    memory: Memory,
+    seats: Box<[Option<Seat>]>,
+    /// When each slot's line is to be looked at: apart from the seats, because every turn reads all of it.
+    wakes: Box<[Instant]>,
+    /// The slot at which the next turn begins, so that none always comes last.
+    first: u32,
+    uplink: Option<Uplink>,
+    events: VecDeque<Event>,
+    /// Slots whose lines may have events to ask for; each is here once at most.
+    noisy: VecDeque<u32>,
+    room: Box<[u8; MAX_PAYLOAD_BYTES]>,
+}
+
+impl Server {
+    /// Puts lines upon a server that has no clients yet.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn new(netcode: netcode::Server, traffic: Traffic, memory: Memory) -> Result<Self, ConfigError> {
+        traffic.check()?;
+        let slots = netcode.config().slots as usize;
+        Ok(Self {
+            netcode,
+            traffic,
+            memory,
+            seats: (0..slots).map(|_| None).collect(),
+            wakes: vec![Instant::NEVER; slots].into_boxed_slice(),
+            first: 0,
+            uplink: None,
+            events: VecDeque::with_capacity(3 * slots + 2),
+            noisy: VecDeque::with_capacity(slots),
+            room: Box::new([0; MAX_PAYLOAD_BYTES]),
+        })
+    }
+
+    /// The server beneath.
+    #[must_use]
+    pub const fn netcode(&self) -> &netcode::Server {
+        &self.netcode
+    }
+
+    /// The server beneath, for its settings: admission, keys, clients in the same program.
+    pub const fn netcode_mut(&mut self) -> &mut netcode::Server {
+        &mut self.netcode
+    }
+
+    /// Says what clients' payloads carry, for those who come from now on.
+    ///
+    /// # Errors
+    /// A setting that no connection can run with.
+    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConfigError> {
+        traffic.check()?;
+        self.traffic = traffic;
+        Ok(())
+    }
+
+    /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
+    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        match (&mut self.uplink, rate) {
+            (Some(uplink), Some(rate)) => uplink.set_rate(rate),
+            (uplink, rate) => *uplink = rate.map(|rate| Uplink::new(rate, UPLINK_BURST, self.seats.len())),
+        }
+    }
+
+    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
+    /// uplink shared.
+    pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
+        let is_there = self.seat_of(client).is_some();
+        let Some(uplink) = self.uplink.as_mut().filter(|_| is_there) else { return false };
+        uplink.set_weight(client.slot() as usize, weight);
+        true
+    }
+
+    /// What clients' payloads carry.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Brings a datagram in, to be asked for its messages with [`next`](Self::next). It is decrypted where it lies.
+    ///
+    /// # Errors
+    /// Why it was dropped; it has been counted.
+    pub fn handle(
+        &mut self,
+        from: Address,
+        datagram: &mut [u8],
+        scratch: &mut Vec<u8>,
+        now: Now,
+    ) -> Result<Option<Received>, Discard> {
+        let base = datagram.as_ptr().addr();
+        let result = self.netcode.handle(from, datagram, now);
+        let found = result.map(|payload| {
+            payload.map(|(client, payload)| {
+                let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
+                (client, payload.sequence, start..start + payload.bytes.len())
+            })
+        });
+        self.follow(now.monotonic);
+        let Some((client, sequence, range)) = found? else { return Ok(None) };
+        let payload = datagram.get(range.clone()).unwrap_or_default();
+        Ok(self.take(client, sequence, payload, range.start, scratch, now.monotonic))
+    }
+
+    /// Brings in the payload of a client in the same program; it lies at the start of what [`next`](Self::next) is given.
+    pub fn handle_loopback(
+        &mut self,
+        client: ClientHandle,
+        payload: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Now,
+    ) -> Option<Received> {
+        self.follow(now.monotonic);
+        self.take(client, 0, payload, 0, scratch, now.monotonic)
+    }
+
+    /// Hands a payload to its client's line.
+    fn take(
+        &mut self,
+        client: ClientHandle,
+        sequence: u64,
+        payload: &[u8],
+        start: usize,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Received> {
+        let slot = client.slot();
+        let seat = self.seats.get_mut(slot as usize)?.as_mut()?;
+        let received = seat.take(sequence, payload, start, scratch, now);
+        self.wake(slot);
+        received
+    }
+
+    /// Takes the next message of a datagram that was brought in; `scratch` is lent for what must be put together.
+    pub fn next(
+        &mut self,
+        datagram: &[u8],
+        received: &mut Received,
+        scratch: &mut Vec<u8>,
+        now: Now,
+    ) -> Option<Message> {
+        match received {
+            Received::Message(message) => message.take(),
+            Received::Frames { client, payload, incoming } => {
+                let client = *client;
+                let connection = self.connection_mut(client)?;
+                let frames = datagram.get(payload.clone())?;
+                let arrival = connection.next(frames, incoming, scratch, now.monotonic);
+                let origin = payload.start + incoming.start();
+                self.wake(client.slot());
+                arrival.map(|arrival| Message::arrived(client, arrival, origin))
+            }
+        }
+    }
+
+    // Events --------------------------------------------------------------------------------------------------------
+
+    /// The oldest event that was not taken yet.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front().or_else(|| self.poll_lines())
+    }
+
+    /// Asks the lines that may have something to tell.
+    fn poll_lines(&mut self) -> Option<Event> {
+        while let Some(slot) = self.noisy.front().copied() {
+            if let Some(event) = self.seat_at(slot).and_then(Seat::poll_event) {
+                return Some(event);
+            }
+            self.noisy.pop_front();
+            if let Some(seat) = self.seat_at(slot) {
+                seat.noisy = false;
+            }
+        }
+        None
+    }
+
+    /// Follows netcode: who has come gets a line, who has gone loses it.
+    fn follow(&mut self, now: Instant) {
+        while let Some(event) = self.netcode.poll_event() {
+            match event {
+                netcode::Event::Connected { client, client_id } => self.seat(client, client_id, now),
+                netcode::Event::Disconnected { client, client_id, reason } => {
+                    let seat = self.seats.get_mut(client.slot() as usize).and_then(Option::take);
+                    self.set_wake(client.slot(), Instant::NEVER);
+                    if let Some(uplink) = &mut self.uplink {
+                        uplink.offer(client.slot() as usize, 0);
+                        uplink.set_weight(client.slot() as usize, Weight::default());
+                    }
+                    let Some(Seat { line, told, .. }) = seat else { continue };
+                    if let Line::Channels(connection) = line {
+                        let partials = connection.into_partials();
+                        self.events.extend(partials.map(|(channel, partial)| Event::Partial {
+                            client,
+                            channel,
+                            partial,
+                        }));
+                    }
+                    // One whose connection had ended before has been told of already.
+                    if !told {
+                        self.events.push_back(Event::Disconnected { client, client_id, reason });
+                    }
+                }
+            }
+        }
+    }
+
+    fn seat(&mut self, client: ClientHandle, client_id: u64, now: Instant) {
+        // The settings were checked when the server was made.
+        let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
+        if let Some(place) = self.seats.get_mut(client.slot() as usize) {
+            *place = Some(Seat::new(client, client_id, line));
+            self.set_wake(client.slot(), now);
+            self.events.push_back(Event::Connected { client, client_id });
+        }
+    }
+
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Seals a payload of 1 to 1,200 bytes for a client; only where payloads travel as they are.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged`, or `WrongTraffic`.
+    pub fn send_payload(
+        &mut self,
+        client: ClientHandle,
+        payload: &[u8],
+        now: Now,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), SendError> {
+        if !matches!(self.traffic, Traffic::Payloads) {
+            return Err(SendError::WrongTraffic);
+        }
+        Ok(self.netcode.send(client, payload, now, outbox)?)
+    }
+
+    /// Sends an acknowledged packet to a client, in fragments if it is large, and answers its number.
+    ///
+    /// # Errors
+    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` when the path should carry no more now or the outbox is full, or
+    /// `WrongTraffic`.
+    pub fn send_packet(
+        &mut self,
+        client: ClientHandle,
+        payload: &[u8],
+        now: Now,
+        outbox: &mut impl Outbox,
+    ) -> Result<Sequence, SendError> {
+        let slot = client.slot() as usize;
+        let seat = self.seats.get_mut(slot).and_then(Option::as_mut).filter(|seat| seat.is(client));
+        let seat = seat.ok_or(SendError::Gone)?;
+        let Line::Packets(packets) = &mut seat.line else { return Err(SendError::WrongTraffic) };
+        let mut sink = sink::ClientSink::new(&mut self.netcode, client, now, outbox, &mut self.room);
+        let sent = packets.send(payload, now.monotonic, &mut sink);
+        self.wake(client.slot());
+        sent.map_err(SendError::from)
+    }
+
+    /// Puts a message into a client's channel; it is copied once, and leaves with the next
+    /// [`transmit`](Self::transmit) that the path allows.
+    ///
+    /// # Errors
+    /// `Gone`, `TooLarge`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_message(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+        now: Now,
+    ) -> Result<(), SendError> {
+        let connection = self.open_connection(client)?;
+        connection.send(channel, message, options, now.monotonic)?;
+        self.wake(client.slot());
+        Ok(())
+    }
+
+    /// Begins to send a block to a client on a channel of blocks; `label` tells it what the block is.
+    ///
+    /// # Errors
+    /// `Gone`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    pub fn send_block(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    ) -> Result<BlockId, SendError> {
+        let id = self.open_connection(client)?.channels_mut().send_block(channel, block, label)?;
+        self.wake(client.slot());
+        Ok(id)
+    }
+
+    fn open_connection(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
+        if !matches!(self.traffic, Traffic::Channels(..)) {
+            return Err(SendError::WrongTraffic);
+        }
+        self.connection_mut(client).filter(|connection| connection.end().is_none()).ok_or(SendError::Gone)
+    }
+
+    // The end -------------------------------------------------------------------------------------------------------
+
+    /// Disconnects a client with a text for people, of up to 256 bytes: its event comes now, and the slot is free when the
+    /// client has heard the text or the time for farewells is up. Where there are no channels the text is not sent.
+    ///
+    /// Answers whether the client was connected.
+    pub fn kick(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
+        let Some(connection) = self.connection_mut(client) else { return self.disconnect(client) };
+        connection.leave(code, text);
+        self.wake(client.slot());
+        true
+    }
+
+    /// Disconnects a client at once. Answers whether it was connected.
+    pub fn disconnect(&mut self, client: ClientHandle) -> bool {
+        self.netcode.disconnect(client)
+    }
+
+    /// Disconnects everyone and admits nobody any more.
+    pub fn stop(&mut self) {
+        self.netcode.stop();
+    }
+
+    // What is known -------------------------------------------------------------------------------------------------
+
+    /// A client's connection, where traffic is on channels.
+    #[must_use]
+    pub fn connection(&self, client: ClientHandle) -> Option<&Connection> {
+        let seat = self.seats.get(client.slot() as usize)?.as_ref().filter(|seat| seat.is(client))?;
+        if let Line::Channels(connection) = &seat.line { Some(connection) } else { None }
+    }
+
+    /// As [`connection`](Self::connection), to be changed.
+    pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
+        self.wake(client.slot());
+        let seat = self.seats.get_mut(client.slot() as usize)?.as_mut().filter(|seat| seat.is(client))?;
+        if let Line::Channels(connection) = &mut seat.line { Some(connection) } else { None }
+    }
+
+    /// What may leave for a client now: ask before composing a tick. `None` where payloads travel as they are.
+    #[must_use]
+    pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
+        self.seat_of(client)?.budget(now.monotonic)
+    }
+
+    /// How a client's path is; `None` where payloads travel as they are.
+    #[must_use]
+    pub fn path(&self, client: ClientHandle, now: Now) -> Option<PathStats> {
+        self.seat_of(client)?.path(now.monotonic)
+    }
+
+    fn seat_of(&self, client: ClientHandle) -> Option<&Seat> {
+        self.seats.get(client.slot() as usize)?.as_ref().filter(|seat| seat.is(client))
+    }
+
+    fn seat_at(&mut self, slot: u32) -> Option<&mut Seat> {
+        self.seats.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Something happened on a slot's line: it is looked at in this turn, and may have something to tell.
+    fn wake(&mut self, slot: u32) {
+        self.set_wake(slot, Instant::default());
+        self.listen(slot);
+    }
+
+    /// A slot's line may have something to tell.
+    fn listen(&mut self, slot: u32) {
+        if let Some(seat) = self.seat_at(slot)
+            && !seat.noisy
+        {
+            seat.noisy = true;
+            self.noisy.push_back(slot);
+        }
+    }
+
+    fn set_wake(&mut self, slot: u32, at: Instant) {
+        if let Some(wake) = self.wakes.get_mut(slot as usize) {
+            *wake = at;
+        }
+    }
+}
+
+impl From<lower::SendError> for SendError {
+    fn from(error: lower::SendError) -> Self {
+        match error {
+            lower::SendError::Gone => Self::Gone,
+            lower::SendError::Empty => Self::Empty,
+            lower::SendError::TooLarge => Self::TooLarge,
+            lower::SendError::Backlogged => Self::Backlogged,
+        }
+    }
+}

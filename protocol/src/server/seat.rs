@@ -1,0 +1,139 @@
+//! One client's place above netcode: its line, and what has been told of it.
+
+use alloc::vec::Vec;
+
+use super::event::{Event, Message, Received};
+use crate::netcode::server::{ClientHandle, DisconnectReason};
+use crate::session::{Budget, End, Line, PathStats, Place};
+use crate::time::Instant;
+
+pub(super) struct Seat {
+    client: ClientHandle,
+    client_id: u64,
+    pub(super) line: Line,
+    /// Whether its slot waits to be asked for events.
+    pub(super) noisy: bool,
+    /// Whether the application knows that the connection has ended.
+    pub(super) told: bool,
+}
+
+impl Seat {
+    pub(super) const fn new(client: ClientHandle, client_id: u64, line: Line) -> Self {
+        Self { client, client_id, line, noisy: false, told: false }
+    }
+
+    pub(super) fn is(&self, client: ClientHandle) -> bool {
+        self.client == client
+    }
+
+    pub(super) const fn client(&self) -> ClientHandle {
+        self.client
+    }
+
+    /// Takes a payload that begins at `start` in its datagram.
+    pub(super) fn take(
+        &mut self,
+        sequence: u64,
+        payload: &[u8],
+        start: usize,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Received> {
+        let client = self.client;
+        let whole = start..start + payload.len();
+        match &mut self.line {
+            Line::Payloads => {
+                let message = Message::Payload { client, sequence, place: Place::Datagram(whole) };
+                Some(Received::Message(Some(message)))
+            }
+            Line::Packets(packets) => {
+                let arrived = packets.handle(payload, scratch, now).ok().flatten()?;
+                let place = arrived.place.shifted(start);
+                Some(Received::Message(Some(Message::Packet { client, sequence: arrived.sequence, place })))
+            }
+            Line::Channels(connection) => {
+                let incoming = connection.handle(payload, now).ok().flatten()?;
+                Some(Received::Frames { client, payload: whole, incoming })
+            }
+        }
+    }
+
+    /// The next news of the line, if it has any.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        let client = self.client;
+        match &mut self.line {
+            Line::Payloads => None,
+            Line::Packets(packets) => packets.poll_event().map(|event| Event::Packet { client, event }),
+            Line::Channels(connection) => {
+                if let Some(event) = connection.poll_event() {
+                    return Some(Event::Channel { client, event });
+                }
+                let reason = connection.end().map(reason).filter(|_| !self.told)?;
+                self.told = true;
+                Some(Event::Disconnected { client, client_id: self.client_id, reason })
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        match &mut self.line {
+            Line::Payloads => {}
+            Line::Packets(packets) => packets.tick(now),
+            Line::Channels(connection) => connection.tick(now),
+        }
+    }
+
+    /// About how many bytes on the path would leave now, if nothing but the path limited them.
+    pub(super) fn wanted_bytes(&self, now: Instant) -> u64 {
+        match &self.line {
+            Line::Channels(connection) => connection.wanted_bytes(now),
+            Line::Payloads | Line::Packets(_) => 0,
+        }
+    }
+
+    /// Why the slot should be free now, if it should.
+    pub(super) fn over(&self) -> Option<DisconnectReason> {
+        match &self.line {
+            Line::Channels(connection) if connection.is_over() => connection.end().map(reason),
+            _ => None,
+        }
+    }
+
+    pub(super) fn next_deadline(&self, now: Instant) -> Instant {
+        let deadline = match &self.line {
+            Line::Payloads => None,
+            Line::Packets(packets) => packets.next_deadline(),
+            Line::Channels(connection) => connection.next_deadline(now),
+        };
+        deadline.unwrap_or(Instant::NEVER)
+    }
+
+    pub(super) fn budget(&self, now: Instant) -> Option<Budget> {
+        match &self.line {
+            Line::Payloads => None,
+            Line::Packets(packets) => Some(packets.budget(now)),
+            Line::Channels(connection) => Some(connection.budget(now)),
+        }
+    }
+
+    pub(super) fn path(&self, now: Instant) -> Option<PathStats> {
+        match &self.line {
+            Line::Payloads => None,
+            Line::Packets(packets) => Some(packets.stats(now)),
+            Line::Channels(connection) => Some(connection.stats(now)),
+        }
+    }
+}
+
+/// What an end is to those who count disconnects.
+const fn reason(end: &End) -> DisconnectReason {
+    match end {
+        End::Left => DisconnectReason::Kicked,
+        End::Farewell { .. } => DisconnectReason::Left,
+        End::LayoutMismatch { .. } => DisconnectReason::LayoutMismatch,
+        End::VersionMismatch => DisconnectReason::VersionMismatch,
+        End::NotASession => DisconnectReason::NotASession,
+        End::Violation(_) => DisconnectReason::Violation,
+        End::Accused => DisconnectReason::Accused,
+    }
+}

@@ -1,0 +1,110 @@
+//! What leaves in a turn: netcode's debts first, then what the lines have.
+
+use core::time::Duration;
+
+use super::Server;
+use super::seat::Seat;
+use super::sink::ClientSink;
+use crate::netcode::Outbox;
+use crate::netcode::server::DisconnectReason;
+use crate::session::Line;
+use crate::time::{Instant, Now};
+
+/// No line is looked at more often for its own sake.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
+impl Server {
+    /// A turn has passed: netcode's deadlines, and those of every line that has one.
+    pub fn tick(&mut self, now: Now) {
+        self.netcode.tick(now);
+        self.follow(now.monotonic);
+        for slot in 0..self.wakes.len() as u32 {
+            if self.is_due(slot, now.monotonic)
+                && let Some(seat) = self.seat_at(slot)
+            {
+                seat.tick(now.monotonic);
+                self.wake(slot);
+            }
+        }
+        self.share_uplink(now.monotonic);
+        self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };
+    }
+
+    /// Divides what the uplink has gained over the lines that have messages to send.
+    fn share_uplink(&mut self, now: Instant) {
+        let Self { uplink: Some(uplink), seats, wakes, .. } = self else { return };
+        for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
+            if *wake <= now {
+                uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
+            }
+        }
+        uplink.share(now);
+    }
+
+    /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
+    pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
+        self.netcode.transmit(now, outbox);
+        let slots = self.wakes.len() as u32;
+        for place in 0..slots {
+            let slot = (self.first + place) % slots;
+            if self.is_due(slot, now.monotonic) && !self.transmit_line(slot, now, outbox) {
+                return;
+            }
+        }
+        // Those whose last word has been said owe their disconnect packets.
+        self.follow(now.monotonic);
+        self.netcode.transmit(now, outbox);
+    }
+
+    /// Sends what one line has; answers false when the outbox is full.
+    fn transmit_line(&mut self, slot: u32, now: Now, outbox: &mut impl Outbox) -> bool {
+        let Self { netcode, seats, room, uplink, .. } = self;
+        let Some(seat) = seats.get_mut(slot as usize).and_then(Option::as_mut) else {
+            self.set_wake(slot, Instant::NEVER);
+            return true;
+        };
+        let client = seat.client();
+        let mut sink = ClientSink::new(netcode, client, now, outbox, room);
+        match &mut seat.line {
+            Line::Payloads => {}
+            Line::Packets(packets) => packets.transmit(now.monotonic, &mut sink),
+            Line::Channels(connection) => {
+                let allowance = uplink.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot as usize));
+                let spent = connection.transmit_within(allowance, now.monotonic, &mut sink);
+                if let Some(uplink) = uplink {
+                    uplink.spend(slot as usize, spent);
+                }
+            }
+        }
+        if sink.full {
+            return false;
+        }
+        let (over, deadline) = (seat.over(), seat.next_deadline(now.monotonic));
+        if let Some(reason) = over {
+            self.listen(slot);
+            self.end(slot, reason, now);
+        } else {
+            // What could not leave now is tried again a little later, not at once.
+            self.set_wake(slot, deadline.max(now.monotonic.after(LEAST_WAIT)));
+        }
+        true
+    }
+
+    /// Frees the slot of a connection that is over, when the application knows of it.
+    fn end(&mut self, slot: u32, reason: DisconnectReason, now: Now) {
+        let Some(seat) = self.seat_at(slot) else { return };
+        let client = seat.client();
+        if !seat.told {
+            // It is told before netcode's own event would.
+            while let Some(event) = self.seat_at(slot).and_then(Seat::poll_event) {
+                self.events.push_back(event);
+            }
+        }
+        self.netcode.disconnect_for(client, reason);
+        self.follow(now.monotonic);
+    }
+
+    fn is_due(&self, slot: u32, now: Instant) -> bool {
+        self.wakes.get(slot as usize).is_some_and(|wake| *wake <= now)
+    }
+}

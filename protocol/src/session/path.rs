@@ -1,0 +1,442 @@
+//! What a connection knows of its path: packets are numbered and acknowledged, lost ones are noticed early, and the
+//! controller is told of all of it.
+//!
+//! What packets carry is left to `connection` and `packets`.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
+
+use super::clock::PeerClock;
+use crate::congestion::{self, Congestion, Demand, Departed, Feedback, Flight, Newest, PeerTime};
+use crate::discard::Reject;
+use crate::reliability::{self, Acceptance, ConfigError, Endpoint, Event, MemoryBudget, SendError, Sink};
+use crate::time::Instant;
+use crate::wire::cursor::Writer;
+use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
+use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_UNIT, Stamp};
+
+/// Of how many packets one datagram can tell: those of its header, and those behind it.
+const TOLD_AT_ONCE: usize = 256;
+
+/// The path of one connection.
+pub(super) struct Path {
+    endpoint: Endpoint,
+    flight: Flight,
+    congestion: Congestion,
+    /// Bytes that a datagram costs below its payload.
+    lower_layer_bytes: u32,
+    clock: PeerClock,
+    /// The newest packet that arrived, and when: what the next frame tells.
+    newest_arrival: Option<(Sequence, Stamp)>,
+    /// The newest of our packets that was acknowledged.
+    newest_acked: Option<Sequence>,
+    delivered: u64,
+    verdicts: Verdicts,
+    /// Packets that were given up because newer ones needed their places.
+    displaced: Fates,
+    /// The endpoint's own verdicts, when the application wants to hear them.
+    news: Option<VecDeque<Event>>,
+}
+
+/// The packets of ours whose fate became known with the last datagram or tick.
+#[derive(Default)]
+pub(super) struct Verdicts {
+    acked: Fates,
+    lost: Fates,
+}
+
+impl Verdicts {
+    /// Those that arrived; some of them may have been called lost before.
+    pub(super) fn acked(&self) -> impl Iterator<Item = Sequence> + '_ {
+        self.acked.sequences.iter().copied()
+    }
+
+    /// Those that count as lost.
+    pub(super) fn lost(&self) -> impl Iterator<Item = Sequence> + '_ {
+        self.lost.sequences.iter().copied()
+    }
+}
+
+/// Packets with one fate, in two columns.
+#[derive(Default)]
+struct Fates {
+    sequences: Vec<Sequence>,
+    departed: Vec<Departed>,
+}
+
+impl Fates {
+    fn new() -> Self {
+        Self { sequences: Vec::with_capacity(TOLD_AT_ONCE), departed: Vec::with_capacity(TOLD_AT_ONCE) }
+    }
+
+    fn clear(&mut self) {
+        self.sequences.clear();
+        self.departed.clear();
+    }
+
+    fn push(&mut self, sequence: Sequence, departed: Departed) {
+        self.sequences.push(sequence);
+        self.departed.push(departed);
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.sequences.append(&mut other.sequences);
+        self.departed.append(&mut other.departed);
+    }
+}
+
+/// Whether somebody waits to hear that a packet arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cargo {
+    Data,
+    AcksAlone,
+}
+
+/// Where the payload of a packet lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In the datagram.
+    Datagram(Range<usize>),
+    /// In the buffer that was lent for what must be put together: all of it.
+    Scratch,
+}
+
+impl Place {
+    /// The place in something that has `before` more bytes in front.
+    #[must_use]
+    pub(crate) fn shifted(self, before: usize) -> Self {
+        match self {
+            Self::Datagram(Range { start, end }) => Self::Datagram(before + start..before + end),
+            Self::Scratch => Self::Scratch,
+        }
+    }
+
+    /// The bytes that lie there.
+    #[must_use]
+    pub fn bytes<'a>(&self, datagram: &'a [u8], scratch: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Datagram(range) => datagram.get(range.clone()).unwrap_or_default(),
+            Self::Scratch => scratch,
+        }
+    }
+}
+
+/// What a datagram said of our packets.
+#[derive(Clone, Copy)]
+struct Heard {
+    /// The newest packet that had arrived.
+    ack: Sequence,
+    /// When that was, by the peer's clock, and for how long the peer held its acknowledgement.
+    arrival: Option<(PeerTime, Duration)>,
+}
+
+impl Path {
+    pub(super) fn new(
+        endpoint: reliability::Config,
+        memory: Option<MemoryBudget>,
+        congestion: Congestion,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            flight: Flight::new(endpoint.sent_window),
+            lower_layer_bytes: endpoint.lower_layer_bytes,
+            endpoint: Endpoint::with_budget(endpoint, memory)?,
+            congestion,
+            clock: PeerClock::default(),
+            newest_arrival: None,
+            newest_acked: None,
+            delivered: 0,
+            verdicts: Verdicts { acked: Fates::new(), lost: Fates::new() },
+            displaced: Fates::default(),
+            news: None,
+        })
+    }
+
+    /// Keeps what becomes of packets for [`Path::poll_news`].
+    pub(super) fn with_news(self, window: u16) -> Self {
+        Self { news: Some(VecDeque::with_capacity(window.into())), ..self }
+    }
+
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Takes a datagram in which a frame stands behind the header, unless it is one of acknowledgements alone. `answer`
+    /// says whether its sender waits to hear of it.
+    pub(super) fn take_framed(
+        &mut self,
+        datagram: &[u8],
+        frame: Option<&Frame<'_>>,
+        answer: Acceptance,
+        now: Instant,
+    ) -> Result<(), Reject> {
+        let Some(packet) = self.endpoint.handle_if(datagram, now, |_| answer)? else { return Ok(()) };
+        let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
+        if self.newest_arrival.is_none_or(|(newest, _)| sequence.is_newer_than(newest)) {
+            self.newest_arrival = Some((sequence, Stamp::of(now)));
+        }
+        if let Some(frame) = frame {
+            self.endpoint.handle_acks_behind(ack, frame.acks_behind, now);
+        }
+        let arrival = frame.and_then(|frame| self.arrival(frame, now));
+        self.settle(Some(Heard { ack, arrival }), now);
+        Ok(())
+    }
+
+    /// Refuses a packet for which there is no place: its sender will hold it for lost.
+    pub(super) fn refuse<T>(&mut self, datagram: &[u8], now: Instant) -> Result<Option<T>, Reject> {
+        self.endpoint.handle_if(datagram, now, |_| Acceptance::Refuse).map(|_| None)
+    }
+
+    /// Takes a datagram of a peer that speaks reliable 1.0 and nothing else. Answers the packet that it is or completes.
+    pub(super) fn take_plain(
+        &mut self,
+        datagram: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<(Sequence, Place)>, Reject> {
+        let Some(packet) = self.endpoint.handle(datagram, now)? else { return Ok(None) };
+        let (sequence, ack) = (packet.sequence, packet.acks.ack);
+        let place = place(datagram, packet.payload, scratch);
+        self.settle(Some(Heard { ack, arrival: None }), now);
+        Ok(Some((sequence, place)))
+    }
+
+    /// When the packet arrived of which a frame tells, and how long the peer held that back.
+    fn arrival(&mut self, frame: &Frame<'_>, now: Instant) -> Option<(PeerTime, Duration)> {
+        let sent = self.clock.hear(frame.sent, now);
+        let held = STAMP_UNIT * u32::from(frame.sent.units_since(frame.arrived?));
+        Some((PeerTime(sent.0.saturating_sub(held)), held))
+    }
+
+    /// Collects the verdicts on our packets, and tells the controller.
+    fn settle(&mut self, heard: Option<Heard>, now: Instant) {
+        self.verdicts.acked.clear();
+        self.verdicts.lost.clear();
+        self.verdicts.lost.append(&mut self.displaced);
+        let newest = self.collect_acked();
+        let (flight, lost) = (&mut self.flight, &mut self.verdicts.lost);
+        flight.detect(&self.congestion.timing(), now, |sequence, departed| lost.push(sequence, departed));
+        if self.verdicts.acked.sequences.is_empty() && self.verdicts.lost.sequences.is_empty() {
+            return;
+        }
+        self.congestion.on_feedback(&Feedback {
+            now,
+            newest: newest.and_then(|newest| heard.and_then(|heard| sample(newest, heard))),
+            acked: &self.verdicts.acked.departed,
+            lost: &self.verdicts.lost.departed,
+            delivered: self.delivered,
+            in_flight: self.flight.in_flight(),
+        });
+    }
+
+    /// Asks the endpoint which packets were acknowledged. Answers the newest, if none newer was before.
+    fn collect_acked(&mut self) -> Option<(Sequence, Departed)> {
+        let mut newest = None;
+        while self.news.as_ref().is_none_or(|news| news.len() < news.capacity())
+            && let Some(event) = self.endpoint.poll_event()
+        {
+            if let Some(news) = &mut self.news {
+                news.push_back(event);
+            }
+            if let Event::Acked { sequence, .. } = event
+                && let Some(landed) = self.flight.acked(sequence)
+            {
+                self.delivered += u64::from(landed.departed.bytes);
+                self.verdicts.acked.push(sequence, landed.departed);
+                if self.newest_acked.is_none_or(|newest| sequence.is_newer_than(newest)) {
+                    self.newest_acked = Some(sequence);
+                    newest = Some((sequence, landed.departed));
+                }
+            }
+        }
+        newest
+    }
+
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Sends a packet with a frame, behind which `fill` writes, in at most `most` bytes of payload in all. Answers
+    /// its bytes on the path; 0 if it did not leave, because `fill` wrote nothing into a packet of data, or the sink has no
+    /// room.
+    pub(super) fn send_framed(
+        &mut self,
+        cargo: Cargo,
+        most: usize,
+        now: Instant,
+        sink: &mut impl Sink,
+        fill: impl FnOnce(Sequence, &mut [u8]) -> usize,
+    ) -> u32 {
+        let mut behind = [0; MAX_ACKS_BEHIND_BYTES];
+        let told = self.endpoint.acks_behind(&mut behind);
+        let (sequence, ack) = (self.endpoint.next_sequence(), self.endpoint.acks().ack);
+        let arrived = self.newest_arrival.filter(|(newest, _)| *newest == ack).map(|(_, stamp)| stamp);
+        let frame = Frame { sent: Stamp::of(now), arrived, acks_behind: behind.get(..told).unwrap_or_default() };
+        let mut bytes = 0;
+        let write = |room: &mut [u8]| {
+            bytes = write_framed(&frame, cargo, room, most, |rest| fill(sequence, rest));
+            bytes
+        };
+        let sent = match cargo {
+            Cargo::Data => self.endpoint.send_with(now, sink, write),
+            Cargo::AcksAlone => self.endpoint.send_unanswered_with(now, sink, write),
+        };
+        if sent.is_err() {
+            return 0;
+        }
+        self.endpoint.told_behind(told);
+        self.departed(cargo, sequence, bytes, 1, now)
+    }
+
+    /// Sends a packet as reliable 1.0 does, in fragments if it is large.
+    pub(super) fn send_plain(
+        &mut self,
+        payload: &[u8],
+        datagrams: u32,
+        now: Instant,
+        sink: &mut impl Sink,
+    ) -> Result<Sequence, SendError> {
+        let sequence = self.endpoint.send(payload, now, sink)?;
+        self.departed(Cargo::Data, sequence, payload.len(), datagrams, now);
+        Ok(sequence)
+    }
+
+    /// Sends the acknowledgements that are due in packets of nothing else, without frames.
+    pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
+        self.endpoint.transmit(now, sink);
+    }
+
+    /// Whether a packet must leave by now for its acknowledgements' sake.
+    pub(super) fn owes_acks(&self, now: Instant) -> bool {
+        self.endpoint.owes_acks(now)
+    }
+
+    /// Counts a packet that has left, and answers its bytes on the path.
+    fn departed(
+        &mut self,
+        cargo: Cargo,
+        sequence: Sequence,
+        payload_bytes: usize,
+        datagrams: u32,
+        now: Instant,
+    ) -> u32 {
+        let below = (self.lower_layer_bytes + MAX_HEADER_BYTES as u32).saturating_mul(datagrams);
+        let bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX).saturating_add(below);
+        if cargo == Cargo::Data {
+            let displaced = &mut self.displaced;
+            self.flight.depart(sequence, bytes, now, |sequence, departed| displaced.push(sequence, departed));
+        }
+        self.congestion.on_sent(bytes, now);
+        bytes
+    }
+
+    /// Bytes that every datagram costs beside its payload behind the header.
+    pub(super) const fn overhead(&self) -> u64 {
+        self.lower_layer_bytes as u64 + MAX_HEADER_BYTES as u64
+    }
+
+    // Time ----------------------------------------------------------------------------------------------------------
+
+    /// Time has passed: packets count as lost, and the controller may think anew.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        self.settle(None, now);
+        self.congestion.on_tick(self.flight.in_flight(), now);
+    }
+
+    /// Whether the path has been silent for so long that something should be sent of which the peer must tell.
+    pub(super) fn wants_probe(&self, now: Instant) -> bool {
+        self.flight.probe_deadline(&self.congestion.timing()).is_some_and(|deadline| now >= deadline)
+    }
+
+    /// A probe has left.
+    pub(super) fn probed(&mut self) {
+        self.flight.probed();
+    }
+
+    /// When something is due, if nothing arrives before.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let timing = self.congestion.timing();
+        let of_flight = self.flight.loss_deadline(&timing).into_iter().chain(self.flight.probe_deadline(&timing));
+        self.endpoint.next_deadline().into_iter().chain(of_flight).min()
+    }
+
+    // The budget ----------------------------------------------------------------------------------------------------
+
+    /// Says whether more waits to leave than may.
+    pub(super) fn set_demand(&mut self, demand: Demand) {
+        self.congestion.set_demand(demand);
+    }
+
+    /// How many bytes of payload a packet may have that leaves now, if it is worth sending one.
+    pub(super) fn packet_budget(&self, most: usize, now: Instant) -> Option<usize> {
+        let in_flight = self.flight.in_flight();
+        let ready = self.congestion.next_send(in_flight, now).is_some_and(|ready| ready <= now);
+        let payload = self.budget(now);
+        (ready && payload > 0).then(|| payload.min(most))
+    }
+
+    /// How many bytes of payload may leave now in one packet and those behind it.
+    pub(super) fn budget(&self, now: Instant) -> usize {
+        let bytes = self.congestion.budget(self.flight.in_flight(), now).saturating_sub(self.overhead());
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// When the next packet may leave, while something waits.
+    pub(super) fn next_send(&self, now: Instant) -> Option<Instant> {
+        self.congestion.next_send(self.flight.in_flight(), now)
+    }
+
+    // What is known -------------------------------------------------------------------------------------------------
+
+    /// The packets of ours whose fate became known with the last datagram or tick.
+    pub(super) const fn verdicts(&self) -> &Verdicts {
+        &self.verdicts
+    }
+
+    /// The oldest news of a packet of ours, if somebody asked for it.
+    pub(super) fn poll_news(&mut self) -> Option<Event> {
+        self.news.as_mut()?.pop_front()
+    }
+
+    pub(super) fn suggestion(&self, now: Instant) -> congestion::Suggestion {
+        self.congestion.suggestion(now)
+    }
+
+    pub(super) fn stats(&self, now: Instant) -> (reliability::Stats, congestion::Stats) {
+        (self.endpoint.stats(now), self.congestion.stats(now))
+    }
+}
+
+/// A sample of the path, if what was newly acknowledged is the packet of whose arrival the peer told.
+fn sample((sequence, departed): (Sequence, Departed), heard: Heard) -> Option<Newest> {
+    let (received_at, ack_delay) = heard.arrival.unzip();
+    let sample = Newest { sent_at: departed.sent_at, received_at, ack_delay: ack_delay.unwrap_or_default() };
+    (sequence == heard.ack).then_some(sample)
+}
+
+/// Writes a frame and what stands behind it; answers how many bytes that are, none if a packet of data has nothing there.
+fn write_framed(
+    frame: &Frame<'_>,
+    cargo: Cargo,
+    room: &mut [u8],
+    most: usize,
+    fill: impl FnOnce(&mut [u8]) -> usize,
+) -> usize {
+    let most = room.len().min(most);
+    let Some(room) = room.get_mut(..most) else { return 0 };
+    let mut writer = Writer::new(room);
+    frame.emit(&mut writer);
+    let Some(start) = writer.written() else { return 0 };
+    let filled = room.get_mut(start..).map_or(0, fill);
+    if filled == 0 && cargo == Cargo::Data { 0 } else { start + filled }
+}
+
+/// Says where a payload lies; one that was put together is moved out.
+fn place(datagram: &[u8], payload: &[u8], scratch: &mut Vec<u8>) -> Place {
+    let start = payload.as_ptr().addr().wrapping_sub(datagram.as_ptr().addr());
+    if start <= datagram.len() && start + payload.len() <= datagram.len() {
+        return Place::Datagram(start..start + payload.len());
+    }
+    scratch.clear();
+    scratch.extend_from_slice(payload);
+    Place::Scratch
+}

@@ -1,0 +1,62 @@
+//! Why something was not sent on a connection, whatever it carries.
+
+use core::fmt;
+
+use crate::{channel, reliability};
+
+/// Why something was not sent. The connection lives on, and nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum SendError {
+    /// There is no such connection (any more).
+    Gone,
+    /// Payloads and packets have at least 1 byte.
+    Empty,
+    /// It is larger than a payload, a packet, or a message of this channel may be.
+    TooLarge,
+    /// The channel's queue is full, or no more can leave in this turn: wait, or drop it for something newer.
+    Backlogged,
+    /// The layout has no such channel.
+    NoChannel,
+    /// A message for a channel of blocks, or a block for one of messages.
+    WrongKind,
+    /// The connection carries something else: payloads, packets, or messages on channels.
+    WrongTraffic,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "the connection does not exist any more",
+            Self::Empty => "payloads and packets have at least 1 byte",
+            Self::TooLarge => "it is larger than what may be sent",
+            Self::Backlogged => "the queue is full, or no more can leave in this turn",
+            Self::NoChannel => "the layout has no such channel",
+            Self::WrongKind => "the channel is of another kind",
+            Self::WrongTraffic => "the connection carries something else",
+        })
+    }
+}
+
+impl core::error::Error for SendError {}
+
+impl From<reliability::SendError> for SendError {
+    fn from(error: reliability::SendError) -> Self {
+        match error {
+            reliability::SendError::Empty => Self::Empty,
+            reliability::SendError::TooLarge => Self::TooLarge,
+            reliability::SendError::Backlogged => Self::Backlogged,
+        }
+    }
+}
+
+impl From<channel::SendError> for SendError {
+    fn from(error: channel::SendError) -> Self {
+        match error {
+            channel::SendError::Backlogged => Self::Backlogged,
+            channel::SendError::TooLarge => Self::TooLarge,
+            channel::SendError::NoChannel => Self::NoChannel,
+            channel::SendError::WrongKind => Self::WrongKind,
+        }
+    }
+}

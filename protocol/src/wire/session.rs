@@ -1,0 +1,163 @@
+//! What stands behind the packet header between two peers of ours: when the packet left, when the newest of the other
+//! side's packets arrived, and arrivals that lie behind what the header reaches (`specs/session-1.md`, §2).
+//!
+//! What the times mean for a path is left to `session`, the message frames behind it to `channel`.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::cursor::{Reader, Writer};
+use crate::time::Instant;
+
+/// How long one unit of a [`Stamp`] lasts.
+pub const STAMP_UNIT: Duration = Duration::from_micros(250);
+/// The most bytes of acknowledgements behind a header: with its 32 they tell of 256 packets.
+pub const MAX_ACKS_BEHIND_BYTES: usize = 28;
+/// The most bytes of a frame: flags, two stamps, a length and acknowledgements.
+pub const MAX_FRAME_BYTES: usize = 1 + 2 + 2 + 1 + MAX_ACKS_BEHIND_BYTES;
+
+/// Flag: the arrival of the newest packet is told.
+const ECHO: u8 = 1 << 0;
+/// Flag: acknowledgements behind the header's are told.
+const BEHIND: u8 = 1 << 1;
+
+/// A moment of somebody's clock, in units of 250 microseconds, modulo 65,536: it comes round every 16.384 seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Stamp(pub u16);
+
+impl Stamp {
+    /// The stamp of a moment.
+    #[must_use]
+    pub fn of(moment: Instant) -> Self {
+        Self((moment.since_start().as_micros() / STAMP_UNIT.as_micros()) as u16)
+    }
+
+    /// How many units passed from `earlier` to this stamp, modulo 65,536.
+    #[must_use]
+    pub const fn units_since(self, earlier: Self) -> u16 {
+        self.0.wrapping_sub(earlier.0)
+    }
+}
+
+/// What stands behind the header of every packet of a session that has a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// When the packet left, by its sender's clock.
+    pub sent: Stamp,
+    /// When the packet that the header names in `ack` arrived, by the same clock.
+    pub arrived: Option<Stamp>,
+    /// Which packets before the header's 32 arrived; bit i of the whole stands for `ack` - 32 - i. At most 28 bytes.
+    pub acks_behind: &'a [u8],
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum FrameFault {
+    /// It ends too early.
+    Cut,
+    /// A flag of no known meaning.
+    Flags,
+    /// No bytes of acknowledgements, or more than 28.
+    AcksBehind,
+}
+
+impl fmt::Display for FrameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cut => "the frame ends too early",
+            Self::Flags => "the frame has a flag of no known meaning",
+            Self::AcksBehind => "the frame has no or more than 28 bytes of acknowledgements",
+        })
+    }
+}
+
+impl core::error::Error for FrameFault {}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of a packet's payload, and answers what stands behind it.
+    ///
+    /// # Errors
+    /// See [`FrameFault`].
+    pub fn parse(payload: &'a [u8]) -> Result<(Self, &'a [u8]), FrameFault> {
+        let mut reader = Reader::new(payload);
+        let flags = reader.u8().ok_or(FrameFault::Cut)?;
+        if flags & !(ECHO | BEHIND) != 0 {
+            return Err(FrameFault::Flags);
+        }
+        let sent = Stamp(reader.u16().ok_or(FrameFault::Cut)?);
+        let arrived = if flags & ECHO == 0 { None } else { Some(Stamp(reader.u16().ok_or(FrameFault::Cut)?)) };
+        if flags & BEHIND == 0 {
+            return Ok((Self { sent, arrived, acks_behind: &[] }, reader.rest()));
+        }
+        let bytes = usize::from(reader.u8().ok_or(FrameFault::Cut)?);
+        if !(1..=MAX_ACKS_BEHIND_BYTES).contains(&bytes) {
+            return Err(FrameFault::AcksBehind);
+        }
+        let (acks_behind, rest) = reader.rest().split_at_checked(bytes).ok_or(FrameFault::Cut)?;
+        Ok((Self { sent, arrived, acks_behind }, rest))
+    }
+
+    /// Writes the frame, 3 to 34 bytes.
+    pub fn emit(&self, writer: &mut Writer<'_>) {
+        debug_assert!(self.acks_behind.len() <= MAX_ACKS_BEHIND_BYTES, "a longer one could not be read");
+        let behind = if self.acks_behind.is_empty() { 0 } else { BEHIND };
+        writer.u8(behind | self.arrived.map_or(0, |_| ECHO));
+        writer.u16(self.sent.0);
+        if let Some(arrived) = self.arrived {
+            writer.u16(arrived.0);
+        }
+        if behind != 0 {
+            writer.u8(self.acks_behind.len() as u8);
+            writer.bytes(self.acks_behind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn bytes(frame: &Frame<'_>, rest: &[u8]) -> Vec<u8> {
+        let mut room = [0; 64];
+        let mut writer = Writer::new(&mut room);
+        frame.emit(&mut writer);
+        writer.bytes(rest);
+        let length = writer.written().unwrap();
+        room[..length].to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(sent: u16, arrived: Option<u16>, acks in prop::collection::vec(any::<u8>(), 0..29)) {
+            let frame = Frame { sent: Stamp(sent), arrived: arrived.map(Stamp), acks_behind: &acks };
+            let bytes = bytes(&frame, b"rest");
+            prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
+            prop_assert_eq!(Frame::parse(&bytes), Ok((frame, &b"rest"[..])));
+            for length in 0..bytes.len() - 4 {
+                prop_assert_eq!(Frame::parse(&bytes[..length]), Err(FrameFault::Cut));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_wrong_lengths_are_refused() {
+        for flags in (0..=u8::MAX).filter(|flags| flags & !3 != 0) {
+            assert_eq!(Frame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(FrameFault::Flags));
+        }
+        for length in [0, 29, 255] {
+            let mut bytes = [0; 300];
+            (bytes[0], bytes[3]) = (BEHIND, length);
+            assert_eq!(Frame::parse(&bytes), Err(FrameFault::AcksBehind));
+        }
+    }
+
+    #[test]
+    fn a_stamp_counts_quarters_of_milliseconds_and_comes_round() {
+        let at = |micros| Stamp::of(Instant::from_start(Duration::from_micros(micros)));
+        assert_eq!([at(249), at(250), at(16_384_000 + 750)], [Stamp(0), Stamp(1), Stamp(3)]);
+        assert_eq!(Stamp(2).units_since(Stamp(65_535)), 3);
+    }
+}
