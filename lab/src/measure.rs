@@ -33,7 +33,7 @@ pub struct Figures {
     /// Jain's index of fairness: 1 when all flows get the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
-    /// Seconds until the transfer had left.
+    /// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<f64>,
 }
@@ -80,15 +80,23 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
         }
         Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
         Some(Figure::Transfer) => {
-            let Some((Flow { source: Source::GameAndTransfer { from, .. }, .. }, log)) = measured.first() else {
-                return figures;
-            };
-            let done = log.transferred_at.map_or(scenario.duration, slipgate_protocol::time::Instant::since_start);
-            figures.transfer = Some(done.saturating_sub(*from).as_secs_f64());
+            figures.transfer = measured.first().map(|(flow, log)| transfer(scenario, flow, log));
         }
         Some(Figure::Drops) | None => {}
     }
     figures
+}
+
+/// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
+fn transfer(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> f64 {
+    let Source::GameAndTransfer { game, from, bytes } = flow.source else { return 0.0 };
+    let mut arrived = 0.0;
+    let mut at = from;
+    while arrived < 0.99 * bytes && at < scenario.duration {
+        arrived += log.arrived.between(at, at + SLICE) - game.rate * SLICE.as_secs_f64();
+        at += SLICE;
+    }
+    (at - from).as_secs_f64()
 }
 
 /// The bytes that could have arrived: what was asked for, as far as the path had room for it, without what it loses on

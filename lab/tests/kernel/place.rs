@@ -92,15 +92,14 @@ impl Place {
         Ok((sender, receiver))
     }
 
-    /// A TCP connection of the kernel's own, and the name of its congestion control.
-    pub(crate) fn stream(&self) -> Result<(TcpStream, TcpStream, String)> {
+    /// A TCP connection of the kernel's own, with this congestion control.
+    pub(crate) fn stream(&self, control: &str) -> Result<(TcpStream, TcpStream)> {
+        let set = format!("echo {control} > /proc/sys/net/ipv4/tcp_congestion_control");
+        ip(&["netns", "exec", &format!("{}a", self.prefix), "sh", "-c", &set])?;
         let listener = self.within(End::Receiver, || TcpListener::bind((RECEIVER, 0)))?;
         let address: SocketAddr = listener.local_addr()?;
-        let (sender, control) = self.within(End::Sender, || {
-            let control = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
-            Ok((TcpStream::connect(address)?, control.trim().to_owned()))
-        })?;
-        Ok((sender, listener.accept()?.0, control))
+        let sender = self.within(End::Sender, || TcpStream::connect(address))?;
+        Ok((sender, listener.accept()?.0))
     }
 }
 
