@@ -17,9 +17,6 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
 use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_UNIT, Stamp};
 
-/// Of how many packets one datagram can tell: those of its header, and those behind it.
-const TOLD_AT_ONCE: usize = 256;
-
 /// The path of one connection.
 pub(super) struct Path {
     endpoint: Endpoint,
@@ -67,10 +64,6 @@ struct Fates {
 }
 
 impl Fates {
-    fn new() -> Self {
-        Self { sequences: Vec::with_capacity(TOLD_AT_ONCE), departed: Vec::with_capacity(TOLD_AT_ONCE) }
-    }
-
     fn clear(&mut self) {
         self.sequences.clear();
         self.departed.clear();
@@ -147,7 +140,7 @@ impl Path {
             newest_arrival: None,
             newest_acked: None,
             delivered: 0,
-            verdicts: Verdicts { acked: Fates::new(), lost: Fates::new() },
+            verdicts: Verdicts::default(),
             displaced: Fates::default(),
             news: None,
         })
