@@ -3,18 +3,16 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use super::config::MIN_PAYLOAD;
+use super::end::End;
 use super::greeting::Saying;
 use super::path::{Cargo, Path};
 use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::channel::block::PartialBlock;
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
-use crate::channel::{
-    Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation,
-};
+use crate::channel::{Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions};
 use crate::congestion::Demand;
 use crate::discard::Reject;
 use crate::reliability::{Acceptance, Sink};
@@ -22,56 +20,6 @@ use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::{Header, MAX_HEADER_BYTES, Sequence, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
-
-/// Why a connection ended before the layer below did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum End {
-    /// This side said goodbye.
-    Left,
-    /// The peer said goodbye.
-    Farewell {
-        /// Why, as a number; those from 256 on are the application's.
-        code: ByeCode,
-        /// Why, for people, in up to 256 bytes; it may be empty.
-        text: String,
-    },
-    /// The two ends have different channels.
-    LayoutMismatch {
-        /// The hash of this end's layout.
-        ours: LayoutHash,
-        /// That of the peer's; `None` if the peer noticed first and did not say it.
-        theirs: Option<LayoutHash>,
-    },
-    /// The two ends speak no common version of the session layer.
-    VersionMismatch,
-    /// The peer does not speak the session layer: it sends something else, or began without saying its layout.
-    NotASession,
-    /// The peer sent what no honest peer sends.
-    Violation(Violation),
-    /// The peer says that this end sent what no honest peer sends.
-    Accused,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Left => f.write_str("this side said goodbye"),
-            Self::Farewell { text, .. } if text.is_empty() => f.write_str("the other side said goodbye"),
-            Self::Farewell { text, .. } => f.write_str(text),
-            Self::LayoutMismatch { ours, theirs: Some(theirs) } => {
-                write!(f, "the two sides have different channels: layout {ours} here, {theirs} there")
-            }
-            Self::LayoutMismatch { ours, theirs: None } => {
-                write!(f, "the two sides have different channels: layout {ours} here, another one there")
-            }
-            Self::VersionMismatch => f.write_str("the two sides speak no common version"),
-            Self::NotASession => f.write_str("the other side does not speak the session layer"),
-            Self::Violation(violation) => write!(f, "the other side broke the rules: {violation}"),
-            Self::Accused => f.write_str("the other side says that this side broke the rules"),
-        }
-    }
-}
 
 /// A datagram whose messages are being taken.
 #[derive(Clone, Debug)]
