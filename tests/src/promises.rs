@@ -37,6 +37,7 @@ impl Noise {
 struct Sent {
     bytes: usize,
     deadline: Option<Instant>,
+    key: Option<u64>,
     /// A newer one under the same key was sent.
     replaced: bool,
     arrived: bool,
@@ -55,7 +56,8 @@ pub struct Ledger {
     messages: Vec<Sent>,
     /// The newest message under each key.
     keys: BTreeMap<u64, u32>,
-    newest: Option<u32>,
+    /// The newest that arrived, of those without a key and of each key.
+    newest: BTreeMap<Option<u64>, u32>,
     /// Messages that must still arrive: reliable ones without a deadline that no newer one has replaced.
     owed: usize,
     arrived: usize,
@@ -66,8 +68,8 @@ impl Ledger {
     /// The ledger of a channel of this kind.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        let (messages, keys, room) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { kind, messages, keys, newest: None, owed: 0, arrived: 0, room }
+        let (messages, keys, newest, room) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { kind, messages, keys, newest, owed: 0, arrived: 0, room }
     }
 
     /// How many messages were sent.
@@ -101,7 +103,13 @@ impl Ledger {
     pub fn note_sent(&mut self, options: SendOptions, now: Instant) {
         let number = self.messages.len() as u32;
         let deadline = options.deadline.map(|after| now.after(after));
-        self.messages.push(Sent { bytes: self.room.len(), deadline, replaced: false, arrived: false });
+        self.messages.push(Sent {
+            bytes: self.room.len(),
+            deadline,
+            key: options.key,
+            replaced: false,
+            arrived: false,
+        });
         self.owed += usize::from(self.kind.is_reliable() && deadline.is_none());
         if let Some(older) = options.key.and_then(|key| self.keys.insert(key, number)) {
             self.change(older, |message| message.replaced = true);
@@ -130,14 +138,17 @@ impl Ledger {
         );
         assert!(!sent.arrived, "message {number} came twice");
         if matches!(self.kind, Kind::Sequenced | Kind::ReliableOrdered) {
-            assert!(self.newest.is_none_or(|newest| newest < number), "{number} came after {:?}", self.newest);
+            // One that replaces a waiting one takes its place: it may come before older ones of other keys.
+            let newest = self.newest.get(&sent.key);
+            assert!(newest.is_none_or(|newest| *newest < number), "{number} came after {newest:?}");
         }
         if let (Some(deadline), Some(longest)) = (sent.deadline, longest)
             && self.kind != Kind::ReliableOrdered
         {
-            assert!(now <= deadline.after(longest), "message {number} left after its deadline");
+            let (kind, late) = (self.kind, now.since(deadline.after(longest)));
+            assert!(late.is_zero(), "{kind:?}: message {number} of {} bytes left {late:?} too late", sent.bytes);
         }
-        self.newest = self.newest.max(Some(number));
+        self.newest.insert(sent.key, number);
         self.arrived += 1;
         self.change(number, |message| message.arrived = true);
     }
