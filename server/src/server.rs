@@ -10,6 +10,7 @@ use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
+use slipgate_protocol::congestion::{BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::server::{
@@ -196,6 +197,18 @@ impl Server {
         label: u64,
     ) -> Result<BlockId, SendError> {
         self.core.send_block(client, channel, block, label)
+    }
+
+    /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
+    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        self.core.set_uplink(rate);
+    }
+
+    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
+    /// uplink shared.
+    pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
+        self.core.set_weight(client, weight)
     }
 
     /// What a client's channel can still take; nothing where there is none.

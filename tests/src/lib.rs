@@ -5,6 +5,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
 pub mod acknowledged;
+pub mod channels;
 pub mod connected;
 pub mod counting;
 pub mod holder;

@@ -148,13 +148,13 @@ fn grows_up_to_the_bound<T: Serialize + DeserializeOwned + PartialEq + Debug>(mo
     let (mut n, mut refused) = (0, [false; 2]);
     while n < most {
         let value = make(n);
-        for codec in 0..2 {
+        for (codec, refused) in refused.iter_mut().enumerate() {
             let bytes = if codec == 0 { LIMIT.encode(&value, &mut room) } else { POSTCARD.encode(&value, &mut room) };
             let message = &room[..bytes.unwrap()];
             let decoded = if codec == 0 { decode::<T>(&LIMIT, message) } else { decode::<T>(&POSTCARD, message) };
             match decoded {
                 Ok(decoded) => assert_eq!(decoded, value),
-                Err(TypedErrorKind::Expands | TypedErrorKind::TooManyValues) => refused[codec] = true,
+                Err(TypedErrorKind::Expands | TypedErrorKind::TooManyValues) => *refused = true,
                 Err(other) => panic!("{}: {other:?}", std::any::type_name::<T>()),
             }
         }

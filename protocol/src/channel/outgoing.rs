@@ -105,6 +105,12 @@ impl Outgoing {
         self.waits_since().is_some()
     }
 
+    /// Bytes of messages that wait; of those that were sent, all, if any of them waits to be sent anew.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        let anew = if self.flights.due_since().is_some() { self.flights.bytes() } else { 0 };
+        u64::from(self.queue.bytes()) + u64::from(anew)
+    }
+
     /// Since when the message that leaves next has waited.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.flights.due_since().or_else(|| self.queue.front().map(|message| message.since))

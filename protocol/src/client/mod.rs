@@ -2,98 +2,31 @@
 //!
 //! The line begins when a server gives a slot, and ends with the connection.
 
+mod event;
 mod sink;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
 use core::time::Duration;
+
+pub use self::event::{Event, Message, Received};
 
 use self::sink::ServerSink;
 use crate::address::Address;
 use crate::channel::block::{Block, BlockId, PartialBlock};
-use crate::channel::{self, Arrival, ChannelEvent, ChannelId, SendOptions};
+use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
 use crate::netcode::client::{self as netcode, EndReason};
-use crate::reliability;
-use crate::session::{Budget, ConfigError, Connection, End, Incoming, Line, PathStats, Place, SendError, Traffic};
+use crate::session::{Budget, ConfigError, Connection, End, Line, PathStats, Place, SendError, Traffic};
 use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
 
 /// The line is not looked at more often for its own sake.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-
-/// Something that happened. What the server sent comes from [`Client::next`].
-#[derive(Debug)]
-pub enum Event {
-    /// A server gave the client a slot.
-    Connected {
-        /// The slot, from 0.
-        client_index: u32,
-        /// How many slots the server has.
-        max_clients: u32,
-    },
-    /// What became of an acknowledged packet.
-    Packet(reliability::Event),
-    /// News of the channels.
-    Channel(ChannelEvent),
-    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
-    Partial {
-        /// The block's channel.
-        channel: ChannelId,
-        /// What had arrived.
-        partial: PartialBlock,
-    },
-    /// The attempt or the connection has ended.
-    Ended {
-        /// Why.
-        reason: EndReason,
-    },
-}
-
-/// A datagram that was brought in, of which the messages are still to be taken.
-#[derive(Clone, Debug)]
-pub enum Received {
-    /// One message, until it is taken.
-    Message(Option<Message>),
-    /// Messages in frames, one behind the other.
-    Frames {
-        /// Where the payload lies in the datagram.
-        payload: Range<usize>,
-        /// How far they were taken.
-        incoming: Incoming,
-    },
-}
-
-/// Something that the server sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// A payload as it is.
-    Payload {
-        /// Its packet's sequence number: it tells newer from older.
-        sequence: u64,
-        /// Where it lies.
-        place: Place,
-    },
-    /// An acknowledged packet.
-    Packet {
-        /// Its number: it tells newer from older.
-        sequence: Sequence,
-        /// Where its payload lies.
-        place: Place,
-    },
-    /// A message on a channel.
-    Channel {
-        /// Its channel.
-        channel: ChannelId,
-        /// Where it lies.
-        place: Place,
-    },
-}
 
 /// A client whose payloads carry a [`Traffic`].
 pub struct Client {
@@ -467,20 +400,6 @@ impl Client {
     pub fn disconnect(&mut self, now: Instant) {
         self.netcode.disconnect();
         self.follow(now);
-    }
-}
-
-impl Message {
-    fn arrived(arrival: Arrival, origin: usize) -> Self {
-        match arrival {
-            Arrival::Message { channel, place } => {
-                let place = match place {
-                    channel::Place::Frames(range) => Place::Datagram(range).shifted(origin),
-                    channel::Place::Scratch => Place::Scratch,
-                };
-                Self::Channel { channel, place }
-            }
-        }
     }
 }
 

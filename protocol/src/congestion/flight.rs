@@ -18,6 +18,9 @@ const MOST_DOUBLINGS: u32 = 10;
 /// Numbers without the wrap are counted from here: one may look back from the first.
 const START: u64 = 1 << 16;
 
+/// Places that a ring begins with: two seconds of a game at 60 packets per second.
+const FIRST_PLACES: usize = 128;
+
 /// A packet whose acknowledgement arrived.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Landed {
@@ -27,7 +30,7 @@ pub struct Landed {
     pub late: bool,
 }
 
-/// The packets of one connection that are under way, in a ring that is allocated once.
+/// The packets of one connection that are under way, in a ring that grows with them up to a window.
 ///
 /// Numbers may be left out (those of packets that nobody acknowledges). Every number is passed over once, so that a
 /// departure, an acknowledgement and a verdict each cost the same on average, however large the window is.
@@ -41,6 +44,8 @@ pub struct Flight {
     last_departure: Option<Instant>,
     probes: u32,
     places: Box<[Place]>,
+    /// The most places that there may be.
+    window: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -72,12 +77,13 @@ impl Place {
 }
 
 impl Flight {
-    /// Remembers the newest `window` packets, rounded up to a power of two of at most 32,768: 16 bytes for each.
+    /// Remembers the newest `window` packets, rounded up to a power of two of at most 32,768: 16 bytes for each, which
+    /// are taken when so many are under way.
     ///
     /// 1,024 are enough for 100 Mbit/s on a path of 100 ms.
     #[must_use]
     pub fn new(window: u16) -> Self {
-        let size = usize::from(window.clamp(4, 1 << 15)).next_power_of_two();
+        let window = usize::from(window.clamp(4, 1 << 15)).next_power_of_two();
         Self {
             next: START,
             oldest: START,
@@ -85,7 +91,8 @@ impl Flight {
             in_flight: 0,
             last_departure: None,
             probes: 0,
-            places: vec![Place::default(); size].into_boxed_slice(),
+            places: vec![Place::default(); window.min(FIRST_PLACES)].into_boxed_slice(),
+            window,
         }
     }
 
@@ -103,6 +110,10 @@ impl Flight {
         }
         let number = self.next + u64::from(ahead);
         while self.oldest < self.next && self.oldest + self.size() <= number {
+            if self.places.len() < self.window {
+                self.grow();
+                continue;
+            }
             self.give_up_oldest(&mut lost);
         }
         if self.oldest == self.next {
@@ -174,6 +185,16 @@ impl Flight {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// Doubles the ring. What it remembers moves along.
+    fn grow(&mut self) {
+        let grown = vec![Place::default(); self.places.len() * 2].into_boxed_slice();
+        let (oldest, old) = (self.next.saturating_sub(self.size()), core::mem::replace(&mut self.places, grown));
+        for number in oldest..self.next {
+            let place = old.get((number & (old.len() as u64 - 1)) as usize).copied().unwrap_or_default();
+            self.put(number, place);
+        }
     }
 
     /// The oldest packet that is awaited is lost.

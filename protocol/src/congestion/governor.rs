@@ -8,8 +8,8 @@ use core::time::Duration;
 use super::pacer::Pacer;
 use super::timing::RoundTrip;
 use super::{
-    BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed, Glide, GlideConfig, Phase,
-    Shape, Suggestion, Timing,
+    Binary, BinaryConfig, BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed,
+    Glide, GlideConfig, Phase, Shape, Suggestion, Timing,
 };
 use crate::time::Instant;
 
@@ -25,6 +25,8 @@ const LOSS_SMOOTHING: f64 = 0.01;
 pub enum Algorithm {
     /// The rate follows what the path delivers, and its queue stays short.
     Glide(GlideConfig),
+    /// Two rates, after "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP".
+    Binary(BinaryConfig),
     /// One rate always: for local networks and for tests.
     Fixed(BytesPerSecond),
 }
@@ -89,6 +91,7 @@ impl Congestion {
     pub fn new(config: Config) -> Self {
         let controller: Box<dyn Controller + Send> = match config.algorithm {
             Algorithm::Glide(glide) => Box::new(Glide::new(glide, config.shape.packet_bytes)),
+            Algorithm::Binary(binary) => Box::new(Binary::new(binary, config.shape.header_bytes)),
             Algorithm::Fixed(rate) => Box::new(Fixed::new(rate)),
         };
         Self::with_controller(controller, config.shape)

@@ -6,10 +6,12 @@
 //! ```text
 //!   acknowledgements ──▶ Flight ──▶ Feedback ──▶ Congestion ──▶ bytes of this tick, next departure, suggestion
 //!                        which packets           │ RoundTrip    how long the path takes
-//!                        are under way           │ Controller   rate and window: Fixed
+//!                        are under way           │ Controller   rate and window: Glide, Binary, Fixed
 //!                                                │ Pacer        rate into bytes
 //! ```
 
+mod admission;
+mod binary;
 mod extreme;
 mod fixed;
 mod flight;
@@ -18,15 +20,19 @@ mod governor;
 mod pacer;
 mod suggestion;
 mod timing;
+mod uplink;
 
 use core::time::Duration;
 
+pub use self::admission::{Admission, Turn, frame_limit, may_join};
+pub use self::binary::{Binary, Config as BinaryConfig, Ignorance, Threshold};
 pub use self::fixed::Fixed;
 pub use self::flight::{Flight, Landed};
 pub use self::glide::{Config as GlideConfig, Glide};
 pub use self::governor::{Algorithm, Config, Congestion, Stats};
 pub use self::suggestion::{Shape, Suggestion};
 pub use self::timing::Timing;
+pub use self::uplink::{Uplink, Weight};
 use crate::time::Instant;
 
 /// Packets of the slow rate of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP" have this many bytes.
@@ -133,6 +139,10 @@ pub enum Phase {
     /// One thing only.
     #[default]
     Steady,
+    /// The path is good.
+    Good,
+    /// The path is bad.
+    Bad,
     /// It looks for the path's limit.
     Startup,
     /// It keeps the queue short.

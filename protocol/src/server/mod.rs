@@ -18,6 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 pub use self::event::{Event, Message, Received};
 
@@ -26,6 +27,7 @@ use crate::address::Address;
 use crate::channel::block::{Block, BlockId};
 use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
+use crate::congestion::{BytesPerSecond, Uplink, Weight};
 use crate::discard::Discard;
 use crate::netcode::server::{self as netcode, ClientHandle};
 use crate::netcode::{self as lower, Outbox};
@@ -33,6 +35,9 @@ use crate::session::{Budget, ConfigError, Connection, Line, Memory, PathStats, S
 use crate::time::{Instant, Now};
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
+
+/// What an uplink gains in this time may leave at once: a tick's worth, and what the clock is late by.
+const UPLINK_BURST: Duration = Duration::from_millis(50);
 
 /// A server whose clients' payloads carry a [`Traffic`].
 pub struct Server {
@@ -44,6 +49,7 @@ pub struct Server {
     wakes: Box<[Instant]>,
     /// The slot at which the next turn begins, so that none always comes last.
     first: u32,
+    uplink: Option<Uplink>,
     events: VecDeque<Event>,
     /// Slots whose lines may have events to ask for; each is here once at most.
     noisy: VecDeque<u32>,
@@ -65,6 +71,7 @@ impl Server {
             seats: (0..slots).map(|_| None).collect(),
             wakes: vec![Instant::NEVER; slots].into_boxed_slice(),
             first: 0,
+            uplink: None,
             events: VecDeque::with_capacity(3 * slots + 2),
             noisy: VecDeque::with_capacity(slots),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),
@@ -90,6 +97,24 @@ impl Server {
         traffic.check()?;
         self.traffic = traffic;
         Ok(())
+    }
+
+    /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
+    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        match (&mut self.uplink, rate) {
+            (Some(uplink), Some(rate)) => uplink.set_rate(rate),
+            (uplink, rate) => *uplink = rate.map(|rate| Uplink::new(rate, UPLINK_BURST, self.seats.len())),
+        }
+    }
+
+    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
+    /// uplink shared.
+    pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
+        let is_there = self.seat_of(client).is_some();
+        let Some(uplink) = self.uplink.as_mut().filter(|_| is_there) else { return false };
+        uplink.set_weight(client.slot() as usize, weight);
+        true
     }
 
     /// What clients' payloads carry.
@@ -205,6 +230,10 @@ impl Server {
                 netcode::Event::Disconnected { client, client_id, reason } => {
                     let seat = self.seats.get_mut(client.slot() as usize).and_then(Option::take);
                     self.set_wake(client.slot(), Instant::NEVER);
+                    if let Some(uplink) = &mut self.uplink {
+                        uplink.offer(client.slot() as usize, 0);
+                        uplink.set_weight(client.slot() as usize, Weight::default());
+                    }
                     let Some(Seat { line, told, .. }) = seat else { continue };
                     if let Line::Channels(connection) = line {
                         let partials = connection.into_partials();

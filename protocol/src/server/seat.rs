@@ -83,6 +83,14 @@ impl Seat {
         }
     }
 
+    /// About how many bytes on the path would leave now, if nothing but the path limited them.
+    pub(super) fn wanted_bytes(&self, now: Instant) -> u64 {
+        match &self.line {
+            Line::Channels(connection) => connection.wanted_bytes(now),
+            Line::Payloads | Line::Packets(_) => 0,
+        }
+    }
+
     /// Why the slot should be free now, if it should.
     pub(super) fn over(&self) -> Option<DisconnectReason> {
         match &self.line {

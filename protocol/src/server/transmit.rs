@@ -26,7 +26,19 @@ impl Server {
                 self.wake(slot);
             }
         }
+        self.share_uplink(now.monotonic);
         self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };
+    }
+
+    /// Divides what the uplink has gained over the lines that have messages to send.
+    fn share_uplink(&mut self, now: Instant) {
+        let Self { uplink: Some(uplink), seats, wakes, .. } = self else { return };
+        for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
+            if *wake <= now {
+                uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
+            }
+        }
+        uplink.share(now);
     }
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
@@ -46,7 +58,7 @@ impl Server {
 
     /// Sends what one line has; answers false when the outbox is full.
     fn transmit_line(&mut self, slot: u32, now: Now, outbox: &mut impl Outbox) -> bool {
-        let Self { netcode, seats, room, .. } = self;
+        let Self { netcode, seats, room, uplink, .. } = self;
         let Some(seat) = seats.get_mut(slot as usize).and_then(Option::as_mut) else {
             self.set_wake(slot, Instant::NEVER);
             return true;
@@ -56,7 +68,13 @@ impl Server {
         match &mut seat.line {
             Line::Payloads => {}
             Line::Packets(packets) => packets.transmit(now.monotonic, &mut sink),
-            Line::Channels(connection) => connection.transmit(now.monotonic, &mut sink),
+            Line::Channels(connection) => {
+                let allowance = uplink.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot as usize));
+                let spent = connection.transmit_within(allowance, now.monotonic, &mut sink);
+                if let Some(uplink) = uplink {
+                    uplink.spend(slot as usize, spent);
+                }
+            }
         }
         if sink.full {
             return false;

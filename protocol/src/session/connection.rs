@@ -3,18 +3,16 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use super::config::MIN_PAYLOAD;
+use super::end::End;
 use super::greeting::Saying;
 use super::path::{Cargo, Path};
 use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::channel::block::PartialBlock;
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
-use crate::channel::{
-    Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions, Violation,
-};
+use crate::channel::{Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions};
 use crate::congestion::Demand;
 use crate::discard::Reject;
 use crate::reliability::{Acceptance, Sink};
@@ -22,56 +20,6 @@ use crate::time::Instant;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::{Header, MAX_HEADER_BYTES, Sequence, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
-
-/// Why a connection ended before the layer below did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum End {
-    /// This side said goodbye.
-    Left,
-    /// The peer said goodbye.
-    Farewell {
-        /// Why, as a number; those from 256 on are the application's.
-        code: ByeCode,
-        /// Why, for people, in up to 256 bytes; it may be empty.
-        text: String,
-    },
-    /// The two ends have different channels.
-    LayoutMismatch {
-        /// The hash of this end's layout.
-        ours: LayoutHash,
-        /// That of the peer's; `None` if the peer noticed first and did not say it.
-        theirs: Option<LayoutHash>,
-    },
-    /// The two ends speak no common version of the session layer.
-    VersionMismatch,
-    /// The peer does not speak the session layer: it sends something else, or began without saying its layout.
-    NotASession,
-    /// The peer sent what no honest peer sends.
-    Violation(Violation),
-    /// The peer says that this end sent what no honest peer sends.
-    Accused,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Left => f.write_str("this side said goodbye"),
-            Self::Farewell { text, .. } if text.is_empty() => f.write_str("the other side said goodbye"),
-            Self::Farewell { text, .. } => f.write_str(text),
-            Self::LayoutMismatch { ours, theirs: Some(theirs) } => {
-                write!(f, "the two sides have different channels: layout {ours} here, {theirs} there")
-            }
-            Self::LayoutMismatch { ours, theirs: None } => {
-                write!(f, "the two sides have different channels: layout {ours} here, another one there")
-            }
-            Self::VersionMismatch => f.write_str("the two sides speak no common version"),
-            Self::NotASession => f.write_str("the other side does not speak the session layer"),
-            Self::Violation(violation) => write!(f, "the other side broke the rules: {violation}"),
-            Self::Accused => f.write_str("the other side says that this side broke the rules"),
-        }
-    }
-}
 
 /// A datagram whose messages are being taken.
 #[derive(Clone, Debug)]
@@ -112,6 +60,9 @@ struct Leaving {
     /// When it is said again.
     again: Instant,
 }
+
+/// A packet whose payload would have to be smaller is not worth its headers.
+const LEAST_PAYLOAD: u64 = 64;
 
 /// How often a farewell is repeated: in the seed's slow rhythm, because nothing is known of a path on which nothing else
 /// travels ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 10 packets per second).
@@ -306,11 +257,17 @@ impl Connection {
 
     /// Sends what waits, as far as the path should carry it now, and the acknowledgements that are due.
     pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+        self.transmit_within(u64::MAX, now, sink);
+    }
+
+    /// As [`transmit`](Self::transmit), with messages in at most `allowance` bytes on the path, for an uplink that many
+    /// connections share; acknowledgements and farewells need none. Answers the bytes of messages that left.
+    pub fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
         if self.path.wants_probe(now) {
             self.doubt();
         }
         match self.stage {
-            Stage::Open => self.transmit_open(now, sink),
+            Stage::Open => return self.transmit_open(allowance, now, sink),
             Stage::Leaving(leaving) => self.transmit_farewell(leaving, now, sink),
             Stage::Left => {
                 // The peer says goodbye until it hears that this was heard.
@@ -319,29 +276,54 @@ impl Connection {
             }
             Stage::Over => {}
         }
+        0
     }
 
-    fn transmit_open(&mut self, now: Instant, sink: &mut impl Sink) {
+    fn transmit_open(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+        let mut left = 0;
         loop {
-            let waits = self.hello.wants_packet() || self.channels.wants_to_send();
-            self.path.set_demand(if waits { Demand::Unmet } else { Demand::Met });
-            if !waits {
-                break;
-            }
+            self.path.set_demand(if self.waits() { Demand::Unmet } else { Demand::Met });
             let Some(most) = self.path.packet_budget(self.most(), now) else { break };
-            if !self.send_packet(most, now, sink) {
+            let allowed = allowance.saturating_sub(left + self.path.overhead());
+            if allowed < LEAST_PAYLOAD {
+                // It is the uplink that keeps it back, and not the path.
+                self.path.set_demand(Demand::Met);
                 break;
             }
+            let bytes = self.send_packet(most.min(usize::try_from(allowed).unwrap_or(most)), now, sink);
+            if bytes == 0 {
+                break;
+            }
+            left += u64::from(bytes);
         }
         if self.path.owes_acks(now) {
             self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
             // More arrived in one turn than one frame can tell.
             self.path.send_plain_acks(now, sink);
         }
+        left
     }
 
-    /// Sends one packet of messages; answers whether it left.
-    fn send_packet(&mut self, most: usize, now: Instant, sink: &mut impl Sink) -> bool {
+    /// Whether anything waits to be said.
+    fn waits(&self) -> bool {
+        self.hello.wants_packet() || self.channels.wants_to_send()
+    }
+
+    /// About how many bytes on the path would leave now, if nothing limited them but this connection's path.
+    #[must_use]
+    pub fn wanted_bytes(&self, now: Instant) -> u64 {
+        if self.stage != Stage::Open || !self.waits() {
+            return 0;
+        }
+        let allowed = self.path.budget(now) as u64 + self.path.overhead();
+        let packets = |bytes: u64| bytes / self.most() as u64 + 1;
+        // What frames add to messages is about as much again as their packets' own headers.
+        let wanted = self.channels.waiting_bytes().map(|bytes| bytes + 2 * packets(bytes) * self.path.overhead());
+        wanted.unwrap_or(u64::MAX).min(allowed)
+    }
+
+    /// Sends one packet of messages; answers its bytes on the path, 0 if it did not leave.
+    fn send_packet(&mut self, most: usize, now: Instant, sink: &mut impl Sink) -> u32 {
         let greeting = self.greeting();
         let Self { path, channels, hello, .. } = self;
         let mut number = None;
@@ -350,7 +332,9 @@ impl Connection {
             let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
             start + room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest))
         });
-        if sent && let Some(number) = number {
+        if sent > 0
+            && let Some(number) = number
+        {
             hello.said(number);
         }
         sent
@@ -384,7 +368,7 @@ impl Connection {
             let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
             start + room.get_mut(start..).map_or(0, |rest| control::write_bye(&bye, rest))
         });
-        let number = number.filter(|_| sent)?;
+        let number = number.filter(|_| sent > 0)?;
         hello.said(number);
         Some(number)
     }
@@ -456,7 +440,8 @@ impl Connection {
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let of_stage = match self.stage {
-            Stage::Open if self.hello.wants_packet() || self.channels.wants_to_send() => self.path.next_send(now),
+            // Without a word from the controller it is the uplink, or the sink, that keeps something back.
+            Stage::Open if self.waits() => self.path.next_send(now).or(Some(now)),
             Stage::Open => None,
             Stage::Leaving(leaving) if leaving.saying.is_heard() => Some(now),
             Stage::Leaving(leaving) => Some(leaving.again),

@@ -17,6 +17,7 @@
 mod clock;
 mod config;
 mod connection;
+mod end;
 mod greeting;
 mod packets;
 mod path;
@@ -24,7 +25,8 @@ mod send_error;
 mod traffic;
 
 pub use self::config::{Config, ConfigError, MIN_PAYLOAD, MakeController, Memory};
-pub use self::connection::{Connection, End, Incoming};
+pub use self::connection::{Connection, Incoming};
+pub use self::end::End;
 pub use self::packets::{Arrived, Packets};
 pub use self::path::Place;
 pub use self::send_error::SendError;

@@ -17,9 +17,6 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
 use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_UNIT, Stamp};
 
-/// Of how many packets one datagram can tell: those of its header, and those behind it.
-const TOLD_AT_ONCE: usize = 256;
-
 /// The path of one connection.
 pub(super) struct Path {
     endpoint: Endpoint,
@@ -67,10 +64,6 @@ struct Fates {
 }
 
 impl Fates {
-    fn new() -> Self {
-        Self { sequences: Vec::with_capacity(TOLD_AT_ONCE), departed: Vec::with_capacity(TOLD_AT_ONCE) }
-    }
-
     fn clear(&mut self) {
         self.sequences.clear();
         self.departed.clear();
@@ -147,7 +140,7 @@ impl Path {
             newest_arrival: None,
             newest_acked: None,
             delivered: 0,
-            verdicts: Verdicts { acked: Fates::new(), lost: Fates::new() },
+            verdicts: Verdicts::default(),
             displaced: Fates::default(),
             news: None,
         })
@@ -255,7 +248,8 @@ impl Path {
     // Sending -------------------------------------------------------------------------------------------------------
 
     /// Sends a packet with a frame, behind which `fill` writes, in at most `most` bytes of payload in all. Answers
-    /// whether it left: not if `fill` wrote nothing into a packet of data, and not if the sink has no room.
+    /// its bytes on the path; 0 if it did not leave, because `fill` wrote nothing into a packet of data, or the sink has no
+    /// room.
     pub(super) fn send_framed(
         &mut self,
         cargo: Cargo,
@@ -263,7 +257,7 @@ impl Path {
         now: Instant,
         sink: &mut impl Sink,
         fill: impl FnOnce(Sequence, &mut [u8]) -> usize,
-    ) -> bool {
+    ) -> u32 {
         let mut behind = [0; MAX_ACKS_BEHIND_BYTES];
         let told = self.endpoint.acks_behind(&mut behind);
         let (sequence, ack) = (self.endpoint.next_sequence(), self.endpoint.acks().ack);
@@ -279,11 +273,10 @@ impl Path {
             Cargo::AcksAlone => self.endpoint.send_unanswered_with(now, sink, write),
         };
         if sent.is_err() {
-            return false;
+            return 0;
         }
         self.endpoint.told_behind(told);
-        self.departed(cargo, sequence, bytes, 1, now);
-        true
+        self.departed(cargo, sequence, bytes, 1, now)
     }
 
     /// Sends a packet as reliable 1.0 does, in fragments if it is large.
@@ -309,8 +302,15 @@ impl Path {
         self.endpoint.owes_acks(now)
     }
 
-    /// Counts a packet that has left.
-    fn departed(&mut self, cargo: Cargo, sequence: Sequence, payload_bytes: usize, datagrams: u32, now: Instant) {
+    /// Counts a packet that has left, and answers its bytes on the path.
+    fn departed(
+        &mut self,
+        cargo: Cargo,
+        sequence: Sequence,
+        payload_bytes: usize,
+        datagrams: u32,
+        now: Instant,
+    ) -> u32 {
         let below = (self.lower_layer_bytes + MAX_HEADER_BYTES as u32).saturating_mul(datagrams);
         let bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX).saturating_add(below);
         if cargo == Cargo::Data {
@@ -318,6 +318,12 @@ impl Path {
             self.flight.depart(sequence, bytes, now, |sequence, departed| displaced.push(sequence, departed));
         }
         self.congestion.on_sent(bytes, now);
+        bytes
+    }
+
+    /// Bytes that every datagram costs beside its payload behind the header.
+    pub(super) const fn overhead(&self) -> u64 {
+        self.lower_layer_bytes as u64 + MAX_HEADER_BYTES as u64
     }
 
     // Time ----------------------------------------------------------------------------------------------------------
@@ -363,8 +369,7 @@ impl Path {
 
     /// How many bytes of payload may leave now in one packet and those behind it.
     pub(super) fn budget(&self, now: Instant) -> usize {
-        let below = u64::from(self.lower_layer_bytes) + MAX_HEADER_BYTES as u64;
-        let bytes = self.congestion.budget(self.flight.in_flight(), now).saturating_sub(below);
+        let bytes = self.congestion.budget(self.flight.in_flight(), now).saturating_sub(self.overhead());
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 

@@ -18,6 +18,14 @@ impl Channels {
         self.channels().any(|channel| self.is_ready(channel))
     }
 
+    /// About how many bytes wait to leave, without what frames add: for whoever shares an uplink between connections.
+    /// `None` when blocks wait, of which there is always more.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> Option<u64> {
+        let blocks = self.blocks.iter().any(BlockLane::wants_room);
+        (!blocks).then(|| self.outgoing.iter().map(Outgoing::waiting_bytes).sum())
+    }
+
     /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
     ///
     /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written

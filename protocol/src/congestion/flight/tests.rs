@@ -168,3 +168,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_ring_grows_with_what_is_under_way_and_forgets_nothing_of_it() {
+    let mut flight = Flight::new(1024);
+    assert_eq!(flight.places.len(), FIRST_PLACES, "a quiet connection takes little");
+    for sequence in 0..1024 {
+        assert_eq!(depart(&mut flight, sequence, u64::from(sequence) / 4), []);
+    }
+    assert_eq!((flight.places.len(), flight.in_flight()), (1024, 102_400));
+    for sequence in 0..1024 {
+        let departed = Departed { sent_at: at(u64::from(sequence) / 4), bytes: 100 };
+        assert_eq!(flight.acked(Sequence(sequence)), Some(Landed { departed, late: false }));
+    }
+    assert_eq!(flight.in_flight(), 0);
+}

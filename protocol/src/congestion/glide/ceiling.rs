@@ -23,8 +23,9 @@ const LEAST_LOSS: f64 = 0.03;
 /// The ceiling lies at this share of what was delivered, for so many seconds; then it rises.
 const CEILING_SHARE: f64 = 0.98;
 const CEILING_TIME: f64 = 8.0;
-/// After its time it rises by this share each loop, and one may test it by as much.
-const CEILING_RISE: f64 = 0.05;
+/// After its time it rises by this share each loop, and one may test it by that much more.
+const CEILING_RISE: f64 = 0.02;
+const CEILING_MARGIN: f64 = 0.05;
 /// It is forgotten so many seconds after its time, unless there is loss.
 const CEILING_MEMORY: f64 = 10.0;
 /// Loss this soon under a new ceiling, in seconds and a round trip: so it was not the rate.
@@ -40,6 +41,7 @@ const RECENT_SHARE: f64 = 0.7;
 #[derive(Clone, Debug)]
 pub(super) struct Ceiling {
     rate: f64,
+    set_at: f64,
     until: f64,
     renewals: u32,
     test: Option<Test>,
@@ -77,7 +79,14 @@ pub(super) enum Finding {
 
 impl Ceiling {
     pub(super) fn new() -> Self {
-        Self { rate: f64::INFINITY, until: f64::NEG_INFINITY, renewals: 0, test: None, tested_at: f64::NEG_INFINITY }
+        Self {
+            rate: f64::INFINITY,
+            set_at: f64::NEG_INFINITY,
+            until: f64::NEG_INFINITY,
+            renewals: 0,
+            test: None,
+            tested_at: f64::NEG_INFINITY,
+        }
     }
 
     pub(super) fn rate(&self) -> f64 {
@@ -86,7 +95,7 @@ impl Ceiling {
 
     /// The most that may be sent: after its time one looks a little above.
     pub(super) fn limit(&self, now: f64) -> f64 {
-        if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_RISE) }
+        if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_MARGIN) }
     }
 
     pub(super) fn is_testing(&self) -> bool {
@@ -152,7 +161,7 @@ impl Ceiling {
         let now = reading.now;
         let carried = reading.arrivals.max(RECENT_SHARE * reading.recent_peak);
         let limited = self.rate.is_finite();
-        let since_set = now - (self.until - CEILING_TIME);
+        let since_set = now - self.set_at;
         if limited
             && since_set < SOON + reading.round_trip
             && losses.recent_packets() >= LEAST_PACKETS
@@ -180,7 +189,9 @@ impl Ceiling {
 
     fn limit_to(&mut self, delivery: f64, now: f64) {
         self.rate = CEILING_SHARE * delivery;
-        self.until = now + CEILING_TIME;
+        self.set_at = now;
+        // Whoever was met again and again is asked less and less often.
+        self.until = now + CEILING_TIME * f64::from(1_u32 << self.renewals.min(RENEWALS));
     }
 }
 

@@ -45,7 +45,7 @@ use self::pulse::{Belief, Pulses, Verdict};
 use self::reading::Reading;
 use self::silence::Silence;
 use self::stall::Stall;
-use self::startup::{Progress, Startup};
+use self::startup::Progress;
 use self::steady::{Circumstances, Question, Steady};
 use super::{BytesPerSecond, Controller, Demand, FLOOR, Feedback, Newest, Phase, Report};
 use crate::time::Instant;
@@ -103,7 +103,6 @@ pub struct Glide {
     ceiling: Ceiling,
     pulses: Pulses,
     silence: Silence,
-    startup: Startup,
     steady: Steady,
     company: Company,
     reading: Option<Reading>,
@@ -148,7 +147,6 @@ impl Glide {
             ceiling: Ceiling::new(),
             pulses: Pulses::new(),
             silence: Silence::default(),
-            startup: Startup::default(),
             steady: Steady::new(),
             company: Company::new(largest_packet),
             reading: None,
@@ -262,7 +260,7 @@ impl Glide {
     }
 
     fn start_up(&mut self, reading: &Reading) {
-        match self.startup.hear(reading, self.rate, self.config.initial.0) {
+        match startup::hear(reading, self.rate, self.config.initial.0) {
             Progress::Grow(rate) => self.rate = rate,
             Progress::End(rate) => {
                 self.mode = Mode::Delay;
@@ -403,7 +401,7 @@ impl Controller for Glide {
             Mode::Delay => {
                 let room = 1.5 * target;
                 let queue = if self.steady.is_ours(seconds(now)) { room } else { queue.min(0.5).max(room) };
-                1.1 * self.rate.max(0.5 * arrivals) * (base + queue + 1.2 * interval + 0.010)
+                1.07 * self.rate.max(0.5 * arrivals) * (base + queue + 1.2 * interval + 0.010)
             }
         };
         Some(window.max(least) as u64)

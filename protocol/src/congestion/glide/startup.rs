@@ -8,19 +8,11 @@ const LEAST_ROUND_TRIP: f64 = 0.02;
 /// The rate is at most this multiple of what is delivered, and as many packets for each round trip.
 const MOST_OF_DELIVERY: f64 = 2.0;
 const SPARE_PACKETS: f64 = 2.0;
-/// So many feedbacks in turn with a queue end the mode.
-const HITS: u32 = 2;
 /// A queue is this share of the target, and at least so many seconds.
 const QUEUE_SHARE: f64 = 0.6;
 const LEAST_QUEUE: f64 = 0.004;
 /// The rate with which it ends, as a share of what is delivered.
 const EXIT: f64 = 0.9;
-
-/// How far the path's limit is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Startup {
-    hits: u32,
-}
 
 /// What becomes of the mode.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -31,26 +23,23 @@ pub(super) enum Progress {
     End(f64),
 }
 
-impl Startup {
-    /// Takes a feedback; `initial` is where the rate began.
-    pub(super) fn hear(&mut self, reading: &Reading, rate: f64, initial: f64) -> Progress {
-        let is_queue = reading.queue_at_once > (QUEUE_SHARE * reading.target).max(LEAST_QUEUE) && !reading.is_draining;
-        self.hits = if is_queue { self.hits + 1 } else { 0 };
-        if self.hits >= HITS || reading.loses_more {
-            return Progress::End(match (reading.app_limited, reading.loses_more) {
-                (true, _) => rate,
-                (false, true) => reading.sent.min(rate),
-                (false, false) => EXIT * reading.delivery,
-            });
-        }
-        if reading.app_limited || self.hits > 0 {
-            return Progress::Grow(rate);
-        }
-        let spare = SPARE_PACKETS * reading.largest_packet / reading.round_trip;
-        let most = (MOST_OF_DELIVERY * reading.delivery + spare).max(initial);
-        let grown = rate * libm::pow(GROWTH, reading.step / reading.round_trip.max(LEAST_ROUND_TRIP));
-        Progress::Grow(rate.max(grown.min(most)))
+/// Takes a feedback; `initial` is where the rate began. A queue is what the two newest samples both saw.
+pub(super) fn hear(reading: &Reading, rate: f64, initial: f64) -> Progress {
+    let is_queue = reading.queue_at_once > (QUEUE_SHARE * reading.target).max(LEAST_QUEUE) && !reading.is_draining;
+    if is_queue || reading.loses_more {
+        return Progress::End(match (reading.app_limited, reading.loses_more) {
+            (true, _) => rate,
+            (false, true) => reading.sent.min(rate),
+            (false, false) => EXIT * reading.delivery,
+        });
     }
+    if reading.app_limited {
+        return Progress::Grow(rate);
+    }
+    let spare = SPARE_PACKETS * reading.largest_packet / reading.round_trip;
+    let most = (MOST_OF_DELIVERY * reading.delivery + spare).max(initial);
+    let grown = rate * libm::pow(GROWTH, reading.step / reading.round_trip.max(LEAST_ROUND_TRIP));
+    Progress::Grow(rate.max(grown.min(most)))
 }
 
 #[cfg(test)]
@@ -60,44 +49,38 @@ mod tests {
 
     #[test]
     fn the_rate_doubles_each_round_trip_up_to_twice_the_delivery() {
-        let mut startup = Startup::default();
         let mut rate = 1e5;
         for _ in 0..4 {
-            let Progress::Grow(grown) = startup.hear(&QUIET, rate, 4e4) else { panic!("no queue, no end") };
+            let Progress::Grow(grown) = hear(&QUIET, rate, 4e4) else { panic!("no queue, no end") };
             rate = grown;
         }
         assert!((rate - 4e5).abs() < 1.0, "after two round trips: {rate}");
         for _ in 0..100 {
-            let Progress::Grow(grown) = startup.hear(&QUIET, rate, 4e4) else { panic!("no queue, no end") };
+            let Progress::Grow(grown) = hear(&QUIET, rate, 4e4) else { panic!("no queue, no end") };
             rate = grown;
         }
         assert!((2e6..2.1e6).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn the_second_feedback_with_a_queue_ends_it_a_little_below_the_delivery() {
-        let mut startup = Startup::default();
-        let queue = queued(0.008, 1.0);
-        assert_eq!(startup.hear(&queue, 2e6, 4e4), Progress::Grow(2e6));
-        assert!(matches!(startup.hear(&QUIET, 2e6, 4e4), Progress::Grow(_)));
-        assert_eq!(startup.hear(&queue, 2e6, 4e4), Progress::Grow(2e6));
-        assert_eq!(startup.hear(&queue, 2e6, 4e4), Progress::End(9e5));
+    fn a_queue_ends_it_a_little_below_the_delivery_and_a_very_short_one_does_not() {
+        assert!(matches!(hear(&queued(0.006, 1.0), 1e6, 4e4), Progress::Grow(_)));
+        assert_eq!(hear(&queued(0.008, 1.0), 2e6, 4e4), Progress::End(9e5));
     }
 
     #[test]
     fn loss_ends_it_at_what_is_sent_and_a_stall_does_not() {
         let lossy = Reading { loses_more: true, sent: 5e5, ..QUIET };
-        assert_eq!(Startup::default().hear(&lossy, 2e6, 4e4), Progress::End(5e5));
-        let mut startup = Startup::default();
+        assert_eq!(hear(&lossy, 2e6, 4e4), Progress::End(5e5));
         for _ in 0..10 {
             let stalled = Reading { is_draining: true, ..queued(0.2, 1.0) };
-            assert!(matches!(startup.hear(&stalled, 1e5, 4e4), Progress::Grow(_)));
+            assert!(matches!(hear(&stalled, 1e5, 4e4), Progress::Grow(_)));
         }
     }
 
     #[test]
     fn who_has_nothing_to_send_learns_nothing() {
         let idle = Reading { app_limited: true, ..QUIET };
-        assert_eq!(Startup::default().hear(&idle, 1e5, 4e4), Progress::Grow(1e5));
+        assert_eq!(hear(&idle, 1e5, 4e4), Progress::Grow(1e5));
     }
 }

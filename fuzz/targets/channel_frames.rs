@@ -1,0 +1,305 @@
+//! Channel frames: invented ones, and those of two ends on a path on which anything happens.
+
+#![no_main]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::Input;
+use slipgate_protocol::channel::block::{self, Block};
+use slipgate_protocol::channel::{
+    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Kind, Layout, ReadAt, SendError, SendOptions, control,
+};
+use slipgate_protocol::time::Instant;
+use slipgate_protocol::wire::reliable::Sequence;
+
+const KINDS: [Kind; 5] =
+    [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Blocks];
+const MAX_MESSAGE_BYTES: u32 = 2000;
+const QUEUE_BYTES: u32 = 4000;
+const QUEUE_MESSAGES: u16 = 20;
+const MAX_BLOCK_BYTES: u32 = 5000;
+/// Bytes that the messages of all channels may take: what each queue holds, in pieces, and unfinished messages.
+const MAX_MEMORY_BYTES: usize = 150_000;
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Input::new(input);
+    match input.u8() & 1 {
+        0 => invented(&mut input),
+        _ => World::new().run(&mut input),
+    }
+});
+
+fn layout() -> Arc<Layout> {
+    let channel = |kind| ChannelConfig {
+        queue_bytes: QUEUE_BYTES,
+        queue_messages: QUEUE_MESSAGES,
+        max_message_bytes: MAX_MESSAGE_BYTES,
+        blocks: block::Config {
+            slice_bytes: 256,
+            max_block_bytes: MAX_BLOCK_BYTES,
+            max_bytes_at_once: 10_000,
+            ..block::Config::default()
+        },
+        ..ChannelConfig::new(kind)
+    };
+    Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
+}
+
+/// Packets of bytes from outside: whatever they say, memory is bounded and no message larger than allowed.
+fn invented(input: &mut Input<'_>) {
+    let mut channels = Channels::new(layout(), None);
+    let (mut scratch, mut now) = (Vec::new(), Instant::default());
+    while let Some(length) = input.operation() {
+        let frames: Vec<u8> = (0..usize::from(length) * 2).map_while(|_| input.operation()).collect();
+        now = now.after(Duration::from_millis(u64::from(length)));
+        channels.begin_tick(now);
+        let _ = channels.can_take(&frames);
+        let mut rest = &frames[..];
+        while let Ok(Some((_, bytes))) = control::read(rest) {
+            rest = &rest[bytes..];
+        }
+        let mut at = ReadAt::default();
+        loop {
+            match channels.next(rest, &mut at, &mut scratch, now) {
+                Ok(Some(Arrival::Message { place, .. })) => {
+                    assert!(place.bytes(rest, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        while channels.poll_event().is_some() {}
+        assert!(channels.memory_bytes() <= MAX_MEMORY_BYTES, "{}", channels.memory_bytes());
+    }
+}
+
+/// What is known of the messages of one channel in one direction.
+#[derive(Default)]
+struct Log {
+    sent: BTreeMap<u32, Vec<u8>>,
+    received: BTreeSet<u32>,
+    /// Numbers of messages with a key may never arrive.
+    keyed: BTreeSet<u32>,
+    next: u32,
+}
+
+struct End {
+    channels: Channels,
+    packets: Vec<(Sequence, Vec<u8>)>,
+    sequence: Sequence,
+    logs: [Log; KINDS.len()],
+    blocks: [usize; 2],
+}
+
+/// Two ends; what was sent by one is in its log, and what the other received of that too.
+struct World {
+    ends: [End; 2],
+    now: Instant,
+    honest: bool,
+    scratch: Vec<u8>,
+}
+
+impl World {
+    fn new() -> Self {
+        let layout = layout();
+        let end = || End {
+            channels: Channels::new(Arc::clone(&layout), None),
+            packets: Vec::new(),
+            sequence: Sequence(65_500),
+            logs: Default::default(),
+            blocks: [0; 2],
+        };
+        Self { ends: [end(), end()], now: Instant::default(), honest: true, scratch: Vec::new() }
+    }
+
+    fn run(mut self, input: &mut Input<'_>) {
+        while let Some(operation) = input.operation() {
+            let (from, value) = (usize::from(operation & 1), input.u8());
+            let alive = match operation >> 1 & 15 {
+                0..=3 => self.send(from, operation >> 5, value),
+                4..=6 => self.write(from, 40 + usize::from(value) * 3),
+                7..=10 => self.deliver(from, value.into(), value % 5),
+                11 => self.lose(from, value.into()),
+                12 => self.pass(value.into()),
+                13 => self.probe(from),
+                14 => self.begin(from, value),
+                _ => self.alter(from, value),
+            };
+            if !alive {
+                return;
+            }
+        }
+        self.end();
+    }
+
+    fn send(&mut self, from: usize, channel: u8, value: u8) -> bool {
+        let channel = ChannelId(channel % KINDS.len() as u8);
+        let end = &mut self.ends[from];
+        let log = &mut end.logs[usize::from(channel.0)];
+        let number = log.sent.len() as u32;
+        let bytes = 4 + usize::from(value) * 8;
+        let content: Vec<u8> =
+            number.to_le_bytes().into_iter().chain((0..).map(|at| at as u8 ^ value)).take(bytes).collect();
+        let key = (value % 3 == 0).then_some(u64::from(value % 2));
+        let free = end.channels.free(channel);
+        let sent = end.channels.send(channel, &content, SendOptions { key, ..SendOptions::default() }, self.now);
+        match sent {
+            Ok(()) => {
+                log.sent.insert(number, content);
+                if key.is_some() {
+                    log.keyed.insert(number);
+                }
+            }
+            Err(SendError::TooLarge) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
+            Err(SendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Blocks),
+            Err(error) => {
+                assert_eq!(error, SendError::Backlogged);
+                assert!(free.messages == 0 || (free.bytes as usize) < bytes);
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, from: usize, value: u8) -> bool {
+        let content = vec![value; usize::from(value) * 10];
+        let block = Block::new(content).expect("small");
+        let begun = self.ends[from].channels.send_block(ChannelId(4), block, value.into());
+        self.ends[from].blocks[0] += usize::from(begun.is_ok());
+        true
+    }
+
+    fn write(&mut self, from: usize, bytes: usize) -> bool {
+        let end = &mut self.ends[from];
+        let mut room = vec![0xee; bytes];
+        let written = end.channels.write(end.sequence, self.now, &mut room);
+        if written > 0 {
+            assert!(written <= bytes);
+            room.truncate(written);
+            end.packets.push((end.sequence, room));
+            end.sequence = end.sequence.ahead(1);
+        }
+        true
+    }
+
+    fn deliver(&mut self, from: usize, which: usize, verdict: u8) -> bool {
+        let Some(place) = which.checked_rem(self.ends[from].packets.len()) else { return true };
+        let (sequence, frames) = self.ends[from].packets.remove(place);
+        let [one, other] = &mut self.ends;
+        let (sender, receiver) = if from == 0 { (one, other) } else { (other, one) };
+        let mut at = ReadAt::default();
+        assert!(receiver.channels.can_take(&frames), "there is no shared budget");
+        loop {
+            match receiver.channels.next(&frames, &mut at, &mut self.scratch, self.now) {
+                Ok(Some(Arrival::Message { channel, place })) if self.honest => {
+                    let kind = KINDS[usize::from(channel.0)];
+                    sender.logs[usize::from(channel.0)].receive(kind, place.bytes(&frames, &self.scratch));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(violation) => {
+                    assert!(!self.honest, "{violation}");
+                    return false;
+                }
+            }
+        }
+        // Sometimes the acknowledgement is lost, or late.
+        match verdict {
+            0 => sender.channels.on_lost(sequence),
+            1 => {
+                sender.channels.on_lost(sequence);
+                sender.channels.on_acked(sequence);
+            }
+            _ => sender.channels.on_acked(sequence),
+        }
+        true
+    }
+
+    fn lose(&mut self, from: usize, which: usize) -> bool {
+        let end = &mut self.ends[from];
+        if let Some(place) = which.checked_rem(end.packets.len()) {
+            let (sequence, _) = end.packets.remove(place);
+            end.channels.on_lost(sequence);
+        }
+        true
+    }
+
+    fn pass(&mut self, millis: u64) -> bool {
+        self.now = self.now.after(Duration::from_millis(millis));
+        for end in &mut self.ends {
+            end.channels.begin_tick(self.now);
+            while let Some(event) = end.channels.poll_event() {
+                if let ChannelEvent::Block { event: block::Event::Received { content, .. }, .. } = event {
+                    end.blocks[1] += 1;
+                    assert!(content.into_vec().len() <= MAX_BLOCK_BYTES as usize);
+                }
+            }
+            assert!(end.channels.memory_bytes() <= 2 * MAX_MEMORY_BYTES, "{}", end.channels.memory_bytes());
+        }
+        true
+    }
+
+    fn probe(&mut self, from: usize) -> bool {
+        self.ends[from].channels.on_probe();
+        true
+    }
+
+    fn alter(&mut self, from: usize, value: u8) -> bool {
+        if let Some((_, frames)) = self.ends[from].packets.last_mut().filter(|_| value > 200) {
+            self.honest = false;
+            let place = usize::from(value) % frames.len();
+            frames[place] = frames[place].wrapping_add(value);
+        }
+        true
+    }
+
+    /// The path gets well, and all that was promised comes.
+    fn end(mut self) {
+        for _ in 0..1000 {
+            for from in 0..2 {
+                while !self.ends[from].packets.is_empty() {
+                    if !self.deliver(from, 0, u8::MAX) {
+                        return;
+                    }
+                }
+                self.write(from, 400);
+                self.write(from, 400);
+            }
+            self.pass(20);
+            let idle = self.ends.iter().all(|end| end.packets.is_empty() && !end.channels.wants_to_send());
+            if idle {
+                return self.settled();
+            }
+        }
+        assert!(!self.honest, "the two ends do not come to rest");
+    }
+
+    fn settled(self) {
+        for end in &self.ends {
+            for (kind, log) in KINDS.iter().zip(&end.logs).filter(|(kind, _)| kind.is_reliable() && self.honest) {
+                let missing =
+                    log.sent.keys().find(|number| !log.received.contains(number) && !log.keyed.contains(number));
+                assert_eq!(missing, None, "{kind:?}");
+            }
+        }
+        let [one, other] = self.ends;
+        if self.honest {
+            assert_eq!((one.blocks[0], other.blocks[0]), (other.blocks[1], one.blocks[1]), "blocks");
+        }
+    }
+}
+
+impl Log {
+    fn receive(&mut self, kind: Kind, content: &[u8]) {
+        let number = u32::from_le_bytes(content[..4].try_into().expect("four bytes"));
+        assert_eq!(self.sent.get(&number).map(Vec::as_slice), Some(content), "{kind:?}");
+        assert!(self.received.insert(number), "{kind:?}: {number} came twice");
+        // A message under a key may take the place of an older one in the queue.
+        let in_order = number >= self.next || !self.keyed.is_empty();
+        assert!(in_order || !matches!(kind, Kind::Sequenced | Kind::ReliableOrdered), "{kind:?}: {number}");
+        self.next = number + 1;
+    }
+}
