@@ -195,7 +195,7 @@ impl Client {
                     self.connected = Some(Event::Connected { client_index, max_clients });
                 }
                 netcode::Event::Ended { reason } => {
-                    self.note_end();
+                    let reason = self.note_end(reason);
                     if let Some(Line::Channels(connection)) = self.line.take() {
                         self.partials = connection.into_partials().collect();
                     }
@@ -206,16 +206,16 @@ impl Client {
         }
     }
 
-    /// Keeps what the connection said about its end.
-    fn note_end(&mut self) {
-        if let Some(Line::Channels(connection)) = &self.line
-            && let Some(end) = connection.end()
-        {
-            if let End::Farewell { text, .. } = end {
-                self.farewell = Some(text.clone());
-            }
-            self.end = Some(end.clone());
+    /// Keeps what the connection said about its end. Answers why it ended: a server whose disconnect packets come before
+    /// the turn in which its last word was heard is over has told the reason all the same.
+    fn note_end(&mut self, by_netcode: EndReason) -> EndReason {
+        let Some(Line::Channels(connection)) = &self.line else { return by_netcode };
+        let Some(end) = connection.end() else { return by_netcode };
+        if let End::Farewell { text, .. } = end {
+            self.farewell = Some(text.clone());
         }
+        self.end = Some(end.clone());
+        if by_netcode == EndReason::DisconnectedByServer { reason(end) } else { by_netcode }
     }
 
     /// What the server said to this player when it ended the last connection, if it said something.
