@@ -249,7 +249,7 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments` and `reliable_endpoint`: the target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint` and `channel_frames`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -267,6 +267,20 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ),
     // Altered and invented datagrams, in the reference's statistics.
     ("reliable_endpoint", "lies", &[2, 0, 9, 20, 1, 8, 0, 22, 0, 8, 0, 23, 62, 9, 0, 30, 20, 8, 0, 26, 9, 14, 0]),
+    // A message on each channel in one packet, and a tick.
+    ("channel_frames", "talk", &[1, 0, 10, 32, 20, 64, 31, 96, 40, 8, 200, 14, 2, 24, 50]),
+    // A message in slices, one of them lost, one probed for.
+    ("channel_frames", "slices", &[1, 96, 200, 8, 60, 8, 60, 8, 60, 22, 0, 26, 0, 8, 60, 14, 2, 14, 3, 24, 20]),
+    // A block each way.
+    ("channel_frames", "blocks", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
+    // Newer messages under a key.
+    ("channel_frames", "keys", &[1, 96, 3, 96, 9, 8, 20, 96, 15, 22, 0, 8, 90, 14, 2, 64, 6, 64, 12, 8, 90]),
+    // Invented frames of every kind.
+    (
+        "channel_frames",
+        "invented",
+        &[0, 11, 1, 1, 7, 2, 0, 0, 1, 7, 3, 0, 0, 1, 7, 0x44, 1, 0, 0, 0xc4, 2, 0, 0xac, 2, 0, 7],
+    ),
 ];
 
 fn write_scripts(corpus: &Path) -> io::Result<()> {

@@ -72,8 +72,6 @@ pub struct FlowLog {
     pub dropped: Series,
     /// Every packet that left the bottleneck.
     pub waits: Vec<Wait>,
-    /// When the last byte of the transfer left.
-    pub transferred_at: Option<Instant>,
 }
 
 /// What is known of a run.

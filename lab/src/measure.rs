@@ -33,7 +33,7 @@ pub struct Figures {
     /// Jain's index of fairness: 1 when all flows get the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
-    /// Seconds until the transfer had left.
+    /// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<f64>,
 }
@@ -80,15 +80,23 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
         }
         Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
         Some(Figure::Transfer) => {
-            let Some((Flow { source: Source::GameAndTransfer { from, .. }, .. }, log)) = measured.first() else {
-                return figures;
-            };
-            let done = log.transferred_at.map_or(scenario.duration, slipgate_protocol::time::Instant::since_start);
-            figures.transfer = Some(done.saturating_sub(*from).as_secs_f64());
+            figures.transfer = measured.first().map(|(flow, log)| transfer(scenario, flow, log));
         }
         Some(Figure::Drops) | None => {}
     }
     figures
+}
+
+/// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
+fn transfer(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> f64 {
+    let Source::GameAndTransfer { game, from, bytes } = flow.source else { return 0.0 };
+    let mut arrived = 0.0;
+    let mut at = from;
+    while arrived < 0.99 * bytes && at < scenario.duration {
+        arrived += log.arrived.between(at, at + SLICE) - game.rate * SLICE.as_secs_f64();
+        at += SLICE;
+    }
+    (at - from).as_secs_f64()
 }
 
 /// The bytes that could have arrived: what was asked for, as far as the path had room for it, without what it loses on
@@ -218,5 +226,64 @@ pub fn mean(runs: &[Figures]) -> Figures {
         }),
         fairness: some(|run| run.fairness),
         transfer: some(|run| run.transfer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::{Change, Path};
+    use crate::scenarios::alone;
+    use slipgate_protocol::time::Instant;
+
+    const FROM: Duration = Duration::from_secs(10);
+    const UNTIL: Duration = Duration::from_secs(20);
+
+    /// A flow that gets 4 Mbit/s, waits for 300 ms for a second after a fall, and 10 ms otherwise.
+    fn log(path_rate: f64) -> Log {
+        let mut flow = FlowLog::default();
+        let mut capacity = crate::log::Series::default();
+        for step in 0..3000_u64 {
+            let now = Instant::from_start(Duration::from_millis(10 * step));
+            let late = (1000..1100).contains(&step);
+            flow.waits.push(Wait { left_at: step as f32 / 100.0, waited: if late { 0.3 } else { 0.01 } });
+            flow.arrived.add(5000.0, now);
+            flow.sent.add(1.0, now);
+            capacity.add(path_rate / 100.0, now);
+        }
+        Log { flows: vec![flow], capacity }
+    }
+
+    fn scenario(figure: Option<Figure>) -> Scenario {
+        let path = Path { change: Change::None, ..Path::new(8e6, 50, 250) };
+        Scenario { duration: Duration::from_secs(30), figure, ..alone("T", "test", path, Source::Bulk) }
+    }
+
+    #[test]
+    fn use_is_a_share_of_the_capacity_and_delay_a_quantile() {
+        let figures = measure(&scenario(None), &log(1e6));
+        assert!((figures.served - 0.5).abs() < 1e-9, "{figures:?}");
+        // One second of 25 is 4 %: the 95 % do not see it, the 99 % do.
+        assert!((figures.p95_ms - 10.0).abs() < 0.01 && (figures.p99_ms - 300.0).abs() < 0.01, "{figures:?}");
+    }
+
+    #[test]
+    fn a_fall_is_followed_when_the_delay_stays_short() {
+        let fall = measure(&scenario(Some(Figure::Drop { from: FROM, until: UNTIL })), &log(0.5e6)).fall.unwrap();
+        assert!((fall.adaptation - 1.0).abs() < 0.011, "{fall:?}");
+        assert!((fall.peak_ms - 300.0).abs() < 0.01 && (fall.then_p95_ms - 10.0).abs() < 0.01, "{fall:?}");
+        assert_eq!(fall.recovery, 0.0);
+    }
+
+    #[test]
+    fn equal_flows_are_fair_and_a_single_winner_is_not() {
+        let scenario = scenario(Some(Figure::Fairness));
+        let mut two = Scenario { flows: vec![scenario.flows[0]; 2], ..scenario };
+        two.duration = Duration::from_secs(30);
+        let one = log(1e6);
+        let index =
+            |flows: Vec<FlowLog>| measure(&two, &Log { flows, capacity: one.capacity.clone() }).fairness.unwrap();
+        assert!((index(vec![one.flows[0].clone(), one.flows[0].clone()]) - 1.0).abs() < 1e-9);
+        assert!((index(vec![one.flows[0].clone(), FlowLog::default()]) - 0.5).abs() < 1e-9);
     }
 }

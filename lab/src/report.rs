@@ -70,6 +70,32 @@ pub struct Report {
 }
 
 impl Report {
+    /// The length of a report as it goes over a real path.
+    pub const BYTES: usize = 38;
+
+    /// The report, little-endian: its numbers and times, and all 256 bits.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let numbers = [self.newest.0, self.received_at.0, self.sent_at.0].into_iter().flat_map(u16::to_le_bytes);
+        let bits = self.arrived.into_iter().flat_map(u64::to_le_bytes);
+        for (place, byte) in bytes.iter_mut().zip(numbers.chain(bits)) {
+            *place = byte;
+        }
+        bytes
+    }
+
+    /// Undoes [`Report::to_bytes`].
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut rest = bytes.iter().copied();
+        let mut next =
+            |count: u32| (0..count).fold(0, |word, byte| word | u64::from(rest.next().unwrap_or(0)) << (8 * byte));
+        let newest = Sequence(next(2) as u16);
+        let [received_at, sent_at] = [(); 2].map(|()| WireTime(next(2) as u16));
+        Self { newest, received_at, sent_at, arrived: [(); 4].map(|()| next(8)) }
+    }
+
     /// The packets that arrived, as far as the report says, the oldest first.
     pub fn arrived(&self) -> impl Iterator<Item = Sequence> + use<> {
         let (newest, words) = (self.newest, self.arrived);
@@ -193,6 +219,16 @@ mod tests {
         assert_eq!(report_of((0..20).map(|packet| packet * 2)), (3..20).map(|packet| packet * 2).collect::<Vec<_>>());
         let many: Vec<u16> = (0..200).map(|packet| packet * 2).collect();
         assert_eq!(report_of(many.clone()), many[72..]);
+    }
+
+    #[test]
+    fn a_report_survives_a_real_path() {
+        let mut receiver = Receiver::new(RHYTHM);
+        for packet in (0..200).map(|packet| packet * 3) {
+            receiver.receive(Sequence(packet), Instant::from_start(Duration::from_millis(1234)));
+        }
+        let report = receiver.report(Instant::from_start(Duration::from_millis(1300))).unwrap();
+        assert_eq!(Report::from_bytes(&report.to_bytes()), report);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The algorithms of the table, and how each rules a flow.
 
 use slipgate_protocol::congestion::{
-    Algorithm, BytesPerSecond, Config, Congestion, Controller, Fixed, GlideConfig, Shape,
+    Algorithm, BinaryConfig, BytesPerSecond, Config, Congestion, Controller, Fixed, GlideConfig, Shape,
 };
 
 use crate::rival::{Aimd, Bbr, Cubic};
@@ -19,6 +19,8 @@ const SHAPE: Shape = Shape { packets_per_second: 60.0, packet_bytes: LARGEST_PAC
 pub enum Rule {
     /// No congestion avoidance.
     None,
+    /// The article's two rates, its packets scaled to what the scenario wants.
+    Binary,
     /// Reno's.
     Aimd,
     /// CUBIC.
@@ -31,13 +33,14 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] = [Self::None, Self::Aimd, Self::Cubic, Self::Bbr, Self::Glide];
+    pub const ALL: [Self; 6] = [Self::None, Self::Binary, Self::Aimd, Self::Cubic, Self::Bbr, Self::Glide];
 
     /// Its name, in the table and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Binary => "binary",
             Self::Aimd => "aimd",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
@@ -50,6 +53,11 @@ impl Rule {
         let algorithm = match self {
             Self::None if flow.source.rate().is_some() => Algorithm::Fixed(UNBOUNDED),
             Self::None => Algorithm::Fixed(BytesPerSecond(scenario.offer)),
+            Self::Binary => Algorithm::Binary(BinaryConfig {
+                // Good mode brings 30 packets per second of what is wanted.
+                packet_bytes: (flow.source.rate().unwrap_or(scenario.offer) / 30.0) as u32,
+                ..BinaryConfig::default()
+            }),
             Self::Glide => Algorithm::Glide(GlideConfig::default()),
             Self::Aimd => return rival(Aimd::default()),
             Self::Cubic => return rival(Cubic::default()),

@@ -72,7 +72,7 @@ pub enum Figure {
     Drops,
     /// How even the flows' shares are.
     Fairness,
-    /// When the transfer was done.
+    /// How long the transfer took.
     Transfer,
 }
 

@@ -135,12 +135,6 @@ impl Application {
         self.fresh -= fresh;
         self.transfer -= bytes - fresh;
     }
-
-    /// Whether all bytes of the transfer have left.
-    #[must_use]
-    pub fn has_transferred(&self) -> bool {
-        self.transfer_started && self.transfer < 1.0
-    }
 }
 
 #[cfg(test)]
@@ -180,7 +174,6 @@ mod tests {
             application.sent(bytes);
         }
         assert_eq!(sizes, [1200, 1200, 1200, 1200, 1200, 1200, 200]);
-        assert!(application.has_transferred());
     }
 
     #[test]

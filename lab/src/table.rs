@@ -111,6 +111,9 @@ fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
         }),
         Figure::Drops => Some(format!("{:.1} % dropped", 100.0 * figures.dropped)),
         Figure::Fairness => figures.fairness.map(|index| format!("Jain's index {index:.3}")),
-        Figure::Transfer => figures.transfer.map(|seconds| format!("transfer in {seconds:.1} s")),
+        Figure::Transfer => figures.transfer.map(|seconds| match seconds {
+            24.9.. => "transfer never done".to_owned(),
+            _ => format!("transfer in {seconds:.1} s"),
+        }),
     }
 }

@@ -4,9 +4,7 @@ use core::fmt::Write;
 
 use crate::measure::Figures;
 use crate::rules::Rule;
-use crate::scenario::Scenario;
-use crate::scenarios;
-use crate::table::{Row, SEEDS, rows};
+use crate::table::Row;
 
 /// A bound of one figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -136,14 +134,6 @@ pub fn check(rows: &[Row]) -> Vec<Checked> {
         Some(checked.collect::<Vec<_>>())
     };
     rows.iter().filter_map(check_row).flatten().collect()
-}
-
-/// The scenarios that have targets, played by the default controller with the seeds of the table.
-#[must_use]
-pub fn measured(threads: usize) -> Vec<Row> {
-    let has_targets = |scenario: &Scenario| TARGETS.iter().any(|(name, _)| *name == scenario.name);
-    let scenarios: Vec<Scenario> = scenarios::all().into_iter().filter(has_targets).collect();
-    rows(&scenarios, &[Rule::Glide], &SEEDS, threads)
 }
 
 /// The targets as they stand in the specification, those that are missed by name.

@@ -203,9 +203,6 @@ impl<'a> World<'a> {
                 self.link.offer(packet, now);
             }
         }
-        if log.transferred_at.is_none() && ends.sender.application.has_transferred() {
-            log.transferred_at = Some(now);
-        }
         let next = ends.next_wake(now);
         self.wake_at(index, next);
         self.note_drops();

@@ -193,3 +193,6 @@ impl Cursor<'_> {
         self.packet.len() - self.reader.rest().len()
     }
 }
+
+#[cfg(test)]
+mod tests;

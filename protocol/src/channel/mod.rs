@@ -52,7 +52,7 @@ pub use self::layout::{
     MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
 };
 pub use self::pieces::PIECE_BYTES;
-pub use self::schedule::STARVED_AFTER;
+pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;
 

@@ -238,3 +238,145 @@ fn a_channel_is_of_one_kind_and_says_so() {
     assert_eq!(one.channels.send_block(ChannelId(2), block(), 0), Err(SendError::NoChannel));
     assert_eq!((one.channels.free(ChannelId(1)), one.channels.free(ChannelId(2))), (Free::default(), Free::default()));
 }
+
+#[test]
+fn a_full_queue_says_so_and_tells_before_how_much_it_takes() {
+    for kind in MESSAGE_KINDS {
+        let small = ChannelConfig { queue_bytes: 3000, queue_messages: 5, max_message_bytes: 2000, ..of(kind) };
+        let [mut one, mut other] = End::pair(&[small]);
+        let send =
+            |one: &mut End, bytes: usize| one.channels.send(C, &message(0, bytes), SendOptions::default(), one.now);
+        assert_eq!(send(&mut one, 2000), Ok(()));
+        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4 });
+        assert_eq!(send(&mut one, 1001), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, 1000), Ok(()));
+        for _ in 0..3 {
+            assert_eq!(send(&mut one, 0), Ok(()));
+        }
+        assert_eq!(send(&mut one, 0), Err(SendError::Backlogged));
+        let packets = one.packets(1180);
+        let free = if kind.is_reliable() { 0 } else { 3000 };
+        assert_eq!(one.channels.free(C).bytes, free, "{kind:?}: what is under way counts if it may come back");
+        for (sequence, frames) in packets {
+            other.take(&frames).unwrap();
+            one.channels.on_acked(sequence);
+        }
+        assert_eq!(other.received().len(), 5);
+        assert_eq!(one.channels.free(C), Free { bytes: 3000, messages: 5 });
+        assert_eq!(one.channels.stats(C).unwrap().backlogged, 2);
+    }
+}
+
+#[test]
+fn a_late_acknowledgement_ends_the_repetition_and_a_probe_repeats_the_oldest() {
+    let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
+    one.send(C, b"first");
+    let (first, _) = one.packet(100).unwrap();
+    one.send(C, b"second");
+    let (second, _) = one.packet(100).unwrap();
+    one.channels.on_lost(first);
+    one.channels.on_acked(first);
+    assert_eq!(one.packet(100), None, "it has arrived after all");
+    one.channels.on_probe();
+    let (again, frames) = one.packet(100).unwrap();
+    assert_eq!(other.take(&frames), Ok(()));
+    assert_eq!(one.packet(100), None, "one probe, one repetition");
+    one.channels.on_lost(second);
+    assert_eq!(one.packet(100), None, "its message is under way in the probe");
+    one.channels.on_lost(again);
+    assert!(one.packet(100).is_some());
+}
+
+#[test]
+fn a_packet_whose_fate_is_never_told_counts_as_lost_after_1024_others() {
+    let [mut one, _] = End::pair(&[of(Kind::ReliableUnordered), of(Kind::Unreliable)]);
+    one.send(C, b"forgotten");
+    one.packet(100).unwrap();
+    for number in 0..1024 {
+        one.send(ChannelId(1), b"filler");
+        let (_, frames) = one.packet(100).unwrap();
+        let again = frames.windows(9).any(|window| window == b"forgotten");
+        assert_eq!(again, number == 1023, "{number}");
+    }
+}
+
+#[test]
+fn higher_classes_go_first_and_no_class_starves() {
+    let flood = ChannelConfig { priority: 9, bytes_per_tick: None, ..of(Kind::Sequenced) };
+    let [mut one, mut other] = End::pair(&[flood, of(Kind::ReliableOrdered), of(Kind::Unreliable)]);
+    let mut arrivals = Vec::new();
+    for tick in 0..200 {
+        one.pass(20);
+        while one.channels.free(C).messages > 200 && one.channels.free(C).bytes > 2000 {
+            one.send(C, &message(tick, 1170));
+        }
+        for channel in [1, 2] {
+            if one.channels.free(ChannelId(channel)).bytes > 1000 {
+                one.send(ChannelId(channel), &message(tick, 1000));
+            }
+        }
+        // One packet in each tick: the first class alone would fill it for ever.
+        let (sequence, frames) = one.packet(1180).unwrap();
+        other.take(&frames).unwrap();
+        one.channels.on_acked(sequence);
+        arrivals.extend(other.received.drain(..).map(|(channel, _)| (tick, channel)));
+    }
+    for channel in [1, 2] {
+        let ticks: Vec<usize> =
+            arrivals.iter().filter(|arrival| arrival.1 == channel).map(|arrival| arrival.0).collect();
+        assert!((12..=18).contains(&ticks.len()), "{ticks:?}: two in every half second of four");
+        assert!(ticks.windows(2).all(|pair| pair[1] - pair[0] <= 28), "{ticks:?}");
+    }
+    assert!(arrivals.iter().filter(|arrival| arrival.1 == 0).count() > 150, "the others cost the first class little");
+}
+
+#[test]
+fn a_message_behind_others_in_every_packet_is_cut_rather_than_kept_waiting() {
+    let first = ChannelConfig { priority: 1, ..of(Kind::Unreliable) };
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[first.clone(), of(kind)]);
+        one.send(ChannelId(1), &message(9, 1000));
+        for tick in 0..3 {
+            one.send(C, &message(tick, 600));
+            let (_, frames) = one.packet(1180).unwrap();
+            other.take(&frames).unwrap();
+        }
+        assert!(other.received.contains(&(1, message(9, 1000))), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
+    let layout = Arc::new(Layout::new(vec![of(Kind::ReliableOrdered)]).unwrap());
+    let memory = crate::reliability::MemoryBudget::new(5000);
+    let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
+    other.channels = Channels::new(Arc::clone(&layout), Some(memory.clone()));
+    for number in 0..30 {
+        one.send(C, &message(number, 1000));
+    }
+    let packets: Vec<_> = one.packets(1180);
+    let (missing, rest) = packets.split_first().unwrap();
+    let (taken, refused): (Vec<_>, Vec<_>) = rest.iter().partition(|(_, frames)| {
+        let fits = other.channels.can_take(frames);
+        if fits {
+            other.take(frames).unwrap();
+        }
+        fits
+    });
+    assert!(taken.len() >= 3 && refused.len() > 20, "{} taken", taken.len());
+    assert!(other.received.is_empty() && memory.left() < 1000);
+    for (sequence, frames) in [missing].into_iter().chain(refused) {
+        assert!(other.channels.can_take(frames), "what is in order needs no memory");
+        other.take(frames).unwrap();
+        one.channels.on_acked(*sequence);
+    }
+    assert_eq!(other.received(), (0..30).map(|number| message(number, 1000)).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_violation_is_found_on_the_way_and_what_came_before_it_is_delivered() {
+    let [_, mut other] = End::pair(&[of(Kind::Unreliable), of(Kind::ReliableOrdered)]);
+    let frames = [0x01, 2, b'o', b'k', 0x02, 0xff, 0x7f, 1, b'x'];
+    assert_eq!(other.take(&frames), Err(Violation::Overrun(ChannelId(1))));
+    assert_eq!(other.received(), [b"ok"]);
+}

@@ -53,6 +53,12 @@ impl Channels {
         pen.finish()
     }
 
+    /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so
+    /// that newer ones can be told from older ones.
+    pub fn skip(&mut self, packet: Sequence) {
+        self.count(packet);
+    }
+
     /// A packet arrived at the peer; also after it was called lost.
     pub fn on_acked(&mut self, packet: Sequence) {
         let Self { carried, outgoing, blocks, sending, .. } = self;
@@ -107,10 +113,18 @@ impl Channels {
     }
 
     fn is_ready(&self, channel: ChannelId) -> bool {
+        self.waits(channel) && self.schedule.allows(channel)
+    }
+
+    fn waits(&self, channel: ChannelId) -> bool {
         let index = usize::from(channel.0);
         let messages = self.outgoing.get(index).is_some_and(Outgoing::is_ready);
-        let waits = messages || self.blocks.get(index).is_some_and(BlockLane::wants_room);
-        waits && self.schedule.allows(channel)
+        messages || self.blocks.get(index).is_some_and(BlockLane::wants_room)
+    }
+
+    /// Whether something waits only because its channel's budget of this tick is used up.
+    pub(super) fn waits_for_tick(&self) -> bool {
+        self.channels().any(|channel| self.waits(channel) && !self.schedule.allows(channel))
     }
 
     fn candidate(&self, channel: ChannelId) -> Option<Candidate> {

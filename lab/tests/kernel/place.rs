@@ -1,0 +1,125 @@
+//! Three network namespaces in a row: a sender's, a middle one whose rate `tc tbf` limits, a receiver's.
+//!
+//! The limit is not on the sender's own interface, because there the kernel would push back on the socket instead of
+//! dropping.
+
+use std::fs::File;
+use std::io::{Error, Result};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Command, Output};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+const RECEIVER: &str = "10.213.2.2";
+
+/// The namespaces; they vanish with this.
+pub(crate) struct Place {
+    prefix: String,
+}
+
+/// Which end of the row.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Sender,
+    Receiver,
+}
+
+impl Place {
+    /// Makes the namespaces with a bottleneck of this rate, as `tc` writes it, and so many bytes of buffer.
+    ///
+    /// # Errors
+    /// What the kernel or its tools refuse, in their words.
+    pub(crate) fn new(name: &str, rate: &str, buffer: u32) -> Result<Self> {
+        let place = Self { prefix: format!("slg{}{name}", std::process::id() % 100_000) };
+        let [a, m, b] = ["a", "m", "b"].map(|letter| format!("{}{letter}", place.prefix));
+        for namespace in [&a, &m, &b] {
+            ip(&["netns", "add", namespace])?;
+        }
+        for (end, near, far) in [(&a, "up0", "up1"), (&b, "down1", "down0")] {
+            ip(&["-n", &m, "link", "add", far, "type", "veth", "peer", "name", near, "netns", end])?;
+            ip(&["-n", end, "link", "set", near, "up"])?;
+            ip(&["-n", &m, "link", "set", far, "up"])?;
+        }
+        ip(&["-n", &a, "addr", "add", "10.213.1.1/24", "dev", "up0"])?;
+        ip(&["-n", &m, "addr", "add", "10.213.1.2/24", "dev", "up1"])?;
+        ip(&["-n", &m, "addr", "add", "10.213.2.1/24", "dev", "down0"])?;
+        ip(&["-n", &b, "addr", "add", "10.213.2.2/24", "dev", "down1"])?;
+        ip(&["-n", &a, "route", "add", "default", "via", "10.213.1.2"])?;
+        ip(&["-n", &b, "route", "add", "default", "via", "10.213.2.1"])?;
+        ip(&["netns", "exec", &m, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])?;
+        place.limit("add", rate, buffer)?;
+        Ok(place)
+    }
+
+    /// The bottleneck has another rate from now on.
+    pub(crate) fn set_rate(&self, rate: &str, buffer: u32) -> Result<()> {
+        self.limit("change", rate, buffer)
+    }
+
+    fn limit(&self, verb: &str, rate: &str, buffer: u32) -> Result<()> {
+        let (middle, limit) = (format!("{}m", self.prefix), buffer.to_string());
+        let tbf = ["tbf", "rate", rate, "burst", "3200", "limit", &limit];
+        run("tc", &[&["-n", &middle, "qdisc", verb, "dev", "down0", "root"], &tbf[..]].concat()).map(drop)
+    }
+
+    /// Does something in an end's namespace: what it opens stays there.
+    pub(crate) fn within<T: Send>(&self, end: End, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let letter = match end {
+            End::Sender => "a",
+            End::Receiver => "b",
+        };
+        let path = format!("/run/netns/{}{letter}", self.prefix);
+        let entered = || {
+            let namespace = File::open(path)?;
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            act()
+        };
+        thread::scope(|scope| scope.spawn(entered).join()).unwrap_or_else(|_| Err(Error::other("a thread panicked")))
+    }
+
+    /// A sender's and a receiver's socket, connected.
+    pub(crate) fn sockets(&self) -> Result<(UdpSocket, UdpSocket)> {
+        let receiver = self.within(End::Receiver, || UdpSocket::bind((RECEIVER, 0)))?;
+        let address = receiver.local_addr()?;
+        let sender = self.within(End::Sender, || {
+            let socket = UdpSocket::bind("10.213.1.1:0")?;
+            socket.connect(address)?;
+            Ok(socket)
+        })?;
+        receiver.connect(sender.local_addr()?)?;
+        Ok((sender, receiver))
+    }
+
+    /// A TCP connection of the kernel's own, with this congestion control.
+    pub(crate) fn stream(&self, control: &str) -> Result<(TcpStream, TcpStream)> {
+        let set = format!("echo {control} > /proc/sys/net/ipv4/tcp_congestion_control");
+        ip(&["netns", "exec", &format!("{}a", self.prefix), "sh", "-c", &set])?;
+        let listener = self.within(End::Receiver, || TcpListener::bind((RECEIVER, 0)))?;
+        let address: SocketAddr = listener.local_addr()?;
+        let sender = self.within(End::Sender, || TcpStream::connect(address))?;
+        Ok((sender, listener.accept()?.0))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for letter in ["a", "m", "b"] {
+            let _ = ip(&["netns", "del", &format!("{}{letter}", self.prefix)]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<Output> {
+    run("ip", arguments)
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<Output> {
+    let output = Command::new(program).args(arguments).output()?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::other(format!("{program} {}: {}", arguments.join(" "), said.trim())))
+}
