@@ -442,7 +442,8 @@ impl Connection {
         let of_stage = match self.stage {
             // Without a word from the controller it is the uplink, or the sink, that keeps something back.
             Stage::Open if self.waits() => self.path.next_send(now).or(Some(now)),
-            Stage::Open => None,
+            // The next tick brings new bytes to channels that have used up this one's, whenever it comes.
+            Stage::Open => self.channels.waits_for_tick().then_some(now),
             Stage::Leaving(leaving) if leaving.saying.is_heard() => Some(now),
             Stage::Leaving(leaving) => Some(leaving.again),
             Stage::Left => Some(now),

@@ -26,6 +26,12 @@ impl Channels {
         (!blocks).then(|| self.outgoing.iter().map(Outgoing::waiting_bytes).sum())
     }
 
+    /// Whether anything waits that may leave only in a later tick, because its channel has used up this one's bytes.
+    #[must_use]
+    pub fn waits_for_tick(&self) -> bool {
+        self.channels().any(|channel| self.has_something(channel) && !self.schedule.allows(channel))
+    }
+
     /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
     ///
     /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written
@@ -107,10 +113,13 @@ impl Channels {
     }
 
     fn is_ready(&self, channel: ChannelId) -> bool {
+        self.has_something(channel) && self.schedule.allows(channel)
+    }
+
+    fn has_something(&self, channel: ChannelId) -> bool {
         let index = usize::from(channel.0);
         let messages = self.outgoing.get(index).is_some_and(Outgoing::is_ready);
-        let waits = messages || self.blocks.get(index).is_some_and(BlockLane::wants_room);
-        waits && self.schedule.allows(channel)
+        messages || self.blocks.get(index).is_some_and(BlockLane::wants_room)
     }
 
     fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
