@@ -41,7 +41,7 @@ fn what_is_beyond_a_channels_bytes_per_tick_leaves_in_later_ticks() {
 }
 
 #[test]
-fn a_large_block_arrives_at_either_end_although_its_first_slices_come_last() {
+fn a_large_block_arrives_at_either_end_although_packets_get_lost() {
     let mut hall = hall(ChannelConfig::new(Kind::Blocks));
     let client = hall.join(path(2.0));
     let block = Block::new(vec![9; 6 << 20]).unwrap();
