@@ -113,7 +113,7 @@ impl Client {
 
     /// Leaves: the state is `Disconnected` at once, and ten disconnect packets leave with the end of the turn.
     pub fn disconnect(&mut self) {
-        self.core.disconnect(self.now.monotonic);
+        self.core.disconnect();
     }
 
     /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
@@ -328,7 +328,7 @@ impl Client {
 /// A client that is dropped says goodbye, so that its slot is free at once.
 impl Drop for Client {
     fn drop(&mut self) {
-        self.core.disconnect(self.now.monotonic);
+        self.core.disconnect();
         self.end_turn();
     }
 }

@@ -33,6 +33,11 @@ impl BlockLane {
         self.get().is_some_and(Blocks::wants_room)
     }
 
+    /// Whether polling would go on with hashing what has arrived.
+    pub(super) fn has_work(&self) -> bool {
+        self.get().is_some_and(Blocks::has_work)
+    }
+
     /// Since when there has been something to write, if there is.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.since.filter(|_| self.wants_room())

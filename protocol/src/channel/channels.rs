@@ -12,7 +12,7 @@ use super::carried::Carried;
 use super::incoming::Incoming;
 use super::layout::{ChannelId, Kind, Layout};
 use super::outgoing::Outgoing;
-use super::pieces::Store;
+use super::pieces::{RETENTION, Store};
 use super::queue::Terms;
 use super::schedule::Schedule;
 use super::stats::ChannelStats;
@@ -133,9 +133,10 @@ impl Channels {
         self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref())
     }
 
-    /// What is left of the peer's blocks when the connection has ended, to be kept by the next one.
-    pub fn into_partials(self) -> impl Iterator<Item = (ChannelId, PartialBlock)> {
-        let lanes = (0..).map(ChannelId).zip(self.blocks);
+    /// What is left of the peer's blocks when the connection has ended, to be kept by the next one. No more blocks come or
+    /// go afterwards.
+    pub fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialBlock)> + use<> {
+        let lanes = (0..).map(ChannelId).zip(core::mem::take(&mut self.blocks));
         lanes.flat_map(|(channel, lane)| lane.into_partials().map(move |partial| (channel, partial)))
     }
 
@@ -165,6 +166,16 @@ impl Channels {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.sending.bytes() + self.receiving.bytes()
+    }
+
+    /// When there is something to do that nothing from outside brings about: blocks that have arrived are to be hashed, a
+    /// budget lets no more leave in this tick, or memory is to be given back.
+    #[must_use]
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        if self.blocks.iter().any(BlockLane::has_work) || self.waits_for_tick() {
+            return Some(now);
+        }
+        (self.memory_bytes() > 0).then(|| now.after(RETENTION))
     }
 
     /// A tick begins: budgets are filled up, and what is past its deadline is dropped.

@@ -17,7 +17,7 @@ const GROUP: usize = 32;
 /// What a group counts in the shared budget.
 const GROUP_BYTES: usize = GROUP * size_of::<Piece>();
 /// How long after the last use the memory is kept for the next one.
-const RETENTION: Duration = Duration::from_secs(10);
+pub(super) const RETENTION: Duration = Duration::from_secs(10);
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 

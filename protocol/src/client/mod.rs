@@ -15,7 +15,7 @@ pub use self::event::{Event, Message, Received};
 
 use self::sink::ServerSink;
 use crate::address::Address;
-use crate::channel::block::{Block, BlockId, PartialBlock};
+use crate::channel::block::{Block, BlockId};
 use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
@@ -34,11 +34,10 @@ pub struct Client {
     traffic: Traffic,
     line: Option<Line>,
     wake: Instant,
-    connected: Option<Event>,
-    ended: Option<Event>,
+    /// What is told before the line's own news: comings and goings, and what lines that are gone had to tell.
+    events: VecDeque<Event>,
     farewell: Option<String>,
     end: Option<End>,
-    partials: VecDeque<(ChannelId, PartialBlock)>,
     room: Box<[u8; MAX_PAYLOAD_BYTES]>,
 }
 
@@ -51,11 +50,9 @@ impl Client {
             traffic: Traffic::Payloads,
             line: None,
             wake: Instant::NEVER,
-            connected: None,
-            ended: None,
+            events: VecDeque::new(),
             farewell: None,
             end: None,
-            partials: VecDeque::new(),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),
         }
     }
@@ -108,7 +105,7 @@ impl Client {
                 (payload.sequence, start..start + payload.bytes.len())
             })
         });
-        self.follow(now);
+        self.follow();
         let Some((sequence, range)) = found? else { return Ok(None) };
         let payload = datagram.get(range.clone()).unwrap_or_default();
         Ok(self.take(sequence, payload, range.start, scratch, now))
@@ -116,7 +113,7 @@ impl Client {
 
     /// Brings in a payload of a server in the same program; it lies at the start of what [`next`](Self::next) is given.
     pub fn handle_loopback(&mut self, payload: &[u8], scratch: &mut Vec<u8>, now: Instant) -> Option<Received> {
-        self.follow(now);
+        self.follow();
         self.take(0, payload, 0, scratch, now)
     }
 
@@ -160,6 +157,7 @@ impl Client {
             Received::Frames { payload, incoming } => {
                 let Some(Line::Channels(connection)) = &mut self.line else { return None };
                 let frames = datagram.get(payload.clone())?;
+                self.wake = Instant::default();
                 let arrival = connection.next(frames, incoming, scratch, now)?;
                 Some(Message::arrived(arrival, payload.start + incoming.start()))
             }
@@ -170,39 +168,44 @@ impl Client {
 
     /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let partial = |(channel, partial)| Event::Partial { channel, partial };
-        let of_line = self.connected.take().or_else(|| self.poll_line());
-        of_line.or_else(|| self.partials.pop_front().map(partial)).or_else(|| self.ended.take())
-    }
-
-    fn poll_line(&mut self) -> Option<Event> {
-        match self.line.as_mut()? {
-            Line::Payloads => None,
-            Line::Packets(packets) => packets.poll_event().map(Event::Packet),
-            Line::Channels(connection) => connection.poll_event().map(Event::Channel),
-        }
+        self.events.pop_front().or_else(|| {
+            let event = poll_line(self.line.as_mut()?)?;
+            // To have told of it may be something to answer: that a block was taken.
+            self.wake = Instant::default();
+            Some(event)
+        })
     }
 
     /// Follows netcode: a slot begins a line, an end ends it.
-    fn follow(&mut self, now: Instant) {
+    fn follow(&mut self) {
         while let Some(event) = self.netcode.poll_event() {
             match event {
                 netcode::Event::Connected { client_index, max_clients } => {
                     // The settings were checked when the client was made.
                     self.line = self.traffic.line(None).ok();
-                    self.wake = now;
+                    self.wake = Instant::default();
                     (self.farewell, self.end) = (None, None);
-                    self.connected = Some(Event::Connected { client_index, max_clients });
+                    self.events.push_back(Event::Connected { client_index, max_clients });
                 }
                 netcode::Event::Ended { reason } => {
                     self.note_end();
-                    if let Some(Line::Channels(connection)) = self.line.take() {
-                        self.partials = connection.into_partials().collect();
-                    }
+                    self.end_line();
                     self.wake = Instant::NEVER;
-                    self.ended = Some(Event::Ended { reason });
+                    // The line's own word on why it ended counts for more.
+                    let reason = self.end.as_ref().map_or(reason, reason_of);
+                    self.events.push_back(Event::Ended { reason });
                 }
             }
+        }
+    }
+
+    /// Keeps what the line has to tell, and what is left of its blocks.
+    fn end_line(&mut self) {
+        let Some(mut line) = self.line.take() else { return };
+        self.events.extend(core::iter::from_fn(|| poll_line(&mut line)));
+        if let Line::Channels(connection) = &mut line {
+            let partial = |(channel, partial)| Event::Partial { channel, partial };
+            self.events.extend(connection.take_partials().map(partial));
         }
     }
 
@@ -303,7 +306,7 @@ impl Client {
     /// Time has passed: deadlines of netcode and of the line.
     pub fn tick(&mut self, now: Instant) {
         self.netcode.tick(now);
-        self.follow(now);
+        self.follow();
         if self.wake > now {
             return;
         }
@@ -330,14 +333,15 @@ impl Client {
             Some(Line::Payloads) | None => {}
         }
         if sink.full {
+            self.wake = Instant::default();
             return;
         }
         let deadline = match &self.line {
             Some(Line::Packets(packets)) => packets.next_deadline(),
             Some(Line::Channels(connection)) if connection.is_over() => {
-                let reason = connection.end().map_or(EndReason::Left, reason);
+                let reason = connection.end().map_or(EndReason::Left, reason_of);
                 self.netcode.disconnect_for(reason);
-                self.follow(now);
+                self.follow();
                 self.netcode.transmit(now, outbox);
                 return;
             }
@@ -397,14 +401,22 @@ impl Client {
     }
 
     /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
-    pub fn disconnect(&mut self, now: Instant) {
+    pub fn disconnect(&mut self) {
         self.netcode.disconnect();
-        self.follow(now);
+        self.follow();
+    }
+}
+
+fn poll_line(line: &mut Line) -> Option<Event> {
+    match line {
+        Line::Payloads => None,
+        Line::Packets(packets) => packets.poll_event().map(Event::Packet),
+        Line::Channels(connection) => connection.poll_event().map(Event::Channel),
     }
 }
 
 /// What an end is to a player.
-const fn reason(end: &End) -> EndReason {
+const fn reason_of(end: &End) -> EndReason {
     match end {
         End::Left => EndReason::Left,
         End::Farewell { .. } => EndReason::Kicked,

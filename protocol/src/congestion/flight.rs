@@ -28,6 +28,8 @@ pub struct Landed {
     pub departed: Departed,
     /// It had been called lost.
     pub late: bool,
+    /// None that left later had landed before.
+    pub newest: bool,
 }
 
 /// The packets of one connection that are under way, in a ring that grows with them up to a window.
@@ -103,29 +105,54 @@ impl Flight {
         if self.last_departure.is_none() {
             (self.next, self.oldest) = (START + u64::from(sequence.0), START + u64::from(sequence.0));
         }
-        let ahead = sequence.distance_from(Sequence(self.next as u16));
-        debug_assert!(ahead < 1 << 15, "packet {sequence} departs after a newer one");
-        if ahead >= 1 << 15 {
+        let Some(number) = self.number_ahead(sequence) else {
+            debug_assert!(false, "packet {sequence} departs after a newer one");
             return;
-        }
-        let number = self.next + u64::from(ahead);
-        while self.oldest < self.next && self.oldest + self.size() <= number {
-            if self.places.len() < self.window {
-                self.grow();
-                continue;
-            }
-            self.give_up_oldest(&mut lost);
-        }
+        };
+        self.move_on(number, &mut lost);
         if self.oldest == self.next {
             self.oldest = number;
-        }
-        for skipped in self.next.max((number + 1).saturating_sub(self.size()))..number {
-            self.put(skipped, Place::default());
         }
         self.put(number, Place { sent_at: now, bytes, fate: Fate::Awaited });
         self.next = number + 1;
         self.in_flight += u64::from(bytes);
         self.last_departure = Some(now);
+    }
+
+    /// Numbers up to this one have been used, for packets that nobody acknowledges. To be told of at least every 32,767
+    /// numbers, or they could not be told from older ones; `lost` hears as in [`Flight::depart`].
+    pub fn skip(&mut self, sequence: Sequence, mut lost: impl FnMut(Sequence, Departed)) {
+        if self.last_departure.is_none() {
+            return;
+        }
+        if let Some(number) = self.number_ahead(sequence) {
+            self.move_on(number, &mut lost);
+            self.put(number, Place::default());
+            if self.oldest == self.next {
+                self.oldest = number + 1;
+            }
+            self.next = number + 1;
+        }
+    }
+
+    /// The number of a packet that is not older than the next one.
+    fn number_ahead(&self, sequence: Sequence) -> Option<u64> {
+        let ahead = sequence.distance_from(Sequence(self.next as u16));
+        (ahead < 1 << 15).then(|| self.next + u64::from(ahead))
+    }
+
+    /// Makes the places free up to that of `number`, of which those in between are nobody's.
+    fn move_on(&mut self, number: u64, lost: &mut impl FnMut(Sequence, Departed)) {
+        while self.oldest < self.next && self.oldest + self.size() <= number {
+            if self.places.len() < self.window {
+                self.grow();
+                continue;
+            }
+            self.give_up_oldest(lost);
+        }
+        for skipped in self.next.max((number + 1).saturating_sub(self.size()))..number {
+            self.put(skipped, Place::default());
+        }
     }
 
     /// Takes the acknowledgement of a packet; `None` if it is known already, forgotten, or never departed.
@@ -144,10 +171,11 @@ impl Flight {
         if fate == Fate::Awaited {
             self.in_flight -= u64::from(departed.bytes);
         }
+        let newest = self.newest_acked.is_none_or(|acked| number > acked);
         self.newest_acked = self.newest_acked.max(Some(number));
         self.probes = 0;
         self.pass_over_settled();
-        Some(Landed { departed, late: fate == Fate::Lost })
+        Some(Landed { departed, late: fate == Fate::Lost, newest })
     }
 
     /// Tells `lost` of every packet that counts as lost by now, the oldest first.

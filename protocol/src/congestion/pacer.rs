@@ -16,7 +16,7 @@ const TICKS: f64 = 1.5;
 /// The bucket of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// In bytes; below zero after somebody sent more than was allowed, at most as far as above.
+    /// In bytes; below zero after somebody sent more than was allowed, at most as far as above, or a whole large packet.
     credit: f64,
     filled_at: Option<Instant>,
     packet_bytes: f64,
@@ -42,7 +42,8 @@ impl Pacer {
 
     /// Takes what has left out of the bucket, which was brought up to that moment.
     pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, tick: Duration) {
-        self.credit = (self.credit - f64::from(bytes)).max(-self.most(rate, tick));
+        let bytes = f64::from(bytes);
+        self.credit = (self.credit - bytes).max(-self.most(rate, tick).max(bytes));
     }
 
     /// When `bytes` may leave.
@@ -87,6 +88,16 @@ mod tests {
             }
             assert!((998..=1003).contains(&left), "{left} packets in steps of {step} ms");
         }
+    }
+
+    #[test]
+    fn a_packet_larger_than_the_bucket_is_paid_for_wholly() {
+        let rate = BytesPerSecond(100_000.0);
+        let mut pacer = Pacer::new(PACKET);
+        pacer.fill(rate, NO_TICK, at(0));
+        pacer.spend(16 * PACKET, rate, NO_TICK);
+        let ready = pacer.ready_at(PACKET, rate, NO_TICK, at(0)).since(at(0));
+        assert!((Duration::from_millis(150)..Duration::from_millis(151)).contains(&ready), "{ready:?}");
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl Endpoint {
         taken
     }
 
+    /// Counts a datagram that a layer above dropped for this reason, without bringing it in.
+    pub fn count_reject(&mut self, reject: Reject) {
+        self.link.rejects.add(reject);
+    }
+
     // Sending -------------------------------------------------------------------------------------------------------
 
     /// Sends a packet, in fragments if it is large, and answers its number. Its header carries acknowledgements.

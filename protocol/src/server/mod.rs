@@ -144,7 +144,7 @@ impl Server {
                 (client, payload.sequence, start..start + payload.bytes.len())
             })
         });
-        self.follow(now.monotonic);
+        self.follow();
         let Some((client, sequence, range)) = found? else { return Ok(None) };
         let payload = datagram.get(range.clone()).unwrap_or_default();
         Ok(self.take(client, sequence, payload, range.start, scratch, now.monotonic))
@@ -158,7 +158,7 @@ impl Server {
         scratch: &mut Vec<u8>,
         now: Now,
     ) -> Option<Received> {
-        self.follow(now.monotonic);
+        self.follow();
         self.take(client, 0, payload, 0, scratch, now.monotonic)
     }
 
@@ -173,7 +173,7 @@ impl Server {
         now: Instant,
     ) -> Option<Received> {
         let slot = client.slot();
-        let seat = self.seats.get_mut(slot as usize)?.as_mut()?;
+        let seat = self.seat_at(slot).filter(|seat| seat.is(client))?;
         let received = seat.take(sequence, payload, start, scratch, now);
         self.wake(slot);
         received
@@ -212,6 +212,8 @@ impl Server {
     fn poll_lines(&mut self) -> Option<Event> {
         while let Some(slot) = self.noisy.front().copied() {
             if let Some(event) = self.seat_at(slot).and_then(Seat::poll_event) {
+                // To have told of it may be something to answer: that a block was taken.
+                self.set_wake(slot, Instant::default());
                 return Some(event);
             }
             self.noisy.pop_front();
@@ -223,41 +225,33 @@ impl Server {
     }
 
     /// Follows netcode: who has come gets a line, who has gone loses it.
-    fn follow(&mut self, now: Instant) {
+    fn follow(&mut self) {
         while let Some(event) = self.netcode.poll_event() {
             match event {
-                netcode::Event::Connected { client, client_id } => self.seat(client, client_id, now),
-                netcode::Event::Disconnected { client, client_id, reason } => {
+                netcode::Event::Connected { client, client_id } => self.seat(client, client_id),
+                netcode::Event::Disconnected { client, reason, .. } => {
                     let seat = self.seats.get_mut(client.slot() as usize).and_then(Option::take);
                     self.set_wake(client.slot(), Instant::NEVER);
                     if let Some(uplink) = &mut self.uplink {
                         uplink.offer(client.slot() as usize, 0);
                         uplink.set_weight(client.slot() as usize, Weight::default());
                     }
-                    let Some(Seat { line, told, .. }) = seat else { continue };
-                    if let Line::Channels(connection) = line {
-                        let partials = connection.into_partials();
-                        self.events.extend(partials.map(|(channel, partial)| Event::Partial {
-                            client,
-                            channel,
-                            partial,
-                        }));
-                    }
-                    // One whose connection had ended before has been told of already.
-                    if !told {
-                        self.events.push_back(Event::Disconnected { client, client_id, reason });
-                    }
+                    let Some(mut seat) = seat else { continue };
+                    // What the line has to tell comes first, and its own word on why it ended counts for more.
+                    self.events.extend(core::iter::from_fn(|| seat.poll_event()));
+                    seat.tell_end(reason);
+                    self.events.extend(core::iter::from_fn(|| seat.poll_event()));
                 }
             }
         }
     }
 
-    fn seat(&mut self, client: ClientHandle, client_id: u64, now: Instant) {
+    fn seat(&mut self, client: ClientHandle, client_id: u64) {
         // The settings were checked when the server was made.
         let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
         if let Some(place) = self.seats.get_mut(client.slot() as usize) {
             *place = Some(Seat::new(client, client_id, line));
-            self.set_wake(client.slot(), now);
+            self.set_wake(client.slot(), Instant::default());
             self.events.push_back(Event::Connected { client, client_id });
         }
     }
@@ -275,9 +269,7 @@ impl Server {
         now: Now,
         outbox: &mut impl Outbox,
     ) -> Result<(), SendError> {
-        if !matches!(self.traffic, Traffic::Payloads) {
-            return Err(SendError::WrongTraffic);
-        }
+        let Line::Payloads = self.seat_mut(client)?.line else { return Err(SendError::WrongTraffic) };
         Ok(self.netcode.send(client, payload, now, outbox)?)
     }
 
@@ -339,10 +331,12 @@ impl Server {
     }
 
     fn open_connection(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
-        if !matches!(self.traffic, Traffic::Channels(..)) {
-            return Err(SendError::WrongTraffic);
-        }
-        self.connection_mut(client).filter(|connection| connection.end().is_none()).ok_or(SendError::Gone)
+        let Line::Channels(connection) = &mut self.seat_mut(client)?.line else { return Err(SendError::WrongTraffic) };
+        if connection.end().is_some() { Err(SendError::Gone) } else { Ok(connection) }
+    }
+
+    fn seat_mut(&mut self, client: ClientHandle) -> Result<&mut Seat, SendError> {
+        self.seat_at(client.slot()).filter(|seat| seat.is(client)).ok_or(SendError::Gone)
     }
 
     // The end -------------------------------------------------------------------------------------------------------
@@ -353,19 +347,23 @@ impl Server {
     /// Answers whether the client was connected.
     pub fn kick(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
         let Some(connection) = self.connection_mut(client) else { return self.disconnect(client) };
+        let was_open = connection.end().is_none();
         connection.leave(code, text);
-        self.wake(client.slot());
-        true
+        was_open
     }
 
     /// Disconnects a client at once. Answers whether it was connected.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
-        self.netcode.disconnect(client)
+        let was_connected = self.netcode.disconnect(client);
+        self.follow();
+        was_connected
     }
 
-    /// Disconnects everyone and admits nobody any more.
+    /// Disconnects everyone at once and admits nobody any more. Who wants to say why kicks them first, with
+    /// [`ByeCode::SHUTDOWN`].
     pub fn stop(&mut self) {
         self.netcode.stop();
+        self.follow();
     }
 
     // What is known -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 //! One client's place above netcode: its line, and what has been told of it.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::event::{Event, Message, Received};
@@ -13,13 +14,14 @@ pub(super) struct Seat {
     pub(super) line: Line,
     /// Whether its slot waits to be asked for events.
     pub(super) noisy: bool,
-    /// Whether the application knows that the connection has ended.
-    pub(super) told: bool,
+    /// Whether the end was told of: what was said of it is in `last_events`, or taken already.
+    told: bool,
+    last_events: VecDeque<Event>,
 }
 
 impl Seat {
     pub(super) const fn new(client: ClientHandle, client_id: u64, line: Line) -> Self {
-        Self { client, client_id, line, noisy: false, told: false }
+        Self { client, client_id, line, noisy: false, told: false, last_events: VecDeque::new() }
     }
 
     pub(super) fn is(&self, client: ClientHandle) -> bool {
@@ -58,20 +60,45 @@ impl Seat {
         }
     }
 
-    /// The next news of the line, if it has any.
+    /// The next news of the line, if it has any; its end comes last.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
+        if !self.told {
+            if let Some(event) = self.poll_line() {
+                return Some(event);
+            }
+            let reason = self.end()?;
+            self.tell_end(reason);
+        }
+        self.last_events.pop_front()
+    }
+
+    fn poll_line(&mut self) -> Option<Event> {
         let client = self.client;
         match &mut self.line {
             Line::Payloads => None,
             Line::Packets(packets) => packets.poll_event().map(|event| Event::Packet { client, event }),
-            Line::Channels(connection) => {
-                if let Some(event) = connection.poll_event() {
-                    return Some(Event::Channel { client, event });
-                }
-                let reason = connection.end().map(reason).filter(|_| !self.told)?;
-                self.told = true;
-                Some(Event::Disconnected { client, client_id: self.client_id, reason })
-            }
+            Line::Channels(connection) => connection.poll_event().map(|event| Event::Channel { client, event }),
+        }
+    }
+
+    /// Has the next events tell of the end, unless they have.
+    pub(super) fn tell_end(&mut self, reason: DisconnectReason) {
+        if core::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let (client, client_id) = (self.client, self.client_id);
+        if let Line::Channels(connection) = &mut self.line {
+            let partial = |(channel, partial)| Event::Partial { client, channel, partial };
+            self.last_events.extend(connection.take_partials().map(partial));
+        }
+        self.last_events.push_back(Event::Disconnected { client, client_id, reason });
+    }
+
+    /// Why the connection has ended, if it has.
+    fn end(&self) -> Option<DisconnectReason> {
+        match &self.line {
+            Line::Channels(connection) => connection.end().map(reason),
+            _ => None,
         }
     }
 
@@ -94,7 +121,7 @@ impl Seat {
     /// Why the slot should be free now, if it should.
     pub(super) fn over(&self) -> Option<DisconnectReason> {
         match &self.line {
-            Line::Channels(connection) if connection.is_over() => connection.end().map(reason),
+            Line::Channels(connection) if connection.is_over() => self.end(),
             _ => None,
         }
     }

@@ -3,10 +3,8 @@
 use core::time::Duration;
 
 use super::Server;
-use super::seat::Seat;
 use super::sink::ClientSink;
 use crate::netcode::Outbox;
-use crate::netcode::server::DisconnectReason;
 use crate::session::Line;
 use crate::time::{Instant, Now};
 
@@ -17,7 +15,7 @@ impl Server {
     /// A turn has passed: netcode's deadlines, and those of every line that has one.
     pub fn tick(&mut self, now: Now) {
         self.netcode.tick(now);
-        self.follow(now.monotonic);
+        self.follow();
         for slot in 0..self.wakes.len() as u32 {
             if self.is_due(slot, now.monotonic)
                 && let Some(seat) = self.seat_at(slot)
@@ -52,7 +50,7 @@ impl Server {
             }
         }
         // Those whose last word has been said owe their disconnect packets.
-        self.follow(now.monotonic);
+        self.follow();
         self.netcode.transmit(now, outbox);
     }
 
@@ -81,27 +79,13 @@ impl Server {
         }
         let (over, deadline) = (seat.over(), seat.next_deadline(now.monotonic));
         if let Some(reason) = over {
-            self.listen(slot);
-            self.end(slot, reason, now);
+            self.netcode.disconnect_for(client, reason);
+            self.follow();
         } else {
             // What could not leave now is tried again a little later, not at once.
             self.set_wake(slot, deadline.max(now.monotonic.after(LEAST_WAIT)));
         }
         true
-    }
-
-    /// Frees the slot of a connection that is over, when the application knows of it.
-    fn end(&mut self, slot: u32, reason: DisconnectReason, now: Now) {
-        let Some(seat) = self.seat_at(slot) else { return };
-        let client = seat.client();
-        if !seat.told {
-            // It is told before netcode's own event would.
-            while let Some(event) = self.seat_at(slot).and_then(Seat::poll_event) {
-                self.events.push_back(event);
-            }
-        }
-        self.netcode.disconnect_for(client, reason);
-        self.follow(now.monotonic);
     }
 
     fn is_due(&self, slot: u32, now: Instant) -> bool {

@@ -19,7 +19,7 @@ pub type MakeController = dyn Fn() -> Box<dyn Controller + Send> + Send + Sync;
 /// The settings of a connection.
 #[derive(Clone)]
 pub struct Config {
-    /// The most bytes of payload of a datagram, 508 to 1,200: 1,200 by default; 1,186 where datagrams travel in a
+    /// The most bytes of payload of a datagram, sent by either side, 508 to 1,200: 1,200 by default; 1,186 where datagrams travel in a
     /// browser's data channel; 548 for paths of 576 bytes, 508 for the most careful.
     pub max_payload_bytes: usize,
     /// How congestion is avoided.
@@ -46,7 +46,7 @@ impl fmt::Debug for Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // netcode's prefix, sequence number and tag are 19 to 25 bytes; UDP and IPv4 are 28.
+        // netcode's prefix, sequence number and tag are 18 to 25 bytes; UDP and IPv4 are 28.
         let endpoint = reliability::Config { lower_layer_bytes: 28 + 21, ..reliability::Config::default() };
         Self {
             max_payload_bytes: MAX_PAYLOAD_BYTES,
@@ -96,6 +96,8 @@ impl Default for Memory {
 pub enum ConfigError {
     /// Not 508 to 1,200 bytes of payload.
     PayloadBytes,
+    /// A channel's blocks have slices for which a payload has no room.
+    SliceBytes,
     /// A setting of the endpoint beneath.
     Endpoint(reliability::ConfigError),
 }
@@ -104,6 +106,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PayloadBytes => f.write_str("a datagram has 508 to 1200 bytes of payload"),
+            Self::SliceBytes => f.write_str("a block's slices are too large for a datagram's payload"),
             Self::Endpoint(error) => error.fmt(f),
         }
     }

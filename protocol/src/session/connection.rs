@@ -12,12 +12,13 @@ use super::path::{Cargo, Path};
 use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::channel::block::PartialBlock;
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
-use crate::channel::{Arrival, ChannelEvent, ChannelId, Channels, Layout, LayoutHash, ReadAt, SendError, SendOptions};
+use crate::channel::{
+    Arrival, ChannelEvent, ChannelId, Channels, Kind, Layout, LayoutHash, ReadAt, SendError, SendOptions,
+};
 use crate::congestion::Demand;
 use crate::discard::Reject;
 use crate::reliability::{Acceptance, Sink};
 use crate::time::Instant;
-use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::{Header, MAX_HEADER_BYTES, Sequence, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
 
@@ -35,6 +36,16 @@ impl Incoming {
     pub const fn start(&self) -> usize {
         self.start
     }
+}
+
+/// What stands in a datagram.
+struct Parts<'d> {
+    /// None in one of acknowledgements alone, as reliable 1.0 has them.
+    frame: Option<Frame<'d>>,
+    /// Behind it: control messages and message frames.
+    rest: &'d [u8],
+    /// The message frames.
+    frames: &'d [u8],
 }
 
 /// Where the connection stands.
@@ -64,6 +75,12 @@ struct Leaving {
 /// A packet whose payload would have to be smaller is not worth its headers.
 const LEAST_PAYLOAD: u64 = 64;
 
+/// Of a frame without acknowledgements behind it: flags and two stamps.
+const PLAIN_FRAME_BYTES: usize = 5;
+/// What stands before a slice: its channel's head, room for a length, the kind of its frame, its block's number and its
+/// own (§4.4).
+const BEFORE_SLICE_BYTES: usize = 1 + 2 + 7;
+
 /// How often a farewell is repeated: in the seed's slow rhythm, because nothing is known of a path on which nothing else
 /// travels ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 10 packets per second).
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
@@ -79,6 +96,8 @@ pub struct Connection {
     stage: Stage,
     end: Option<End>,
     farewell: Farewell,
+    /// By this side's settings; what it sends may be smaller, by the peer's.
+    announced_payload_bytes: u16,
     max_payload_bytes: usize,
     farewell_time: Duration,
 }
@@ -96,6 +115,9 @@ impl Connection {
     /// A setting that no connection can run with.
     pub fn new(config: &Config, layout: Arc<Layout>, memory: Option<&Memory>) -> Result<Self, ConfigError> {
         config.check()?;
+        if least_payload(&layout) > config.max_payload_bytes {
+            return Err(ConfigError::SliceBytes);
+        }
         Ok(Self {
             path: Path::new(
                 config.endpoint.clone(),
@@ -109,6 +131,7 @@ impl Connection {
             stage: Stage::Open,
             end: None,
             farewell: Farewell { code: ByeCode::KICKED, text: String::new() },
+            announced_payload_bytes: config.max_payload_bytes as u16,
             max_payload_bytes: config.max_payload_bytes,
             farewell_time: config.farewell,
         })
@@ -121,16 +144,13 @@ impl Connection {
     /// # Errors
     /// Why it was dropped; it has been counted. What no peer of ours sends ends the connection: see [`end`](Self::end).
     pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<Incoming>, Reject> {
-        if is_fragment(datagram) {
-            self.break_off(End::NotASession, ByeCode::VIOLATION);
-            return Err(Reject::NotAPacket);
-        }
-        let (_, payload) = Header::parse(datagram)?;
-        let Ok((frame, rest)) = parse_frame(payload) else {
-            self.break_off(End::NotASession, ByeCode::VIOLATION);
-            return Err(Reject::Refused);
+        let Parts { frame, rest, frames } = match self.read(datagram) {
+            Ok(parts) => parts,
+            Err(reject) => {
+                self.path.count_reject(reject);
+                return Err(reject);
+            }
         };
-        let Some(frames) = self.behind_control(rest) else { return Err(Reject::Refused) };
         if !self.channels.can_take(frames) {
             return self.path.refuse(datagram, now);
         }
@@ -146,6 +166,21 @@ impl Connection {
             return Ok(None);
         }
         Ok(Some(Incoming { start: datagram.len() - frames.len(), at: ReadAt::default() }))
+    }
+
+    /// Takes a datagram apart. What no peer of ours sends ends the connection.
+    fn read<'d>(&mut self, datagram: &'d [u8]) -> Result<Parts<'d>, Reject> {
+        if is_fragment(datagram) {
+            self.break_off(End::NotASession, ByeCode::VIOLATION);
+            return Err(Reject::NotAPacket);
+        }
+        let (_, payload) = Header::parse(datagram)?;
+        let Ok((frame, rest)) = parse_frame(payload) else {
+            self.break_off(End::NotASession, ByeCode::VIOLATION);
+            return Err(Reject::Refused);
+        };
+        let frames = self.behind_control(rest).ok_or(Reject::Refused)?;
+        Ok(Parts { frame, rest, frames })
     }
 
     /// Takes the next message of a datagram; `scratch` is lent for messages that must be put together. `None` when there
@@ -201,7 +236,8 @@ impl Connection {
             self.break_off(End::VersionMismatch, ByeCode::VERSION_MISMATCH);
         } else if hello.layout == self.layout {
             self.greeted = true;
-            self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(MIN_PAYLOAD);
+            let least = MIN_PAYLOAD.max(least_payload(self.channels.layout()));
+            self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(least);
         } else {
             let end = End::LayoutMismatch { ours: self.layout, theirs: Some(hello.layout) };
             self.break_off(end, ByeCode::LAYOUT_MISMATCH);
@@ -263,7 +299,7 @@ impl Connection {
     /// As [`transmit`](Self::transmit), with messages in at most `allowance` bytes on the path, for an uplink that many
     /// connections share; acknowledgements and farewells need none. Answers the bytes of messages that left.
     pub fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
-        if self.path.wants_probe(now) {
+        if self.path.probe_deadline().is_some_and(|deadline| deadline <= now) {
             self.doubt();
         }
         match self.stage {
@@ -271,8 +307,9 @@ impl Connection {
             Stage::Leaving(leaving) => self.transmit_farewell(leaving, now, sink),
             Stage::Left => {
                 // The peer says goodbye until it hears that this was heard.
-                self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
-                self.stage = Stage::Over;
+                if self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0) > 0 {
+                    self.stage = Stage::Over;
+                }
             }
             Stage::Over => {}
         }
@@ -300,6 +337,7 @@ impl Connection {
             self.path.send_framed(Cargo::AcksAlone, self.most(), now, sink, |_, _| 0);
             // More arrived in one turn than one frame can tell.
             self.path.send_plain_acks(now, sink);
+            self.channels.skip(self.path.newest_departure());
         }
         left
     }
@@ -330,7 +368,9 @@ impl Connection {
         let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
             number = Some(sequence);
             let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
-            start + room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest))
+            let frames = room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest));
+            // A greeting that is under way already is no reason for a packet.
+            if frames > 0 || hello.wants_packet() { start + frames } else { 0 }
         });
         if sent > 0
             && let Some(number) = number
@@ -386,7 +426,7 @@ impl Connection {
             version: VERSION,
             oldest_version: VERSION,
             layout: self.layout,
-            payload_bytes: MAX_PAYLOAD_BYTES as u16,
+            payload_bytes: self.announced_payload_bytes,
             abilities: 0,
         })
     }
@@ -439,17 +479,20 @@ impl Connection {
     /// When something is due, if nothing arrives before and nothing is sent.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let of_stage = match self.stage {
-            // Without a word from the controller it is the uplink, or the sink, that keeps something back.
-            Stage::Open if self.waits() => self.path.next_send(now).or(Some(now)),
-            // The next tick brings new bytes to channels that have used up this one's, whenever it comes.
-            Stage::Open => self.channels.waits_for_tick().then_some(now),
+        match self.stage {
+            Stage::Open => self.open_deadline(now),
             Stage::Leaving(leaving) if leaving.saying.is_heard() => Some(now),
             Stage::Leaving(leaving) => Some(leaving.again),
             Stage::Left => Some(now),
-            Stage::Over => return None,
-        };
-        of_stage.into_iter().chain(self.path.next_deadline()).min()
+            Stage::Over => None,
+        }
+    }
+
+    fn open_deadline(&self, now: Instant) -> Option<Instant> {
+        // Without a word from the controller it is the uplink, or the sink, that keeps something back.
+        let send = self.waits().then(|| self.path.next_send(now).unwrap_or(now));
+        let path = self.path.next_deadline().into_iter().chain(self.path.probe_deadline());
+        path.chain(send).chain(self.channels.next_deadline(now)).min()
     }
 
     // What is known -------------------------------------------------------------------------------------------------
@@ -459,9 +502,10 @@ impl Connection {
         self.channels.poll_event()
     }
 
-    /// What had arrived of blocks that are not whole, to go on with in another connection.
-    pub fn into_partials(self) -> impl Iterator<Item = (ChannelId, PartialBlock)> {
-        self.channels.into_partials()
+    /// What had arrived of blocks that are not whole, to go on with in another connection; to be asked when this one has
+    /// ended.
+    pub fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialBlock)> + use<> {
+        self.channels.take_partials()
     }
 
     /// The channels.
@@ -494,6 +538,13 @@ fn parse_frame(payload: &[u8]) -> Result<(Option<Frame<'_>>, &[u8]), FrameFault>
         return Ok((None, payload));
     }
     Frame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
+}
+
+/// The least payload in which every block's slices find a place, between a header, a frame and what stands before a slice.
+fn least_payload(layout: &Layout) -> usize {
+    let blocks = layout.channels().filter(|channel| channel.kind == Kind::Blocks);
+    let slice = blocks.map(|channel| usize::from(channel.blocks.slice_bytes)).max();
+    slice.map_or(0, |slice| MAX_HEADER_BYTES + PLAIN_FRAME_BYTES + BEFORE_SLICE_BYTES + slice)
 }
 
 fn channels(layout: Arc<Layout>, memory: Option<&Memory>) -> Channels {

@@ -1,7 +1,7 @@
 //! How a connection begins and how it may end: each side says which layout it has, and why it leaves.
 //!
 //! What is said is repeated in every packet until one of those was acknowledged, so a packet that arrives first says it,
-//! whichever that is (`specs/session-1.md`, §3).
+//! whichever that is (`specs/session-1.md`, §5.4 and §5.5).
 
 use crate::wire::reliable::Sequence;
 

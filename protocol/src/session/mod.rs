@@ -22,6 +22,8 @@ mod greeting;
 mod packets;
 mod path;
 mod send_error;
+#[cfg(test)]
+mod tests;
 mod traffic;
 
 pub use self::config::{Config, ConfigError, MIN_PAYLOAD, MakeController, Memory};

@@ -66,7 +66,9 @@ impl Packets {
     ) -> Result<Sequence, reliability::SendError> {
         let datagrams =
             if payload.len() > self.fragment_above { payload.len().div_ceil(self.fragment_bytes.max(1)) } else { 1 };
-        if self.path.budget(now) < payload.len() {
+        // One in fragments leaves as soon as its first datagram may, and those that come after it wait the longer: on a
+        // slow path the budget of a moment never holds all of it.
+        if self.path.budget(now) < payload.len().min(self.fragment_above) {
             self.path.set_demand(Demand::Unmet);
             return Err(reliability::SendError::Backlogged);
         }

@@ -15,7 +15,7 @@ use crate::reliability::{self, Acceptance, ConfigError, Endpoint, Event, MemoryB
 use crate::time::Instant;
 use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
-use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_UNIT, Stamp};
+use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_REACH, STAMP_UNIT, Stamp};
 
 /// The path of one connection.
 pub(super) struct Path {
@@ -26,9 +26,7 @@ pub(super) struct Path {
     lower_layer_bytes: u32,
     clock: PeerClock,
     /// The newest packet that arrived, and when: what the next frame tells.
-    newest_arrival: Option<(Sequence, Stamp)>,
-    /// The newest of our packets that was acknowledged.
-    newest_acked: Option<Sequence>,
+    newest_arrival: Option<(Sequence, Instant)>,
     delivered: u64,
     verdicts: Verdicts,
     /// Packets that were given up because newer ones needed their places.
@@ -138,7 +136,6 @@ impl Path {
             congestion,
             clock: PeerClock::default(),
             newest_arrival: None,
-            newest_acked: None,
             delivered: 0,
             verdicts: Verdicts::default(),
             displaced: Fates::default(),
@@ -165,13 +162,14 @@ impl Path {
         let Some(packet) = self.endpoint.handle_if(datagram, now, |_| answer)? else { return Ok(()) };
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
         if self.newest_arrival.is_none_or(|(newest, _)| sequence.is_newer_than(newest)) {
-            self.newest_arrival = Some((sequence, Stamp::of(now)));
+            self.newest_arrival = Some((sequence, now));
         }
         if let Some(frame) = frame {
             self.endpoint.handle_acks_behind(ack, frame.acks_behind, now);
         }
+        // Without the time of arrival nobody knows how long the acknowledgement waited: that is no sample of the path.
         let arrival = frame.and_then(|frame| self.arrival(frame, now));
-        self.settle(Some(Heard { ack, arrival }), now);
+        self.settle(arrival.map(|arrival| Heard { ack, arrival: Some(arrival) }), now);
         Ok(())
     }
 
@@ -222,6 +220,11 @@ impl Path {
         });
     }
 
+    /// Counts a datagram that is dropped before the endpoint sees it.
+    pub(super) fn count_reject(&mut self, reject: Reject) {
+        self.endpoint.count_reject(reject);
+    }
+
     /// Asks the endpoint which packets were acknowledged. Answers the newest, if none newer was before.
     fn collect_acked(&mut self) -> Option<(Sequence, Departed)> {
         let mut newest = None;
@@ -236,8 +239,7 @@ impl Path {
             {
                 self.delivered += u64::from(landed.departed.bytes);
                 self.verdicts.acked.push(sequence, landed.departed);
-                if self.newest_acked.is_none_or(|newest| sequence.is_newer_than(newest)) {
-                    self.newest_acked = Some(sequence);
+                if landed.newest {
                     newest = Some((sequence, landed.departed));
                 }
             }
@@ -261,7 +263,8 @@ impl Path {
         let mut behind = [0; MAX_ACKS_BEHIND_BYTES];
         let told = self.endpoint.acks_behind(&mut behind);
         let (sequence, ack) = (self.endpoint.next_sequence(), self.endpoint.acks().ack);
-        let arrived = self.newest_arrival.filter(|(newest, _)| *newest == ack).map(|(_, stamp)| stamp);
+        let told_of = |&(newest, at): &(Sequence, Instant)| newest == ack && now.since(at) < STAMP_REACH;
+        let arrived = self.newest_arrival.filter(told_of).map(|(_, at)| Stamp::of(at));
         let frame = Frame { sent: Stamp::of(now), arrived, acks_behind: behind.get(..told).unwrap_or_default() };
         let mut bytes = 0;
         let write = |room: &mut [u8]| {
@@ -295,6 +298,18 @@ impl Path {
     /// Sends the acknowledgements that are due in packets of nothing else, without frames.
     pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
         self.endpoint.transmit(now, sink);
+        self.skip_numbers();
+    }
+
+    /// The newest number that a packet of ours has.
+    pub(super) fn newest_departure(&self) -> Sequence {
+        self.endpoint.next_sequence().back(1)
+    }
+
+    /// Passes over the numbers of packets that nobody acknowledges.
+    fn skip_numbers(&mut self) {
+        let (newest, displaced) = (self.newest_departure(), &mut self.displaced);
+        self.flight.skip(newest, |sequence, departed| displaced.push(sequence, departed));
     }
 
     /// Whether a packet must leave by now for its acknowledgements' sake.
@@ -316,6 +331,8 @@ impl Path {
         if cargo == Cargo::Data {
             let displaced = &mut self.displaced;
             self.flight.depart(sequence, bytes, now, |sequence, departed| displaced.push(sequence, departed));
+        } else {
+            self.skip_numbers();
         }
         self.congestion.on_sent(bytes, now);
         bytes
@@ -335,9 +352,9 @@ impl Path {
         self.congestion.on_tick(self.flight.in_flight(), now);
     }
 
-    /// Whether the path has been silent for so long that something should be sent of which the peer must tell.
-    pub(super) fn wants_probe(&self, now: Instant) -> bool {
-        self.flight.probe_deadline(&self.congestion.timing()).is_some_and(|deadline| now >= deadline)
+    /// When the path has been silent for so long that something should be sent of which the peer must tell.
+    pub(super) fn probe_deadline(&self) -> Option<Instant> {
+        self.flight.probe_deadline(&self.congestion.timing())
     }
 
     /// A probe has left.
@@ -345,10 +362,9 @@ impl Path {
         self.flight.probed();
     }
 
-    /// When something is due, if nothing arrives before.
+    /// When something is due, if nothing arrives before; probes are the affair of who sends them.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let timing = self.congestion.timing();
-        let of_flight = self.flight.loss_deadline(&timing).into_iter().chain(self.flight.probe_deadline(&timing));
+        let of_flight = self.flight.loss_deadline(&self.congestion.timing());
         self.endpoint.next_deadline().into_iter().chain(of_flight).min()
     }
 

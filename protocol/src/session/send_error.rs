@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::{channel, reliability};
+use crate::channel::SendError as ChannelRefusal;
+use crate::reliability::SendError as PacketRefusal;
 
 /// Why something was not sent. The connection lives on, and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -40,23 +41,23 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-impl From<reliability::SendError> for SendError {
-    fn from(error: reliability::SendError) -> Self {
+impl From<PacketRefusal> for SendError {
+    fn from(error: PacketRefusal) -> Self {
         match error {
-            reliability::SendError::Empty => Self::Empty,
-            reliability::SendError::TooLarge => Self::TooLarge,
-            reliability::SendError::Backlogged => Self::Backlogged,
+            PacketRefusal::Empty => Self::Empty,
+            PacketRefusal::TooLarge => Self::TooLarge,
+            PacketRefusal::Backlogged => Self::Backlogged,
         }
     }
 }
 
-impl From<channel::SendError> for SendError {
-    fn from(error: channel::SendError) -> Self {
+impl From<ChannelRefusal> for SendError {
+    fn from(error: ChannelRefusal) -> Self {
         match error {
-            channel::SendError::Backlogged => Self::Backlogged,
-            channel::SendError::TooLarge => Self::TooLarge,
-            channel::SendError::NoChannel => Self::NoChannel,
-            channel::SendError::WrongKind => Self::WrongKind,
+            ChannelRefusal::Backlogged => Self::Backlogged,
+            ChannelRefusal::TooLarge => Self::TooLarge,
+            ChannelRefusal::NoChannel => Self::NoChannel,
+            ChannelRefusal::WrongKind => Self::WrongKind,
         }
     }
 }

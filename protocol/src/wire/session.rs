@@ -1,5 +1,5 @@
 //! What stands behind the packet header between two peers of ours: when the packet left, when the newest of the other
-//! side's packets arrived, and arrivals that lie behind what the header reaches (`specs/session-1.md`, §2).
+//! side's packets arrived, and arrivals that lie behind what the header reaches (`specs/session-1.md`, §5.2).
 //!
 //! What the times mean for a path is left to `session`, the message frames behind it to `channel`.
 
@@ -11,6 +11,8 @@ use crate::time::Instant;
 
 /// How long one unit of a [`Stamp`] lasts.
 pub const STAMP_UNIT: Duration = Duration::from_micros(250);
+/// Half a round of stamps: what is further apart is not told by them.
+pub const STAMP_REACH: Duration = Duration::from_millis(8192);
 /// The most bytes of acknowledgements behind a header: with its 32 they tell of 256 packets.
 pub const MAX_ACKS_BEHIND_BYTES: usize = 28;
 /// The most bytes of a frame: flags, two stamps, a length and acknowledgements.
@@ -44,7 +46,8 @@ impl Stamp {
 pub struct Frame<'a> {
     /// When the packet left, by its sender's clock.
     pub sent: Stamp,
-    /// When the packet that the header names in `ack` arrived, by the same clock.
+    /// When the packet that the header names in `ack` arrived, by the same clock, if that was less than
+    /// [`STAMP_REACH`] ago.
     pub arrived: Option<Stamp>,
     /// Which packets before the header's 32 arrived; bit i of the whole stands for `ack` - 32 - i. At most 28 bytes.
     pub acks_behind: &'a [u8],

@@ -148,6 +148,13 @@ impl Blocks {
         }
     }
 
+    /// Whether [`Blocks::poll_event`] would go on with hashing what has arrived: then it should be called soon, though
+    /// nothing may arrive.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.incoming.has_work()
+    }
+
     /// What the application has to hear next. To be called until `None` once a tick: each call also hashes up to a
     /// megabyte of what has arrived of each block.
     pub fn poll_event(&mut self) -> Option<Event> {

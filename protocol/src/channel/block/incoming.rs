@@ -156,6 +156,11 @@ impl Incoming {
         }
     }
 
+    /// Whether some of what has arrived is still to be hashed.
+    pub(super) fn has_work(&self) -> bool {
+        self.active.iter().any(|active| active.receiver.has_work())
+    }
+
     /// The next thing that the application has to hear, after some hashing.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.active.iter_mut().for_each(|active| active.receiver.work());

@@ -166,6 +166,12 @@ impl BlockReceiver {
         self.verify(CHUNKS_PER_TURN);
     }
 
+    /// Whether [`BlockReceiver::work`] would hash something.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        matches!(&self.stage, Stage::Receiving(receiving) if receiving.store.has_work())
+    }
+
     /// Whether there is a frame to write.
     #[must_use]
     pub fn wants_room(&self) -> bool {

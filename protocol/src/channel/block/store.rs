@@ -111,6 +111,11 @@ impl Store {
         if found == digest.0 { Verdict::Right } else { Verdict::Wrong }
     }
 
+    /// Whether a chunk waits to be hashed.
+    pub(super) fn has_work(&self) -> bool {
+        self.hashed < self.shape.chunks() && self.is_whole(self.hashed)
+    }
+
     /// The next range of slices from `from` to the one before `end` that have arrived.
     pub(super) fn next_range(&self, from: u32, end: u32) -> Option<Range<u32>> {
         let start = self.find(from, end, true);

@@ -26,12 +26,6 @@ impl Channels {
         (!blocks).then(|| self.outgoing.iter().map(Outgoing::waiting_bytes).sum())
     }
 
-    /// Whether anything waits that may leave only in a later tick, because its channel has used up this one's bytes.
-    #[must_use]
-    pub fn waits_for_tick(&self) -> bool {
-        self.channels().any(|channel| self.has_something(channel) && !self.schedule.allows(channel))
-    }
-
     /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
     ///
     /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written
@@ -57,6 +51,12 @@ impl Channels {
             }
         }
         pen.finish()
+    }
+
+    /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so
+    /// that newer ones can be told from older ones.
+    pub fn skip(&mut self, packet: Sequence) {
+        self.count(packet);
     }
 
     /// A packet arrived at the peer; also after it was called lost.
@@ -113,13 +113,18 @@ impl Channels {
     }
 
     fn is_ready(&self, channel: ChannelId) -> bool {
-        self.has_something(channel) && self.schedule.allows(channel)
+        self.waits(channel) && self.schedule.allows(channel)
     }
 
-    fn has_something(&self, channel: ChannelId) -> bool {
+    fn waits(&self, channel: ChannelId) -> bool {
         let index = usize::from(channel.0);
         let messages = self.outgoing.get(index).is_some_and(Outgoing::is_ready);
         messages || self.blocks.get(index).is_some_and(BlockLane::wants_room)
+    }
+
+    /// Whether something waits only because its channel's budget of this tick is used up.
+    pub(super) fn waits_for_tick(&self) -> bool {
+        self.channels().any(|channel| self.waits(channel) && !self.schedule.allows(channel))
     }
 
     fn candidate(&self, channel: ChannelId) -> Option<Candidate> {

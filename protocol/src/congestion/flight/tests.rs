@@ -40,9 +40,10 @@ fn bytes_are_in_flight_until_they_are_acknowledged_or_lost() {
     let mut flight = under_way(5);
     assert_eq!(flight.in_flight(), 500);
     let departed = Departed { sent_at: at(4), bytes: 100 };
-    assert_eq!(flight.acked(Sequence(4)), Some(Landed { departed, late: false }));
-    assert_eq!(flight.in_flight(), 400);
-    assert_eq!(detect(&mut flight, 2000), [0, 1, 2, 3]);
+    assert_eq!(flight.acked(Sequence(4)), Some(Landed { departed, late: false, newest: true }));
+    assert!(!flight.acked(Sequence(3)).unwrap().newest);
+    assert_eq!(flight.in_flight(), 300);
+    assert_eq!(detect(&mut flight, 2000), [0, 1, 2]);
     assert_eq!(flight.in_flight(), 0);
 }
 
@@ -104,6 +105,21 @@ fn numbers_that_were_left_out_are_never_awaited() {
 }
 
 #[test]
+fn after_ever_so_many_packets_that_nobody_acknowledges_the_next_one_is_the_newest() {
+    let mut flight = under_way(2);
+    flight.acked(Sequence(1));
+    let mut lost = Vec::new();
+    for number in 2..100_000_u32 {
+        flight.skip(Sequence(number as u16), |sequence, _| lost.push(sequence.0));
+    }
+    assert_eq!((lost, flight.in_flight(), flight.loss_deadline(&TIMING)), (std::vec![0], 0, None));
+    assert_eq!(depart(&mut flight, 100_000_u32 as u16, 50), []);
+    flight.skip(Sequence(100_000_u32 as u16), |_, _| unreachable!("it has departed"));
+    assert_eq!(flight.in_flight(), 100);
+    assert!(flight.acked(Sequence(100_000_u32 as u16)).unwrap().newest);
+}
+
+#[test]
 fn a_probe_is_due_when_the_path_is_silent_and_each_doubles_the_wait() {
     let mut flight = under_way(2);
     assert_eq!(Flight::new(4).probe_deadline(&TIMING), None);
@@ -139,13 +155,18 @@ proptest! {
                     awaited.insert(next, (u64::from(amount), now));
                     next = next.wrapping_add(1);
                 }
+                4 if amount > 45 => {
+                    next = next.wrapping_add(amount / 40);
+                    flight.skip(Sequence(next), |sequence, _| verdicts.push(sequence.0));
+                    next = next.wrapping_add(1);
+                }
                 4..=5 => {
                     let sequence = next.wrapping_sub(amount);
                     let landed = flight.acked(Sequence(sequence));
                     let was = awaited.remove(&sequence);
                     if let Some((bytes, then)) = was {
                         let departed = Departed { sent_at: at(then), bytes: bytes as u32 };
-                        prop_assert_eq!(landed, Some(Landed { departed, late: false }));
+                        prop_assert_eq!(landed.map(|landed| (landed.departed, landed.late)), Some((departed, false)));
                     } else {
                         let forgotten = amount > 64;
                         prop_assert_eq!(landed.is_some(), lost.remove(&sequence) && !forgotten);
@@ -179,7 +200,7 @@ fn a_ring_grows_with_what_is_under_way_and_forgets_nothing_of_it() {
     assert_eq!((flight.places.len(), flight.in_flight()), (1024, 102_400));
     for sequence in 0..1024 {
         let departed = Departed { sent_at: at(u64::from(sequence) / 4), bytes: 100 };
-        assert_eq!(flight.acked(Sequence(sequence)), Some(Landed { departed, late: false }));
+        assert_eq!(flight.acked(Sequence(sequence)), Some(Landed { departed, late: false, newest: true }));
     }
     assert_eq!(flight.in_flight(), 0);
 }

@@ -26,8 +26,10 @@ const CEILING_TIME: f64 = 8.0;
 /// After its time it rises by this share each loop, and one may test it by that much more.
 const CEILING_RISE: f64 = 0.02;
 const CEILING_MARGIN: f64 = 0.05;
+/// The rise is twice as fast after so many seconds without a new ceiling, and so on.
+const CEILING_BOLDER: f64 = 1.0;
 /// It is forgotten so many seconds after its time, unless there is loss.
-const CEILING_MEMORY: f64 = 10.0;
+const CEILING_MEMORY: f64 = 5.0;
 /// Loss this soon under a new ceiling, in seconds and a round trip: so it was not the rate.
 const SOON: f64 = 2.0;
 const SOON_LOSS: f64 = 0.04;
@@ -126,7 +128,8 @@ impl Ceiling {
 
     fn rise(&mut self, reading: &Reading) {
         if reading.now > self.until {
-            self.rate *= 1.0 + CEILING_RISE * reading.step / reading.loop_time();
+            let bolder = 1.0 + (reading.now - self.until) / CEILING_BOLDER;
+            self.rate *= 1.0 + CEILING_RISE * bolder * reading.step / reading.loop_time();
             if reading.now - self.until > CEILING_MEMORY && !reading.loses_more {
                 self.rate = f64::INFINITY;
             }
@@ -235,6 +238,19 @@ mod tests {
         let much_later = Reading { now: 120.0, ..QUIET };
         ceiling.hear(&much_later, &[], &[], &mut losses, true, 1e6);
         assert!(ceiling.limit(120.0).is_infinite());
+    }
+
+    #[test]
+    fn after_its_time_the_ceiling_rises_faster_and_faster() {
+        let (mut ceiling, mut losses) = testing();
+        ceiling.hear(&Reading { now: 101.0, ..QUIET }, &packets(200, 100.5), &[], &mut losses, true, 1e6);
+        let mut after = |seconds: f64| {
+            let before = ceiling.rate();
+            ceiling.hear(&Reading { now: 109.0 + seconds, ..QUIET }, &[], &[], &mut losses, true, 1e6);
+            ceiling.rate() / before - 1.0
+        };
+        let (first, later) = (after(0.1), after(3.1));
+        assert!(first > 0.0 && (3.0..5.0).contains(&(later / first)), "{first}, {later}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ const RISE_ABOVE_TARGET: f64 = 0.1;
 const EPISODE_SHARE: f64 = 0.5;
 /// Early is so many seconds after its begin.
 const EARLY: f64 = 0.35;
+/// An episode that begins so soon after another is the same one, in seconds: or each would take half of what was left.
+const SAME_EPISODE: f64 = 2.0;
 /// If what is delivered at once falls below this share of what is sent, with three targets in the queue, it is ours.
 const COLLAPSE_SHARE: f64 = 0.5;
 const COLLAPSE_TARGETS: f64 = 3.0;
@@ -83,6 +85,8 @@ pub(super) struct Steady {
     ask_after: f64,
     ours_in_turn: u32,
     episode: Option<Episode>,
+    /// The episode before, and when it ended.
+    previous: Option<(f64, Episode)>,
     grey: Option<Grey>,
     empty_at: f64,
     drained_at: f64,
@@ -134,6 +138,7 @@ impl Steady {
             ask_after: f64::NEG_INFINITY,
             ours_in_turn: 0,
             episode: None,
+            previous: None,
             grey: None,
             empty_at: 0.0,
             drained_at: 0.0,
@@ -143,6 +148,7 @@ impl Steady {
     /// The mode begins or begins anew, with the path's limit at `limit`.
     pub(super) fn begin(&mut self, limit: f64, reading: &Reading) {
         self.limit = limit;
+        self.previous = None;
         self.cut_at = reading.now;
         self.grow_after = reading.now + reading.round_trip;
     }
@@ -182,6 +188,7 @@ impl Steady {
     pub(super) fn ours(&mut self, reading: &Reading) {
         (self.ours_until, self.ask_after) = (reading.now + OURS_TIME, reading.now + OURS_TIME);
         self.ours_in_turn += 1;
+        self.previous = None;
         if let Some(episode) = &mut self.episode {
             episode.early_delivery = Some(reading.delivery);
         }
@@ -212,7 +219,7 @@ impl Steady {
         if reading.queue > EPISODE * reading.target && free {
             question = self.in_episode(reading, around, rate);
         } else if reading.queue < reading.target && !around.is_asking {
-            self.episode = None;
+            self.previous = self.episode.take().map(|episode| (reading.now, episode)).or(self.previous);
         }
         if question == Question::None {
             question = self.in_grey_zone(reading, around, rate, free);
@@ -222,11 +229,11 @@ impl Steady {
 
     fn in_episode(&mut self, reading: &Reading, around: &Circumstances, rate: f64) -> Question {
         let now = reading.now;
-        let episode = self.episode.get_or_insert(Episode {
-            since: now,
-            rate: rate.min(1.2 * reading.sent),
-            high_since: None,
-            early_delivery: None,
+        let previous = self.previous.filter(|(ended_at, _)| now - ended_at < SAME_EPISODE);
+        let episode = self.episode.get_or_insert_with(|| {
+            let rate = rate.min(1.2 * reading.sent);
+            let begun = Episode { since: now, rate, high_since: None, early_delivery: None };
+            previous.map_or(begun, |(_, episode)| Episode { since: now, high_since: None, ..episode })
         });
         episode.high_since =
             if reading.queue > ASK * reading.target + ASK_MARGIN { episode.high_since.or(Some(now)) } else { None };

@@ -102,3 +102,18 @@ fn without_an_empty_queue_one_is_made_each_eight_seconds() {
     steady.observe(&at(130.0, QUIET));
     assert_eq!(steady.drain_once(&at(130.0, QUIET)), None);
 }
+
+#[test]
+fn an_episode_that_begins_soon_after_another_is_the_same_one() {
+    for (pause, same) in [(1.0, true), (3.0, false)] {
+        let mut steady = begun();
+        for step in 0..60 {
+            steady.ask(&queued(0.04, 100.0 + f64::from(step) * 0.01), &IDLE, 1e6);
+        }
+        steady.ask(&at(100.6, QUIET), &IDLE, 5e5);
+        assert_eq!(steady.rate_before_episode(), None);
+        let later = Reading { sent: 5e5, ..queued(0.04, 100.6 + pause) };
+        steady.ask(&later, &IDLE, 5e5);
+        assert_eq!(steady.rate_before_episode(), Some(if same { 1e6 } else { 5e5 }), "after {pause} s");
+    }
+}
