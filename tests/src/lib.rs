@@ -11,5 +11,6 @@ pub mod counting;
 pub mod holder;
 pub mod live;
 pub mod path;
+pub mod promises;
 pub mod vectors;
 pub mod world;

@@ -21,7 +21,7 @@ const BULK: ChannelId = ChannelId(1);
 const STATE_ON_PATH: u64 = 280;
 
 fn layout() -> Arc<Layout> {
-    let state = ChannelConfig { priority: 1, ..ChannelConfig::new(Kind::Sequenced) };
+    let state = ChannelConfig { priority: 2, ..ChannelConfig::new(Kind::Sequenced) };
     let bulk =
         ChannelConfig { queue_bytes: 1 << 20, queue_messages: 4096, ..ChannelConfig::new(Kind::ReliableOrdered) };
     Arc::new(Layout::new(vec![state, bulk]).unwrap())

@@ -41,22 +41,28 @@ enum Fate {
 #[derive(Clone, Copy)]
 struct Departed {
     packet: Sequence,
+    /// The number of its first load: of all that were ever noted, wrapping.
+    first_load: u32,
     loads: u16,
     fate: Fate,
 }
 
-/// The packets under way, the oldest first, and their loads in the same order.
+/// The packets under way, the oldest first, and their loads in the same order. A packet's fate costs a binary search and a
+/// step for each of its own loads.
 #[derive(Default)]
 pub(super) struct Carried {
     packets: VecDeque<Departed>,
     loads: VecDeque<Load>,
+    /// The number of the first load that is remembered.
+    first_load: u32,
 }
 
 impl Carried {
     /// Notes cargo of the packet that is being written, the newest of all.
     pub(super) fn note(&mut self, packet: Sequence, load: Load) {
         if self.packets.back().is_none_or(|newest| newest.packet != packet) {
-            self.packets.push_back(Departed { packet, loads: 0, fate: Fate::Awaited });
+            let first_load = self.first_load.wrapping_add(self.loads.len() as u32);
+            self.packets.push_back(Departed { packet, first_load, loads: 0, fate: Fate::Awaited });
         }
         let Some(newest) = self.packets.back_mut() else { return };
         if newest.loads > 0 && self.loads.back_mut().is_some_and(|last| last.absorb(load)) {
@@ -108,15 +114,14 @@ impl Carried {
 
     fn settle_if(&mut self, known: bool, packet: Sequence, fate: Fate) -> impl Iterator<Item = Load> {
         let place = if known { self.place_of(packet) } else { None };
-        let before: usize =
-            self.packets.iter().take(place.unwrap_or(0)).map(|departed| usize::from(departed.loads)).sum();
         let departed = place.and_then(|place| self.packets.get_mut(place));
         let news = departed.filter(|departed| departed.fate != Fate::Acked && departed.fate != fate);
-        let count = news.map_or(0, |departed| {
+        let (before, count) = news.map_or((0, 0), |departed| {
             departed.fate = fate;
-            departed.loads.into()
+            (departed.first_load.wrapping_sub(self.first_load) as usize, departed.loads.into())
         });
-        self.loads.iter().skip(before).take(count).copied()
+        let end = (before + count).min(self.loads.len());
+        self.loads.range(before.min(end)..end).copied()
     }
 
     fn place_of(&self, packet: Sequence) -> Option<usize> {
@@ -128,7 +133,9 @@ impl Carried {
 
     fn forget_oldest(&mut self, lost: &mut impl FnMut(Load)) {
         let Some(oldest) = self.packets.pop_front() else { return };
-        for load in self.loads.drain(..usize::from(oldest.loads).min(self.loads.len())) {
+        let loads = usize::from(oldest.loads).min(self.loads.len());
+        self.first_load = self.first_load.wrapping_add(loads as u32);
+        for load in self.loads.drain(..loads) {
             if oldest.fate == Fate::Awaited {
                 lost(load);
             }
@@ -154,5 +161,37 @@ impl Load {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn each_packets_fate_is_that_of_its_own_loads_in_whatever_order_and_around_every_wrap() {
+        let mut carried = Carried { first_load: u32::MAX - 100, ..Carried::default() };
+        let (channel, start) = (ChannelId(0), Sequence(65_400));
+        // Two apart, so that no load absorbs the next one.
+        let loads = |number: u16| {
+            let of = |load| Load::Whole { channel, first: MessageId(number * 16 + load * 2), count: 1 };
+            (0..number % 5).map(of).collect::<Vec<_>>()
+        };
+        for number in 0..1000 {
+            carried.make_place(start.ahead(number), |_| ());
+            loads(number).into_iter().for_each(|load| carried.note(start.ahead(number), load));
+            // 17 packets are under way, and their acknowledgements come out of order.
+            let Some(told) = (number ^ 3).checked_sub(16) else { continue };
+            let packet = start.ahead(told);
+            let heard = match told % 3 {
+                0 => carried.lost(packet).collect::<Vec<_>>(),
+                _ => carried.acked(packet).collect(),
+            };
+            assert_eq!(heard, loads(told), "packet {told} of {number}");
+            assert_eq!(carried.acked(packet).count(), if told % 3 == 0 { heard.len() } else { 0 }, "a late word");
+        }
+        assert!(carried.packets.len() < 200 && carried.loads.len() < 400);
     }
 }

@@ -178,13 +178,20 @@ impl Flights {
         self.pass_over_not_due();
     }
 
-    /// Withdraws the message under this key, if one is under way; answers whether there was one.
-    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> bool {
-        let place = self.window.iter().position(|flight| flight.key == Some(key));
-        if let Some(place) = place {
-            self.withdraw(place, store);
+    /// Withdraws what is under way under this key, and answers how many messages that were.
+    ///
+    /// One of which some pieces have left and others are due is let through: if it were withdrawn, a key that gets large
+    /// messages faster than they leave would never get one across.
+    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> u64 {
+        let mut withdrawn = 0;
+        for place in 0..self.window.len() {
+            let flight = self.window.get(place).filter(|flight| flight.key == Some(key));
+            if flight.is_some_and(|flight| !self.is_half_way(flight)) {
+                self.withdraw(place, store);
+                withdrawn += 1;
+            }
         }
-        place.is_some()
+        withdrawn
     }
 
     fn admit(&mut self, message: Waiting, state: State) {
@@ -232,6 +239,13 @@ impl Flights {
         while self.window.get(self.first_due).is_some_and(|flight| !self.is_due(flight)) {
             self.first_due += 1;
         }
+    }
+
+    /// Whether some pieces of it have left, and others are due.
+    fn is_half_way(&self, flight: &Flight) -> bool {
+        let State::Sliced(number) = flight.state else { return false };
+        let whole = PieceSet::up_to(pieces_of(flight.bytes));
+        self.slices.get(number).is_some_and(|slices| !slices.due.is_empty() && slices.due != whole)
     }
 
     fn is_due(&self, flight: &Flight) -> bool {

@@ -69,7 +69,8 @@ impl Kind {
 pub struct ChannelConfig {
     /// What the channel promises.
     pub kind: Kind,
-    /// Its class: while a higher class has something to send, lower ones wait (but see [`super::STARVED_AFTER`]).
+    /// Its class: while a higher class has something to send, lower ones wait (but see [`super::STARVED_AFTER`]). Blocks
+    /// are in class 0 and messages in class 1, unless one says otherwise: so no transfer delays the game's own stream.
     pub priority: u8,
     /// Its share among the channels of its class, at least 1.
     pub weight: u16,
@@ -91,13 +92,13 @@ pub struct ChannelConfig {
 }
 
 impl ChannelConfig {
-    /// A channel of this kind with the usual settings: class 0, weight 1, messages up to 16 KiB, and 64 KiB or 256 of
-    /// them in the queue.
+    /// A channel of this kind with the usual settings: class 1, or 0 for blocks; weight 1, messages up to 16 KiB, and
+    /// 64 KiB or 256 of them in the queue.
     #[must_use]
     pub const fn new(kind: Kind) -> Self {
         Self {
             kind,
-            priority: 0,
+            priority: if matches!(kind, Kind::Blocks) { 0 } else { 1 },
             weight: 1,
             bytes_per_tick: None,
             queue_bytes: 64 * 1024,

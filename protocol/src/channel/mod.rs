@@ -61,7 +61,10 @@ pub use self::violation::Violation;
 pub struct SendOptions {
     /// How long it may wait to be sent, or sent again; `None`: as long as the channel's settings say.
     pub deadline: Option<Duration>,
-    /// A newer message with the same key replaces an older one that was not sent or not acknowledged.
+    /// A newer message with the same key replaces an older one that was not sent or not acknowledged; but one that is
+    /// being sent, in more than one packet, is sent to its end.
+    ///
+    /// Keys are looked for among all messages of the channel that wait or are under way.
     pub key: Option<u64>,
 }
 

@@ -59,13 +59,14 @@ impl Queue {
         Some(message)
     }
 
-    /// Bytes of the message that waits under this key.
+    /// Bytes of the message under this key that would be replaced.
     pub(super) fn bytes_under(&self, key: Option<u64>) -> Option<u32> {
         self.place_of(key).and_then(|at| self.messages.get(at)).map(|message| message.bytes)
     }
 
     /// Puts a message behind all others, or in the place of the one with the same key: so that a key which gets a new
-    /// message in every tick still has its turn. Answers whether it replaced one.
+    /// message in every tick still has its turn. One of which some pieces have left goes on leaving: if it were replaced,
+    /// a key that gets large messages faster than they leave would never get one across. Answers whether it replaced one.
     pub(super) fn push(&mut self, message: &[u8], terms: Terms, store: &mut Store) -> bool {
         // The senders' store has no shared budget: it is bounded by the queues.
         let chain = store.store(message, Credit::Overdraft).unwrap_or_default();
@@ -113,6 +114,6 @@ impl Queue {
 
     fn place_of(&self, key: Option<u64>) -> Option<usize> {
         let key = Some(key?);
-        self.messages.iter().position(|message| message.key == key)
+        self.messages.iter().position(|message| message.key == key && message.begun.is_none())
     }
 }

@@ -167,6 +167,29 @@ fn a_newer_message_with_the_same_key_replaces_one_that_waits_or_is_under_way() {
 }
 
 #[test]
+fn a_key_that_gets_large_messages_faster_than_they_leave_gets_some_across() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        let mut under_way = Vec::new();
+        for tick in 0..100 {
+            one.pass(20);
+            one.send_keyed(&message(tick, 9000), 7);
+            for (sequence, frames) in [one.packet(1000), one.packet(1000)].into_iter().flatten() {
+                other.take(&frames).unwrap();
+                under_way.push(sequence);
+            }
+            for arrived in under_way.drain(..under_way.len().saturating_sub(6)) {
+                one.channels.on_acked(arrived);
+            }
+        }
+        let received = other.received();
+        assert!(received.len() >= 15, "{kind:?}: {} of 100 messages of 10 packets, 2 packets for each", received.len());
+        assert!(received.iter().all(|received| *received == message(usize::from(received[0]), 9000)), "{kind:?}");
+        assert!(received.is_sorted_by(|older, newer| older[0] < newer[0]), "{kind:?}");
+    }
+}
+
+#[test]
 fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
     for kind in MESSAGE_KINDS {
         let late = ChannelConfig { deadline: Some(Duration::from_millis(100)), ..of(kind) };
@@ -189,8 +212,7 @@ fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
 
 #[test]
 fn a_block_arrives_whole_in_the_room_that_messages_leave() {
-    let game = ChannelConfig { priority: 9, ..of(Kind::Sequenced) };
-    let [mut one, mut other] = End::pair(&[game, of(Kind::Blocks)]);
+    let [mut one, mut other] = End::pair(&[of(Kind::Sequenced), of(Kind::Blocks)]);
     let content = message(5, 100_000);
     let id = one.channels.send_block(ChannelId(1), block::Block::new(content.clone()).unwrap(), 77).unwrap();
     let mut events = Vec::new();
@@ -223,6 +245,28 @@ fn a_block_arrives_whole_in_the_room_that_messages_leave() {
     };
     assert_eq!((received, delivered), (&id, &id));
     assert_eq!(whole.chunks().flatten().copied().collect::<Vec<u8>>(), content);
+}
+
+#[test]
+fn unless_one_says_otherwise_a_transfer_delays_no_message() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(Kind::Blocks), of(kind)]);
+        one.channels.send_block(C, block::Block::new(message(5, 100_000)).unwrap(), 0).unwrap();
+        for tick in 0..20 {
+            one.pass(20);
+            other.pass(20);
+            one.send(ChannelId(1), &message(tick, 500));
+            let (sequence, frames) = one.packet(600).unwrap();
+            other.take(&frames).unwrap();
+            one.channels.on_acked(sequence);
+            assert_eq!(other.received(), [message(tick, 500)], "{kind:?}");
+            for (sequence, frames) in other.packets(600) {
+                one.take(&frames).unwrap();
+                other.channels.on_acked(sequence);
+            }
+        }
+        assert!(one.channels.stats(C).unwrap().frame_bytes > 0);
+    }
 }
 
 #[test]
