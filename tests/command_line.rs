@@ -67,23 +67,48 @@ fn fails(status: i32, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_demo_serves_every_client_and_checks_every_echo() {
-    let output = succeeds(&["demo", "--clients", "3", "--for", "1500ms", "--json"]);
-    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.first().unwrap()["event"], "start");
-    let summary = lines.last().unwrap();
+fn the_demo_serves_every_client_and_checks_chat_state_and_map() {
+    let (start, summary) = demo(&["--clients", "3", "--for", "1500ms", "--map", "300"]);
+    assert_eq!((&start["event"], &start["preset"]), (&"start".into(), &Value::Null));
     assert_eq!((&summary["event"], &summary["ok"], &summary["served"]), (&"summary".into(), &true.into(), &3.into()));
     let clients = summary["clients"].as_array().unwrap();
     assert_eq!(clients.len(), 3);
     for client in clients {
-        // 60 a second for a second and a half, with room for a slow machine.
-        assert!(client["sent"].as_u64().unwrap() >= 30, "{client}");
-        assert_eq!((&client["sent"], &client["wrong"]), (&client["right"], &0.into()), "{client}");
+        // A line in a quarter of a second and 60 states in a second for a second and a half, with room for a slow machine.
+        assert!(client["chat"]["said"].as_u64().unwrap() >= 3, "{client}");
+        assert_eq!((&client["chat"]["back"], &client["wrong"]), (&client["chat"]["said"], &0.into()), "{client}");
+        assert!(client["chat"]["of_others"].as_u64().unwrap() >= 3, "all sit at one table: {client}");
+        let (sent, received) = (&client["states"]["sent"], &client["states"]["received"]);
+        assert!(received.as_u64().unwrap() >= 15 && received.as_u64() <= sent.as_u64(), "{client}");
+        assert!(client["states"]["of_client"].as_u64().unwrap() >= 15, "{client}");
+        assert_eq!(client["map"], serde_json::json!({ "bytes": 307_200, "of": 307_200, "whole": 1 }));
         assert!(client["round_trip_ms"].as_f64().unwrap() > 0.0, "{client}");
+        assert!(client["budget"]["payload_bytes"].as_u64().unwrap() > 0, "{client}");
     }
     let mut slots: Vec<_> = clients.iter().map(|client| client["slot"].as_u64().unwrap()).collect();
     slots.sort_unstable();
     assert_eq!(slots, [0, 1, 2]);
+}
+
+/// Runs the demo, and answers its first and its last line.
+#[track_caller]
+fn demo(arguments: &[&str]) -> (Value, Value) {
+    let output = succeeds(&[&["demo", "--json"], arguments].concat());
+    let mut lines = output.lines().map(|line| serde_json::from_str(line).unwrap());
+    (lines.next().unwrap(), lines.next_back().unwrap())
+}
+
+#[test]
+fn the_demo_gets_everything_through_a_bad_line_and_shows_it() {
+    let (start, summary) = demo(&["--clients", "2", "--for", "2s", "--map", "100", "--preset", "wifi-bad"]);
+    assert_eq!((&start["preset"], &summary["ok"], &summary["served"]), (&"wifi-bad".into(), &true.into(), &2.into()));
+    for client in summary["clients"].as_array().unwrap() {
+        // 8 ms each way at least, whoever measures.
+        assert!(client["round_trip_ms"].as_f64().unwrap() >= 16.0, "{client}");
+    }
+    let output = run(&["demo", "--preset", "5g"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("there are the presets wifi-bad, 4g, satellite and dsl-bufferbloat"));
 }
 
 #[test]
@@ -92,19 +117,22 @@ fn the_demo_prints_plain_lines_where_there_is_no_terminal_and_works_over_ipv6() 
     assert!(!output.contains('\u{1b}'), "no control sequences: {output}");
     assert!(output.contains("2 of 2 connected"), "{output}");
     let last = output.lines().last().unwrap();
-    assert!(last.starts_with("every client was served, every echo was right: 2 of 2 clients served"), "{last}");
+    assert!(last.starts_with("every client was served, everything came through: 2 of 2 clients served"), "{last}");
+    assert!(last.contains("lines of chat once and in order") && last.contains("none older"), "{last}");
+    assert!(last.contains("2 of 2 maps whole"), "{last}");
 }
 
 /// As many clients as it takes, with as few file descriptors as a shell usually allows.
 #[cfg(unix)]
 #[test]
 fn the_demo_serves_256_clients_with_1024_file_descriptors() {
-    let demo = "ulimit -n 1024 && exec \"$0\" demo --clients 256 --rate 2 --for 1 --json";
+    let demo = "ulimit -n 1024 && exec \"$0\" demo --clients 256 --rate 2 --for 1 --map 8 --json";
     let output = Command::new("sh").args(["-c", demo, env!("CARGO_BIN_EXE_slipgate")]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let summary: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
     assert_eq!((&summary["ok"], &summary["served"]), (&true.into(), &256.into()));
     fails_with_usage(&["demo", "--clients", "257"]);
+    fails_with_usage(&["demo", "--map", "65537"]);
     fails_with_usage(&["demo", "--for", "18446744073709551615s"]);
 }
 

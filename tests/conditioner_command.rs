@@ -216,7 +216,7 @@ fn play(token: ConnectToken) -> (usize, Duration) {
             match event {
                 client::Event::Payload { bytes, .. } => echoes.push((Instant::now(), bytes[0])),
                 client::Event::Ended { reason } => panic!("the connection ended: {reason}"),
-                client::Event::Connected { .. } => {}
+                _ => {}
             }
         }
         if client.state().is_connected() && sent.len() < 150 {

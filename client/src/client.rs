@@ -37,6 +37,8 @@ pub struct Client {
     packets_left: u32,
     /// The token of the last session that was noted as used up.
     noted: Option<netcode::TokenName>,
+    /// Where values become messages; taken with the first one.
+    pub(crate) typed_room: Vec<u8>,
 }
 
 impl Client {
@@ -75,6 +77,7 @@ impl Client {
             now: Now::default(),
             packets_left: PACKETS_PER_TURN,
             noted: None,
+            typed_room: Vec::new(),
         }
     }
 

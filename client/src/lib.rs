@@ -34,6 +34,53 @@
 //!     }
 //! }
 //! ```
+//!
+//! The same client with channels, for a server that carries the same ones: chat that arrives once and in order, state of
+//! which only the newest matters, and a map in the background.
+//! ```no_run
+//! # use std::time::Duration;
+//! #
+//! use slipgate_client::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, Traffic, block, decode};
+//! # use slipgate_client::{Client, Clock, ConnectToken, Event, Inbox};
+//!
+//! const CHAT: ChannelId = ChannelId(0);
+//! const STATE: ChannelId = ChannelId(1);
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #   let token = ConnectToken::from_bytes(&std::fs::read("token")?)?;
+//! #   let (clock, mut inbox) = (Clock::start(), Inbox::default());
+//!     let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
+//!     let layout = Layout::new(vec![
+//!         channel(Kind::ReliableOrdered, 1),
+//!         channel(Kind::Sequenced, 2),
+//!         channel(Kind::Blocks, 0),
+//!     ])?;
+//!     let mut client = Client::new()?.carrying(Traffic::channels(layout))?;
+//!     client.connect(token, clock.now())?;
+//!     loop {
+//!         client.begin_turn(clock.now());
+//!         while let Some(event) = inbox.next(&mut client) {
+//!             match event {
+//!                 Event::Connected { .. } => client.send_typed(CHAT, "hello, all")?,
+//!                 Event::Message { channel: STATE, bytes } => match decode::<(u64, Vec<u16>)>(STATE, bytes) {
+//!                     Ok((tick, things)) => println!("tick {tick}: {} things", things.len()),
+//!                     Err(error) => println!("{error}"),
+//!                 },
+//!                 Event::Channel(ChannelEvent::Block { event: block::Event::Received { content, .. }, .. }) => {
+//!                     println!("a map of {} bytes, whole", content.len());
+//!                 }
+//!                 Event::Ended { reason } => {
+//!                     // A server that kicks somebody can say why.
+//!                     return Ok(println!("{}", client.farewell().unwrap_or(&reason.to_string())));
+//!                 }
+//!                 _ => {}
+//!             }
+//!         }
+//!         client.end_turn();
+//! #       std::thread::sleep(Duration::from_millis(16));
+//!     }
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +90,7 @@ pub mod fetch;
 mod inbox;
 #[cfg(feature = "probe")]
 pub mod probe;
+mod typed_messages;
 mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
@@ -59,3 +107,4 @@ pub use slipgate_protocol::wire::token::LayoutError;
 
 pub use self::client::Client;
 pub use self::inbox::{Event, Inbox};
+pub use self::typed_messages::{SendTypedError, decode, decode_with};

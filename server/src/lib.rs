@@ -35,6 +35,63 @@
 //!     }
 //! }
 //! ```
+//!
+//! The same server with channels, for clients that carry the same ones: chat that arrives once and in order, state of
+//! which only the newest matters, and a map in the background.
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use slipgate_server::block::Block;
+//! use slipgate_server::{ChannelConfig, ChannelId, Kind, Layout, Traffic, decode};
+//! # use slipgate_server::key_file::read_key_file;
+//! # use slipgate_server::{Clock, Config, Event, Inbox, Server, Sockets};
+//!
+//! const CHAT: ChannelId = ChannelId(0);
+//! const STATE: ChannelId = ChannelId(1);
+//! const MAP: ChannelId = ChannelId(2);
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #   let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
+//! #   let advertised = vec!["127.0.0.1:40000".parse::<std::net::SocketAddr>()?.into()];
+//! #   let keys = read_key_file("private.key")?;
+//! #   let clock = Clock::start();
+//! #   let config = Config::new(0x1122_3344, 32, advertised);
+//!     // State goes before chat, and both before the map.
+//!     let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
+//!     let layout = Layout::new(vec![
+//!         channel(Kind::ReliableOrdered, 1),
+//!         channel(Kind::Sequenced, 2),
+//!         channel(Kind::Blocks, 0),
+//!     ])?;
+//!     let mut server = Server::new(sockets, config, keys, clock.now())?.carrying(Traffic::channels(layout))?;
+//!     let map = Block::new(std::fs::read("map")?).ok_or("the map is larger than 64 MiB")?;
+//!     let mut inbox = Inbox::default();
+//!     for tick in 0_u64.. {
+//!         server.begin_turn(clock.now());
+//!         while let Some(event) = inbox.next(&mut server) {
+//!             match event {
+//!                 Event::Connected { client, .. } => {
+//!                     server.send_block(client, MAP, map.clone(), 0)?;
+//!                 }
+//!                 Event::Message { client, channel: CHAT, bytes } => match decode::<&str>(client, CHAT, bytes) {
+//!                     Ok(line) => println!("slot {}: {line}", client.slot()),
+//!                     Err(error) => println!("{error}"),
+//!                 },
+//!                 _ => {}
+//!             }
+//!         }
+//!         for client in server.clients().collect::<Vec<_>>() {
+//!             // Ask before composing: where little may leave, send less detail, not the same later.
+//!             let bytes = server.budget(client).map_or(0, |budget| budget.suggestion.payload_bytes);
+//!             server.send_typed(client, STATE, &(tick, vec![0_u16; (bytes / 3).min(300) as usize])).unwrap_or_default();
+//!         }
+//!         server.end_turn();
+//!         // A steady tick; what arrives meanwhile waits in the socket.
+//!         std::thread::sleep(Duration::from_millis(16));
+//!     }
+//!     Ok(())
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +100,7 @@ pub mod history_file;
 mod inbox;
 mod report;
 mod server;
+mod typed_messages;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
@@ -63,3 +121,4 @@ pub use slipgate_protocol::wire::UserData;
 pub use self::history_file::HistoryFile;
 pub use self::inbox::{Event, Inbox};
 pub use self::server::{DEFAULT_PACKETS_PER_TURN, Server, StartError};
+pub use self::typed_messages::{SendTypedError, TypedError, decode, decode_with};

@@ -42,6 +42,8 @@ pub struct Server {
     packets_per_turn: u32,
     packets_left: u32,
     reporter: Reporter,
+    /// Where values become messages; taken with the first one.
+    pub(crate) typed_room: Vec<u8>,
 }
 
 /// Why a server did not start.
@@ -117,6 +119,7 @@ impl Server {
             packets_per_turn: DEFAULT_PACKETS_PER_TURN,
             packets_left: DEFAULT_PACKETS_PER_TURN,
             reporter: Reporter::new(now.monotonic),
+            typed_room: Vec::new(),
         })
     }
 

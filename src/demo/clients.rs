@@ -7,13 +7,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use slipgate::client::fetch::{Request, fetch};
-use slipgate::client::probe::{Probe, ProbeConfig, ProbeReport};
-use slipgate::client::{Client, TimeoutPolicy};
 use slipgate::issuer::api_key::ApiKey;
 use slipgate_edge::cli::Failure;
 
+use super::game::Rules;
+use super::player::{Player, PlayerReport};
+
 /// The first client's id; any numbers would do.
 const FIRST_CLIENT_ID: u64 = 1001;
+/// Seconds of silence that end a connection: a small machine is busy with two hundred of them for a while.
+const SILENCE_SECONDS: u32 = 15;
 /// A turn at the latest; datagrams wake a client before.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -21,7 +24,7 @@ const NAP: Duration = Duration::from_millis(20);
 #[derive(Clone, Default)]
 pub(super) struct ClientReport {
     pub(super) client_id: u64,
-    pub(super) probe: ProbeReport,
+    pub(super) player: PlayerReport,
     /// Why it cannot play, if it cannot.
     pub(super) trouble: Option<String>,
     pub(super) finished: bool,
@@ -46,7 +49,7 @@ struct Orders {
 impl Clients {
     pub(super) fn start(
         count: u32,
-        rate: u32,
+        rules: &Rules,
         issuer: String,
         server: SocketAddr,
         api_key: ApiKey,
@@ -58,12 +61,12 @@ impl Clients {
             let report = Shared::default();
             clients.reports.push(Arc::clone(&report));
             let (issuer, api_key, orders) = (Arc::clone(&issuer), Arc::clone(&api_key), Arc::clone(&orders));
-            let client_id = FIRST_CLIENT_ID + number;
+            let (rules, client_id) = (rules.clone(), FIRST_CLIENT_ID + number);
             update(&report, |report| report.client_id = client_id);
             let thread = std::thread::Builder::new()
                 .name(format!("client-{client_id}"))
                 .spawn(move || {
-                    let trouble = live(client_id, rate, &issuer, bind, &api_key, &orders, &report).err();
+                    let trouble = live(client_id, &rules, &issuer, bind, &api_key, &orders, &report).err();
                     update(&report, |report| (report.trouble, report.finished) = (trouble, true));
                 })
                 .map_err(|error| Failure::run_time(format!("the system refuses a thread: {error}")))?;
@@ -77,18 +80,25 @@ impl Clients {
     }
 
     pub(super) fn are_all_connected(&self) -> bool {
-        self.reports().iter().all(|report| report.probe.state.is_connected())
+        self.reports().iter().all(|report| report.player.state.is_connected())
     }
 
     pub(super) fn are_all_gone(&self) -> bool {
         self.reports().iter().all(|report| report.finished)
     }
 
-    pub(super) fn have_their_echoes(&self) -> bool {
-        self.reports().iter().all(|report| report.finished || report.probe.missing() == 0)
+    /// Whether nothing is under way any more that must arrive.
+    pub(super) fn have_all(&self) -> bool {
+        self.reports().iter().all(|report| report.finished || report.player.has_all())
     }
 
-    pub(super) fn stop_sending(&self) {
+    /// A number that grows with everything that arrives and must.
+    pub(super) fn progress(&self) -> u64 {
+        let of = |player: &PlayerReport| player.chat.back + u64::from(player.map.bytes) + player.map.whole;
+        self.reports().iter().map(|report| of(&report.player)).sum()
+    }
+
+    pub(super) fn stop_talking(&self) {
         self.orders.quiet.store(true, Ordering::Relaxed);
         // Each client takes one more turn before it has heard of it.
         std::thread::sleep(2 * NAP);
@@ -116,29 +126,26 @@ fn any_address_towards(server: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The life of a client: a token by HTTP, a connection by UDP, payloads and their echoes, goodbye.
+/// The life of a client: a token by HTTP, a connection by UDP, the game, goodbye.
 fn live(
     client_id: u64,
-    rate: u32,
+    rules: &Rules,
     issuer: &str,
     bind: SocketAddr,
     api_key: &ApiKey,
     orders: &Orders,
     report: &Mutex<ClientReport>,
 ) -> Result<(), String> {
-    let request = Request { client_id, ..Request::default() };
+    let request = Request { client_id, timeout_seconds: Some(SILENCE_SECONDS), ..Request::default() };
     let token = fetch(issuer, api_key.expose(), &request).map_err(|error| error.to_string())?;
-    let client =
-        Client::bind(&[bind], TimeoutPolicy::Clamped).map_err(|error| format!("cannot open a socket: {error}"))?;
-    let config = ProbeConfig { rate, sizes: 16..=1200, mark: client_id };
-    let mut probe = Probe::begin(client, token, config).map_err(|error| error.to_string())?;
+    let mut player = Player::begin(client_id, token, bind, rules)?;
     while !orders.leave.load(Ordering::Relaxed) {
-        let sending = !orders.quiet.load(Ordering::Relaxed);
-        probe.turn(sending, NAP).map_err(|error| format!("cannot wait for packets: {error}"))?;
-        update(report, |report| report.probe = probe.report().clone());
-        if let Some(reason) = probe.report().ended {
-            return Err(reason.to_string());
+        let talking = !orders.quiet.load(Ordering::Relaxed);
+        player.turn(talking, NAP).map_err(|error| format!("cannot wait for packets: {error}"))?;
+        update(report, |report| report.player = player.report().clone());
+        if let Some(reason) = &player.report().ended {
+            return Err(reason.clone());
         }
     }
-    probe.leave().map_err(|error| error.to_string())
+    player.leave().map_err(|error| error.to_string())
 }

@@ -5,12 +5,20 @@
 //!        │  ▲
 //!        │  │ connect token
 //!        ▼
-//!   encrypted UDP ◀────echoes────▶ server thread          this thread shows it
+//!   encrypted UDP ◀── chat, state, a map ──▶ server thread          this thread shows it
+//!                  (over a bad line, if asked)
 //! ```
 
+mod checks;
 mod clients;
+mod game;
+mod line;
+mod picture;
+mod player;
+mod seats;
 mod server;
 mod show;
+mod verdict;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -23,20 +31,24 @@ use slipgate::issuer::api_key::{ApiKey, ApiKeys};
 use slipgate::issuer::http::{self, Running, TokenService};
 use slipgate::issuer::{Issuer, Limits};
 use slipgate::protocol::crypto::key::{Key, KeyRing};
+use slipgate_conditioner::Preset;
 use slipgate_edge::cli::Failure;
 use slipgate_edge::cli::values::{NotASpan, Span};
 use slipgate_edge::listen;
 
 use self::clients::Clients;
-use self::server::EchoServer;
-use self::show::{Picture, Screen};
+use self::game::Rules;
+use self::line::BadLine;
+use self::picture::Picture;
+use self::server::{Bound, GameServer};
+use self::show::Screen;
 use crate::keygen::entropy;
 
 /// The demo's game.
 const PROTOCOL_ID: u64 = 0x51_19_67_a7_e0_de_30_01;
 /// How often the picture is drawn.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long the clients have to connect, and later to get their last echoes.
+/// How long the clients have to connect, and later how long nothing more may arrive before what is missing is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long everything has to come to its end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -51,9 +63,17 @@ pub(crate) struct Flags {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
     duration: Playtime,
 
-    /// Payloads that each client sends a second
+    /// How often a second each client and the server send their state, if the path allows
     #[arg(long, value_name = "HZ", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
+
+    /// The map that the server sends each client in the background, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=game::MOST_MAP_KIB.into()))]
+    map: u32,
+
+    /// Puts a bad line between the clients and the server: wifi-bad, 4g, satellite or dsl-bufferbloat [default: none]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
 
     /// Where the issuer listens (HTTP, loopback); port 0: any free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
@@ -85,22 +105,29 @@ fn duration(text: &str) -> Result<Playtime, String> {
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let interrupted = listen_to_signals()?;
     let (private_key, api_key) = (Key::random(&mut entropy()?), ApiKey::random(&mut entropy()?));
-    let server = EchoServer::start(flags.server, flags.clients, private_key.clone().into(), PROTOCOL_ID)?;
-    let issuer = start_issuer(flags.issuer, private_key.into(), server.address(), &api_key)?;
+    let rules = Rules::new(flags.rate, flags.map)?;
+    let bound = Bound::bind(flags.server)?;
+    let address = bound.address();
+    let line = flags.preset.map(|preset| BadLine::start(preset, address, flags.clients)).transpose()?;
+    // Where clients go is what stands in their tokens.
+    let door = line.as_ref().map_or(address, BadLine::address);
+    let server = GameServer::start(bound, door, flags.clients, private_key.clone().into(), PROTOCOL_ID, rules.clone())?;
+    let issuer = start_issuer(flags.issuer, private_key.into(), door, &api_key)?;
     let mut screen = Screen::new(flags.json);
-    screen.introduce(issuer.address(), server.address(), flags.clients, flags.rate);
+    screen.introduce(issuer.address(), address, door, flags);
 
     let url = format!("http://{}", issuer.address());
-    let mut clients = Clients::start(flags.clients, flags.rate, url, server.address(), api_key)?;
-    let picture = |clients: &Clients| Picture { clients: clients.reports(), server: server.report() };
+    let mut clients = Clients::start(flags.clients, &rules, url, door, api_key)?;
+    let picture = |clients: &Clients| Picture::new(clients.reports(), server.report(), &rules);
     play(flags.duration, &interrupted, &clients, || screen.draw(&picture(&clients)));
-    clients.stop_sending();
-    wait_until(PATIENCE, || clients.have_their_echoes());
+    clients.stop_talking();
+    wait_for_the_rest(&clients, || screen.draw(&picture(&clients)));
     let last = picture(&clients);
     clients.leave();
     wait_until(FAREWELL, || server.report().connected == 0);
     let verdict = screen.summarise(&last, &server.report());
     drop(issuer);
+    line.map_or(Ok(()), BadLine::stop)?;
     server.stop()?;
     verdict
 }
@@ -123,6 +150,19 @@ fn play(playtime: Playtime, interrupted: &AtomicBool, clients: &Clients, mut dra
             return;
         }
         std::thread::sleep(FRAME);
+    }
+}
+
+/// Draws until all has arrived that must, or nothing does any more.
+fn wait_for_the_rest(clients: &Clients, mut draw: impl FnMut()) {
+    let (mut progress, mut since) = (clients.progress(), Instant::now());
+    while !clients.have_all() && since.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        draw();
+        let newer = clients.progress();
+        if newer != progress {
+            (progress, since) = (newer, Instant::now());
+        }
     }
 }
 

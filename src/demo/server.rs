@@ -1,4 +1,4 @@
-//! The demo's dedicated server: an echo, in a thread of its own.
+//! The demo's dedicated server: sockets and a loop, in a thread of its own. The game itself is in `seats`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,33 +8,39 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use slipgate::protocol::crypto::key::KeyRing;
+use slipgate::protocol::time::Instant;
 use slipgate::server::{Clock, Config, Discards, Event, Inbox, Server, Sockets, Stats};
 use slipgate_edge::cli::Failure;
 
 use super::cannot_listen;
+use super::game::Rules;
+use super::seats::{SeatReport, Seats};
 
-/// A turn at the latest; datagrams wake the server before.
-const TICK: Duration = Duration::from_millis(16);
+/// The longest turn: losses are noticed and the path is measured once in each.
+const LONGEST_TURN: Duration = Duration::from_millis(16);
+/// Datagrams that one turn reads: where more come than the machine can take, everyone is still answered often.
+const PACKETS_PER_TURN: u32 = 512;
+/// How often the server tells of itself.
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the server has counted.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct ServerReport {
     pub(super) slots: u32,
     pub(super) connected: u32,
     pub(super) stats: Stats,
     pub(super) discards: Discards,
+    pub(super) seats: Vec<SeatReport>,
 }
 
-/// A running echo server.
-pub(super) struct EchoServer {
+/// A socket that is a server's.
+pub(super) struct Bound {
+    sockets: Sockets,
     address: SocketAddr,
-    report: Arc<Mutex<ServerReport>>,
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<()>>,
 }
 
-impl EchoServer {
-    pub(super) fn start(bind: SocketAddr, slots: u32, keys: KeyRing, protocol_id: u64) -> Result<Self, Failure> {
+impl Bound {
+    pub(super) fn bind(bind: SocketAddr) -> Result<Self, Failure> {
         let sockets = Sockets::bind(&[bind]).map_err(|error| cannot_listen("server", "UDP", bind, &error))?;
         let address = sockets.local_addresses().first().copied().unwrap_or(bind);
         if address.ip().is_unspecified() {
@@ -42,27 +48,51 @@ impl EchoServer {
                 "the demo's clients cannot dial {address}: give the server a real address"
             )));
         }
-        let clock = Clock::start();
-        let config = Config::new(protocol_id, slots, vec![address.into()]);
-        let server =
-            Server::new(sockets, config, keys, clock.now()).map_err(|error| Failure::run_time(error.to_string()))?;
-        let (report, stop) = (Arc::default(), Arc::default());
-        let thread = {
-            let (report, stop) = (Arc::clone(&report), Arc::clone(&stop));
-            std::thread::Builder::new()
-                .name("game-server".to_owned())
-                .spawn(move || serve(server, clock, &report, &stop))
-                .map_err(|error| Failure::run_time(format!("the system refuses a thread: {error}")))?
-        };
-        Ok(Self { address, report, stop, thread })
+        Ok(Self { sockets, address })
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// A running server.
+pub(super) struct GameServer {
+    report: Arc<Mutex<ServerReport>>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl GameServer {
+    /// A server that clients know by the address `advertised`.
+    pub(super) fn start(
+        bound: Bound,
+        advertised: SocketAddr,
+        slots: u32,
+        keys: KeyRing,
+        protocol_id: u64,
+        rules: Rules,
+    ) -> Result<Self, Failure> {
+        let clock = Clock::start();
+        let config = Config::new(protocol_id, slots, vec![advertised.into()]);
+        let mut server = Server::new(bound.sockets, config, keys, clock.now())
+            .and_then(|server| server.carrying(rules.traffic.clone()))
+            .map_err(|error| Failure::run_time(error.to_string()))?;
+        server.set_packets_per_turn(PACKETS_PER_TURN);
+        let (report, stop) = (Arc::default(), Arc::default());
+        let thread = {
+            let game_loop = Loop::new(server, clock, rules, slots, Arc::clone(&report));
+            let stop = Arc::clone(&stop);
+            std::thread::Builder::new()
+                .name("game-server".to_owned())
+                .spawn(move || game_loop.run(&stop))
+                .map_err(|error| Failure::run_time(format!("the system refuses a thread: {error}")))?
+        };
+        Ok(Self { report, stop, thread })
+    }
 
     pub(super) fn report(&self) -> ServerReport {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner)
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn stop(self) -> Result<(), Failure> {
@@ -75,28 +105,78 @@ impl EchoServer {
     }
 }
 
-/// The loop of a dedicated server. A real one would advance its game where the comment stands.
-fn serve(mut server: Server, clock: Clock, report: &Mutex<ServerReport>, stop: &AtomicBool) -> io::Result<()> {
-    let mut inbox = Inbox::default();
-    while !stop.load(Ordering::Relaxed) {
-        server.begin_turn(clock.now());
-        while let Some(event) = inbox.next(&mut server) {
-            if let Event::Payload { client, bytes, .. } = event {
-                // A client that has gone meanwhile needs no echo.
-                let _ = server.send(client, bytes);
+/// The loop of a dedicated server: it wakes for every arrival, and turns end and the game advances in their own rhythm.
+struct Loop {
+    server: Server,
+    inbox: Inbox,
+    clock: Clock,
+    seats: Seats,
+    tick: Duration,
+    next_tick: Instant,
+    next_turn: Instant,
+    next_report: Instant,
+    report: Arc<Mutex<ServerReport>>,
+}
+
+impl Loop {
+    fn new(server: Server, clock: Clock, rules: Rules, slots: u32, report: Arc<Mutex<ServerReport>>) -> Self {
+        let (now, tick) = (clock.monotonic(), Duration::from_secs(1) / rules.rate);
+        let (inbox, seats) = (Inbox::default(), Seats::new(rules, slots));
+        Self { server, inbox, clock, seats, tick, next_tick: now, next_turn: now, next_report: now, report }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.clock.now();
+            self.server.begin_turn(now);
+            self.listen(now.monotonic);
+            if now.monotonic < self.next_turn {
+                // What came is answered at once.
+                self.server.flush();
+            } else {
+                self.end_turn(now.monotonic);
+            }
+            self.tell(now.monotonic);
+            self.server.wait(self.next_turn.since(self.clock.monotonic()))?;
+        }
+        self.server.stop();
+        self.server.end_turn();
+        Ok(())
+    }
+
+    fn end_turn(&mut self, now: Instant) {
+        // A server that was stopped for a while does not make up for it.
+        if self.next_tick <= now {
+            self.next_tick = self.next_tick.after(self.tick).max(now);
+            self.seats.advance(&mut self.server, now);
+        }
+        self.next_turn = self.next_tick.min(now.after(LONGEST_TURN));
+        self.server.end_turn();
+    }
+
+    fn listen(&mut self, now: Instant) {
+        let Self { server, inbox, seats, .. } = self;
+        while let Some(event) = inbox.next(server) {
+            match event {
+                Event::Connected { client, client_id } => seats.welcome(server, client, client_id, now),
+                Event::Message { client, channel, bytes } => seats.hear(server, client, channel, bytes),
+                _ => {}
             }
         }
-        // Here the game would advance, and its state would be sent.
-        server.end_turn();
-        *report.lock().unwrap_or_else(PoisonError::into_inner) = ServerReport {
-            slots: server.config().slots,
-            connected: server.connected(),
-            stats: *server.stats(),
-            discards: *server.discards(),
-        };
-        server.wait(TICK)?;
     }
-    server.stop();
-    server.end_turn();
-    Ok(())
+
+    fn tell(&mut self, now: Instant) {
+        if now < self.next_report {
+            return;
+        }
+        self.next_report = now.after(REPORT_INTERVAL);
+        let report = ServerReport {
+            slots: self.server.config().slots,
+            connected: self.server.connected(),
+            stats: *self.server.stats(),
+            discards: *self.server.discards(),
+            seats: self.seats.reports(&self.server),
+        };
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
 }

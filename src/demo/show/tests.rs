@@ -2,18 +2,25 @@
 
 use slipgate::protocol::discard::Discard;
 
+use super::super::clients::ClientReport;
+use super::super::game::Rules;
+use super::super::seats::SeatReport;
 use super::*;
 
-/// Three clients that were served, and whose echoes were right.
+/// Three clients that were served, and everything came through.
 fn all_well() -> (Picture, ServerReport) {
     let client = |client_id| {
         let mut client = ClientReport { client_id, ..ClientReport::default() };
-        (client.probe.was_connected, client.probe.sent, client.probe.right) = (true, 60, 60);
+        let player = &mut client.player;
+        player.slot = Some(client_id as u32 - 1);
+        (player.chat.said, player.chat.back, player.states.received, player.map.whole) = (8, 8, 600, 1);
         client
     };
-    let mut server = ServerReport { slots: 3, ..ServerReport::default() };
+    let seats = (1..=3).map(|client_id| SeatReport { client_id, states_sent: 610, ..SeatReport::default() }).collect();
+    let mut server = ServerReport { slots: 3, seats, ..ServerReport::default() };
     (server.stats.connects, server.stats.disconnects) = (3, 3);
-    (Picture { clients: (1..=3).map(client).collect(), server }, server)
+    let rules = Rules::new(60, 1).expect("the settings are sound");
+    (Picture::new((1..=3).map(client).collect(), server.clone(), &rules), server)
 }
 
 fn screen(style: Style) -> Screen {
@@ -21,34 +28,49 @@ fn screen(style: Style) -> Screen {
 }
 
 /// One thing that goes wrong for a client, and at the server's end.
-type Spoil = fn(&mut ClientReport, &mut ServerReport);
+type Spoil = fn(&mut ClientReport, &mut SeatReport, &mut ServerReport);
 
 #[test]
-fn all_is_well_only_if_every_client_was_served_and_every_echo_was_right() {
-    let cases: [(&str, Spoil); 7] = [
-        ("not served", |client, _| client.probe.was_connected = false),
-        ("nothing sent", |client, _| (client.probe.sent, client.probe.right) = (0, 0)),
-        ("a wrong echo", |client, _| client.probe.wrong = 1),
-        ("a missing echo", |client, _| client.probe.right -= 1),
-        ("trouble", |client, _| client.trouble = Some("no token".to_owned())),
-        ("still connected", |_, end| end.connected = 1),
-        ("a goodbye unheard", |_, end| end.stats.disconnects -= 1),
+fn all_is_well_only_if_every_client_was_served_and_everything_came_through() {
+    let cases: [(&str, Spoil); 14] = [
+        ("not served", |client, _, _| client.player.slot = None),
+        ("nothing said", |client, _, _| (client.player.chat.said, client.player.chat.back) = (0, 0)),
+        ("a wrong line", |client, _, _| client.player.chat.wrong = 1),
+        ("a missing line", |client, _, _| client.player.chat.back -= 1),
+        ("no state", |client, _, _| client.player.states.received = 0),
+        ("an older state", |client, _, _| client.player.states.wrong = 1),
+        ("no map", |client, _, _| client.player.map.whole = 0),
+        ("two maps", |client, _, _| client.player.map.whole = 2),
+        ("another map", |client, _, _| client.player.map.wrong = 1),
+        ("trouble", |client, _, _| client.trouble = Some("no token".to_owned())),
+        ("a wrong line at the server", |_, seat, _| seat.wrong_lines = 1),
+        ("an older state at the server", |_, seat, _| seat.states.wrong = 1),
+        ("still connected", |_, _, end| end.connected = 1),
+        ("a goodbye unheard", |_, _, end| end.stats.disconnects -= 1),
     ];
     for style in [Style::Lines, Style::Json] {
         let (picture, end) = all_well();
         assert!(screen(style).summarise(&picture, &end).is_ok());
         for (name, spoil) in cases {
             let (mut picture, mut end) = all_well();
-            spoil(&mut picture.clients[1], &mut end);
+            let entry = &mut picture.clients[1];
+            spoil(&mut entry.client, &mut entry.seat, &mut end);
             assert!(screen(style).summarise(&picture, &end).is_err(), "{name}");
         }
     }
 }
 
 #[test]
-fn the_table_shows_drops_by_reason() {
+fn the_table_shows_each_client_all_together_and_drops_by_reason() {
     let (mut picture, _) = all_well();
-    assert_eq!(picture.table(30).last().map(String::as_str), Some("dropped   none"));
+    let table = picture.table(2);
+    assert!(table[1].contains(" 8/8 ") && table[1].contains(" 600/610 ") && table[1].contains("whole"), "{table:?}");
+    assert!(table[3].ends_with("… and 1 more"), "{table:?}");
+    assert!(
+        table[4].contains(" 24/24 ") && table[4].contains(" 1800/1830 ") && table[4].contains(" 3/3 "),
+        "{table:?}"
+    );
+    assert_eq!(table.last().map(String::as_str), Some("dropped   none"));
     picture.server.discards.add(Discard::TooShort);
     picture.server.discards.add(Discard::TooShort);
     picture.server.discards.add(Discard::UnknownType);
