@@ -15,6 +15,8 @@ use super::player::{Player, PlayerReport};
 
 /// The first client's id; any numbers would do.
 const FIRST_CLIENT_ID: u64 = 1001;
+/// Seconds of silence that end a connection: a small machine is busy with two hundred of them for a while.
+const SILENCE_SECONDS: u32 = 15;
 /// A turn at the latest; datagrams wake a client before.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -134,7 +136,7 @@ fn live(
     orders: &Orders,
     report: &Mutex<ClientReport>,
 ) -> Result<(), String> {
-    let request = Request { client_id, ..Request::default() };
+    let request = Request { client_id, timeout_seconds: Some(SILENCE_SECONDS), ..Request::default() };
     let token = fetch(issuer, api_key.expose(), &request).map_err(|error| error.to_string())?;
     let mut player = Player::begin(client_id, token, bind, rules)?;
     while !orders.leave.load(Ordering::Relaxed) {

@@ -18,6 +18,8 @@ use super::seats::{SeatReport, Seats};
 
 /// The longest turn: losses are noticed and the path is measured once in each.
 const LONGEST_TURN: Duration = Duration::from_millis(16);
+/// Datagrams that one turn reads: where more come than the machine can take, everyone is still answered often.
+const PACKETS_PER_TURN: u32 = 512;
 /// How often the server tells of itself.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -73,9 +75,10 @@ impl GameServer {
     ) -> Result<Self, Failure> {
         let clock = Clock::start();
         let config = Config::new(protocol_id, slots, vec![advertised.into()]);
-        let server = Server::new(bound.sockets, config, keys, clock.now())
+        let mut server = Server::new(bound.sockets, config, keys, clock.now())
             .and_then(|server| server.carrying(rules.traffic.clone()))
             .map_err(|error| Failure::run_time(error.to_string()))?;
+        server.set_packets_per_turn(PACKETS_PER_TURN);
         let (report, stop) = (Arc::default(), Arc::default());
         let thread = {
             let game_loop = Loop::new(server, clock, rules, slots, Arc::clone(&report));

@@ -1,0 +1,64 @@
+//! A server and a client look at a connection only when something is due: nothing that waits may be forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_conditioner::{Conditions, Loss, Share};
+use slipgate_protocol::channel::block::{self, Block};
+use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
+use slipgate_protocol::session::{Config, Memory};
+use slipgate_protocol::{client, server};
+use slipgate_tests::hall::Hall;
+
+fn hall(channel: ChannelConfig) -> Hall {
+    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    Hall::new(2, &layout, &Config::default(), Memory::default())
+}
+
+fn path(loss: f64) -> Conditions {
+    let loss = Loss::Random(Share::percent(loss));
+    Conditions { latency: Duration::from_millis(10), loss, ..Conditions::perfect() }
+}
+
+#[test]
+fn what_is_beyond_a_channels_bytes_per_tick_leaves_in_later_ticks() {
+    // One end at a time: what the other one says would wake it.
+    for up in [true, false] {
+        let mut hall = hall(ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::new(Kind::Unreliable) });
+        let client = hall.join(path(0.0));
+        hall.run_for(Duration::from_secs(1));
+        for _ in 0..60 {
+            if up {
+                hall.say(1, ChannelId(0), &[7; 100]).unwrap();
+            } else {
+                hall.tell(client, ChannelId(0), &[7; 100]).unwrap();
+            }
+        }
+        // One in a turn of 16 ms.
+        hall.run_for(Duration::from_millis(1100));
+        assert_eq!(hall.messages.len() + hall.player(1).messages.len(), 60, "up: {up}");
+    }
+}
+
+#[test]
+fn a_large_block_arrives_at_either_end_although_packets_get_lost() {
+    let mut hall = hall(ChannelConfig::new(Kind::Blocks));
+    let client = hall.join(path(2.0));
+    let block = Block::new(vec![9; 6 << 20]).unwrap();
+    hall.server.send_block(client, ChannelId(0), block.clone(), 1).unwrap();
+    hall.player(1).core.send_block(ChannelId(0), block, 1).unwrap();
+    let whole =
+        |event: &ChannelEvent| matches!(event, ChannelEvent::Block { event: block::Event::Delivered { .. }, .. });
+    for _ in 0..200 {
+        hall.run_for(Duration::from_millis(500));
+        let up = hall.events.iter().any(|event| matches!(event, server::Event::Channel { event, .. } if whole(event)));
+        let down =
+            hall.player(1).events.iter().any(|event| matches!(event, client::Event::Channel(event) if whole(event)));
+        if up && down {
+            return;
+        }
+    }
+    let connection = hall.server.connection(client).unwrap();
+    let blocks = connection.channels().blocks(ChannelId(0)).unwrap();
+    panic!("sent {:?}, received {:?}", blocks.sending().collect::<Vec<_>>(), blocks.receiving().collect::<Vec<_>>());
+}
