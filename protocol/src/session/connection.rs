@@ -100,6 +100,7 @@ pub struct Connection {
     announced_payload_bytes: u16,
     max_payload_bytes: usize,
     farewell_time: Duration,
+    ticked_at: Option<Instant>,
 }
 
 /// What is said at the end.
@@ -134,6 +135,7 @@ impl Connection {
             announced_payload_bytes: config.max_payload_bytes as u16,
             max_payload_bytes: config.max_payload_bytes,
             farewell_time: config.farewell,
+            ticked_at: None,
         })
     }
 
@@ -299,6 +301,10 @@ impl Connection {
     /// As [`transmit`](Self::transmit), with messages in at most `allowance` bytes on the path, for an uplink that many
     /// connections share; acknowledgements and farewells need none. Answers the bytes of messages that left.
     pub fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+        if self.ticked_at != Some(now) {
+            // It slept until something was sent: this is a tick as any other, with a whole tick's budgets.
+            self.tick(now);
+        }
         if self.path.probe_deadline().is_some_and(|deadline| deadline <= now) {
             self.doubt();
         }
@@ -469,8 +475,10 @@ impl Connection {
 
     // Time ----------------------------------------------------------------------------------------------------------
 
-    /// Time has passed; to be called once a tick, before messages are composed.
+    /// Time has passed; to be called once a tick, before messages are composed. A connection that has no deadline by then
+    /// need not be: it makes up for it when it transmits.
     pub fn tick(&mut self, now: Instant) {
+        self.ticked_at = Some(now);
         self.path.tick(now);
         self.settle();
         self.channels.begin_tick(now);

@@ -380,6 +380,27 @@ fn memory_is_given_back_though_nothing_happens() {
     assert_eq!((pair.ends[0].channels().memory_bytes(), pair.ends[0].next_deadline(pair.now)), (0, None));
 }
 
+#[test]
+fn a_tick_has_its_whole_budget_though_the_connection_slept_until_something_was_sent() {
+    let limited = ChannelConfig { bytes_per_tick: Some(1000), ..ChannelConfig::new(Kind::Unreliable) };
+    let layout = Arc::new(Layout::new(vec![limited]).unwrap());
+    let mut pair = Pair::with(layout.clone(), layout);
+    pair.run(200);
+    for turn in 0..20 {
+        pair.pass(16);
+        pair.say(0, CHAT, &[turn; 600]);
+        let mut sink = Datagrams::default();
+        pair.ends[0].transmit(pair.now, &mut sink);
+        assert_eq!(sink.sent.len(), 1, "turn {turn}");
+        pair.ends[0].transmit(pair.now, &mut sink);
+        pair.give(1, &sink.sent[0]).unwrap();
+        for answer in pair.turn(1) {
+            pair.give(0, &answer).unwrap();
+        }
+    }
+    assert_eq!(pair.received[1].len(), 20);
+}
+
 // Numbers -----------------------------------------------------------------------------------------------------------
 
 #[test]
