@@ -187,6 +187,18 @@ fn an_uplink_that_is_too_narrow_is_shared_by_weight() {
 }
 
 #[test]
+fn a_game_is_told_its_share_of_the_uplink_before_it_composes_a_tick() {
+    let mut world = World::new(20, Some(BytesPerSecond(20.0 * 60.0 * 500.0)));
+    world.heard_in(60, |world| (0..20).for_each(|player| world.fill(player)));
+    let handle = world.players[5].handle;
+    let told = world.server.budget(handle, at(world.now)).unwrap();
+    assert!((300..=600).contains(&told.bytes), "500 bytes on the path for each, and {told:?}");
+    assert!(told.suggestion.payload_bytes as usize <= told.bytes);
+    world.server.set_uplink(None);
+    assert!(world.server.budget(handle, at(world.now)).unwrap().bytes > 10_000, "then the path alone counts");
+}
+
+#[test]
 fn without_a_limit_everything_leaves_that_paths_carry() {
     let mut world = World::new(3, None);
     world.heard_in(60, |_| {});

@@ -20,6 +20,9 @@ pub const MAX_QUEUE_BYTES: u32 = 1 << 24;
 /// Bytes of a block's slice by default: four fill a packet of 1,186 or 1,200 bytes but for a few, and one often fits in
 /// beside a game's own messages.
 const SLICE_BYTES: u16 = 280;
+/// How long a message waits to be sent that would be of little use later, unless one says otherwise: beyond 250 ms the
+/// seed calls conditions bad ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP").
+const STALE_AFTER: Duration = Duration::from_millis(250);
 /// What the canonical encoding of a layout begins with (§3.6).
 const LABEL: &[u8] = b"slipgate channels 1\0";
 
@@ -93,7 +96,8 @@ pub struct ChannelConfig {
 
 impl ChannelConfig {
     /// A channel of this kind with the usual settings: class 1, or 0 for blocks; weight 1, messages up to 16 KiB, and
-    /// 64 KiB or 256 of them in the queue.
+    /// 64 KiB or 256 of them in the queue. What is unreliable or sequenced waits for a quarter of a second at most, so that
+    /// the newest data never stands behind old data for long.
     #[must_use]
     pub const fn new(kind: Kind) -> Self {
         Self {
@@ -104,7 +108,7 @@ impl ChannelConfig {
             queue_bytes: 64 * 1024,
             queue_messages: 256,
             max_message_bytes: 16 * 1024,
-            deadline: None,
+            deadline: if kind.is_reliable() { None } else { Some(STALE_AFTER) },
             blocks: block::Config {
                 slice_bytes: SLICE_BYTES,
                 max_block_bytes: block::MAX_BLOCK_BYTES,

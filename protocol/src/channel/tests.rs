@@ -346,8 +346,9 @@ fn a_packet_whose_fate_is_never_told_counts_as_lost_after_1024_others() {
 
 #[test]
 fn higher_classes_go_first_and_no_class_starves() {
-    let flood = ChannelConfig { priority: 9, bytes_per_tick: None, ..of(Kind::Sequenced) };
-    let [mut one, mut other] = End::pair(&[flood, of(Kind::ReliableOrdered), of(Kind::Unreliable)]);
+    let flood = ChannelConfig { priority: 9, bytes_per_tick: None, deadline: None, ..of(Kind::Sequenced) };
+    let patient = ChannelConfig { deadline: None, ..of(Kind::Unreliable) };
+    let [mut one, mut other] = End::pair(&[flood, of(Kind::ReliableOrdered), patient]);
     let mut arrivals = Vec::new();
     for tick in 0..200 {
         one.pass(20);
@@ -423,4 +424,17 @@ fn each_violation_is_found_on_the_way_and_what_came_before_it_is_delivered() {
     let frames = [0x01, 2, b'o', b'k', 0x02, 0xff, 0x7f, 1, b'x'];
     assert_eq!(other.take(&frames), Err(Violation::Overrun(ChannelId(1))));
     assert_eq!(other.received(), [b"ok"]);
+}
+
+#[test]
+fn unless_one_says_otherwise_the_newest_data_does_not_stand_behind_old_data_for_long() {
+    for (kind, left) in [(Kind::Unreliable, 1), (Kind::Sequenced, 1), (Kind::ReliableOrdered, 2)] {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        one.send(C, b"old");
+        one.pass(300);
+        one.send(C, b"new");
+        let (_, frames) = one.packet(100).unwrap();
+        let arrived = other.take(&frames);
+        assert_eq!(other.received.len(), left, "{kind:?} {arrived:?}");
+    }
 }

@@ -37,6 +37,9 @@ pub struct Uplink {
     /// Bytes that nobody has been given yet; below zero after more was spent than given.
     credit: f64,
     filled_at: Option<Instant>,
+    /// Bytes that the last tick brought, and the weights of those among whom they were divided.
+    gained: f64,
+    weights: f64,
     clients: Box<[Client]>,
     /// Who has something to send, in the order of turns.
     active: Vec<usize>,
@@ -52,6 +55,10 @@ struct Client {
 }
 
 impl Client {
+    fn weight(&self) -> f64 {
+        f64::from(self.weight.0)
+    }
+
     fn lacks(&self) -> u64 {
         self.wanted - self.allowance
     }
@@ -67,6 +74,8 @@ impl Uplink {
             burst,
             credit: 0.0,
             filled_at: None,
+            gained: rate.0 * burst.as_secs_f64(),
+            weights: 0.0,
             clients: vec![Client::default(); clients].into_boxed_slice(),
             active: Vec::with_capacity(clients),
         }
@@ -104,13 +113,25 @@ impl Uplink {
         let most = self.rate.0 * self.burst.as_secs_f64();
         self.credit = (self.credit + self.rate.0 * passed.as_secs_f64()).min(most);
         self.filled_at = Some(now);
+        self.gained = self.rate.0 * passed.min(self.burst).as_secs_f64();
         self.retire();
+        self.weights = self.active.iter().filter_map(|client| self.clients.get(*client)).map(Client::weight).sum();
         for _ in 0..ROUNDS {
             if !self.divide() {
                 return;
             }
         }
         self.give_by_turns();
+    }
+
+    /// How many bytes a client may expect to send in the tick that is being composed: what it may send now, and its part
+    /// of as much as the uplink gained in the last one, if the same clients ask for it again. It is told before anything
+    /// is offered, so that a game sends less detail instead of later data.
+    #[must_use]
+    pub fn prospect(&self, client: usize) -> u64 {
+        let Some(client) = self.clients.get(client) else { return 0 };
+        let weights = if client.is_active { self.weights } else { self.weights + client.weight() };
+        client.allowance + (self.gained * client.weight() / weights.max(1.0)) as u64
     }
 
     /// How many bytes a client may send now.
@@ -190,6 +211,21 @@ mod tests {
 
     fn allowances(uplink: &Uplink) -> Vec<u64> {
         (0..uplink.clients.len()).map(|client| uplink.allowance(client)).collect()
+    }
+
+    #[test]
+    fn what_a_client_may_expect_is_its_part_of_what_a_tick_brings() {
+        let mut uplink = uplink(4);
+        uplink.set_weight(1, Weight(2));
+        for tick in 1..5 {
+            (0..3).for_each(|client| uplink.offer(client, 1_000_000));
+            uplink.share(at(tick));
+            let prospects: Vec<u64> = (0..4).map(|client| uplink.prospect(client)).collect();
+            assert_eq!(prospects, [5000, 10_000, 5000, 2000], "what was given and not spent, and as much again");
+            (0..3).for_each(|client| uplink.spend(client, uplink.allowance(client)));
+            assert_eq!([0, 1, 2].map(|client| uplink.prospect(client)), [2500, 5000, 2500]);
+        }
+        assert_eq!(uplink.prospect(9), 0, "no such client");
     }
 
     #[test]

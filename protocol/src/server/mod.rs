@@ -382,10 +382,13 @@ impl Server {
         if let Line::Channels(connection) = &mut seat.line { Some(connection) } else { None }
     }
 
-    /// What may leave for a client now: ask before composing a tick. `None` where payloads travel as they are.
+    /// What may leave for a client now, by its path and its share of the uplink: ask before composing a tick. `None` where
+    /// payloads travel as they are.
     #[must_use]
     pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
-        self.seat_of(client)?.budget(now.monotonic)
+        let budget = self.seat_of(client)?.budget(now.monotonic)?;
+        let prospect = self.uplink.as_ref().map(|uplink| uplink.prospect(client.slot() as usize));
+        Some(prospect.map_or(budget, |prospect| budget.within(prospect)))
     }
 
     /// How a client's path is; `None` where payloads travel as they are.

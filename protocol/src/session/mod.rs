@@ -47,11 +47,20 @@ pub struct Budget {
     pub bytes: usize,
     /// In which rhythm, and in what sizes, a game had best send.
     pub suggestion: Suggestion,
+    /// Bytes that a packet costs beside its payload.
+    overhead: u64,
 }
 
 impl Budget {
     fn of(path: &Path, now: Instant) -> Self {
-        Self { bytes: path.budget(now), suggestion: path.suggestion(now) }
+        Self { bytes: path.budget(now), suggestion: path.suggestion(now), overhead: path.overhead() }
+    }
+
+    /// The same with no more than so many bytes on the path in this tick.
+    pub(crate) fn within(self, bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes.saturating_sub(self.overhead)).unwrap_or(usize::MAX).min(self.bytes);
+        let payload_bytes = self.suggestion.payload_bytes.min(u32::try_from(bytes).unwrap_or(u32::MAX));
+        Self { bytes, suggestion: Suggestion { payload_bytes, ..self.suggestion }, ..self }
     }
 }
 
