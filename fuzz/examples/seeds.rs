@@ -275,6 +275,21 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("channel_frames", "blocks", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
     // Newer messages under a key.
     ("channel_frames", "keys", &[1, 96, 3, 96, 9, 8, 20, 96, 15, 22, 0, 8, 90, 14, 2, 64, 6, 64, 12, 8, 90]),
+    // Two greet, talk on each channel, lose a packet and leave.
+    (
+        "connection",
+        "talk",
+        &[1, 30, 0, 31, 0, 8, 0, 9, 0, 0, 20, 2, 9, 4, 40, 6, 200, 28, 0, 18, 0, 24, 60, 28, 0, 8, 0, 8, 0, 22, 255],
+    ),
+    // A greeting with a message behind it, acknowledgements behind the header, and noise.
+    (
+        "connection",
+        "invented",
+        &[
+            0, 0x21, 255, 0, 0, 0, 0, 0, 7, 0, 176, 4, 4, 0x81, 0, 0, 7, 5, 30, 7, 0x11, 0, 1, 0, 0, 0, 2, 255, 1, 9,
+            0, 7, 0, 0,
+        ],
+    ),
     // Invented frames of every kind.
     (
         "channel_frames",

@@ -438,3 +438,57 @@ fn unless_one_says_otherwise_the_newest_data_does_not_stand_behind_old_data_for_
         assert_eq!(other.received.len(), left, "{kind:?} {arrived:?}");
     }
 }
+
+#[test]
+fn a_budget_that_is_used_up_is_looked_at_again_in_the_next_tick() {
+    let [mut left, _] = End::pair(&[ChannelConfig { bytes_per_tick: Some(100), ..of(Kind::ReliableOrdered) }]);
+    for number in 0..3 {
+        left.send(C, &message(number, 90));
+        // The second one goes over the budget.
+        assert_eq!(left.packet(1000).is_some(), number < 2);
+    }
+    assert!(!left.channels.wants_to_send());
+    assert_eq!(left.channels.next_deadline(left.now), Some(left.now));
+    left.pass(10);
+    assert!(left.packet(1000).is_some());
+}
+
+#[test]
+fn blocks_that_are_to_be_hashed_are_looked_at_again_although_nothing_arrives() {
+    let [mut left, mut right] = End::pair(&[of(Kind::Blocks)]);
+    let block = block::Block::new(vec![7; 3 << 20]).unwrap();
+    left.channels.send_block(C, block, 0).unwrap();
+    let (mut held_back, mut sent) = (None, 0);
+    loop {
+        let there = left.packet(1100);
+        if let Some((sequence, frames)) = &there {
+            left.channels.on_acked(*sequence);
+            sent += 1;
+            // The first packet with slices, which is behind that of the announcement, comes last.
+            if sent == 2 {
+                held_back = Some(frames.clone());
+            } else {
+                right.take(frames).unwrap();
+            }
+        }
+        let back = right.packet(1100);
+        if let Some((sequence, frames)) = &back {
+            right.channels.on_acked(*sequence);
+            left.take(frames).unwrap();
+        }
+        if there.is_none() && back.is_none() {
+            break;
+        }
+    }
+    assert_eq!(right.channels.next_deadline(right.now), None, "the first slices are missing");
+    right.take(&held_back.unwrap()).unwrap();
+    let mut turns = 0;
+    while right.channels.next_deadline(right.now) == Some(right.now) {
+        let _ = right.channels.poll_event().map(|event| {
+            assert!(matches!(event, ChannelEvent::Block { event: block::Event::Received { .. }, .. }));
+            turns += 100;
+        });
+        turns += 1;
+    }
+    assert!((105..120).contains(&turns), "{turns}: it came, after several turns");
+}

@@ -1,0 +1,290 @@
+//! Connections: one that hears inventions, and two on a path on which anything happens.
+
+#![no_main]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::Input;
+use slipgate_protocol::channel::block::{self, Block};
+use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
+use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
+use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
+use slipgate_protocol::reliability::Sink;
+use slipgate_protocol::session::{Config, Connection, MIN_PAYLOAD};
+use slipgate_protocol::time::Instant;
+use slipgate_protocol::wire::cursor::Writer;
+use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
+use slipgate_protocol::wire::session::{Frame, Stamp};
+
+const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Blocks];
+const ORDERED: ChannelId = ChannelId(0);
+const BLOCKS: ChannelId = ChannelId(3);
+const MAX_MESSAGE_BYTES: u32 = 2000;
+/// What the queues of both directions hold, in pieces.
+const MAX_MEMORY_BYTES: usize = 150_000;
+/// Datagrams of one turn: what the bucket of the rate below holds, and acknowledgements of a whole window.
+const MOST_DATAGRAMS: usize = 1300;
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Input::new(input);
+    match input.u8() & 1 {
+        0 => invented(&mut input),
+        _ => World::new().run(&mut input),
+    }
+});
+
+fn layout() -> Arc<Layout> {
+    let channel = |kind| ChannelConfig {
+        queue_bytes: 4000,
+        queue_messages: 20,
+        max_message_bytes: MAX_MESSAGE_BYTES,
+        blocks: block::Config {
+            slice_bytes: 256,
+            max_block_bytes: 5000,
+            max_bytes_at_once: 10_000,
+            ..block::Config::default()
+        },
+        ..ChannelConfig::new(kind)
+    };
+    Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
+}
+
+/// A path of datagrams; the newest is the last.
+#[derive(Default)]
+struct Datagrams {
+    room: Vec<u8>,
+    under_way: VecDeque<Vec<u8>>,
+}
+
+impl Sink for Datagrams {
+    fn rooms(&self) -> usize {
+        usize::MAX
+    }
+
+    fn room(&mut self) -> Option<&mut [u8]> {
+        self.room.resize(1200, 0);
+        Some(&mut self.room)
+    }
+
+    fn commit(&mut self, bytes: usize) {
+        self.under_way.push_back(self.room[..bytes].to_vec());
+    }
+}
+
+struct End {
+    connection: Connection,
+    path: Datagrams,
+    now: Instant,
+    /// Numbers of messages on the ordered channel.
+    said: u32,
+    heard: u32,
+    left: bool,
+}
+
+impl End {
+    fn new() -> Self {
+        let mut config = Config { max_payload_bytes: MIN_PAYLOAD, ..Config::default() };
+        config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
+        let connection = Connection::new(&config, layout(), None).expect("settings to run with");
+        Self { connection, path: Datagrams::default(), now: Instant::default(), said: 0, heard: 0, left: false }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+        self.connection.tick(self.now);
+    }
+
+    fn transmit(&mut self) {
+        let before = self.path.under_way.len();
+        self.connection.transmit(self.now, &mut self.path);
+        let sent = self.path.under_way.range(before..);
+        assert!(sent.len() <= MOST_DATAGRAMS && sent.into_iter().all(|datagram| datagram.len() <= MIN_PAYLOAD));
+        let due = self.connection.next_deadline(self.now);
+        assert!(self.connection.is_over() <= due.is_none(), "who is over has nothing to do");
+        assert!(self.connection.channels().memory_bytes() <= MAX_MEMORY_BYTES);
+    }
+
+    /// Takes a datagram; on an honest path all that was said in order is heard in order.
+    fn take(&mut self, datagram: &[u8], honest: bool) {
+        let mut scratch = Vec::new();
+        let Ok(Some(mut incoming)) = self.connection.handle(datagram, self.now) else { return };
+        while let Some(arrival) = self.connection.next(datagram, &mut incoming, &mut scratch, self.now) {
+            let Arrival::Message { channel, place } = arrival else { continue };
+            let bytes = place.bytes(&datagram[incoming.start()..], &scratch);
+            assert!(bytes.len() <= MAX_MESSAGE_BYTES as usize);
+            if honest && channel == ORDERED {
+                assert_eq!(bytes[..4], self.heard.to_le_bytes());
+                self.heard += 1;
+            }
+        }
+        while self.connection.poll_event().is_some() {}
+    }
+
+    fn say(&mut self, channel: ChannelId, bytes: usize) {
+        let options = SendOptions::default();
+        if channel == BLOCKS {
+            let block = Block::new(vec![7; bytes]).expect("at most 64 MiB");
+            let _ = self.connection.channels_mut().send_block(BLOCKS, block, 0);
+            return;
+        }
+        let mut message = vec![0; bytes.max(4)];
+        message[..4].copy_from_slice(&self.said.to_le_bytes());
+        let sent = self.connection.send(channel, &message, options, self.now).is_ok();
+        self.said += u32::from(sent && channel == ORDERED);
+    }
+
+    fn leave(&mut self, code: u16) {
+        self.left = true;
+        self.connection.leave(ByeCode(code), "so long");
+    }
+}
+
+/// One end that hears what was made up: whatever it is, the end neither panics nor grows nor talks without limit.
+fn invented(input: &mut Input<'_>) {
+    let (mut end, mut sequence) = (End::new(), 0_u16);
+    while let Some(operation) = input.operation() {
+        match operation & 7 {
+            0 => {
+                let datagram: Vec<u8> = (0..input.u8()).map_while(|_| input.operation()).collect();
+                end.take(&datagram, false);
+            }
+            1..=4 => {
+                sequence = sequence.wrapping_add(if operation & 8 == 0 { 1 } else { u16::from(input.u8()) << 4 });
+                let datagram = made_up(operation >> 4, sequence, input);
+                end.take(&datagram, false);
+            }
+            5 => end.pass(Duration::from_millis(u64::from(input.u8()) << (operation >> 5))),
+            6 => end.say(ChannelId(operation >> 4 & 3), usize::from(input.u8()) * 8),
+            _ if operation >> 3 == 31 => end.leave(300),
+            _ => {
+                end.pass(Duration::from_millis(1));
+                end.transmit();
+                end.path.under_way.clear();
+            }
+        }
+    }
+    // Left alone it comes to rest, or to its end.
+    end.leave(0);
+    for _ in 0..40 {
+        end.pass(Duration::from_millis(50));
+        end.transmit();
+    }
+    assert!(end.connection.is_over());
+}
+
+/// A datagram with a header and a frame, and what the input says behind them.
+fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
+    let mut room = [0; 1400];
+    let mut writer = Writer::new(&mut room);
+    let acks = Acks { ack: Sequence(u16::from(input.u8())), bits: u32::from_le_bytes(input.array()) };
+    Header { sequence: Sequence(sequence), acks }.emit(&mut writer);
+    let behind: Vec<u8> = (0..input.u8() % 29).map(|_| input.u8()).collect();
+    let arrived = (how & 1 != 0).then(|| Stamp(u16::from_le_bytes(input.array())));
+    Frame { sent: Stamp(u16::from_le_bytes(input.array())), arrived, acks_behind: &behind }.emit(&mut writer);
+    if how & 2 != 0 {
+        let layout = if how & 8 == 0 { layout().hash() } else { LayoutHash(input.array()) };
+        let payload_bytes = u16::from_le_bytes(input.array());
+        let hello = Hello { version: 1, oldest_version: 1, layout, payload_bytes, abilities: 0 };
+        let mut bytes = [0; 64];
+        let written = control::write_hello(&hello, &mut bytes);
+        writer.bytes(&bytes[..written]);
+    }
+    if how & 12 == 12 {
+        let mut bytes = [0; 64];
+        let written = control::write_bye(&Bye { code: ByeCode(u16::from(input.u8())), text: "bye" }, &mut bytes);
+        writer.bytes(&bytes[..written]);
+    }
+    for _ in 0..input.u8() & 63 {
+        writer.u8(input.u8());
+    }
+    let written = writer.written().expect("there is room");
+    room[..written].to_vec()
+}
+
+/// Two ends, and what became of their datagrams.
+struct World {
+    ends: [End; 2],
+    /// No datagram was spoiled.
+    honest: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { ends: [End::new(), End::new()], honest: true }
+    }
+
+    fn run(&mut self, input: &mut Input<'_>) {
+        while let Some(operation) = input.operation() {
+            let (from, value) = (usize::from(operation & 1), input.u8());
+            match operation >> 1 & 15 {
+                0..=3 => self.ends[from].say(ChannelId(operation >> 1 & 3), usize::from(value) * 8),
+                4..=8 => self.deliver(from, value.into(), operation >> 5 == 7),
+                9 => self.lose(from, value.into()),
+                10 => self.spoil(from, value, input),
+                11 if value == 255 => self.ends[from].leave(300),
+                11..=13 => self.pass(Duration::from_millis(u64::from(value) << (operation >> 5 & 3))),
+                _ => self.ends[from].transmit(),
+            }
+        }
+        self.end();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        for end in &mut self.ends {
+            end.pass(time);
+        }
+    }
+
+    fn deliver(&mut self, from: usize, which: usize, stays: bool) {
+        let Some(place) = which.checked_rem(self.ends[from].path.under_way.len()) else { return };
+        let datagram = self.ends[from].path.under_way[place].clone();
+        if !stays {
+            self.ends[from].path.under_way.remove(place);
+        }
+        self.ends[1 - from].take(&datagram, self.honest);
+    }
+
+    fn lose(&mut self, from: usize, which: usize) {
+        let path = &mut self.ends[from].path.under_way;
+        if let Some(place) = which.checked_rem(path.len()) {
+            path.remove(place);
+        }
+    }
+
+    fn spoil(&mut self, from: usize, which: u8, input: &mut Input<'_>) {
+        let path = &mut self.ends[from].path.under_way;
+        if let Some(datagram) = usize::from(which).checked_rem(path.len()).and_then(|place| path.get_mut(place)) {
+            let place = usize::from(input.u8()) % datagram.len();
+            datagram[place] ^= input.u8() | 1;
+            self.honest = false;
+        }
+    }
+
+    /// In the end all arrives at once: what was said is heard, and both come to rest.
+    fn end(&mut self) {
+        for _ in 0..600 {
+            self.pass(Duration::from_millis(10));
+            for from in 0..2 {
+                self.ends[from].transmit();
+                while !self.ends[from].path.under_way.is_empty() {
+                    self.deliver(from, 0, false);
+                }
+            }
+        }
+        if self.honest && self.ends.iter().all(|end| !end.left) {
+            for (one, other) in [(0, 1), (1, 0)] {
+                assert!(self.ends[one].connection.end().is_none(), "{:?}", self.ends[one].connection.end());
+                assert_eq!(self.ends[one].heard, self.ends[other].said);
+                assert!(self.ends[one].path.under_way.is_empty());
+            }
+        }
+        for end in self.ends.iter_mut().filter(|end| end.connection.end().is_some()) {
+            end.pass(Duration::from_secs(2));
+            end.transmit();
+            assert!(end.connection.is_over());
+        }
+    }
+}
