@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::thread;
 
+use rustix::net::sockopt::set_tcp_congestion;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const RECEIVER: &str = "10.213.2.2";
@@ -94,11 +95,11 @@ impl Place {
 
     /// A TCP connection of the kernel's own, with this congestion control.
     pub(crate) fn stream(&self, control: &str) -> Result<(TcpStream, TcpStream)> {
-        let set = format!("echo {control} > /proc/sys/net/ipv4/tcp_congestion_control");
-        ip(&["netns", "exec", &format!("{}a", self.prefix), "sh", "-c", &set])?;
         let listener = self.within(End::Receiver, || TcpListener::bind((RECEIVER, 0)))?;
         let address: SocketAddr = listener.local_addr()?;
         let sender = self.within(End::Sender, || TcpStream::connect(address))?;
+        // By the socket, because a namespace of its own may not choose every algorithm as its default.
+        set_tcp_congestion(&sender, control)?;
         Ok((sender, listener.accept()?.0))
     }
 }

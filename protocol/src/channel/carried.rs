@@ -8,7 +8,7 @@ use super::message_id::MessageId;
 use crate::wire::reliable::Sequence;
 
 /// The most packets that are remembered; one that is displaced counts as lost.
-const MAX_PACKETS: usize = 1024;
+const MAX_PACKETS: usize = super::MAX_PACKETS as usize;
 /// The most loads that are remembered, of all packets together. Packets that are displaced count as lost.
 const MAX_LOADS: usize = 8192;
 /// How many packets a late acknowledgement of a lost one is waited for.

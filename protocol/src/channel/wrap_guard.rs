@@ -6,7 +6,7 @@ use super::message_id::MessageId;
 use crate::time::Instant;
 
 /// How many packets newer than itself a packet may arrive after: the receiver's window, in packets.
-const STALE_AFTER_PACKETS: u64 = 1024;
+const STALE_AFTER_PACKETS: u64 = super::MAX_PACKETS as u64;
 /// Nor does it arrive after so long.
 const STALE_AFTER: Duration = Duration::from_secs(10);
 

@@ -98,6 +98,8 @@ pub enum ConfigError {
     PayloadBytes,
     /// A channel's blocks have slices for which a payload has no room.
     SliceBytes,
+    /// A window of the endpoint beneath holds more packets than channels remember, which is 1,024.
+    Window,
     /// A setting of the endpoint beneath.
     Endpoint(reliability::ConfigError),
 }
@@ -107,6 +109,7 @@ impl fmt::Display for ConfigError {
         match self {
             Self::PayloadBytes => f.write_str("a datagram has 508 to 1200 bytes of payload"),
             Self::SliceBytes => f.write_str("a block's slices are too large for a datagram's payload"),
+            Self::Window => f.write_str("with channels a window holds at most 1024 packets"),
             Self::Endpoint(error) => error.fmt(f),
         }
     }

@@ -13,7 +13,7 @@ use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::channel::block::PartialBlock;
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, MAX_TEXT_BYTES, VERSION};
 use crate::channel::{
-    Arrival, ChannelEvent, ChannelId, Channels, Kind, Layout, LayoutHash, ReadAt, SendError, SendOptions,
+    Arrival, ChannelEvent, ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS, ReadAt, SendError, SendOptions,
 };
 use crate::congestion::Demand;
 use crate::discard::Reject;
@@ -118,6 +118,9 @@ impl Connection {
         config.check()?;
         if least_payload(&layout) > config.max_payload_bytes {
             return Err(ConfigError::SliceBytes);
+        }
+        if config.endpoint.sent_window.max(config.endpoint.received_window) > MAX_PACKETS {
+            return Err(ConfigError::Window);
         }
         Ok(Self {
             path: Path::new(

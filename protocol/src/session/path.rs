@@ -32,7 +32,13 @@ pub(super) struct Path {
     /// Packets that were given up because newer ones needed their places.
     displaced: Fates,
     /// The endpoint's own verdicts, when the application wants to hear them.
-    news: Option<VecDeque<Event>>,
+    news: Option<News>,
+}
+
+/// Verdicts that the application has not asked for yet: at most as many as the window of sent packets holds.
+struct News {
+    most: usize,
+    queue: VecDeque<Event>,
 }
 
 /// The packets of ours whose fate became known with the last datagram or tick.
@@ -145,7 +151,7 @@ impl Path {
 
     /// Keeps what becomes of packets for [`Path::poll_news`].
     pub(super) fn with_news(self, window: u16) -> Self {
-        Self { news: Some(VecDeque::with_capacity(window.into())), ..self }
+        Self { news: Some(News { most: window.into(), queue: VecDeque::new() }), ..self }
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -228,11 +234,11 @@ impl Path {
     /// Asks the endpoint which packets were acknowledged. Answers the newest, if none newer was before.
     fn collect_acked(&mut self) -> Option<(Sequence, Departed)> {
         let mut newest = None;
-        while self.news.as_ref().is_none_or(|news| news.len() < news.capacity())
+        while self.news.as_ref().is_none_or(|news| news.queue.len() < news.most)
             && let Some(event) = self.endpoint.poll_event()
         {
             if let Some(news) = &mut self.news {
-                news.push_back(event);
+                news.queue.push_back(event);
             }
             if let Event::Acked { sequence, .. } = event
                 && let Some(landed) = self.flight.acked(sequence)
@@ -403,7 +409,7 @@ impl Path {
 
     /// The oldest news of a packet of ours, if somebody asked for it.
     pub(super) fn poll_news(&mut self) -> Option<Event> {
-        self.news.as_mut()?.pop_front()
+        self.news.as_mut()?.queue.pop_front()
     }
 
     pub(super) fn suggestion(&self, now: Instant) -> congestion::Suggestion {

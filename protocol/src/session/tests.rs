@@ -201,6 +201,9 @@ fn slices_for_which_no_payload_has_room_are_no_settings_to_run_with() {
     let layout = Arc::new(Layout::new(vec![blocks]).unwrap());
     let small = Config { max_payload_bytes: 1023, ..Config::default() };
     assert_eq!(Connection::new(&small, Arc::clone(&layout), None).err(), Some(ConfigError::SliceBytes));
+    let mut wide = Config::default();
+    wide.endpoint.received_window = 2048;
+    assert_eq!(Connection::new(&wide, Arc::clone(&layout), None).err(), Some(ConfigError::Window));
     let enough = Config { max_payload_bytes: 1024, ..Config::default() };
     let mut end = connection(&enough, Arc::clone(&layout));
     let modest = hello(|hello| (hello.layout, hello.payload_bytes) = (layout.hash(), 508));
