@@ -88,7 +88,7 @@ impl Load {
 
     /// The usual channels, with queues that hold what is under way.
     fn layout(self) -> Arc<Layout> {
-        let channel = |kind| ChannelConfig { queue_bytes: 256 * 1024, ..ChannelConfig::new(kind) };
+        let channel = |kind| ChannelConfig { queue_bytes: 256 * 1024, deadline: None, ..ChannelConfig::new(kind) };
         let kinds = KINDS.into_iter().chain([Kind::Blocks]);
         Arc::new(Layout::new(kinds.map(channel).collect()).unwrap())
     }
