@@ -24,7 +24,8 @@ fn path(loss: f64) -> Conditions {
 fn what_is_beyond_a_channels_bytes_per_tick_leaves_in_later_ticks() {
     // One end at a time: what the other one says would wake it.
     for up in [true, false] {
-        let mut hall = hall(ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::new(Kind::Unreliable) });
+        let mut hall =
+            hall(ChannelConfig { bytes_per_tick: Some(100), deadline: None, ..ChannelConfig::new(Kind::Unreliable) });
         let client = hall.join(path(0.0));
         hall.run_for(Duration::from_secs(1));
         for _ in 0..60 {

@@ -56,7 +56,8 @@ pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;
 
-/// Packets of which is remembered what they carried; windows of sent and received packets may hold no more.
+/// Packets of which is remembered what they carried. When more are under way, what the oldest carried is sent again. A
+/// peer's window of received packets may hold no more.
 pub const MAX_PACKETS: u16 = 1024;
 
 /// What a message may ask for.

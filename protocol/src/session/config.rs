@@ -98,7 +98,7 @@ pub enum ConfigError {
     PayloadBytes,
     /// A channel's blocks have slices for which a payload has no room.
     SliceBytes,
-    /// A window of the endpoint beneath holds more packets than channels remember, which is 1,024.
+    /// The endpoint beneath takes packets that come later than channels allow for, behind 1,024 newer ones.
     Window,
     /// A setting of the endpoint beneath.
     Endpoint(reliability::ConfigError),
@@ -109,7 +109,7 @@ impl fmt::Display for ConfigError {
         match self {
             Self::PayloadBytes => f.write_str("a datagram has 508 to 1200 bytes of payload"),
             Self::SliceBytes => f.write_str("a block's slices are too large for a datagram's payload"),
-            Self::Window => f.write_str("with channels a window holds at most 1024 packets"),
+            Self::Window => f.write_str("with channels the window of received packets holds at most 1024"),
             Self::Endpoint(error) => error.fmt(f),
         }
     }

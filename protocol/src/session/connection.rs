@@ -119,7 +119,7 @@ impl Connection {
         if least_payload(&layout) > config.max_payload_bytes {
             return Err(ConfigError::SliceBytes);
         }
-        if config.endpoint.sent_window.max(config.endpoint.received_window) > MAX_PACKETS {
+        if config.endpoint.received_window > MAX_PACKETS {
             return Err(ConfigError::Window);
         }
         Ok(Self {
