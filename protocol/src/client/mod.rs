@@ -310,10 +310,8 @@ impl Client {
         if self.wake > now {
             return;
         }
-        match &mut self.line {
-            Some(Line::Packets(packets)) => packets.tick(now),
-            Some(Line::Channels(connection)) => connection.tick(now),
-            Some(Line::Payloads) | None => {}
+        if let Some(line) = &mut self.line {
+            line.tick(now);
         }
     }
 
@@ -383,21 +381,13 @@ impl Client {
     /// connection.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Option<Budget> {
-        match self.line.as_ref()? {
-            Line::Payloads => None,
-            Line::Packets(packets) => Some(packets.budget(now)),
-            Line::Channels(connection) => Some(connection.budget(now)),
-        }
+        self.line.as_ref()?.budget(now)
     }
 
     /// How the path is; `None` as for [`budget`](Self::budget).
     #[must_use]
     pub fn path(&self, now: Instant) -> Option<PathStats> {
-        match self.line.as_ref()? {
-            Line::Payloads => None,
-            Line::Packets(packets) => Some(packets.stats(now)),
-            Line::Channels(connection) => Some(connection.stats(now)),
-        }
+        self.line.as_ref()?.path(now)
     }
 
     /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).

@@ -103,11 +103,7 @@ impl Seat {
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
-        match &mut self.line {
-            Line::Payloads => {}
-            Line::Packets(packets) => packets.tick(now),
-            Line::Channels(connection) => connection.tick(now),
-        }
+        self.line.tick(now);
     }
 
     /// About how many bytes on the path would leave now, if nothing but the path limited them.
@@ -136,19 +132,11 @@ impl Seat {
     }
 
     pub(super) fn budget(&self, now: Instant) -> Option<Budget> {
-        match &self.line {
-            Line::Payloads => None,
-            Line::Packets(packets) => Some(packets.budget(now)),
-            Line::Channels(connection) => Some(connection.budget(now)),
-        }
+        self.line.budget(now)
     }
 
     pub(super) fn path(&self, now: Instant) -> Option<PathStats> {
-        match &self.line {
-            Line::Payloads => None,
-            Line::Packets(packets) => Some(packets.stats(now)),
-            Line::Channels(connection) => Some(connection.stats(now)),
-        }
+        self.line.path(now)
     }
 }
 

@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Config, ConfigError, Connection, Memory, Packets};
+use super::{Budget, Config, ConfigError, Connection, Memory, Packets, PathStats};
 use crate::channel::Layout;
+use crate::time::Instant;
 
 /// What the payloads of connections carry; both ends must agree.
 #[derive(Clone, Debug, Default)]
@@ -56,4 +57,33 @@ pub(crate) enum Line {
     Payloads,
     Packets(Box<Packets>),
     Channels(Box<Connection>),
+}
+
+impl Line {
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        match self {
+            Self::Payloads => {}
+            Self::Packets(packets) => packets.tick(now),
+            Self::Channels(connection) => connection.tick(now),
+        }
+    }
+
+    /// What may leave now; `None` for payloads as they are.
+    pub(crate) fn budget(&self, now: Instant) -> Option<Budget> {
+        match self {
+            Self::Payloads => None,
+            Self::Packets(packets) => Some(packets.budget(now)),
+            Self::Channels(connection) => Some(connection.budget(now)),
+        }
+    }
+
+    /// How the path is; `None` for payloads as they are.
+    pub(crate) fn path(&self, now: Instant) -> Option<PathStats> {
+        match self {
+            Self::Payloads => None,
+            Self::Packets(packets) => Some(packets.stats(now)),
+            Self::Channels(connection) => Some(connection.stats(now)),
+        }
+    }
 }
