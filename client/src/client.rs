@@ -4,7 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_edge::clock::TurnTime;
+use slipgate_edge::udp::{Nap, ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
@@ -32,7 +33,10 @@ const MOST_BATCHES: u32 = 64;
 pub struct Client {
     core: core::Client,
     sockets: Sockets,
+    nap: Nap,
     outbox: SendBatch,
+    turn: TurnTime,
+    /// The time in the turn when something was last read, or was about to leave.
     now: Now,
     packets_left: u32,
     /// The token of the last session that was noted as used up.
@@ -73,7 +77,9 @@ impl Client {
         Self {
             core: core::Client::new(netcode::Client::new(timeouts)),
             sockets,
+            nap: Nap::default(),
             outbox: SendBatch::default(),
+            turn: TurnTime::begin(Now::default()),
             now: Now::default(),
             packets_left: PACKETS_PER_TURN,
             noted: None,
@@ -96,7 +102,7 @@ impl Client {
     /// # Errors
     /// `TokenUsed`, `NoServer`, or `Busy` when connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
-        self.now = now;
+        (self.turn, self.now) = (TurnTime::begin(now), now);
         let name = netcode::name(&token);
         // A session of this client's own that ended is the core's to refuse, with its state.
         if Some(name) != self.noted && used_tokens::contains(&name) {
@@ -119,9 +125,12 @@ impl Client {
         self.core.disconnect();
     }
 
-    /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
+    /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
-        self.now = now;
+        (self.turn, self.now) = (TurnTime::begin(now), now);
+        if self.nap.woke_fresh() {
+            self.core.caught_up(now.monotonic);
+        }
         self.packets_left = PACKETS_PER_TURN;
     }
 
@@ -226,6 +235,7 @@ impl Client {
 
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
+        self.now = self.turn.now();
         self.core.tick(self.now.monotonic);
         self.core.transmit(self.now.monotonic, &mut self.outbox);
         self.note_used_token();
@@ -245,7 +255,7 @@ impl Client {
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
-        self.sockets.wait(due.map_or(timeout, |due| due.min(timeout)))
+        self.nap.take(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))
     }
 
     /// Where the client stands.
@@ -316,6 +326,11 @@ impl Client {
         }
         self.sockets.receive(batch);
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        if batch.is_empty() {
+            self.core.caught_up(self.now.monotonic);
+        } else {
+            self.now = self.turn.now();
+        }
         !batch.is_empty()
     }
 

@@ -36,6 +36,32 @@ impl Default for Clock {
     }
 }
 
+/// The time in a turn: what the program said when it began, and what has passed since.
+///
+/// A loop reads the clock once a turn, and its game may work for milliseconds, or the system let another program run
+/// first. What is read or leaves after that has the time at which it did: a datagram that seems to arrive before it was
+/// sent would make a path look shorter than it is.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnTime {
+    began: Now,
+    at: Instant,
+}
+
+impl TurnTime {
+    /// A turn that begins now, as the program's own clock says.
+    #[must_use]
+    pub fn begin(now: Now) -> Self {
+        Self { began: now, at: Instant::now() }
+    }
+
+    /// The time by that clock.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        let monotonic = self.began.monotonic.after(self.at.elapsed());
+        Now { monotonic, unix: self.began.unix }
+    }
+}
+
 /// The wall clock in milliseconds; 0 for one that is set before 1970.
 #[must_use]
 pub fn wall_clock() -> UnixMillis {

@@ -17,7 +17,7 @@ use slipgate_protocol::session::{Config, Connection, MIN_PAYLOAD};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::cursor::Writer;
 use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
-use slipgate_protocol::wire::session::{Frame, Stamp};
+use slipgate_protocol::wire::session::{Arrived, Frame, Stamp};
 
 const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Blocks];
 const ORDERED: ChannelId = ChannelId(0);
@@ -182,7 +182,7 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
     let acks = Acks { ack: Sequence(u16::from(input.u8())), bits: u32::from_le_bytes(input.array()) };
     Header { sequence: Sequence(sequence), acks }.emit(&mut writer);
     let behind: Vec<u8> = (0..input.u8() % 29).map(|_| input.u8()).collect();
-    let arrived = (how & 1 != 0).then(|| Stamp(u16::from_le_bytes(input.array())));
+    let arrived = (how & 1 != 0).then(|| Arrived { at: Stamp(u16::from_le_bytes(input.array())), late: input.u8() });
     Frame { sent: Stamp(u16::from_le_bytes(input.array())), arrived, acks_behind: &behind }.emit(&mut writer);
     if how & 2 != 0 {
         let layout = if how & 8 == 0 { layout().hash() } else { LayoutHash(input.array()) };

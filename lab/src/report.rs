@@ -5,9 +5,10 @@
 
 use core::time::Duration;
 
-use slipgate_protocol::congestion::PeerTime;
+use slipgate_protocol::congestion::{Lateness, PeerTime};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_protocol::wire::session::Stamp;
 
 /// The unit of times on the wire.
 const UNIT: Duration = Duration::from_micros(250);
@@ -66,12 +67,14 @@ pub struct Report {
     pub received_at: WireTime,
     /// When this report was sent, by the same clock.
     pub sent_at: WireTime,
+    /// By how much it may have been read late, in [`UNIT`]s.
+    unread: u8,
     arrived: [u64; 4],
 }
 
 impl Report {
     /// The length of a report as it goes over a real path.
-    pub const BYTES: usize = 38;
+    pub const BYTES: usize = 39;
 
     /// The report, little-endian: its numbers and times, and all 256 bits.
     #[must_use]
@@ -79,7 +82,7 @@ impl Report {
         let mut bytes = [0; Self::BYTES];
         let numbers = [self.newest.0, self.received_at.0, self.sent_at.0].into_iter().flat_map(u16::to_le_bytes);
         let bits = self.arrived.into_iter().flat_map(u64::to_le_bytes);
-        for (place, byte) in bytes.iter_mut().zip(numbers.chain(bits)) {
+        for (place, byte) in bytes.iter_mut().zip(numbers.chain([self.unread]).chain(bits)) {
             *place = byte;
         }
         bytes
@@ -93,7 +96,14 @@ impl Report {
             |count: u32| (0..count).fold(0, |word, byte| word | u64::from(rest.next().unwrap_or(0)) << (8 * byte));
         let newest = Sequence(next(2) as u16);
         let [received_at, sent_at] = [(); 2].map(|()| WireTime(next(2) as u16));
-        Self { newest, received_at, sent_at, arrived: [(); 4].map(|()| next(8)) }
+        let unread = next(1) as u8;
+        Self { newest, received_at, sent_at, unread, arrived: [(); 4].map(|()| next(8)) }
+    }
+
+    /// By how much the newest packet may have been read late.
+    #[must_use]
+    pub fn unread(&self) -> Duration {
+        UNIT * u32::from(self.unread)
     }
 
     /// The packets that arrived, as far as the report says, the oldest first.
@@ -115,11 +125,20 @@ pub struct Rhythm {
     pub packets: u32,
 }
 
+/// The newest packet that was read.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    sequence: Sequence,
+    read_at: Instant,
+    late: Duration,
+}
+
 /// A receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     rhythm: Rhythm,
-    newest: Option<(Sequence, Instant)>,
+    lateness: Lateness,
+    newest: Option<Newest>,
     /// Bit n is the packet n before the newest.
     arrived: [u64; 4],
     unreported: u32,
@@ -128,23 +147,21 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver to which nothing has arrived.
     #[must_use]
-    pub const fn new(rhythm: Rhythm) -> Self {
-        Self { rhythm, newest: None, arrived: [0; 4], unreported: 0 }
+    pub fn new(rhythm: Rhythm) -> Self {
+        Self { rhythm, lateness: Lateness::default(), newest: None, arrived: [0; 4], unreported: 0 }
     }
 
-    /// A packet has arrived. Answers whether a report is due at once.
-    pub fn receive(&mut self, packet: Sequence, now: Instant) -> bool {
-        match self.newest {
-            Some((newest, _)) if !packet.is_newer_than(newest) => mark(&mut self.arrived, newest.distance_from(packet)),
-            Some((newest, _)) => {
-                shift(&mut self.arrived, packet.distance_from(newest));
-                self.newest = Some((packet, now));
-                mark(&mut self.arrived, 0);
-            }
-            None => {
-                self.newest = Some((packet, now));
-                mark(&mut self.arrived, 0);
-            }
+    /// A packet was read that had left at a moment of the sender's clock, and had arrived at most `unread` before. Answers
+    /// whether a report is due at once.
+    pub fn receive(&mut self, packet: Sequence, sent_at: Instant, unread: Duration, now: Instant) -> bool {
+        let late = self.lateness.read(Stamp::of(sent_at), unread, now);
+        let newest = self.newest.map(|newest| newest.sequence);
+        if let Some(newest) = newest.filter(|newest| !packet.is_newer_than(*newest)) {
+            mark(&mut self.arrived, newest.distance_from(packet));
+        } else {
+            shift(&mut self.arrived, newest.map_or(0, |newest| packet.distance_from(newest)));
+            self.newest = Some(Newest { sequence: packet, read_at: now, late });
+            mark(&mut self.arrived, 0);
         }
         self.unreported += 1;
         self.is_due()
@@ -164,14 +181,20 @@ impl Receiver {
 
     /// What there is to report; `None` before anything has arrived.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
-        let (newest, received_at) = self.newest?;
+        let newest = self.newest?;
         let wide = self.unreported > NARROW;
         self.unreported = 0;
         let [recent, ..] = self.arrived;
         // The reliable header names the newest packet and the 32 before it.
         let narrow = [recent & ((1 << 33) - 1), 0, 0, 0];
         let arrived = if wide { self.arrived } else { narrow };
-        Some(Report { newest, received_at: WireTime::at(received_at), sent_at: WireTime::at(now), arrived })
+        Some(Report {
+            newest: newest.sequence,
+            received_at: WireTime::at(newest.read_at),
+            sent_at: WireTime::at(now),
+            unread: (newest.late.as_nanos() / UNIT.as_nanos()).min(u8::MAX.into()) as u8,
+            arrived,
+        })
     }
 }
 
@@ -202,7 +225,7 @@ mod tests {
     fn report_of(packets: impl IntoIterator<Item = u16>) -> Vec<u16> {
         let mut receiver = Receiver::new(RHYTHM);
         for packet in packets {
-            receiver.receive(Sequence(packet), Instant::default());
+            receiver.receive(Sequence(packet), Instant::default(), Duration::ZERO, Instant::default());
         }
         receiver.report(Instant::default()).unwrap().arrived().map(|sequence| sequence.0).collect()
     }
@@ -225,7 +248,8 @@ mod tests {
     fn a_report_survives_a_real_path() {
         let mut receiver = Receiver::new(RHYTHM);
         for packet in (0..200).map(|packet| packet * 3) {
-            receiver.receive(Sequence(packet), Instant::from_start(Duration::from_millis(1234)));
+            let at = Instant::from_start(Duration::from_millis(1234));
+            receiver.receive(Sequence(packet), at, Duration::from_millis(16), at);
         }
         let report = receiver.report(Instant::from_start(Duration::from_millis(1300))).unwrap();
         assert_eq!(Report::from_bytes(&report.to_bytes()), report);
@@ -234,7 +258,9 @@ mod tests {
     #[test]
     fn a_report_is_due_after_sixteen_packets() {
         let mut receiver = Receiver::new(RHYTHM);
-        let due: Vec<bool> = (0..16).map(|packet| receiver.receive(Sequence(packet), Instant::default())).collect();
+        let mut receive =
+            |packet| receiver.receive(Sequence(packet), Instant::default(), Duration::ZERO, Instant::default());
+        let due: Vec<bool> = (0..16).map(&mut receive).collect();
         assert_eq!(due.iter().position(|due| *due), Some(15));
         receiver.report(Instant::default());
         assert!(!receiver.is_due());

@@ -12,19 +12,20 @@ pub enum Handling {
     /// Packets are read when they arrive, and leave when they may.
     #[default]
     Prompt,
-    /// The socket is read once a frame; packets leave when they may.
+    /// The sockets are read once a frame; packets leave when they may.
     ReadsInFrames(Duration),
-    /// The socket is read once a frame, and packets leave then.
-    Frames(Duration),
+    /// The sockets are read once a frame, and packets leave then: the sender's and the receiver's frames.
+    Frames([Duration; 2]),
 }
 
 impl Handling {
-    /// How often the socket is read; `None` for at once.
+    /// How often the sender's socket and the receiver's are read; `None` for at once.
     #[must_use]
-    pub const fn reads_every(self) -> Option<Duration> {
+    pub const fn reads_every(self) -> Option<[Duration; 2]> {
         match self {
             Self::Prompt => None,
-            Self::ReadsInFrames(frame) | Self::Frames(frame) => Some(frame),
+            Self::ReadsInFrames(frame) => Some([frame; 2]),
+            Self::Frames(frames) => Some(frames),
         }
     }
 }

@@ -18,6 +18,9 @@ const fn ms(millis: u64) -> Duration {
 /// A frame of a game that runs at 60 Hz.
 const FRAME: Duration = Duration::from_micros(16_667);
 
+/// That of a peer whose clock runs a little slower: the two loops pass each other within twenty-three seconds.
+const DRIFTING: Duration = Duration::from_micros(16_679);
+
 /// How the peers of the project report: at 30 Hz, and after 16 packets.
 pub const RHYTHM: Rhythm = Rhythm { every: Duration::from_micros(33_333), packets: 16 };
 
@@ -98,11 +101,19 @@ fn losses() -> Vec<Scenario> {
 }
 
 fn satellites() -> Vec<Scenario> {
+    let rain = Path {
+        loss: Loss::Bursts { share: 0.005, mean: 4.0 },
+        jitter: Jitter::InOrder(ms(10)),
+        ..Path::new(25e6, 540, 600)
+    };
+    let source = Source::GameAndTransfer { game: Game::of(256e3), from: seconds(5), bytes: 4e6 };
+    let transfer = alone("D4", "satellite, 540 ms, 0.5 % lost in bursts, game of 256k and 4 MB, 25M", rain, source);
     vec![
         seed_game("D0", "satellite, 300 ms, game of 61k", Path::new(10e6, 300, 300)),
         game("D1", "satellite, 300 ms, game of 1M on 10M", 1e6, Path::new(10e6, 300, 300)),
         Scenario { duration: seconds(60), ..bulk("D2", "satellite, 300 ms, bulk, 4M", Path::new(4e6, 300, 300)) },
         game("D3", "satellite, 600 ms, game of 250k on 2M", 0.25e6, Path::new(2e6, 600, 600)),
+        Scenario { duration: seconds(60), figure: Some(Figure::Transfer), ..transfer },
     ]
 }
 
@@ -140,12 +151,14 @@ fn radio() -> Vec<Scenario> {
     let wifi = || Path { stalls, jitter: Jitter::InOrder(ms(3)), ..Path::new(20e6, 30, 500) };
     let reordering = Path { jitter: Jitter::Reordering(ms(10)), ..Path::new(4e6, 50, 250) };
     let walk = Change::RandomWalk { every: ms(200), factor: 1.25, low: 1e6 / 8.0, high: 8e6 / 8.0 };
+    let trembling = Path { jitter: Jitter::InOrder(ms(6)), ..Path::new(50e6, 30, 100) };
     let cellular = Path { change: walk, ..Path::new(4e6, 50, 500) };
     vec![
         game("G1", "Wi-Fi with stalls, 20M, game of 2M", 2e6, wifi()),
         bulk("G2", "Wi-Fi with stalls, 20M, bulk", wifi()),
         bulk("G3", "jitter of 10 ms with reordering, bulk, 4M", reordering),
         Scenario { duration: seconds(60), ..bulk("G4", "cellular, 1M to 8M, bulk", cellular) },
+        bulk("G5", "jitter of up to 6 ms in order, bulk, 50M", trembling),
     ]
 }
 
@@ -192,11 +205,20 @@ fn frames() -> Vec<Scenario> {
     let rare = bulk("K2", "10 acknowledgements per second, bulk, 4M", four());
     let sending = bulk("K3", "everything in frames of 16.7 ms, bulk, 4M", four());
     let fast = bulk("K4", "everything in frames of 16.7 ms, bulk, 20M", Path::new(20e6, 30, 250));
+    let lan = || Path { round_trip: Duration::from_micros(200), ..Path::new(1e9, 0, 20) };
+    let near = game("K5", "drifting frames, game of 256k in one network", 256e3, lan());
+    let far = game("K6", "drifting frames, game of 1M, 20M", 1e6, Path::new(20e6, 30, 250));
+    let source = Source::GameAndTransfer { game: Game::of(64e3), from: seconds(10), bytes: 4e6 };
+    let large = alone("K7", "drifting frames, game of 64k and 4 MB in one network", lan(), source);
+    let large = Scenario { figure: Some(Figure::Transfer), ..large };
     vec![
         Scenario { handling: reads, ..reading },
         Scenario { rhythm: slow, ..rare },
-        Scenario { handling: Handling::Frames(FRAME), ..sending },
-        Scenario { handling: Handling::Frames(FRAME), ..fast },
+        Scenario { handling: Handling::Frames([FRAME; 2]), ..sending },
+        Scenario { handling: Handling::Frames([FRAME; 2]), ..fast },
+        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..near },
+        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..far },
+        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..large },
     ]
 }
 

@@ -59,6 +59,7 @@ impl Sender {
             sent_at: departed.sent_at,
             received_at: Some(received_at),
             ack_delay: report.sent_at.since(report.received_at),
+            unread: report.unread(),
         });
         let feedback = Feedback {
             now,

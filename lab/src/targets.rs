@@ -25,6 +25,8 @@ pub enum Bound {
     Then(f64),
     /// So many seconds until a return of the rate is followed.
     Recovers(f64),
+    /// At most so many seconds for the transfer.
+    Transfer(f64),
     /// At least this index of fairness.
     Fairness(f64),
 }
@@ -45,6 +47,7 @@ impl Bound {
             Self::Peak(bound) => at_most(fall(|fall| fall.peak_ms), bound),
             Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
             Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
+            Self::Transfer(bound) => at_most(figures.transfer.unwrap_or(f64::NAN), bound),
             Self::Fairness(bound) => at_least(figures.fairness.unwrap_or(f64::NAN), bound),
         }
     }
@@ -63,6 +66,7 @@ impl Bound {
             Self::Peak(bound) => ("peak at most", ms(bound)),
             Self::Then(bound) => ("then p95 delay at most", ms(bound)),
             Self::Recovers(bound) => ("recovers within", seconds(bound)),
+            Self::Transfer(bound) => ("transfers within", seconds(bound)),
             Self::Fairness(bound) => ("Jain's index at least", [format!("{bound:.2}"), format!("{figure:.3}")]),
         };
         [format!("{what} {bound}"), figure]
@@ -100,12 +104,16 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("G1", &[Bound::Served(0.99)]),
     ("G2", &[Bound::Served(0.88), Bound::Delay(120.0)]),
     ("G4", &[Bound::Served(0.80), Bound::Delay(120.0)]),
+    ("G5", &[Bound::Served(0.97), Bound::Delay(20.0)]),
     ("H1", &[Bound::Served(0.995), Bound::Delay(25.0)]),
     ("H2", &[Bound::Served(0.95), Bound::Delay(25.0)]),
     ("H3", &[Bound::Served(0.95), Bound::Delay(25.0)]),
     ("I1", &[Bound::Dropped(0.015)]),
     ("J1", &[Bound::Delay(50.0)]),
     ("J2", &[Bound::Fairness(0.97), Bound::Delay(30.0)]),
+    ("K5", &[Bound::Served(0.995)]),
+    ("K6", &[Bound::Served(0.995)]),
+    ("K7", &[Bound::Transfer(1.5)]),
 ];
 
 /// A target and what was measured.

@@ -32,6 +32,8 @@ pub struct Packet {
     pub flow: usize,
     /// Its number.
     pub sequence: Sequence,
+    /// When it left.
+    pub left_at: Instant,
     /// Its bytes.
     pub bytes: u32,
 }
@@ -197,7 +199,7 @@ impl<'a> World<'a> {
         ends.sender.tick(now, |bytes| log.demanded.add(bytes, now));
         if !ends.is_off(now) {
             while let Some(leaving) = ends.sender.next_packet(now) {
-                let packet = Packet { flow: index, sequence: leaving.sequence, bytes: leaving.bytes };
+                let packet = Packet { flow: index, sequence: leaving.sequence, left_at: now, bytes: leaving.bytes };
                 log.sent.add(1.0, now);
                 self.trace.note(1, index, packet.sequence.0, now);
                 self.link.offer(packet, now);
@@ -249,7 +251,8 @@ impl<'a> World<'a> {
         if let Some(log) = self.log.flows.get_mut(packet.flow) {
             log.arrived.add(f64::from(packet.bytes), now);
         }
-        let due = ends.receiver.receive(packet.sequence, now);
+        let unread = ends.handling.reads_every().map_or(Duration::ZERO, |[_, receiver]| receiver);
+        let due = ends.receiver.receive(packet.sequence, packet.left_at, unread, now);
         if ends.handling.reads_every().is_none() {
             if due {
                 self.report(packet.flow);
@@ -299,11 +302,11 @@ fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: Conge
         Ruler::Measured => (scenario.rhythm, scenario.handling),
         Ruler::Cubic | Ruler::Bbr | Ruler::Constant { .. } => (OF_TCP, Handling::Prompt),
     };
-    let frame = handling.reads_every().unwrap_or_default();
+    let frames = handling.reads_every().unwrap_or_default();
     Ends {
         flow: *flow,
         handling,
-        phases: [(); 2].map(|()| phases.duration(Duration::ZERO, frame)),
+        phases: frames.map(|frame| phases.duration(Duration::ZERO, frame)),
         sender: Sender::new(congestion, Application::new(flow.source, Instant::from_start(flow.start))),
         receiver: Receiver::new(rhythm),
         wakes_at: None,
@@ -314,13 +317,15 @@ fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: Conge
 impl Ends {
     /// When what arrives at an end (0 the sender's, 1 the receiver's) is read.
     fn read_at(&self, arrives_at: Instant, end: usize) -> Instant {
-        let Some(frame) = self.handling.reads_every() else { return arrives_at };
+        let Some(frame) = self.handling.reads_every().and_then(|frames| frames.get(end).copied()) else {
+            return arrives_at;
+        };
         let phase = self.phases.get(end).copied().unwrap_or_default();
         next_frame(arrives_at, frame, phase)
     }
 
     fn next_wake(&self, now: Instant) -> Instant {
-        if let Handling::Frames(frame) = self.handling {
+        if let Handling::Frames([frame, _]) = self.handling {
             let [phase, _] = self.phases;
             return next_frame(now.after(Duration::from_nanos(1)), frame, phase);
         }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_edge::udp::{Nap, ReceiveBatch, SendBatch, SocketStats, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
@@ -37,7 +38,10 @@ pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
 pub struct Server {
     core: core::Server,
     sockets: Sockets,
+    nap: Nap,
     outbox: SendBatch,
+    turn: TurnTime,
+    /// The time in the turn when something was last read, or was about to leave.
     now: Now,
     packets_per_turn: u32,
     packets_left: u32,
@@ -114,7 +118,9 @@ impl Server {
         Ok(Self {
             core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
+            nap: Nap::default(),
             outbox: SendBatch::default(),
+            turn: TurnTime::begin(now),
             now,
             packets_per_turn: DEFAULT_PACKETS_PER_TURN,
             packets_left: DEFAULT_PACKETS_PER_TURN,
@@ -134,7 +140,10 @@ impl Server {
 
     /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
     pub fn begin_turn(&mut self, now: Now) {
-        self.now = now;
+        (self.turn, self.now) = (TurnTime::begin(now), now);
+        if self.nap.woke_fresh() {
+            self.core.caught_up(now.monotonic);
+        }
         self.packets_left = self.packets_per_turn;
     }
 
@@ -246,6 +255,7 @@ impl Server {
 
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
+        self.now = self.turn.now();
         self.core.tick(self.now);
         self.flush();
         self.reporter.report(self.core.netcode(), self.sockets.stats(), self.now.monotonic);
@@ -254,6 +264,7 @@ impl Server {
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
     /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
     pub fn flush(&mut self) {
+        self.now = self.turn.now();
         loop {
             self.core.transmit(self.now, &mut self.outbox);
             let was_full = self.outbox.is_full();
@@ -274,7 +285,7 @@ impl Server {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.sockets.wait(timeout)
+        self.nap.take(&mut self.sockets, timeout)
     }
 
     /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.
@@ -410,6 +421,11 @@ impl Server {
         }
         self.sockets.receive(batch);
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        if batch.is_empty() {
+            self.core.caught_up(self.now.monotonic);
+        } else {
+            self.now = self.turn.now();
+        }
         !batch.is_empty()
     }
 

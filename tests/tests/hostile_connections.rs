@@ -20,7 +20,7 @@ use slipgate_protocol::netcode::timing::TimeoutPolicy;
 use slipgate_protocol::session::{Config, Memory, Traffic};
 use slipgate_protocol::wire::packet::PacketKind;
 use slipgate_protocol::wire::reliable::{Acks, Sequence};
-use slipgate_protocol::wire::session::Frame;
+use slipgate_protocol::wire::session::{Arrived, Frame};
 use slipgate_tests::counting::{Counting, peak};
 use slipgate_tests::hall::{Hall, TURN, hear};
 use slipgate_tests::holder::Holder;
@@ -125,8 +125,8 @@ fn lies_about_acknowledgements() -> Vec<Lie> {
             move |liar, chance, turn| {
                 let (mut behind, bits) = ([0; 28], chance.random());
                 chance.fill(&mut behind);
-                let (sent, arrived) =
-                    (stamp(chance.random_range(0..20_000)), Some(stamp(chance.random_range(0..20_000))));
+                let sent = stamp(chance.random_range(0..20_000));
+                let arrived = Some(Arrived { at: stamp(chance.random_range(0..20_000)), late: chance.random() });
                 let message = whole(UNRELIABLE, None, b"believe me");
                 let acks = Acks { ack: Sequence((turn * 2) as u16), bits };
                 let frame = Frame { sent, arrived, acks_behind: &behind };

@@ -17,7 +17,7 @@ use slipgate_protocol::session::{Config, Connection};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::cursor::Writer;
 use slipgate_protocol::wire::reliable::{Header, Sequence};
-use slipgate_protocol::wire::session::{Frame, FrameFault, Stamp};
+use slipgate_protocol::wire::session::{Arrived, Frame, FrameFault, Stamp};
 use slipgate_tests::acknowledged::Datagrams;
 use slipgate_tests::vectors::Vectors;
 
@@ -28,9 +28,12 @@ const EXCHANGE: &str = "session_exchange.json";
 
 #[test]
 fn frames_are_written_and_read_as_the_document_says() {
-    for case in Vectors::load(FRAMES).cases("valid_cases", 14) {
+    for case in Vectors::load(FRAMES).cases("valid_cases", 18) {
         let acks_behind = case.bytes("acks_behind_hex");
-        let arrived = case.has("arrived_u16").then(|| Stamp(case.u16("arrived_u16")));
+        let arrived = case.has("arrived_u16").then(|| {
+            let late = u8::try_from(case.u16("late_u8")).unwrap();
+            Arrived { at: Stamp(case.u16("arrived_u16")), late }
+        });
         let frame = Frame { sent: Stamp(case.u16("sent_u16")), arrived, acks_behind: &acks_behind };
         let mut room = [0; 64];
         let mut writer = Writer::new(&mut room);
@@ -59,11 +62,14 @@ fn acked_back(acks_behind: &[u8]) -> BTreeSet<u16> {
 
 #[test]
 fn what_is_no_frame_is_refused() {
-    for case in Vectors::load(FRAMES).cases("invalid_cases", 22) {
+    for case in Vectors::load(FRAMES).cases("invalid_cases", 25) {
         let reason = match case.text("reason") {
-            "a flag of bits 2 to 7" => FrameFault::Flags,
+            "a flag of bits 3 to 7" | "late without arrived" => FrameFault::Flags,
+            "a late of 0" => FrameFault::Late,
             "a length of 0 or more than 28" => FrameFault::AcksBehind,
-            "sent is cut" | "arrived is cut" | "no length" | "fewer bytes than length says" => FrameFault::Cut,
+            "sent is cut" | "arrived is cut" | "no byte of late" | "no length" | "fewer bytes than length says" => {
+                FrameFault::Cut
+            }
             reason => panic!("{reason}"),
         };
         assert_eq!(Frame::parse(&case.bytes("payload_hex")), Err(reason), "{case}");

@@ -4,6 +4,7 @@
 //! counted by kind, and the datagrams they concern are lost, as datagrams may be.
 
 mod batch;
+mod nap;
 mod stats;
 
 use std::io;
@@ -18,6 +19,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::listen::ListenError;
 
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
+pub use self::nap::Nap;
 pub use self::stats::{SocketStats, Trouble};
 
 /// Bytes of socket buffer asked for in each direction, as the reference does; the system may give less.

@@ -59,7 +59,7 @@ fn codel_keeps_the_queue_of_an_obedient_flow_short() {
 fn reports_in_frames_miss_nothing_at_twenty_megabits() {
     let frame = Duration::from_micros(16_667);
     let path = Path::new(20e6, 30, 250);
-    let scenario = Scenario { handling: Handling::Frames(frame), ..bulk(path, 1_250_000.0) };
+    let scenario = Scenario { handling: Handling::Frames([frame; 2]), ..bulk(path, 1_250_000.0) };
     let mut world = World::new(&scenario, 1, |flow| congestion(Rule::None, &scenario, flow));
     let mut heard = std::collections::BTreeSet::new();
     let end = Instant::from_start(Duration::from_secs(10));

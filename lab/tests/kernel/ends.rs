@@ -93,7 +93,10 @@ fn receive(socket: &UdpSocket, start: Clock, done: &AtomicBool) -> Result<Vec<Ar
         let mut due = false;
         match socket.recv(&mut bytes) {
             Ok(length) if length >= 10 => {
-                due = receiver.receive(Sequence(u16::from_le_bytes([bytes[0], bytes[1]])), now(start));
+                due = {
+                    let (packet, now) = (Sequence(u16::from_le_bytes([bytes[0], bytes[1]])), now(start));
+                    receiver.receive(packet, now, Duration::ZERO, now)
+                };
                 arrivals.push(arrival(&bytes, length as u32, start));
             }
             Ok(_) => {}

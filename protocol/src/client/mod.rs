@@ -34,6 +34,8 @@ pub struct Client {
     traffic: Traffic,
     line: Option<Line>,
     wake: Instant,
+    /// Everything that had arrived by then was brought in.
+    caught_up_at: Instant,
     /// What is told before the line's own news: comings and goings, and what lines that are gone had to tell.
     events: VecDeque<Event>,
     farewell: Option<String>,
@@ -50,6 +52,7 @@ impl Client {
             traffic: Traffic::Payloads,
             line: None,
             wake: Instant::NEVER,
+            caught_up_at: Instant::NEVER,
             events: VecDeque::new(),
             farewell: None,
             end: None,
@@ -85,6 +88,12 @@ impl Client {
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Everything that had arrived by now was brought in: what comes next has waited no longer. A program that sleeps until
+    /// a datagram arrives says so when it wakes; to all others [`tick`](Self::tick) is enough.
+    pub fn caught_up(&mut self, now: Instant) {
+        self.caught_up_at = now;
+    }
 
     /// Brings a datagram in, to be asked for its messages with [`next`](Self::next). It is decrypted where it lies.
     ///
@@ -127,6 +136,7 @@ impl Client {
     ) -> Option<Received> {
         self.wake = Instant::default();
         let whole = start..start + payload.len();
+        let unread = now.since(self.caught_up_at);
         match self.line.as_mut()? {
             Line::Payloads => {
                 let message = Message::Payload { sequence, place: Place::Datagram(whole) };
@@ -138,7 +148,7 @@ impl Client {
                 Some(Received::Message(Some(Message::Packet { sequence: arrived.sequence, place })))
             }
             Line::Channels(connection) => {
-                let incoming = connection.handle(payload, now).ok().flatten()?;
+                let incoming = connection.handle_late(payload, unread, now).ok().flatten()?;
                 Some(Received::Frames { payload: whole, incoming })
             }
         }
@@ -305,6 +315,7 @@ impl Client {
 
     /// Time has passed: deadlines of netcode and of the line.
     pub fn tick(&mut self, now: Instant) {
+        self.caught_up(now);
         self.netcode.tick(now);
         self.follow();
         if self.wake > now {

@@ -309,7 +309,12 @@ mod tests {
         assert_eq!(congestion.stats(at(0)).queueing_delay, None);
         let departed = super::super::Departed { sent_at: at(0), bytes: 1000 };
         for (now, rtt) in [(1000, 40), (2000, 80), (3000, 80)] {
-            let newest = super::super::Newest { sent_at: at(now - rtt), received_at: None, ack_delay: Duration::ZERO };
+            let newest = super::super::Newest {
+                sent_at: at(now - rtt),
+                received_at: None,
+                ack_delay: Duration::ZERO,
+                unread: Duration::ZERO,
+            };
             congestion.on_feedback(&Feedback {
                 now: at(now),
                 newest: Some(newest),

@@ -17,6 +17,7 @@ mod fixed;
 mod flight;
 mod glide;
 mod governor;
+mod lateness;
 mod pacer;
 mod suggestion;
 mod timing;
@@ -30,6 +31,7 @@ pub use self::fixed::Fixed;
 pub use self::flight::{Flight, Landed};
 pub use self::glide::{Config as GlideConfig, Glide};
 pub use self::governor::{Algorithm, Config, Congestion, Stats};
+pub use self::lateness::Lateness;
 pub use self::suggestion::{Shape, Suggestion};
 pub use self::timing::Timing;
 pub use self::uplink::{Uplink, Weight};
@@ -68,6 +70,9 @@ pub struct Newest {
     pub received_at: Option<PeerTime>,
     /// How long the peer held its acknowledgement; zero when the peer does not say.
     pub ack_delay: Duration,
+    /// For how long it may have lain unread in the peer's socket before `received_at`, at most; zero when the peer reads
+    /// what arrives at once, or does not say.
+    pub unread: Duration,
 }
 
 /// What a datagram of the peer told of our packets.

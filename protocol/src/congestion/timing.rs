@@ -146,6 +146,7 @@ mod tests {
             sent_at: Instant::from_start(ms(at - rtt - ack_delay)),
             received_at: None,
             ack_delay: ms(ack_delay),
+            unread: Duration::ZERO,
         };
         path.on_feedback(&Feedback {
             now: Instant::from_start(ms(at)),

@@ -47,6 +47,8 @@ pub struct Server {
     seats: Box<[Option<Seat>]>,
     /// When each slot's line is to be looked at: apart from the seats, because every turn reads all of it.
     wakes: Box<[Instant]>,
+    /// Everything that had arrived by then was brought in.
+    caught_up_at: Instant,
     /// The slot at which the next turn begins, so that none always comes last.
     first: u32,
     uplink: Option<Uplink>,
@@ -70,6 +72,7 @@ impl Server {
             memory,
             seats: (0..slots).map(|_| None).collect(),
             wakes: vec![Instant::NEVER; slots].into_boxed_slice(),
+            caught_up_at: Instant::NEVER,
             first: 0,
             uplink: None,
             events: VecDeque::with_capacity(3 * slots + 2),
@@ -125,6 +128,12 @@ impl Server {
 
     // Receiving -----------------------------------------------------------------------------------------------------
 
+    /// Everything that had arrived by now was brought in: what comes next has waited no longer. A program that sleeps until
+    /// a datagram arrives says so when it wakes; to all others [`tick`](Self::tick) is enough.
+    pub fn caught_up(&mut self, now: Instant) {
+        self.caught_up_at = now;
+    }
+
     /// Brings a datagram in, to be asked for its messages with [`next`](Self::next). It is decrypted where it lies.
     ///
     /// # Errors
@@ -173,8 +182,9 @@ impl Server {
         now: Instant,
     ) -> Option<Received> {
         let slot = client.slot();
+        let unread = now.since(self.caught_up_at);
         let seat = self.seat_at(slot).filter(|seat| seat.is(client))?;
-        let received = seat.take(sequence, payload, start, scratch, now);
+        let received = seat.take(sequence, payload, start, scratch, unread, now);
         self.wake(slot);
         received
     }

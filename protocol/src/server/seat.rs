@@ -7,6 +7,7 @@ use super::event::{Event, Message, Received};
 use crate::netcode::server::{ClientHandle, DisconnectReason};
 use crate::session::{Budget, End, Line, PathStats, Place};
 use crate::time::Instant;
+use core::time::Duration;
 
 pub(super) struct Seat {
     client: ClientHandle,
@@ -32,13 +33,14 @@ impl Seat {
         self.client
     }
 
-    /// Takes a payload that begins at `start` in its datagram.
+    /// Takes a payload that begins at `start` in its datagram, and may have lain unread for so long.
     pub(super) fn take(
         &mut self,
         sequence: u64,
         payload: &[u8],
         start: usize,
         scratch: &mut Vec<u8>,
+        unread: Duration,
         now: Instant,
     ) -> Option<Received> {
         let client = self.client;
@@ -54,7 +56,7 @@ impl Seat {
                 Some(Received::Message(Some(Message::Packet { client, sequence: arrived.sequence, place })))
             }
             Line::Channels(connection) => {
-                let incoming = connection.handle(payload, now).ok().flatten()?;
+                let incoming = connection.handle_late(payload, unread, now).ok().flatten()?;
                 Some(Received::Frames { client, payload: whole, incoming })
             }
         }

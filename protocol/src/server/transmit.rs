@@ -14,6 +14,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 impl Server {
     /// A turn has passed: netcode's deadlines, and those of every line that has one.
     pub fn tick(&mut self, now: Now) {
+        self.caught_up(now.monotonic);
         self.netcode.tick(now);
         self.follow();
         for slot in 0..self.wakes.len() as u32 {

@@ -149,6 +149,15 @@ impl Connection {
     /// # Errors
     /// Why it was dropped; it has been counted. What no peer of ours sends ends the connection: see [`end`](Self::end).
     pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<Incoming>, Reject> {
+        self.handle_late(datagram, Duration::ZERO, now)
+    }
+
+    /// As [`handle`](Self::handle), for a datagram that may have lain unread for so long, at most: the peer hears of it, and
+    /// does not take that time for a queue.
+    ///
+    /// # Errors
+    /// As [`handle`](Self::handle).
+    pub fn handle_late(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<Incoming>, Reject> {
         let Parts { frame, rest, frames } = match self.read(datagram) {
             Ok(parts) => parts,
             Err(reject) => {
@@ -160,7 +169,7 @@ impl Connection {
             return self.path.refuse(datagram, now);
         }
         let answer = if rest.is_empty() { Acceptance::TakeUnanswered } else { Acceptance::Take };
-        self.path.take_framed(datagram, frame.as_ref(), answer, now)?;
+        self.path.take_framed(datagram, frame.as_ref(), answer, unread, now)?;
         self.settle();
         self.take_control(rest);
         if frames.is_empty() || self.stage != Stage::Open {

@@ -9,13 +9,13 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::clock::PeerClock;
-use crate::congestion::{self, Congestion, Demand, Departed, Feedback, Flight, Newest, PeerTime};
+use crate::congestion::{self, Congestion, Demand, Departed, Feedback, Flight, Lateness, Newest, PeerTime};
 use crate::discard::Reject;
 use crate::reliability::{self, Acceptance, ConfigError, Endpoint, Event, MemoryBudget, SendError, Sink};
 use crate::time::Instant;
 use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
-use crate::wire::session::{Frame, MAX_ACKS_BEHIND_BYTES, STAMP_REACH, STAMP_UNIT, Stamp};
+use crate::wire::session::{Arrived, Frame, MAX_ACKS_BEHIND_BYTES, STAMP_REACH, STAMP_UNIT, Stamp};
 
 /// The path of one connection.
 pub(super) struct Path {
@@ -25,8 +25,9 @@ pub(super) struct Path {
     /// Bytes that a datagram costs below its payload.
     lower_layer_bytes: u32,
     clock: PeerClock,
+    lateness: Lateness,
     /// The newest packet that arrived, and when: what the next frame tells.
-    newest_arrival: Option<(Sequence, Instant)>,
+    newest_arrival: Option<NewestArrival>,
     delivered: u64,
     verdicts: Verdicts,
     /// Packets that were given up because newer ones needed their places.
@@ -120,13 +121,31 @@ impl Place {
     }
 }
 
+/// The newest packet that arrived.
+#[derive(Clone, Copy)]
+struct NewestArrival {
+    sequence: Sequence,
+    read_at: Instant,
+    /// By how much it may have arrived earlier.
+    late: Duration,
+}
+
 /// What a datagram said of our packets.
 #[derive(Clone, Copy)]
 struct Heard {
     /// The newest packet that had arrived.
     ack: Sequence,
-    /// When that was, by the peer's clock, and for how long the peer held its acknowledgement.
-    arrival: Option<(PeerTime, Duration)>,
+    arrival: Option<PeersArrival>,
+}
+
+/// When the peer read a packet of ours.
+#[derive(Clone, Copy)]
+struct PeersArrival {
+    read_at: PeerTime,
+    /// For how long the peer held its acknowledgement.
+    held: Duration,
+    /// For how long it may have lain unread.
+    unread: Duration,
 }
 
 impl Path {
@@ -141,6 +160,7 @@ impl Path {
             endpoint: Endpoint::with_budget(endpoint, memory)?,
             congestion,
             clock: PeerClock::default(),
+            lateness: Lateness::default(),
             newest_arrival: None,
             delivered: 0,
             verdicts: Verdicts::default(),
@@ -156,19 +176,21 @@ impl Path {
 
     // Receiving -----------------------------------------------------------------------------------------------------
 
-    /// Takes a datagram in which a frame stands behind the header, unless it is one of acknowledgements alone. `answer`
-    /// says whether its sender waits to hear of it.
+    /// Takes a datagram in which a frame stands behind the header, unless it is one of acknowledgements alone, and which had
+    /// arrived at most `unread` ago. `answer` says whether its sender waits to hear of it.
     pub(super) fn take_framed(
         &mut self,
         datagram: &[u8],
         frame: Option<&Frame<'_>>,
         answer: Acceptance,
+        unread: Duration,
         now: Instant,
     ) -> Result<(), Reject> {
         let Some(packet) = self.endpoint.handle_if(datagram, now, |_| answer)? else { return Ok(()) };
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
-        if self.newest_arrival.is_none_or(|(newest, _)| sequence.is_newer_than(newest)) {
-            self.newest_arrival = Some((sequence, now));
+        let late = frame.map_or(unread, |frame| self.lateness.read(frame.sent, unread, now));
+        if self.newest_arrival.is_none_or(|newest| sequence.is_newer_than(newest.sequence)) {
+            self.newest_arrival = Some(NewestArrival { sequence, read_at: now, late });
         }
         if let Some(frame) = frame {
             self.endpoint.handle_acks_behind(ack, frame.acks_behind, now);
@@ -198,11 +220,13 @@ impl Path {
         Ok(Some((sequence, place)))
     }
 
-    /// When the packet arrived of which a frame tells, and how long the peer held that back.
-    fn arrival(&mut self, frame: &Frame<'_>, now: Instant) -> Option<(PeerTime, Duration)> {
+    /// When the packet arrived of which a frame tells.
+    fn arrival(&mut self, frame: &Frame<'_>, now: Instant) -> Option<PeersArrival> {
         let sent = self.clock.hear(frame.sent, now);
-        let held = STAMP_UNIT * u32::from(frame.sent.units_since(frame.arrived?));
-        Some((PeerTime(sent.0.saturating_sub(held)), held))
+        let arrived = frame.arrived?;
+        let held = STAMP_UNIT * u32::from(frame.sent.units_since(arrived.at));
+        let read_at = PeerTime(sent.0.saturating_sub(held));
+        Some(PeersArrival { read_at, held, unread: STAMP_UNIT * u32::from(arrived.late) })
     }
 
     /// Collects the verdicts on our packets, and tells the controller.
@@ -269,8 +293,8 @@ impl Path {
         let mut behind = [0; MAX_ACKS_BEHIND_BYTES];
         let told = self.endpoint.acks_behind(&mut behind);
         let (sequence, ack) = (self.endpoint.next_sequence(), self.endpoint.acks().ack);
-        let told_of = |&(newest, at): &(Sequence, Instant)| newest == ack && now.since(at) < STAMP_REACH;
-        let arrived = self.newest_arrival.filter(told_of).map(|(_, at)| Stamp::of(at));
+        let told_of = |newest: &NewestArrival| newest.sequence == ack && now.since(newest.read_at) < STAMP_REACH;
+        let arrived = self.newest_arrival.filter(told_of).map(|newest| Arrived::of(newest.read_at, newest.late));
         let frame = Frame { sent: Stamp::of(now), arrived, acks_behind: behind.get(..told).unwrap_or_default() };
         let mut bytes = 0;
         let write = |room: &mut [u8]| {
@@ -423,8 +447,12 @@ impl Path {
 
 /// A sample of the path, if what was newly acknowledged is the packet of whose arrival the peer told.
 fn sample((sequence, departed): (Sequence, Departed), heard: Heard) -> Option<Newest> {
-    let (received_at, ack_delay) = heard.arrival.unzip();
-    let sample = Newest { sent_at: departed.sent_at, received_at, ack_delay: ack_delay.unwrap_or_default() };
+    let sample = Newest {
+        sent_at: departed.sent_at,
+        received_at: heard.arrival.map(|arrival| arrival.read_at),
+        ack_delay: heard.arrival.map_or(Duration::ZERO, |arrival| arrival.held),
+        unread: heard.arrival.map_or(Duration::ZERO, |arrival| arrival.unread),
+    };
     (sequence == heard.ack).then_some(sample)
 }
 

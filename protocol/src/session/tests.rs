@@ -12,7 +12,7 @@ use crate::discard::Reject;
 use crate::reliability::Sink;
 use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
-use crate::wire::session::{Frame, STAMP_REACH, Stamp};
+use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
 const CHAT: ChannelId = ChannelId(0);
 const STATE: ChannelId = ChannelId(1);
@@ -443,8 +443,33 @@ fn an_arrival_is_told_only_while_stamps_can_tell_it() {
         let answer = pair.turn(1).remove(0);
         let (_, payload) = Header::parse(&answer).unwrap();
         let (frame, _) = Frame::parse(payload).unwrap();
-        assert_eq!(frame.arrived, told.then(|| Stamp::of(arrived)), "{wait}");
+        assert_eq!(frame.arrived, told.then(|| Arrived::of(arrived, Duration::ZERO)), "{wait}");
     }
+}
+
+#[test]
+fn a_datagram_that_lay_unread_is_told_as_late_and_the_last_of_a_batch_as_the_least_late() {
+    let mut pair = Pair::greeted();
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        pair.say(0, STATE, b"state");
+        sent.extend(pair.turn(0));
+        pair.pass(5);
+    }
+    let mut late = |datagrams: &[Vec<u8>]| {
+        for datagram in datagrams {
+            pair.ends[1].handle_late(datagram, Duration::from_millis(16), pair.now).unwrap();
+        }
+        pair.say(1, STATE, b"state");
+        let answer = pair.turn(1).remove(0);
+        let (_, payload) = Header::parse(&answer).unwrap();
+        let (frame, _) = Frame::parse(payload).unwrap();
+        pair.pass(16);
+        frame.arrived.unwrap().late
+    };
+    // In quarters of a millisecond: 16 ms, less the 5 by which the third left later than the second.
+    assert_eq!(late(&sent[..1]), 64);
+    assert_eq!(late(&sent[1..]), 64 - 20);
 }
 
 #[test]

@@ -15,13 +15,15 @@ pub const STAMP_UNIT: Duration = Duration::from_micros(250);
 pub const STAMP_REACH: Duration = Duration::from_millis(8192);
 /// The most bytes of acknowledgements behind a header: with its 32 they tell of 256 packets.
 pub const MAX_ACKS_BEHIND_BYTES: usize = 28;
-/// The most bytes of a frame: flags, two stamps, a length and acknowledgements.
-pub const MAX_FRAME_BYTES: usize = 1 + 2 + 2 + 1 + MAX_ACKS_BEHIND_BYTES;
+/// The most bytes of a frame: flags, two stamps, a lateness, a length and acknowledgements.
+pub const MAX_FRAME_BYTES: usize = 1 + 2 + 2 + 1 + 1 + MAX_ACKS_BEHIND_BYTES;
 
 /// Flag: the arrival of the newest packet is told.
 const ECHO: u8 = 1 << 0;
 /// Flag: acknowledgements behind the header's are told.
 const BEHIND: u8 = 1 << 1;
+/// Flag: the arrival that is told was read late.
+const LATE: u8 = 1 << 2;
 
 /// A moment of somebody's clock, in units of 250 microseconds, modulo 65,536: it comes round every 16.384 seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -41,6 +43,25 @@ impl Stamp {
     }
 }
 
+/// When a packet was read, and for how long it may have lain unread before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Arrived {
+    /// When it was read.
+    pub at: Stamp,
+    /// By how much it may have arrived earlier, at most: a loop that reads its socket once a frame finds packets of all its
+    /// time. In units of 250 microseconds; 255 stands for as much or more.
+    pub late: u8,
+}
+
+impl Arrived {
+    /// What is told of a packet that was read at a moment, and may have lain there so long.
+    #[must_use]
+    pub fn of(read_at: Instant, late: Duration) -> Self {
+        let units = late.as_micros().div_ceil(STAMP_UNIT.as_micros());
+        Self { at: Stamp::of(read_at), late: u8::try_from(units).unwrap_or(u8::MAX) }
+    }
+}
+
 /// What stands behind the header of every packet of a session that has a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
@@ -48,7 +69,7 @@ pub struct Frame<'a> {
     pub sent: Stamp,
     /// When the packet that the header names in `ack` arrived, by the same clock, if that was less than
     /// [`STAMP_REACH`] ago.
-    pub arrived: Option<Stamp>,
+    pub arrived: Option<Arrived>,
     /// Which packets before the header's 32 arrived; bit i of the whole stands for `ack` - 32 - i. At most 28 bytes.
     pub acks_behind: &'a [u8],
 }
@@ -61,6 +82,8 @@ pub enum FrameFault {
     Cut,
     /// A flag of no known meaning.
     Flags,
+    /// A lateness of nothing.
+    Late,
     /// No bytes of acknowledgements, or more than 28.
     AcksBehind,
 }
@@ -70,6 +93,7 @@ impl fmt::Display for FrameFault {
         f.write_str(match self {
             Self::Cut => "the frame ends too early",
             Self::Flags => "the frame has a flag of no known meaning",
+            Self::Late => "the frame tells of an arrival that was late by nothing",
             Self::AcksBehind => "the frame has no or more than 28 bytes of acknowledgements",
         })
     }
@@ -85,12 +109,13 @@ impl<'a> Frame<'a> {
     pub fn parse(payload: &'a [u8]) -> Result<(Self, &'a [u8]), FrameFault> {
         let mut reader = Reader::new(payload);
         let flags = reader.u8().ok_or(FrameFault::Cut)?;
-        if flags & !(ECHO | BEHIND) != 0 {
+        let has = |flag| flags & flag != 0;
+        if has(!(ECHO | BEHIND | LATE)) || has(LATE) && !has(ECHO) {
             return Err(FrameFault::Flags);
         }
         let sent = Stamp(reader.u16().ok_or(FrameFault::Cut)?);
-        let arrived = if flags & ECHO == 0 { None } else { Some(Stamp(reader.u16().ok_or(FrameFault::Cut)?)) };
-        if flags & BEHIND == 0 {
+        let arrived = if has(ECHO) { Some(parse_arrived(&mut reader, has(LATE))?) } else { None };
+        if !has(BEHIND) {
             return Ok((Self { sent, arrived, acks_behind: &[] }, reader.rest()));
         }
         let bytes = usize::from(reader.u8().ok_or(FrameFault::Cut)?);
@@ -101,20 +126,32 @@ impl<'a> Frame<'a> {
         Ok((Self { sent, arrived, acks_behind }, rest))
     }
 
-    /// Writes the frame, 3 to 34 bytes.
+    /// Writes the frame, 3 to 35 bytes.
     pub fn emit(&self, writer: &mut Writer<'_>) {
         debug_assert!(self.acks_behind.len() <= MAX_ACKS_BEHIND_BYTES, "a longer one could not be read");
         let behind = if self.acks_behind.is_empty() { 0 } else { BEHIND };
-        writer.u8(behind | self.arrived.map_or(0, |_| ECHO));
+        let late = self.arrived.map_or(0, |arrived| arrived.late);
+        let is_late = if late == 0 { 0 } else { LATE };
+        writer.u8(behind | is_late | self.arrived.map_or(0, |_| ECHO));
         writer.u16(self.sent.0);
         if let Some(arrived) = self.arrived {
-            writer.u16(arrived.0);
+            writer.u16(arrived.at.0);
+        }
+        if late != 0 {
+            writer.u8(late);
         }
         if behind != 0 {
             writer.u8(self.acks_behind.len() as u8);
             writer.bytes(self.acks_behind);
         }
     }
+}
+
+fn parse_arrived(reader: &mut Reader<'_>, is_late: bool) -> Result<Arrived, FrameFault> {
+    let at = Stamp(reader.u16().ok_or(FrameFault::Cut)?);
+    let late = if is_late { reader.u8().ok_or(FrameFault::Cut)? } else { 0 };
+    // One form for each meaning.
+    if is_late && late == 0 { Err(FrameFault::Late) } else { Ok(Arrived { at, late }) }
 }
 
 #[cfg(test)]
@@ -134,8 +171,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(sent: u16, arrived: Option<u16>, acks in prop::collection::vec(any::<u8>(), 0..29)) {
-            let frame = Frame { sent: Stamp(sent), arrived: arrived.map(Stamp), acks_behind: &acks };
+        fn what_is_written_is_read(sent: u16, arrived: Option<(u16, u8)>, acks in prop::collection::vec(any::<u8>(), 0..29)) {
+            let frame = Frame { sent: Stamp(sent), arrived: arrived.map(|(at, late)| Arrived { at: Stamp(at), late }), acks_behind: &acks };
             let bytes = bytes(&frame, b"rest");
             prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
             prop_assert_eq!(Frame::parse(&bytes), Ok((frame, &b"rest"[..])));
@@ -147,14 +184,24 @@ mod tests {
 
     #[test]
     fn unknown_flags_and_wrong_lengths_are_refused() {
-        for flags in (0..=u8::MAX).filter(|flags| flags & !3 != 0) {
+        for flags in (0..=u8::MAX).filter(|flags| flags & !7 != 0 || flags & 5 == 4) {
             assert_eq!(Frame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(FrameFault::Flags));
         }
+        assert_eq!(Frame::parse(&[ECHO | LATE, 0, 0, 0, 0, 0]), Err(FrameFault::Late));
         for length in [0, 29, 255] {
             let mut bytes = [0; 300];
             (bytes[0], bytes[3]) = (BEHIND, length);
             assert_eq!(Frame::parse(&bytes), Err(FrameFault::AcksBehind));
         }
+    }
+
+    #[test]
+    fn an_arrival_is_late_by_whole_units_rounded_up() {
+        let late = |micros| Arrived::of(Instant::default(), Duration::from_micros(micros)).late;
+        assert_eq!(
+            [late(0), late(1), late(250), late(16_667), late(63_750), late(10_000_000)],
+            [0, 1, 1, 67, 255, 255]
+        );
     }
 
     #[test]

@@ -45,12 +45,20 @@ pub(super) struct Delay {
     base: [Extreme; 2],
     base_round_trip: [Extreme; 2],
     company: bool,
-    /// When, and the least sample of that time.
-    recent: Ring<(f64, f64)>,
-    /// The two newest samples, the newest first.
+    recent: Ring<Least>,
+    /// The two newest samples as far as they are certain, the newest first.
     newest: [Option<f64>; 2],
     previous: Option<f64>,
     jitter: f64,
+}
+
+/// The least of the samples from a moment on.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    since: f64,
+    queue: f64,
+    /// By how much a packet was read late, at most; the sample that is known best counts.
+    unread: f64,
 }
 
 impl Delay {
@@ -97,27 +105,32 @@ impl Delay {
         one_way - self.of_route(&self.base).unwrap_or(one_way)
     }
 
-    /// Takes a packet's queue into the filter; `steady` unless the path has just stood still.
-    pub(super) fn sample(&mut self, queue: f64, steady: bool, now: f64) {
+    /// Takes a packet's queue into the filter; `steady` unless the path has just stood still. So much of it, `unread`, may
+    /// be the time in which nobody read it: no queue of the path's, and not the same for each packet, for two loops of
+    /// nearly the same length drift past each other.
+    pub(super) fn sample(&mut self, queue: f64, unread: f64, steady: bool, now: f64) {
         if let Some(previous) = self.previous.filter(|_| steady) {
             let difference = (queue - previous).abs().min(MOST_JITTER);
             self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
         }
         self.previous = Some(queue);
         let [newest, _] = self.newest;
-        self.newest = [Some(queue), newest];
+        self.newest = [Some(queue - unread), newest];
         match self.recent.newest_mut() {
-            Some((since, least)) if now < *since + MOST_FILTER / SAMPLES as f64 => *least = least.min(queue),
-            _ => self.recent.push((now, queue)),
+            Some(least) if now < least.since + MOST_FILTER / SAMPLES as f64 => {
+                (least.queue, least.unread) = (least.queue.min(queue), least.unread.min(unread));
+            }
+            _ => self.recent.push(Least { since: now, queue, unread }),
         }
     }
 
     /// The least queue of the filter's time, without what jitter leaves in it.
     pub(super) fn queue(&mut self, now: f64) -> Option<f64> {
         let filter = (0.5 * self.round_trip?).max(2.5 * self.feedback_interval).clamp(LEAST_FILTER, MOST_FILTER);
-        self.recent.drop_while(2, |(since, _), _| *since < now - filter);
-        let least = self.recent.iter().map(|(_, queue)| *queue).reduce(f64::min)?;
-        Some((least - JITTER_LEFT * self.excess_jitter()).max(0.0))
+        self.recent.drop_while(2, |least, _| least.since < now - filter);
+        let queue = self.recent.iter().map(|least| least.queue).reduce(f64::min)?;
+        let unread = self.recent.iter().map(|least| least.unread).reduce(f64::min)?;
+        Some((queue - unread - JITTER_LEFT * self.excess_jitter()).max(0.0))
     }
 
     /// The lesser of the two newest samples, without what jitter leaves in it.
@@ -192,7 +205,7 @@ mod tests {
             let one_way = 3600.0 + one_way / 1000.0;
             delay.measure(0.04, one_way, now);
             let queue = delay.above_base(one_way);
-            delay.sample(queue, true, now);
+            delay.sample(queue, 0.0, true, now);
         }
         (delay, now)
     }
@@ -222,6 +235,28 @@ mod tests {
         let (mut delay, now) = after((0..2000).map(|packet| 20.0 + f64::from(packet * 7 % 11)));
         assert!(delay.excess_jitter() > 0.002, "{}", delay.excess_jitter());
         assert!(close(delay.queue(now).unwrap(), 0.0));
+    }
+
+    #[test]
+    fn what_may_have_been_the_readers_own_waiting_is_no_queue() {
+        // Two loops of nearly the same length: the waiting grows to a frame, over minutes.
+        let (mut delay, mut now) = (Delay::new(), 0.0);
+        for packet in 0..4000 {
+            now += 0.016;
+            delay.hear(now);
+            let one_way = 3600.0 + f64::from(packet % 1000) * 16e-6;
+            delay.measure(0.001, one_way, now);
+            let queue = delay.above_base(one_way);
+            delay.sample(queue, 0.016, true, now);
+            assert!(close(delay.queue(now).unwrap(), 0.0), "{packet}");
+            assert!(close(delay.queue_at_once().unwrap(), 0.0), "{packet}");
+        }
+        // What is longer than that is one.
+        for _ in 0..30 {
+            now += 0.016;
+            delay.sample(0.056, 0.016, true, now);
+        }
+        assert!((delay.queue(now).unwrap() - 0.040).abs() < 0.002, "{:?}", delay.queue(now));
     }
 
     #[test]

@@ -21,6 +21,8 @@ const DEVIATIONS: f64 = 2.0;
 const LEAST_DEVIATING: f64 = 0.02;
 /// Fewer packets than these say nothing.
 const LEAST_PACKETS: f64 = 40.0;
+/// Fewer lost ones as well: a radio link loses some in a row.
+const LEAST_LOST: f64 = 7.0;
 
 /// Counts of acknowledged and lost packets over time, in seconds.
 #[derive(Clone, Debug)]
@@ -113,7 +115,8 @@ impl Losses {
         let deviating = self.inherent.max(LEAST_DEVIATING) * (1.0 - self.inherent);
         let deviation = libm::sqrt(deviating / self.recent_packets.max(1.0));
         let expected = EXCESS_FACTOR * self.inherent + EXCESS_SHARE + DEVIATIONS * deviation;
-        self.recent_packets >= LEAST_PACKETS && self.recent > expected
+        let enough = self.recent_packets >= LEAST_PACKETS && self.recent * self.recent_packets >= LEAST_LOST;
+        enough && self.recent > expected
     }
 
     /// So much is the path's own way; what was counted before is settled by that.

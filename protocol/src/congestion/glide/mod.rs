@@ -65,6 +65,8 @@ const MOST_PACKET_SPAN: f64 = 0.6;
 /// The path has collapsed when the queue is at once this many targets, and this share of what is sent arrives.
 const COLLAPSE_TARGETS: f64 = 2.0;
 const COLLAPSE_SHARE: f64 = 0.7;
+/// The waiting that is held possible of a peer that does not tell, in seconds: a frame at 60 Hz.
+const MOST_UNTOLD: f64 = 1.0 / 60.0;
 /// A round trip is no shorter, in seconds.
 const LEAST_ROUND_TRIP: f64 = 1e-4;
 
@@ -216,12 +218,22 @@ impl Glide {
             self.delivery.forget_record();
         }
         let queue = self.delay.above_base(received - sent);
-        self.delay.sample(queue, !self.stall.is_draining(now), now);
+        let unread = self.unread(newest);
+        self.delay.sample(queue, unread, !self.stall.is_draining(now), now);
         let packet = reading::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
         let packets = (SPAN_PACKETS * packet / self.rate).min(MOST_PACKET_SPAN);
         let span = smoothed.clamp(LEAST_SPAN, MOST_SPAN).max(packets);
         self.delivery.sample(received, feedback.delivered as f64, span, now);
         (sent, queue)
+    }
+
+    /// How much of a sample may be waiting in a socket. A peer that says nothing reads and answers once a frame, most likely,
+    /// and no more seldom than it is heard.
+    fn unread(&self, newest: &Newest) -> f64 {
+        match newest.received_at {
+            Some(_) => newest.unread.as_secs_f64(),
+            None => self.delay.feedback_interval().min(MOST_UNTOLD),
+        }
     }
 
     /// Decides by a reading.

@@ -7,7 +7,13 @@ const GROWTH: f64 = 2.0;
 const LEAST_ROUND_TRIP: f64 = 0.02;
 /// The rate is at most this multiple of what is delivered, or a short buffer would overflow before a queue is seen; and
 /// as many packets for each round trip.
-const MOST_OF_DELIVERY: f64 = 1.6;
+const MOST_OF_DELIVERY: f64 = 1.4;
+/// The same on long paths, where each further round trip costs much more time: their buffers hold a round trip, or they
+/// would carry no TCP (RFC 2488, section 3).
+const MOST_OF_DELIVERY_FAR: f64 = 2.0;
+/// Round trips between which it goes from one to the other, in seconds.
+const NEAR_ROUND_TRIP: f64 = 0.12;
+const FAR_ROUND_TRIP: f64 = 0.36;
 const SPARE_PACKETS: f64 = 2.0;
 /// A queue is this share of the target, and at least so many seconds.
 const QUEUE_SHARE: f64 = 0.6;
@@ -38,9 +44,14 @@ pub(super) fn hear(reading: &Reading, rate: f64, initial: f64) -> Progress {
         return Progress::Grow(rate);
     }
     let spare = SPARE_PACKETS * reading.largest_packet / reading.round_trip;
-    let most = (MOST_OF_DELIVERY * reading.delivery + spare).max(initial);
+    let most = (most_of_delivery(reading.round_trip) * reading.delivery + spare).max(initial);
     let grown = rate * libm::pow(GROWTH, reading.step / reading.round_trip.max(LEAST_ROUND_TRIP));
     Progress::Grow(rate.max(grown.min(most)))
+}
+
+fn most_of_delivery(round_trip: f64) -> f64 {
+    let far = ((round_trip - NEAR_ROUND_TRIP) / (FAR_ROUND_TRIP - NEAR_ROUND_TRIP)).clamp(0.0, 1.0);
+    MOST_OF_DELIVERY + far * (MOST_OF_DELIVERY_FAR - MOST_OF_DELIVERY)
 }
 
 #[cfg(test)]
@@ -60,7 +71,14 @@ mod tests {
             let Progress::Grow(grown) = hear(&QUIET, rate, 4e4) else { panic!("no queue, no end") };
             rate = grown;
         }
-        assert!((1.6e6..1.7e6).contains(&rate), "{rate}");
+        assert!((1.4e6..1.5e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn where_round_trips_are_long_it_grows_by_more_in_each() {
+        for (round_trip, most) in [(0.01, 1.4), (0.12, 1.4), (0.24, 1.7), (0.36, 2.0), (2.0, 2.0)] {
+            assert!((most_of_delivery(round_trip) - most).abs() < 1e-9, "{round_trip}");
+        }
     }
 
     #[test]

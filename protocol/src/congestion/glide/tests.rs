@@ -136,6 +136,7 @@ impl Path {
                     sent_at,
                     received_at: self.tells_times.then_some(received_at),
                     ack_delay: Duration::ZERO,
+                    unread: Duration::ZERO,
                 }),
                 acked: &acked,
                 lost: &lost,
@@ -174,7 +175,8 @@ fn a_peer_that_does_not_say_when_packets_arrived_is_served_by_the_round_trip() {
     path.tells_times = false;
     path.run(5.0);
     let used = path.run(20.0);
-    assert!(used >= 0.95 && path.queue() <= 30.0, "{used}, {} ms", path.queue());
+    // A frame more than otherwise: who does not tell may read that late.
+    assert!(used >= 0.95 && path.queue() <= 40.0, "{used}, {} ms", path.queue());
 }
 
 #[test]
