@@ -41,6 +41,8 @@ pub struct Server {
     now: Now,
     packets_per_turn: u32,
     packets_left: u32,
+    /// The sockets were read to their end since the turn began, or since the last wait.
+    read_up: bool,
     reporter: Reporter,
     /// Where values become messages; taken with the first one.
     pub(crate) typed_room: Vec<u8>,
@@ -118,6 +120,7 @@ impl Server {
             now,
             packets_per_turn: DEFAULT_PACKETS_PER_TURN,
             packets_left: DEFAULT_PACKETS_PER_TURN,
+            read_up: false,
             reporter: Reporter::new(now.monotonic),
             typed_room: Vec::new(),
         })
@@ -136,6 +139,7 @@ impl Server {
     pub fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.packets_left = self.packets_per_turn;
+        self.read_up = false;
     }
 
     /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn. Only where
@@ -248,7 +252,7 @@ impl Server {
     pub fn end_turn(&mut self) {
         self.core.tick(self.now);
         self.flush();
-        self.reporter.report(self.core.netcode(), self.sockets.stats(), self.now.monotonic);
+        self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
@@ -266,7 +270,7 @@ impl Server {
 
     /// Says in the log what was counted since the start: for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.totals(self.core.netcode(), self.sockets.stats());
+        self.reporter.totals(self.core.netcode(), &self.sockets);
     }
 
     /// Sleeps until a datagram arrives or the time is over.
@@ -274,6 +278,7 @@ impl Server {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.read_up = false;
         self.sockets.wait(timeout)
     }
 
@@ -355,10 +360,16 @@ impl Server {
         self.core.netcode().stats()
     }
 
-    /// What the sockets have counted.
+    /// What the sockets have counted. Where the system counts as well, this asks it.
     #[must_use]
-    pub const fn socket_stats(&self) -> &SocketStats {
+    pub fn socket_stats(&self) -> SocketStats {
         self.sockets.stats()
+    }
+
+    /// The sockets: their addresses, buffers and marks.
+    #[must_use]
+    pub const fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Gives a client in the same program a slot (host-and-play).
@@ -405,10 +416,11 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        if self.packets_left == 0 {
+        if self.packets_left == 0 || self.read_up {
             return false;
         }
         self.sockets.receive(batch);
+        self.read_up = self.sockets.is_drained();
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
         !batch.is_empty()
     }

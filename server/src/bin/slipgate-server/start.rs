@@ -13,6 +13,9 @@ use crate::settings::Settings;
 pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
     let keys = settings.keys.read()?;
     let sockets = Sockets::bind(&settings.bind).map_err(|error| Failure::run_time(error.to_string()))?;
+    sockets.set_dscp(settings.dscp).map_err(|error| {
+        Failure::run_time(format!("the system refuses to mark packets with the DSCP {}: {error}", settings.dscp))
+    })?;
     let config = advertising(settings.config.clone(), &sockets);
     // Before a history file is made.
     config.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -53,7 +56,9 @@ fn refused(error: StartError) -> Failure {
 /// Says how the server runs, and loudly what makes it unfit for the public.
 fn tell(server: &Server, settings: &Settings, remembered: usize) {
     let config = server.config();
-    let Settings { keys, tick, app, drain, .. } = settings;
+    let Settings { keys, tick, app, drain, dscp, .. } = settings;
+    let sockets = server.sockets();
+    let buffers = sockets.buffers();
     info!(
         bind = list(server.local_addresses()),
         advertise = list(&config.advertised),
@@ -70,6 +75,10 @@ fn tell(server: &Server, settings: &Settings, remembered: usize) {
         history_capacity = config.history_tokens,
         pending_clients = config.pending_clients,
         drain = span(Some(*drain), ""),
+        dscp = %dscp,
+        batching = sockets.batching().name(),
+        receive_buffer = buffers.map(|buffers| buffers.receive),
+        send_buffer = buffers.map(|buffers| buffers.send),
         "serving"
     );
     if config.timeouts == TimeoutPolicy::Development {
