@@ -325,6 +325,8 @@ impl Client {
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         if self.packets_left == 0 || self.read_up {
+            // What was handled must not be found again.
+            batch.clear();
             return false;
         }
         self.sockets.receive(batch);

@@ -56,7 +56,8 @@ impl ReceiveBatch {
         self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets what arrived.
+    pub fn clear(&mut self) {
         self.arrived.clear();
     }
 
