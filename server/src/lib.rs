@@ -97,6 +97,7 @@
 
 pub mod history_file;
 
+mod filtering;
 mod inbox;
 mod report;
 mod server;

@@ -23,6 +23,7 @@ use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 use crate::LoopbackError;
+use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
 use crate::report::Reporter;
 
@@ -43,6 +44,7 @@ pub struct Server {
     packets_left: u32,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
+    filtering: Filtering,
     reporter: Reporter,
     /// Where values become messages; taken with the first one.
     pub(crate) typed_room: Vec<u8>,
@@ -113,7 +115,9 @@ impl Server {
     }
 
     fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
+        let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
         Ok(Self {
+            filtering,
             core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
@@ -252,6 +256,7 @@ impl Server {
     pub fn end_turn(&mut self) {
         self.core.tick(self.now);
         self.flush();
+        self.filtering.tighten(&self.sockets, self.core.netcode().discards());
         self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
     }
 
@@ -306,6 +311,24 @@ impl Server {
     /// Replaces the private keys, newest first, without dropping anyone.
     pub fn set_keys(&mut self, keys: KeyRing) {
         self.core.netcode_mut().set_keys(keys);
+    }
+
+    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its type,
+    /// or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops is counted
+    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards).
+    ///
+    /// # Errors
+    /// `Unsupported` where systems have no such filter; when the system refuses it.
+    pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
+        let protocol_id = self.config().protocol_id;
+        self.filtering = if on { Filtering::on(&self.sockets, protocol_id)? } else { Filtering::off(&self.sockets)? };
+        Ok(())
+    }
+
+    /// Whether the kernel drops junk before it wakes the server.
+    #[must_use]
+    pub fn has_kernel_filter(&self) -> bool {
+        self.filtering != Filtering::Off
     }
 
     /// Sets how many datagrams one turn reads at most; at least 64.

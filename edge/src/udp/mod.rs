@@ -15,6 +15,7 @@ mod batch;
 #[cfg(target_os = "linux")]
 mod batched;
 mod dscp;
+mod filter;
 mod port;
 mod portable;
 #[cfg(target_os = "linux")]
@@ -42,6 +43,7 @@ use self::portable::Datapath;
 
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
 pub use self::dscp::{Dscp, NotADscp};
+pub use self::filter::{Filter, Foreign, Instruction, code};
 pub use self::port::{Buffers, MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES};
 pub use self::stats::{SocketStats, Trouble};
 
@@ -166,6 +168,15 @@ impl Sockets {
     /// Lets one system call carry this at most, from now on: for measurements, and where a system's batches are suspected.
     pub fn limit_batching(&mut self, most: Batching) {
         self.datapath.limit(most);
+    }
+
+    /// Puts a filter before the sockets, in the place of the one that was there, or takes it away: the kernel drops what it
+    /// refuses, and nobody wakes for it. Waiting datagrams have passed.
+    ///
+    /// # Errors
+    /// `Unsupported` where systems have no such filter, all but Linux; when the system refuses it.
+    pub fn set_filter(&self, filter: Option<&Filter>) -> io::Result<()> {
+        self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter))
     }
 
     /// Whether a datagram to this address has a socket to leave by.

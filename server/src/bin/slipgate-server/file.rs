@@ -32,6 +32,7 @@ pub(crate) struct File {
     pub(crate) development: Option<bool>,
     #[serde(default, deserialize_with = "values::text_or_number_if_any")]
     pub(crate) dscp: Option<Dscp>,
+    pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
     pub(crate) log: Option<LogFormat>,
     #[serde(default)]
@@ -106,6 +107,7 @@ mod tests {
             takeover_after = "2s"
             development = false
             dscp = "ef"
+            kernel_filter = false
             drain = 30
             log = "json"
 
@@ -122,7 +124,7 @@ mod tests {
             packets_per_turn = 1000
         "#;
         let file: File = toml::from_str(text).unwrap();
-        assert_eq!(file.dscp, Some(Dscp::EXPEDITED));
+        assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
         let mut config = Config::new(1, 100, Vec::new());
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));

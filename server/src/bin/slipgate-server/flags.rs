@@ -113,6 +113,18 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DSCP", env = "SLIPGATE_SERVER_DSCP", hide_env_values = true)]
     pub(crate) dscp: Option<Dscp>,
 
+    /// Let the kernel drop junk before it wakes the server (Linux) [default: true]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "SLIPGATE_SERVER_KERNEL_FILTER",
+        hide_env_values = true
+    )]
+    pub(crate) kernel_filter: Option<bool>,
+
     /// How long to wait for clients to leave when told to stop [default: 5s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]
     pub(crate) drain: Option<Span>,

@@ -38,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
     pub(crate) dscp: Dscp,
+    pub(crate) kernel_filter: bool,
     pub(crate) drain: Duration,
     pub(crate) log: LogFormat,
 }
@@ -58,6 +59,7 @@ impl Settings {
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
+            kernel_filter: flags.kernel_filter.or(file.kernel_filter).unwrap_or(true),
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
             log: flags.log.or(file.log).unwrap_or_default(),
         })

@@ -28,6 +28,11 @@ pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
     };
     let mut server = server.map_err(refused)?;
     server.set_packets_per_turn(settings.packets_per_turn);
+    if !settings.kernel_filter {
+        server
+            .set_kernel_filter(false)
+            .map_err(|error| Failure::run_time(format!("the system keeps its filter of datagrams: {error}")))?;
+    }
     tell(&server, settings, remembered);
     Ok((server, clock))
 }
@@ -76,6 +81,7 @@ fn tell(server: &Server, settings: &Settings, remembered: usize) {
         pending_clients = config.pending_clients,
         drain = span(Some(*drain), ""),
         dscp = %dscp,
+        kernel_filter = server.has_kernel_filter(),
         batching = sockets.batching().name(),
         receive_buffer = buffers.map(|buffers| buffers.receive),
         send_buffer = buffers.map(|buffers| buffers.send),
