@@ -39,6 +39,11 @@ pub trait Server {
     /// How many clients are connected.
     fn connected(&self) -> usize;
 
+    /// Lets the kernel drop junk before the server sees it, or not. Answers whether the server has such a filter.
+    fn set_filter(&mut self, _on: bool) -> bool {
+        false
+    }
+
     /// What its loop does between two turns of a game with 60 ticks a second.
     fn rest(&mut self) {
         thread::sleep(Duration::from_millis(16));

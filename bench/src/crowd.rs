@@ -270,12 +270,12 @@ impl Crowd {
         heard
     }
 
-    /// Sends any bytes under any address.
+    /// Sends any bytes from the port of a client, under any address.
     ///
     /// # Errors
     /// What the system says.
-    pub fn forge(&self, from: Ipv4Addr, datagram: &[u8]) -> io::Result<()> {
-        self.ports.with(0, |port| port.send(from, self.server, datagram)).unwrap_or(Ok(()))
+    pub fn forge(&self, place: usize, from: Ipv4Addr, datagram: &[u8]) -> io::Result<()> {
+        self.ports.with(place, |port| port.send(from, self.server, datagram)).unwrap_or(Ok(()))
     }
 
     /// The last datagram of a client.

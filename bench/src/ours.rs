@@ -83,6 +83,10 @@ impl Server for Ours {
         self.server.connected() as usize
     }
 
+    fn set_filter(&mut self, on: bool) -> bool {
+        self.server.set_kernel_filter(on).is_ok()
+    }
+
     fn rest(&mut self) {
         // As the documentation's loop: it wakes for arrivals, too.
         let _ = self.server.wait(Duration::from_millis(16));

@@ -18,8 +18,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Bytes of socket buffer that every socket of the benchmark asks for, servers' and driver's.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// Bytes of socket buffer that the kernel charges for a small datagram, generously.
-const CHARGED_BYTES: usize = 1024;
+/// Bytes of socket buffer that the kernel charges for a request, the longest datagram here, generously.
+const CHARGED_BYTES: usize = 2560;
 
 /// A UDP socket that does not block, with large buffers: what servers are given that bring none of their own.
 ///
@@ -35,7 +35,7 @@ pub fn open(address: SocketAddrV4) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// How many small datagrams wait in a socket's buffer before one is lost, at least.
+/// How many datagrams wait in a socket's buffer before one is lost, at least.
 ///
 /// # Errors
 /// When the system does not tell.

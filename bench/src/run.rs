@@ -7,7 +7,7 @@ use crate::arena::{Arena, Effort, Rig};
 use crate::contestant::Contestant;
 use crate::cpu::{self, Cores};
 use crate::flags::Flags;
-use crate::measures::rejects::Hostile;
+use crate::measures::rejects::{Filter, Hostile};
 use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, tick};
 use crate::ours::OURS;
 use crate::plain::{BATCHED, PLAIN};
@@ -114,10 +114,10 @@ fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
         rows.push(idle::measure(rig, &mut arena, SOME));
     }
     if flags.wants("rejects") {
-        rows.extend(Hostile::ALL.map(|hostile| {
-            tell(&format!("rejects, {hostile:?}"));
-            rejects::measure(rig, &mut arena, hostile)
-        }));
+        for filter in [Filter::Off, Filter::On] {
+            tell(&format!("rejects, filter {filter:?}"));
+            rows.extend(Hostile::ALL.map(|hostile| rejects::measure(rig, &mut arena, hostile, filter)));
+        }
     }
     rows
 }

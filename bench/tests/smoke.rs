@@ -3,7 +3,7 @@
 
 use slipgate_bench::arena::{Arena, Effort, Rig};
 use slipgate_bench::figures::median;
-use slipgate_bench::measures::rejects::Hostile;
+use slipgate_bench::measures::rejects::{Filter, Hostile};
 use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, tick};
 use slipgate_bench::row::{Cell, Role, Row};
 use slipgate_bench::run;
@@ -52,8 +52,10 @@ fn ticks_idle_turns_and_rejects_have_figures() {
     }
     assert_figures(&rig, &idle::measure(&rig, &mut arena, CLIENTS), &[Role::Ours]);
     for hostile in Hostile::ALL {
-        let row = rejects::measure(&rig, &mut arena, hostile);
+        let row = rejects::measure(&rig, &mut arena, hostile, Filter::Off);
         assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+        let row = rejects::measure(&rig, &mut arena, hostile, Filter::On);
+        assert_figures(&rig, &row, &[Role::Plain, Role::Batched]);
     }
 }
 

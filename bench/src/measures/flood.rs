@@ -93,7 +93,7 @@ fn drive(corner: &mut Corner, base: Duration, time: Duration) -> io::Result<Seen
         for _ in 0..due.min(MOST_AT_ONCE) {
             let datagram = junk.chunks(PAYLOAD_BYTES).nth(seen.junk as usize % 64).unwrap_or_default();
             let from = Ipv4Addr::from(STRANGERS + (seen.junk % 60_000) as u32);
-            corner.crowd.forge(from, datagram)?;
+            corner.crowd.forge(0, from, datagram)?;
             seen.junk += 1;
         }
         if due == 0 {

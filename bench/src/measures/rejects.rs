@@ -7,18 +7,23 @@ use crate::arena::{Arena, Corner, Rig};
 use crate::contestant::Game;
 use crate::crowd::{TICK, address};
 use crate::measures::echo::echo;
-use crate::measures::{microseconds, row};
-use crate::row::{Against, Limit, Row};
+use crate::measures::{microseconds, no_such_thing, row};
+use crate::row::{Against, Limit, Role, Row};
+use crate::stage::Spent;
 
 /// Datagrams of a full round.
 const DATAGRAMS: usize = 4096;
 /// Datagrams of a burst: no server's budget for one turn is smaller.
-const BURST: usize = 256;
+const BURST: usize = 512;
 /// The front of a payload packet with a sequence number of eight bytes.
 const PAYLOAD_PREFIX: u8 = 0x85;
 /// A payload of 100 bytes, sealed.
 const SEALED_BYTES: usize = 1 + 8 + 100 + 16;
 const REQUEST_BYTES: usize = 1078;
+/// The front of a request that no server of netcode 1.02 heeds.
+const OTHER_VERSION: &[u8; 14] = b"\0NETCODE 1.01\0";
+/// What is left when a server sees nothing of a burst: its empty turn, divided by the datagrams.
+const NOTHING: Limit = Limit::AtMost(0.1);
 /// No client has an address from here on.
 const STRANGERS: u32 = u32::from_be_bytes([127, 48, 0, 1]);
 
@@ -27,6 +32,8 @@ const STRANGERS: u32 = u32::from_be_bytes([127, 48, 0, 1]);
 pub enum Hostile {
     /// Random bytes.
     Junk,
+    /// The form of a request, for another version of netcode.
+    WrongVersion,
     /// The form of a payload packet, from an address without a client.
     UnknownAddress,
     /// A client's packet, which arrived before, under that client's address.
@@ -39,12 +46,13 @@ pub enum Hostile {
 
 impl Hostile {
     /// All of them, in the order of the rows.
-    pub const ALL: [Self; 5] =
-        [Self::Junk, Self::UnknownAddress, Self::ReplayedPacket, Self::BadTag, Self::ReplayedToken];
+    pub const ALL: [Self; 6] =
+        [Self::Junk, Self::WrongVersion, Self::UnknownAddress, Self::ReplayedPacket, Self::BadTag, Self::ReplayedToken];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Junk => "junk",
+            Self::WrongVersion => "wrong version",
             Self::UnknownAddress => "unknown address",
             Self::ReplayedPacket => "spoofed address, old packet",
             Self::BadTag => "spoofed address, bad tag",
@@ -52,19 +60,16 @@ impl Hostile {
         }
     }
 
-    const fn limit(self) -> f64 {
-        match self {
-            Self::BadTag => 1.8,
-            _ => 1.1,
-        }
-    }
-
-    /// The datagram with this number, and where it seems to come from.
-    fn forge(self, corner: &mut Corner, number: u64) -> (Ipv4Addr, Vec<u8>) {
-        let place = (number % corner.clients.max(1) as u64) as usize;
+    /// A datagram about a client, and where it seems to come from.
+    fn forge(self, corner: &mut Corner, place: usize, number: u64) -> (Ipv4Addr, Vec<u8>) {
         let stranger = Ipv4Addr::from(STRANGERS + (number % 60_000) as u32);
         match self {
             Self::Junk => (stranger, random(corner, SEALED_BYTES)),
+            Self::WrongVersion => {
+                let mut request = random(corner, REQUEST_BYTES);
+                request.splice(..OTHER_VERSION.len(), *OTHER_VERSION);
+                (stranger, request)
+            }
             Self::UnknownAddress => (stranger, unsealed(corner, number)),
             Self::BadTag => (address(place), unsealed(corner, number)),
             Self::ReplayedPacket => {
@@ -94,15 +99,16 @@ fn unsealed(corner: &mut Corner, number: u64) -> Vec<u8> {
 }
 
 fn rejects(corner: &mut Corner, hostile: Hostile, datagrams: usize, burst: usize, number: &mut u64) -> io::Result<f64> {
-    let (mut spent, mut sent) = (crate::stage::Spent::default(), 0);
+    let (mut spent, mut sent) = (Spent::default(), 0);
     while sent < datagrams {
         // Nothing is due then, and every budget is whole again.
         corner.crowd.pass(TICK * 3);
         echo(corner, corner.clients, burst)?;
         for _ in 0..BURST.min(burst) {
             *number += 1;
-            let (from, datagram) = hostile.forge(corner, *number);
-            corner.crowd.forge(from, &datagram)?;
+            let place = (*number % corner.clients.max(1) as u64) as usize;
+            let (from, datagram) = hostile.forge(corner, place, *number);
+            corner.crowd.forge(place, from, &datagram)?;
             sent += 1;
         }
         spent.add(corner.stage.turn(Game::Drop, corner.crowd.now())?);
@@ -111,11 +117,35 @@ fn rejects(corner: &mut Corner, hostile: Hostile, datagrams: usize, burst: usize
     Ok(microseconds(spent.nanoseconds_each(sent as u64)))
 }
 
+/// Whether the kernel drops junk before our server sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filter {
+    /// It does, as is the default; only we and the plain server are measured.
+    On,
+    /// It does not.
+    Off,
+}
+
 /// The row of one kind.
 #[must_use]
-pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile) -> Row {
-    let (datagrams, burst) = (rig.effort.of(DATAGRAMS), rig.burst);
+pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile, filter: Filter) -> Row {
+    let (datagrams, burst, on) = (rig.effort.of(DATAGRAMS), rig.burst, filter == Filter::On);
     let mut number = 0;
-    let [cells] = arena.play(|corner| Ok([rejects(corner, hostile, datagrams, burst, &mut number)?]));
-    row(format!("rejects: {}", hostile.name()), "us each", cells).judged(Against::Plain, Limit::AtMost(hostile.limit()))
+    let [cells] = arena.play(|corner| {
+        if on && corner.contestant.role == Role::Peer {
+            return Err(no_such_thing());
+        }
+        let has_filter = corner.stage.ask(move |server| server.set_filter(on))?;
+        if on && !has_filter && corner.contestant.role == Role::Ours {
+            return Err(io::Error::other("this system has no filter"));
+        }
+        Ok([rejects(corner, hostile, datagrams, burst, &mut number)?])
+    });
+    let what = format!("rejects: {}{}", hostile.name(), if on { ", with the filter" } else { "" });
+    let limit = match (hostile, filter) {
+        (Hostile::WrongVersion, Filter::On) => return row(what, "us each", cells).judged(Against::Itself, NOTHING),
+        (Hostile::BadTag, _) => 1.8,
+        _ => 1.1,
+    };
+    row(what, "us each", cells).judged(Against::Plain, Limit::AtMost(limit))
 }
