@@ -14,7 +14,7 @@ use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::client::{self as netcode, ClientState, ConnectError, EndReason};
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
 use slipgate_protocol::session::{Budget, ConfigError, Connection, End, PathStats, SendError, Traffic};
-use slipgate_protocol::time::Now;
+use slipgate_protocol::time::{Instant, Now};
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::wire::reliable::Sequence;
 
@@ -39,6 +39,10 @@ pub struct Client {
     /// The time in the turn when something was last read, or was about to leave.
     now: Now,
     packets_left: u32,
+    /// The sockets were read to their end since the turn began, or since the last wait.
+    read_up: bool,
+    /// Nothing that had arrived by then is unread.
+    empty_at: Instant,
     /// The token of the last session that was noted as used up.
     noted: Option<netcode::TokenName>,
     /// Where values become messages; taken with the first one.
@@ -73,7 +77,9 @@ impl Client {
         Ok(Self::on(Sockets::bind(addresses)?, timeouts))
     }
 
-    fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
+    /// A client on sockets that are bound, and with a given policy for time-outs.
+    #[must_use]
+    pub fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
         Self {
             core: core::Client::new(netcode::Client::new(timeouts)),
             sockets,
@@ -82,6 +88,8 @@ impl Client {
             turn: TurnTime::begin(Now::default()),
             now: Now::default(),
             packets_left: PACKETS_PER_TURN,
+            read_up: false,
+            empty_at: Instant::NEVER,
             noted: None,
             typed_room: Vec::new(),
         }
@@ -129,9 +137,10 @@ impl Client {
     pub fn begin_turn(&mut self, now: Now) {
         (self.turn, self.now) = (TurnTime::begin(now), now);
         if self.nap.woke_fresh() {
-            self.core.caught_up(now.monotonic);
+            self.empty_at = now.monotonic;
         }
         self.packets_left = PACKETS_PER_TURN;
+        self.read_up = false;
     }
 
     /// Seals a payload of 1 to 1200 bytes for the server; it leaves with a full batch or at the end of the turn. Only where
@@ -237,6 +246,7 @@ impl Client {
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
         self.core.tick(self.now.monotonic);
+        self.core.caught_up(self.empty_at);
         self.core.transmit(self.now.monotonic, &mut self.outbox);
         self.note_used_token();
         self.sockets.send(&mut self.outbox);
@@ -254,6 +264,7 @@ impl Client {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.read_up = false;
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
         self.nap.take(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))
     }
@@ -300,10 +311,16 @@ impl Client {
         self.core.netcode().discards()
     }
 
-    /// What the sockets have counted.
+    /// What the sockets have counted. Where the system counts as well, this asks it.
     #[must_use]
-    pub const fn socket_stats(&self) -> &SocketStats {
+    pub fn socket_stats(&self) -> SocketStats {
         self.sockets.stats()
+    }
+
+    /// The sockets: their addresses, buffers and marks.
+    #[must_use]
+    pub const fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Before the first sealed packet leaves, every client of this program knows that its token is used up.
@@ -321,16 +338,21 @@ impl Client {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        if self.packets_left == 0 {
+        // Whatever was read before has been handled.
+        self.core.caught_up(self.empty_at);
+        if self.packets_left == 0 || self.read_up {
+            // What was handled must not be found again.
+            batch.clear();
             return false;
         }
+        let before = self.turn.now().monotonic;
         self.sockets.receive(batch);
-        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
-        if batch.is_empty() {
-            self.core.caught_up(self.now.monotonic);
-        } else {
-            self.now = self.turn.now();
+        self.now = self.turn.now();
+        self.read_up = self.sockets.is_drained();
+        if self.read_up {
+            self.empty_at = before;
         }
+        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
         !batch.is_empty()
     }
 

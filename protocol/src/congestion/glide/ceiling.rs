@@ -46,6 +46,8 @@ pub(super) struct Ceiling {
     set_at: f64,
     until: f64,
     renewals: u32,
+    /// It was set too high, and has been lowered.
+    lowered: bool,
     test: Option<Test>,
     tested_at: f64,
 }
@@ -86,6 +88,7 @@ impl Ceiling {
             set_at: f64::NEG_INFINITY,
             until: f64::NEG_INFINITY,
             renewals: 0,
+            lowered: false,
             test: None,
             tested_at: f64::NEG_INFINITY,
         }
@@ -151,7 +154,7 @@ impl Ceiling {
         let loss = test.lost / packets.max(1.0);
         if loss < GONE * test.loss && packets >= enough {
             losses.settle(loss, now);
-            self.renewals = 0;
+            (self.renewals, self.lowered) = (0, false);
             self.limit_to(test.delivery / (1.0 - loss), now);
             return Finding::Policed;
         }
@@ -170,6 +173,13 @@ impl Ceiling {
             && losses.recent_packets() >= LEAST_PACKETS
             && losses.recent() > SOON_LOSS
         {
+            if !self.lowered && reading.arrivals < self.rate {
+                // What was carried before may have been a policer's savings.
+                self.lowered = true;
+                self.limit_to(reading.arrivals, now);
+                losses.forget();
+                return Finding::Renewed;
+            }
             losses.settle(losses.recent(), now);
             self.rate = f64::INFINITY;
             return Finding::Inherent;
@@ -278,16 +288,22 @@ mod tests {
     }
 
     #[test]
-    fn loss_right_under_a_new_ceiling_shows_that_it_was_not_the_rate() {
+    fn loss_right_under_a_new_ceiling_lowers_it_once_and_then_shows_that_it_was_not_the_rate() {
         let (mut ceiling, mut losses) = testing();
         let later = Reading { now: 101.0, ..QUIET };
         ceiling.hear(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6);
-        for step in 0..10 {
-            losses.count(80, 20, 101.0 + f64::from(step) * 0.2);
-        }
-        let soon = Reading { now: 102.5, ..LOSSY };
-        assert_eq!(ceiling.hear(&soon, &[], &[], &mut losses, true, 9e5), Finding::Inherent);
-        assert!(ceiling.limit(102.5).is_infinite());
+        let mut lose_until = |ceiling: &mut Ceiling, now: f64, arrivals: f64| {
+            for step in 0..10 {
+                losses.count(80, 20, now - 2.0 + f64::from(step) * 0.2);
+            }
+            let soon = Reading { now, arrivals, ..LOSSY };
+            ceiling.hear(&soon, &[], &[], &mut losses, true, 9e5)
+        };
+        // What the policer had saved up let the first one be set too high.
+        assert_eq!(lose_until(&mut ceiling, 102.9, 8e5), Finding::Renewed);
+        assert!((ceiling.limit(103.0) - 0.98 * 8e5).abs() < 1.0);
+        assert_eq!(lose_until(&mut ceiling, 104.9, 6.4e5), Finding::Inherent);
+        assert!(ceiling.limit(105.0).is_infinite());
     }
 
     #[test]
