@@ -149,7 +149,9 @@ pub fn check(rows: &[Row]) -> Vec<Checked> {
 pub fn markdown(checked: &[Checked]) -> String {
     let reached = checked.iter().filter(|target| target.reached).count();
     let mut text = format!("{reached} of {} targets of the default controller, Glide, are reached.", checked.len());
-    if reached < checked.len() {
+    if reached == checked.len() {
+        text += "\n";
+    } else {
         text += " Open:\n\n| | target | measured |\n|---|---|---|\n";
     }
     for open in checked.iter().filter(|target| !target.reached) {
