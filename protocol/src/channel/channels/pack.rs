@@ -40,7 +40,7 @@ impl Channels {
         if left == 0 {
             return 0;
         }
-        self.schedule.begin_packet(&self.layout, left);
+        self.schedule.begin_packet(&self.layout, left, room.len());
         let mut pen = Pen::new(room);
         while let Some(channel) = self.first(left, now) {
             if !self.write_frame(channel, &mut pen, packet, now) || !self.is_ready(channel) {
