@@ -111,7 +111,7 @@ fn carry(from: &mut Blocks, to: &mut Blocks) -> u32 {
 
 #[test]
 fn a_slice_asks_for_no_memory_beside_its_chunk() {
-    let (mut left, mut right) = pair(&Config::default());
+    let (mut left, mut right) = pair(&Config { slice_bytes: 1024, ..Config::default() });
     let slices = 2048;
     left.begin(Block::new(vec![3; slices * 1024]).expect("at most 64 MiB"), 0).expect("nothing waits");
     carry(&mut left, &mut right);

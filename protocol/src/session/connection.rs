@@ -116,7 +116,7 @@ impl Connection {
 
     fn open_deadline(&self, now: Instant) -> Option<Instant> {
         // Without a word from the controller it is the uplink, or the sink, that keeps something back.
-        let send = self.waits().then(|| self.path.next_send(now).unwrap_or(now));
+        let send = self.may_send().then(|| self.path.next_send(now).unwrap_or(now));
         let path = self.path.next_deadline().into_iter().chain(self.path.probe_deadline());
         path.chain(send).chain(self.channels.next_deadline(now)).min()
     }

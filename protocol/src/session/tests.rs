@@ -14,6 +14,7 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Frame, STAMP_REACH, Stamp};
 
+mod many_packets;
 mod small_packets;
 
 const CHAT: ChannelId = ChannelId(0);

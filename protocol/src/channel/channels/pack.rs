@@ -53,6 +53,13 @@ impl Channels {
         pen.finish()
     }
 
+    /// Whether so much is under way that no more should leave until something of it has arrived or is lost. What leaves all
+    /// the same counts the oldest as lost.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.newest.is_some_and(|(newest, _)| self.carried.is_full(newest))
+    }
+
     /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so
     /// that newer ones can be told from older ones.
     pub fn skip(&mut self, packet: Sequence) {

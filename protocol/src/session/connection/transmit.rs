@@ -41,6 +41,10 @@ impl Connection {
         }
         if self.path.probe_deadline().is_some_and(|deadline| deadline <= now) {
             self.doubt();
+            if self.stage == Stage::Open && self.is_full() {
+                // What has to wait waits for an answer to this one (RFC 9002, section 7.5: probes pass every window).
+                self.send_packet(self.most(), now, sink);
+            }
         }
         match self.stage {
             Stage::Open => return self.transmit_open(allowance, now, sink),
@@ -59,7 +63,7 @@ impl Connection {
     fn transmit_open(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
         let (mut left, least) = (0, self.least_content());
         loop {
-            self.path.set_demand(if self.waits() { Demand::Unmet } else { Demand::Met });
+            self.path.set_demand(if self.may_send() { Demand::Unmet } else { Demand::Met });
             let Some(most) = self.path.packet_budget(self.most(), now) else { break };
             let allowed = allowance.saturating_sub(left + self.path.overhead());
             if allowed < least {
@@ -91,15 +95,25 @@ impl Connection {
         u64::from(FLOOR_PACKET_BYTES).saturating_sub(self.path.overhead()).max(LEAST_PAYLOAD)
     }
 
+    /// Whether anything waits that may leave as far as this side is concerned.
+    pub(super) fn may_send(&self) -> bool {
+        self.waits() && !self.is_full()
+    }
+
+    /// Whether more is under way than one can wait for: then what waits has to wait for an acknowledgement or a loss.
+    fn is_full(&self) -> bool {
+        self.path.is_full() || self.channels.is_full()
+    }
+
     /// Whether anything waits to be said.
-    pub(super) fn waits(&self) -> bool {
+    fn waits(&self) -> bool {
         self.hello.wants_packet() || self.channels.wants_to_send()
     }
 
     /// About how many bytes on the path would leave now, if nothing limited them but this connection's path.
     #[must_use]
     pub fn wanted_bytes(&self, now: Instant) -> u64 {
-        if self.stage != Stage::Open || !self.waits() {
+        if self.stage != Stage::Open || !self.may_send() {
             return 0;
         }
         let allowed = self.path.budget(now) as u64 + self.path.overhead();
