@@ -16,6 +16,10 @@ use crate::wire::reliable::Sequence;
 /// travels ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 10 packets per second).
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often it is said at once by a program that cannot wait: as with netcode's disconnect packets, one of several gets
+/// through.
+const FAREWELLS_AT_ONCE: usize = 3;
+
 /// How far a farewell is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Leaving {
@@ -45,6 +49,18 @@ impl Connection {
         if self.stage == Stage::Open {
             self.farewell.text.push_str(text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default());
             self.break_off(End::Left, code);
+        }
+    }
+
+    /// Says at once why this side leaves, three times, and waits for nobody to have heard it: for a program that ends.
+    /// Does nothing on a connection that is not about to leave; says it anew if the sink has no room now.
+    pub fn say_farewell_at_once(&mut self, now: Instant, sink: &mut impl Sink) {
+        if !matches!(self.stage, Stage::Leaving(_)) {
+            return;
+        }
+        let said = (0..FAREWELLS_AT_ONCE).map_while(|_| self.send_farewell(now, sink)).count();
+        if said > 0 {
+            self.stage = Stage::Over;
         }
     }
 
