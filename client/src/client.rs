@@ -35,6 +35,8 @@ pub struct Client {
     outbox: SendBatch,
     now: Now,
     packets_left: u32,
+    /// The sockets were read to their end since the turn began, or since the last wait.
+    read_up: bool,
     /// The token of the last session that was noted as used up.
     noted: Option<netcode::TokenName>,
     /// Where values become messages; taken with the first one.
@@ -69,13 +71,16 @@ impl Client {
         Ok(Self::on(Sockets::bind(addresses)?, timeouts))
     }
 
-    fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
+    /// A client on sockets that are bound, and with a given policy for time-outs.
+    #[must_use]
+    pub fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
         Self {
             core: core::Client::new(netcode::Client::new(timeouts)),
             sockets,
             outbox: SendBatch::default(),
             now: Now::default(),
             packets_left: PACKETS_PER_TURN,
+            read_up: false,
             noted: None,
             typed_room: Vec::new(),
         }
@@ -123,6 +128,7 @@ impl Client {
     pub fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.packets_left = PACKETS_PER_TURN;
+        self.read_up = false;
     }
 
     /// Seals a payload of 1 to 1200 bytes for the server; it leaves with a full batch or at the end of the turn. Only where
@@ -244,6 +250,7 @@ impl Client {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.read_up = false;
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
         self.sockets.wait(due.map_or(timeout, |due| due.min(timeout)))
     }
@@ -290,10 +297,16 @@ impl Client {
         self.core.netcode().discards()
     }
 
-    /// What the sockets have counted.
+    /// What the sockets have counted. Where the system counts as well, this asks it.
     #[must_use]
-    pub const fn socket_stats(&self) -> &SocketStats {
+    pub fn socket_stats(&self) -> SocketStats {
         self.sockets.stats()
+    }
+
+    /// The sockets: their addresses, buffers and marks.
+    #[must_use]
+    pub const fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Before the first sealed packet leaves, every client of this program knows that its token is used up.
@@ -311,10 +324,13 @@ impl Client {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        if self.packets_left == 0 {
+        if self.packets_left == 0 || self.read_up {
+            // What was handled must not be found again.
+            batch.clear();
             return false;
         }
         self.sockets.receive(batch);
+        self.read_up = self.sockets.is_drained();
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
         !batch.is_empty()
     }

@@ -94,7 +94,7 @@ mod typed_messages;
 mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
-pub use slipgate_edge::udp::{SocketStats, Trouble};
+pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::discard::{Discard, Discards};

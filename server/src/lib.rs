@@ -97,6 +97,7 @@
 
 pub mod history_file;
 
+mod filtering;
 mod inbox;
 mod report;
 mod server;
@@ -104,7 +105,7 @@ mod typed_messages;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
-pub use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
+pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use slipgate_edge::udp::{SocketStats, Trouble};
+use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
 use slipgate_protocol::netcode::server::Server;
 use slipgate_protocol::server::{self as core, Event};
@@ -66,10 +66,10 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(server: &Server, sockets: &SocketStats) -> Self {
+    fn of(server: &Server, sockets: &Sockets) -> Self {
         let stats = server.stats();
         let (denials, journal_failures) = (stats.denials_sent, stats.journal_failures);
-        Self { discards: *server.discards(), sockets: *sockets, denials, journal_failures }
+        Self { discards: *server.discards(), sockets: sockets.stats(), denials, journal_failures }
     }
 
     /// The reasons for drops that came since an earlier count: `empty: 3, replayed: 1`.
@@ -80,6 +80,12 @@ impl Counted {
 
     fn troubles(&self) -> [u64; Trouble::ALL.len()] {
         Trouble::ALL.map(|kind| self.sockets.trouble(kind))
+    }
+
+    /// What the system dropped since an earlier count.
+    fn dropped_by_system_since(&self, earlier: &Self) -> u64 {
+        let all = |counted: &Self| counted.sockets.dropped_by_system.unwrap_or(0);
+        all(self).saturating_sub(all(earlier))
     }
 
     /// The troubles of sockets that came since an earlier count.
@@ -127,7 +133,7 @@ impl Reporter {
     }
 
     /// Tells of an operator's mistakes once each, and sums up what was dropped.
-    pub(crate) fn report(&mut self, server: &Server, sockets: &SocketStats, now: Instant) {
+    pub(crate) fn report(&mut self, server: &Server, sockets: &Sockets, now: Instant) {
         for ((reason, sentence), told) in ONCE.iter().zip(&mut self.told) {
             if first(told, server.discards().count(*reason) > 0) {
                 warn!("{sentence}");
@@ -154,20 +160,22 @@ impl Reporter {
         self.told_of_journal = false;
         let dropped = counted.discards.total() - said.discards.total();
         let denied = counted.denials - said.denials;
-        if dropped == 0 && denied == 0 && counted.troubles() == said.troubles() {
+        let dropped_by_system = counted.dropped_by_system_since(&said);
+        if dropped == 0 && denied == 0 && dropped_by_system == 0 && counted.troubles() == said.troubles() {
             return;
         }
         info!(
             dropped,
             reasons = counted.reasons_since(&said),
             denied,
+            dropped_by_system,
             socket_troubles = counted.troubles_since(&said),
             "dropped datagrams of the last minute"
         );
     }
 
     /// Tells what was counted since the start.
-    pub(crate) fn totals(&self, server: &Server, sockets: &SocketStats) {
+    pub(crate) fn totals(&self, server: &Server, sockets: &Sockets) {
         let (counted, nothing, stats) = (Counted::of(server, sockets), Counted::default(), server.stats());
         info!(
             connects = stats.connects,
@@ -176,6 +184,7 @@ impl Reporter {
             denied = counted.denials,
             dropped = counted.discards.total(),
             reasons = counted.reasons_since(&nothing),
+            dropped_by_system = counted.dropped_by_system_since(&nothing),
             socket_troubles = counted.troubles_since(&nothing),
             "totals since the start"
         );

@@ -23,6 +23,7 @@ use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 use crate::LoopbackError;
+use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
 use crate::report::Reporter;
 
@@ -41,6 +42,9 @@ pub struct Server {
     now: Now,
     packets_per_turn: u32,
     packets_left: u32,
+    /// The sockets were read to their end since the turn began, or since the last wait.
+    read_up: bool,
+    filtering: Filtering,
     reporter: Reporter,
     /// Where values become messages; taken with the first one.
     pub(crate) typed_room: Vec<u8>,
@@ -111,13 +115,16 @@ impl Server {
     }
 
     fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
+        let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
         Ok(Self {
+            filtering,
             core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
             now,
             packets_per_turn: DEFAULT_PACKETS_PER_TURN,
             packets_left: DEFAULT_PACKETS_PER_TURN,
+            read_up: false,
             reporter: Reporter::new(now.monotonic),
             typed_room: Vec::new(),
         })
@@ -136,6 +143,7 @@ impl Server {
     pub fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.packets_left = self.packets_per_turn;
+        self.read_up = false;
     }
 
     /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn. Only where
@@ -248,7 +256,8 @@ impl Server {
     pub fn end_turn(&mut self) {
         self.core.tick(self.now);
         self.flush();
-        self.reporter.report(self.core.netcode(), self.sockets.stats(), self.now.monotonic);
+        self.filtering.tighten(&self.sockets, self.core.netcode().discards());
+        self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
@@ -266,7 +275,7 @@ impl Server {
 
     /// Says in the log what was counted since the start: for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.totals(self.core.netcode(), self.sockets.stats());
+        self.reporter.totals(self.core.netcode(), &self.sockets);
     }
 
     /// Sleeps until a datagram arrives or the time is over.
@@ -274,6 +283,7 @@ impl Server {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.read_up = false;
         self.sockets.wait(timeout)
     }
 
@@ -301,6 +311,24 @@ impl Server {
     /// Replaces the private keys, newest first, without dropping anyone.
     pub fn set_keys(&mut self, keys: KeyRing) {
         self.core.netcode_mut().set_keys(keys);
+    }
+
+    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its type,
+    /// or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops is counted
+    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards).
+    ///
+    /// # Errors
+    /// `Unsupported` where systems have no such filter; when the system refuses it.
+    pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
+        let protocol_id = self.config().protocol_id;
+        self.filtering = if on { Filtering::on(&self.sockets, protocol_id)? } else { Filtering::off(&self.sockets)? };
+        Ok(())
+    }
+
+    /// Whether the kernel drops junk before it wakes the server.
+    #[must_use]
+    pub fn has_kernel_filter(&self) -> bool {
+        self.filtering != Filtering::Off
     }
 
     /// Sets how many datagrams one turn reads at most; at least 64.
@@ -355,10 +383,16 @@ impl Server {
         self.core.netcode().stats()
     }
 
-    /// What the sockets have counted.
+    /// What the sockets have counted. Where the system counts as well, this asks it.
     #[must_use]
-    pub const fn socket_stats(&self) -> &SocketStats {
+    pub fn socket_stats(&self) -> SocketStats {
         self.sockets.stats()
+    }
+
+    /// The sockets: their addresses, buffers and marks.
+    #[must_use]
+    pub const fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Gives a client in the same program a slot (host-and-play).
@@ -405,10 +439,13 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        if self.packets_left == 0 {
+        if self.packets_left == 0 || self.read_up {
+            // What was handled must not be found again.
+            batch.clear();
             return false;
         }
         self.sockets.receive(batch);
+        self.read_up = self.sockets.is_drained();
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
         !batch.is_empty()
     }

@@ -148,6 +148,18 @@ impl Display for NotALimit {
 
 impl core::error::Error for NotALimit {}
 
+/// Reads what a flag would read, from a string or from a number of a file, for types that know no files.
+///
+/// # Errors
+/// It is neither, or not what the flag would take.
+pub fn text_or_number_if_any<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    text_or_number(deserializer).map(Some)
+}
+
 /// Reads what a flag would read, from a string or from a number of the file.
 fn text_or_number<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where

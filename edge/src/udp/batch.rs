@@ -56,12 +56,20 @@ impl ReceiveBatch {
         self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets what arrived.
+    pub fn clear(&mut self) {
         self.arrived.clear();
     }
 
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
         self.buffers.get_mut(self.arrived.len()).map(<[u8; RECEIVE_BUFFER_BYTES]>::as_mut_slice)
+    }
+
+    /// The rooms for what arrives next, until the batch holds `most`, and where to note what did.
+    #[cfg(target_os = "linux")]
+    pub(super) fn rooms(&mut self, most: usize) -> (&mut [[u8; RECEIVE_BUFFER_BYTES]], &mut Vec<(Address, usize)>) {
+        let rooms = self.buffers.get_mut(self.arrived.len()..most.min(BATCH)).unwrap_or_default();
+        (rooms, &mut self.arrived)
     }
 
     pub(super) fn commit(&mut self, from: Address, bytes: usize) {
@@ -92,6 +100,26 @@ impl SendBatch {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.leaving.len() == BATCH
+    }
+
+    /// How many datagrams wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.leaving.len()
+    }
+
+    /// Where each datagram goes, and its bytes' number.
+    #[cfg(target_os = "linux")]
+    pub(super) fn leaving(&self) -> &[(SocketAddr, usize)] {
+        &self.leaving
+    }
+
+    /// The datagrams at some places.
+    #[cfg(target_os = "linux")]
+    pub(super) fn datagrams(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let lengths = self.leaving.get(places.clone()).unwrap_or_default();
+        let buffers = self.buffers.get(places).unwrap_or_default();
+        lengths.iter().zip(buffers).map(|((_, bytes), buffer)| buffer.get(..*bytes).unwrap_or_default())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {

@@ -1,37 +1,96 @@
 //! UDP sockets, one for IPv4 and one for IPv6, and batches of datagrams.
 //!
+//! ```text
+//!                      Linux                                     elsewhere
+//!  ReceiveBatch  ◀──  one recvmmsg for 64                       recv_from for each
+//!  SendBatch     ──▶  one sendmmsg for 64, in which datagrams   send_to for each
+//!                     to one receiver are one message that
+//!                     the kernel cuts (UDP_SEGMENT)
+//! ```
+//!
 //! No error of a socket ends anything: a game goes on when a router says that one host is unreachable. Errors are
 //! counted by kind, and the datagrams they concern are lost, as datagrams may be.
 
 mod batch;
+#[cfg(target_os = "linux")]
+mod batched;
+mod dscp;
+mod filter;
+mod port;
+mod portable;
+#[cfg(target_os = "linux")]
+mod runs;
+#[cfg(target_os = "linux")]
+mod sending;
 mod stats;
+#[cfg(target_os = "linux")]
+mod system;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use slipgate_protocol::address::Address;
-use socket2::{Domain, Protocol, Socket, Type};
 
+use self::port::Port;
 use crate::listen::ListenError;
 
+#[cfg(target_os = "linux")]
+use self::batched::Datapath;
+#[cfg(not(target_os = "linux"))]
+use self::portable::Datapath;
+
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
+pub use self::dscp::{Dscp, NotADscp};
+pub use self::filter::{Filter, Foreign, Instruction, code};
+pub use self::port::{Buffers, MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES};
 pub use self::stats::{SocketStats, Trouble};
 
-/// Bytes of socket buffer asked for in each direction, as the reference does; the system may give less.
-pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// The least socket buffer that is asked for.
-pub const MIN_SOCKET_BUFFER_BYTES: usize = 256 << 10;
+/// Turns after which what the system dropped is noted: more often than it counts to 2^32.
+const TURNS_PER_NOTE: u64 = 1 << 16;
 
-/// Errors in a row after which a turn stops reading a socket: the next turn tries again.
-const RECEIVE_ERRORS_PER_TURN: u32 = 64;
+/// What one system call carries, from the least on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Batching {
+    /// One datagram.
+    Off,
+    /// Up to 64 datagrams (Linux: `recvmmsg`, `sendmmsg`).
+    Messages,
+    /// Up to 64 datagrams, of which those to one receiver pass through most of the kernel as one (Linux: `UDP_SEGMENT`).
+    Segments,
+}
+
+impl Batching {
+    /// As a stable word, for logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Messages => "messages",
+            Self::Segments => "segments",
+        }
+    }
+}
+
+/// The families of addresses, each with a socket of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    const fn of(address: &SocketAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
 
 /// One socket for each family that is in use.
 pub struct Sockets {
-    v4: Option<UdpSocket>,
-    v6: Option<UdpSocket>,
+    v4: Option<Port>,
+    v6: Option<Port>,
+    datapath: Datapath,
     poll: Poll,
     events: Events,
     /// Nothing waits in the sockets, as far as we know: then polling tells of the next arrival.
@@ -48,6 +107,7 @@ impl Sockets {
         let mut sockets = Self {
             v4: None,
             v6: None,
+            datapath: Datapath::default(),
             poll: Poll::new()?,
             events: Events::with_capacity(8),
             drained: true,
@@ -58,10 +118,10 @@ impl Sockets {
             if home.is_some() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "at most one IPv4 and one IPv6 address"));
             }
-            let mut socket = open(*address).map_err(|error| ListenError::new(*address, error))?;
+            let mut port = Port::open(*address).map_err(|error| ListenError::new(*address, error))?;
             let token = Token(usize::from(address.is_ipv6()));
-            sockets.poll.registry().register(&mut socket, token, Interest::READABLE)?;
-            *home = Some(socket);
+            sockets.poll.registry().register(&mut port.socket, token, Interest::READABLE)?;
+            *home = Some(port);
         }
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an address to bind is needed"));
@@ -72,13 +132,51 @@ impl Sockets {
     /// The addresses that are bound, with the ports that the system chose.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        [&self.v4, &self.v6].into_iter().flatten().filter_map(|socket| socket.local_addr().ok()).collect()
+        self.ports().filter_map(|(_, port)| port.socket.local_addr().ok()).collect()
     }
 
-    /// What the sockets have counted.
+    /// What the sockets have counted. Where the system counts as well, this asks it.
     #[must_use]
-    pub const fn stats(&self) -> &SocketStats {
-        &self.stats
+    pub fn stats(&self) -> SocketStats {
+        SocketStats { dropped_by_system: self.ports().map(|(_, port)| port.dropped()).sum(), ..self.stats }
+    }
+
+    /// The buffers that the system gave, the smallest ones if there are two sockets; `None` if it does not tell.
+    #[must_use]
+    pub fn buffers(&self) -> Option<Buffers> {
+        let given = self.ports().filter_map(|(_, port)| port.buffers().ok());
+        given.reduce(|one, other| Buffers { receive: one.receive.min(other.receive), send: one.send.min(other.send) })
+    }
+
+    /// Marks everything that leaves from now on with a DSCP; without it, it is [`Dscp::DEFAULT`].
+    ///
+    /// Windows takes the mark and ignores it for IPv4, unless its policies say otherwise.
+    ///
+    /// # Errors
+    /// When the system refuses it; `Unsupported` for IPv6 on Windows.
+    pub fn set_dscp(&self, dscp: Dscp) -> io::Result<()> {
+        self.ports().try_for_each(|(family, port)| dscp.mark(&port.options(), family))
+    }
+
+    /// What one system call carries. It begins with the most that this kind of system has, and becomes less when this
+    /// system, or its network card, turns out to have less.
+    #[must_use]
+    pub const fn batching(&self) -> Batching {
+        self.datapath.batching()
+    }
+
+    /// Lets one system call carry this at most, from now on: for measurements, and where a system's batches are suspected.
+    pub fn limit_batching(&mut self, most: Batching) {
+        self.datapath.limit(most);
+    }
+
+    /// Puts a filter before the sockets, in the place of the one that was there, or takes it away: the kernel drops what it
+    /// refuses, and nobody wakes for it. Waiting datagrams have passed.
+    ///
+    /// # Errors
+    /// `Unsupported` where systems have no such filter, all but Linux; when the system refuses it.
+    pub fn set_filter(&self, filter: Option<&Filter>) -> io::Result<()> {
+        self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter))
     }
 
     /// Whether a datagram to this address has a socket to leave by.
@@ -94,22 +192,32 @@ impl Sockets {
         batch.clear();
         self.stats.turns = self.stats.turns.wrapping_add(1);
         let v4_first = self.stats.turns.is_multiple_of(2);
+        if self.stats.turns.is_multiple_of(TURNS_PER_NOTE) {
+            [&mut self.v4, &mut self.v6].into_iter().flatten().for_each(Port::note_dropped);
+        }
         let order = if v4_first { [&self.v4, &self.v6] } else { [&self.v6, &self.v4] };
         let both = self.v4.is_some() && self.v6.is_some();
         self.drained = true;
-        for (place, socket) in order.into_iter().flatten().enumerate() {
+        for (place, port) in order.into_iter().flatten().enumerate() {
             let room = if both && place == 0 { BATCH / 2 } else { BATCH };
-            self.drained &= receive_from(socket, batch, room, &mut self.stats);
+            self.drained &= self.datapath.receive(&port.socket, batch, room, &mut self.stats);
         }
+    }
+
+    /// Whether nothing more waited when the last batch was received.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// Sends the batch and empties it. What the system does not take is lost, and counted.
     pub fn send(&mut self, batch: &mut SendBatch) {
-        for (to, datagram) in batch.iter() {
-            let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
-            match socket {
-                Some(socket) => self.stats.note_sent(socket.send_to(datagram, to), datagram.len()),
-                None => self.stats.note_trouble(Trouble::NoSocket),
+        for (family, port) in [(Family::V4, &self.v4), (Family::V6, &self.v6)] {
+            if let Some(port) = port {
+                self.datapath.send(&port.socket, family, batch, &mut self.stats);
+            } else {
+                let homeless = batch.iter().filter(|(to, _)| Family::of(to) == family);
+                homeless.for_each(|_| self.stats.note_trouble(Trouble::NoSocket));
             }
         }
         batch.clear();
@@ -128,49 +236,11 @@ impl Sockets {
         self.drained &= self.events.is_empty();
         Ok(())
     }
-}
 
-/// Fills the batch up to `room` and answers whether the socket has nothing more.
-fn receive_from(socket: &UdpSocket, batch: &mut ReceiveBatch, room: usize, stats: &mut SocketStats) -> bool {
-    let mut errors = 0;
-    while batch.len() < room {
-        let Some(buffer) = batch.room() else { return false };
-        match socket.recv_from(buffer) {
-            Ok((bytes, from)) => {
-                batch.commit(from.into(), bytes);
-                stats.note_received(bytes);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-            Err(error) => {
-                // Windows reports a datagram that was cut as an error; other systems report an earlier send's trouble.
-                stats.note_trouble(Trouble::of(&error));
-                errors += 1;
-                if errors >= RECEIVE_ERRORS_PER_TURN {
-                    return false;
-                }
-            }
-        }
+    fn ports(&self) -> impl Iterator<Item = (Family, &Port)> {
+        let ports = [(Family::V4, &self.v4), (Family::V6, &self.v6)];
+        ports.into_iter().filter_map(|(family, port)| Some((family, port.as_ref()?)))
     }
-    false
-}
-
-fn open(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    ask_for_buffers(&socket);
-    socket.bind(&address.into())?;
-    Ok(UdpSocket::from_std(socket.into()))
-}
-
-/// Asks for large buffers, then for halves of them, until the system agrees: it works with small ones, too.
-fn ask_for_buffers(socket: &Socket) {
-    let sizes = || std::iter::successors(Some(SOCKET_BUFFER_BYTES), |size| Some(size / 2));
-    let worth_asking = |size: &usize| *size >= MIN_SOCKET_BUFFER_BYTES;
-    let _ = sizes().take_while(worth_asking).any(|size| socket.set_recv_buffer_size(size).is_ok());
-    let _ = sizes().take_while(worth_asking).any(|size| socket.set_send_buffer_size(size).is_ok());
 }
 
 #[cfg(test)]

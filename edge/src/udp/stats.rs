@@ -102,7 +102,16 @@ pub struct SocketStats {
     pub datagrams_sent: u64,
     /// Bytes of datagrams sent, without headers.
     pub bytes_sent: u64,
-    troubles: [u64; Trouble::ALL.len()],
+    /// System calls that received: with batches one brings up to 64 datagrams.
+    pub receive_calls: u64,
+    /// System calls that sent: with batches one takes up to 64 datagrams.
+    pub send_calls: u64,
+    /// Datagrams that arrived and that the system dropped before they could be read; `None` where it does not tell.
+    ///
+    /// Linux tells (by `SO_MEMINFO`) how many the receive buffer had no room for, together with those that the kernel
+    /// filter refused, if there is one, and those whose checksum was wrong.
+    pub dropped_by_system: Option<u64>,
+    pub(super) troubles: [u64; Trouble::ALL.len()],
     pub(super) turns: u64,
 }
 
@@ -118,12 +127,15 @@ impl SocketStats {
         self.bytes_received += bytes as u64;
     }
 
+    /// Datagrams left, of so many bytes together.
+    pub(super) fn note_left(&mut self, datagrams: usize, bytes: usize) {
+        self.datagrams_sent += datagrams as u64;
+        self.bytes_sent += bytes as u64;
+    }
+
     pub(super) fn note_sent(&mut self, result: io::Result<usize>, bytes: usize) {
         match result {
-            Ok(_) => {
-                self.datagrams_sent += 1;
-                self.bytes_sent += bytes as u64;
-            }
+            Ok(_) => self.note_left(1, bytes),
             Err(error) => self.note_trouble(Trouble::of(&error)),
         }
     }

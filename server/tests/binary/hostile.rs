@@ -97,9 +97,12 @@ fn twenty_thousand_datagrams_of_junk_make_little_log_and_disturb_nobody() {
     assert!(log.len() < 64 * 1024, "{} bytes of log", log.len());
     assert!(log.lines().count() < 20, "{log}");
     let totals = log.lines().find(|line| line.contains("totals since the start")).unwrap();
-    let dropped: u32 = totals.split_once(" dropped=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
-    // What the system's own buffer had no room for is not ours to count.
-    assert!(dropped > 10_000, "{totals}");
+    let of = |name: &str| totals.split_once(name).unwrap().1.split(' ').next().unwrap().parse::<u32>().unwrap();
+    // What the system's own buffer had no room for is ours to count on Linux alone, where the filter drops most of it.
+    assert!(of(" dropped=") + of(" dropped_by_system=") > 10_000, "{totals}");
+    if cfg!(target_os = "linux") {
+        assert!(of(" dropped_by_system=") > 8_000, "{totals}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use slipgate_client::Dscp;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_edge::cli::values::Span;
 
@@ -58,6 +59,10 @@ pub(crate) struct Flags {
     /// Send from this address [default: any]
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) bind: Option<SocketAddr>,
+
+    /// Mark packets as urgent for routers that heed it: ef, or a DSCP from 0 to 63
+    #[arg(long, value_name = "DSCP", default_value_t)]
+    pub(crate) dscp: Dscp,
 
     /// One JSON object a line instead of words
     #[arg(long)]

@@ -65,6 +65,7 @@ fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
         None => Client::with_timeouts(timeouts),
     };
     let client = client.map_err(|error| start(format!("cannot open a socket: {error}")))?;
+    client.sockets().set_dscp(flags.dscp).map_err(|error| start(format!("cannot mark packets: {error}")))?;
     let mark = u64::from(std::process::id()) << 32 | u64::from(token.facts().created.0 as u32);
     let config = ProbeConfig { rate: flags.rate, sizes: flags.sizes.0.clone(), mark };
     let mut output = Output::new(flags.json);

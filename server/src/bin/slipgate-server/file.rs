@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use slipgate_edge::cli::log::LogFormat;
-use slipgate_edge::cli::values::{Limit, ProtocolId, Span};
+use slipgate_edge::cli::values::{self, Limit, ProtocolId, Span};
 use slipgate_edge::cli::{Failure, file};
-use slipgate_server::Config;
+use slipgate_server::{Config, Dscp};
 
 use crate::app::AppKind;
 
@@ -30,6 +30,9 @@ pub(crate) struct File {
     pub(crate) history: Option<PathBuf>,
     pub(crate) takeover_after: Option<Span>,
     pub(crate) development: Option<bool>,
+    #[serde(default, deserialize_with = "values::text_or_number_if_any")]
+    pub(crate) dscp: Option<Dscp>,
+    pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
     pub(crate) log: Option<LogFormat>,
     #[serde(default)]
@@ -103,6 +106,8 @@ mod tests {
             history = "history"
             takeover_after = "2s"
             development = false
+            dscp = "ef"
+            kernel_filter = false
             drain = 30
             log = "json"
 
@@ -119,6 +124,7 @@ mod tests {
             packets_per_turn = 1000
         "#;
         let file: File = toml::from_str(text).unwrap();
+        assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
         let mut config = Config::new(1, 100, Vec::new());
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use slipgate_edge::cli::log::LogFormat;
 use slipgate_edge::cli::values::{Limit, ProtocolId, Span};
+use slipgate_server::Dscp;
 
 use crate::app::AppKind;
 
@@ -107,6 +108,22 @@ pub(crate) struct Flags {
         hide_env_values = true
     )]
     pub(crate) development: Option<bool>,
+
+    /// Mark packets as urgent for routers that heed it: ef, or a DSCP from 0 to 63 [default: default, which is 0]
+    #[arg(long, value_name = "DSCP", env = "SLIPGATE_SERVER_DSCP", hide_env_values = true)]
+    pub(crate) dscp: Option<Dscp>,
+
+    /// Let the kernel drop junk before it wakes the server (Linux) [default: true]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "SLIPGATE_SERVER_KERNEL_FILTER",
+        hide_env_values = true
+    )]
+    pub(crate) kernel_filter: Option<bool>,
 
     /// How long to wait for clients to leave when told to stop [default: 5s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]

@@ -11,7 +11,7 @@ use slipgate_edge::cli::log::LogFormat;
 use slipgate_edge::cli::values::Limit;
 use slipgate_edge::cli::{Failure, either};
 use slipgate_protocol::address::is_dialable;
-use slipgate_server::{Address, Config, DEFAULT_PACKETS_PER_TURN, Fence, TimeoutPolicy};
+use slipgate_server::{Address, Config, DEFAULT_PACKETS_PER_TURN, Dscp, Fence, TimeoutPolicy};
 
 use crate::app::AppKind;
 use crate::file::File;
@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) packets_per_turn: u32,
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
+    pub(crate) dscp: Dscp,
+    pub(crate) kernel_filter: bool,
     pub(crate) drain: Duration,
     pub(crate) log: LogFormat,
 }
@@ -56,6 +58,8 @@ impl Settings {
             packets_per_turn: file.limits.packets_per_turn.unwrap_or(DEFAULT_PACKETS_PER_TURN),
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),
+            dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
+            kernel_filter: flags.kernel_filter.or(file.kernel_filter).unwrap_or(true),
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
             log: flags.log.or(file.log).unwrap_or_default(),
         })

@@ -13,6 +13,9 @@ use crate::settings::Settings;
 pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
     let keys = settings.keys.read()?;
     let sockets = Sockets::bind(&settings.bind).map_err(|error| Failure::run_time(error.to_string()))?;
+    sockets.set_dscp(settings.dscp).map_err(|error| {
+        Failure::run_time(format!("the system refuses to mark packets with the DSCP {}: {error}", settings.dscp))
+    })?;
     let config = advertising(settings.config.clone(), &sockets);
     // Before a history file is made.
     config.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -25,6 +28,11 @@ pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
     };
     let mut server = server.map_err(refused)?;
     server.set_packets_per_turn(settings.packets_per_turn);
+    if !settings.kernel_filter {
+        server
+            .set_kernel_filter(false)
+            .map_err(|error| Failure::run_time(format!("the system keeps its filter of datagrams: {error}")))?;
+    }
     tell(&server, settings, remembered);
     Ok((server, clock))
 }
@@ -53,7 +61,9 @@ fn refused(error: StartError) -> Failure {
 /// Says how the server runs, and loudly what makes it unfit for the public.
 fn tell(server: &Server, settings: &Settings, remembered: usize) {
     let config = server.config();
-    let Settings { keys, tick, app, drain, .. } = settings;
+    let Settings { keys, tick, app, drain, dscp, .. } = settings;
+    let sockets = server.sockets();
+    let buffers = sockets.buffers();
     info!(
         bind = list(server.local_addresses()),
         advertise = list(&config.advertised),
@@ -70,6 +80,11 @@ fn tell(server: &Server, settings: &Settings, remembered: usize) {
         history_capacity = config.history_tokens,
         pending_clients = config.pending_clients,
         drain = span(Some(*drain), ""),
+        dscp = %dscp,
+        kernel_filter = server.has_kernel_filter(),
+        batching = sockets.batching().name(),
+        receive_buffer = buffers.map(|buffers| buffers.receive),
+        send_buffer = buffers.map(|buffers| buffers.send),
         "serving"
     );
     if config.timeouts == TimeoutPolicy::Development {

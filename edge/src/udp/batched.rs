@@ -1,0 +1,101 @@
+//! Linux: up to 64 datagrams by one system call, and several to one receiver as one message that the kernel cuts.
+//!
+//! What the kernel does not have or does not want it says at run time, and then less is asked of it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use mio::net::UdpSocket;
+
+use super::batch::{BATCH, ReceiveBatch, SendBatch};
+use super::runs::{Run, runs};
+use super::sending::{Carrier, send_runs};
+use super::stats::{SocketStats, Trouble};
+use super::system::{self, Message};
+use super::{Batching, Family, portable};
+
+/// The datapath of Linux.
+pub(super) struct Datapath {
+    batching: Batching,
+    /// Where a batch's runs are noted.
+    runs: Vec<Run>,
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Self { batching: Batching::Segments, runs: Vec::with_capacity(BATCH) }
+    }
+}
+
+impl Datapath {
+    pub(super) const fn batching(&self) -> Batching {
+        self.batching
+    }
+
+    pub(super) fn limit(&mut self, most: Batching) {
+        self.batching = self.batching.min(most);
+    }
+
+    /// Fills the batch until it holds `most`, and answers whether the socket has nothing more.
+    pub(super) fn receive(
+        &mut self,
+        socket: &UdpSocket,
+        batch: &mut ReceiveBatch,
+        most: usize,
+        stats: &mut SocketStats,
+    ) -> bool {
+        let mut errors = 0;
+        while self.batching > Batching::Off && errors < portable::RECEIVE_ERRORS_PER_TURN {
+            let (rooms, arrived) = batch.rooms(most);
+            let asked = rooms.len();
+            stats.receive_calls += 1;
+            let result = system::receive(socket.as_fd(), rooms, |from, bytes| {
+                arrived.push((from.into(), bytes));
+                stats.note_received(bytes);
+            });
+            match result {
+                Ok(count) => return count < asked,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if may_be_missing(&error) => self.batching = Batching::Off,
+                Err(error) => {
+                    stats.note_trouble(Trouble::of(&error));
+                    errors += 1;
+                }
+            }
+        }
+        self.batching == Batching::Off && portable::receive(socket, batch, most, stats)
+    }
+
+    /// Sends the batch's datagrams of one family.
+    pub(super) fn send(&mut self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
+        if self.batching == Batching::Off {
+            return portable::send(socket, family, batch, stats);
+        }
+        self.runs.clear();
+        self.runs.extend(runs(batch.leaving(), family, self.batching));
+        send_runs(&mut Batch { socket, batch }, &self.runs, &mut self.batching, stats);
+    }
+}
+
+/// Whether an error may mean that the system has no such call.
+pub(super) fn may_be_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+/// A batch on its way through a socket.
+struct Batch<'a> {
+    socket: &'a UdpSocket,
+    batch: &'a SendBatch,
+}
+
+impl Carrier for Batch<'_> {
+    fn send_many(&mut self, runs: &[Run]) -> io::Result<usize> {
+        let messages = runs.iter().map(|run| Message { to: run.to, pieces: run.count, segment: run.segment() });
+        let pieces = runs.iter().flat_map(|run| self.batch.datagrams(run.places()));
+        system::send(self.socket.as_fd(), messages, pieces)
+    }
+
+    fn send_one(&mut self, run: &Run) -> io::Result<usize> {
+        self.socket.send_to(self.batch.datagrams(run.places()).next().unwrap_or_default(), run.to)
+    }
+}

@@ -1,0 +1,73 @@
+//! One system call for each datagram: what every system has.
+
+use std::io;
+
+use mio::net::UdpSocket;
+
+use super::Family;
+use super::batch::{ReceiveBatch, SendBatch};
+use super::stats::{SocketStats, Trouble};
+
+/// Errors in a row after which a turn stops reading a socket: the next turn tries again.
+pub(super) const RECEIVE_ERRORS_PER_TURN: u32 = 64;
+
+/// The datapath of systems without batches.
+#[cfg(not(target_os = "linux"))]
+#[derive(Default)]
+pub(super) struct Datapath;
+
+#[cfg(not(target_os = "linux"))]
+impl Datapath {
+    pub(super) const fn batching(&self) -> super::Batching {
+        super::Batching::Off
+    }
+
+    pub(super) const fn limit(&mut self, _: super::Batching) {}
+
+    pub(super) fn receive(
+        &self,
+        socket: &UdpSocket,
+        batch: &mut ReceiveBatch,
+        most: usize,
+        stats: &mut SocketStats,
+    ) -> bool {
+        receive(socket, batch, most, stats)
+    }
+
+    pub(super) fn send(&self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
+        send(socket, family, batch, stats);
+    }
+}
+
+/// Fills the batch until it holds `most`, and answers whether the socket has nothing more.
+pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize, stats: &mut SocketStats) -> bool {
+    let mut errors = 0;
+    while batch.len() < most {
+        let Some(buffer) = batch.room() else { return false };
+        stats.receive_calls += 1;
+        match socket.recv_from(buffer) {
+            Ok((bytes, from)) => {
+                batch.commit(from.into(), bytes);
+                stats.note_received(bytes);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) => {
+                // Windows reports a datagram that was cut as an error; other systems report an earlier send's trouble.
+                stats.note_trouble(Trouble::of(&error));
+                errors += 1;
+                if errors >= RECEIVE_ERRORS_PER_TURN {
+                    return false;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Sends the batch's datagrams of one family.
+pub(super) fn send(socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
+    for (to, datagram) in batch.iter().filter(|(to, _)| Family::of(to) == family) {
+        stats.send_calls += 1;
+        stats.note_sent(socket.send_to(datagram, to), datagram.len());
+    }
+}

@@ -1,0 +1,94 @@
+//! Sending runs until each has left or was refused: the kernel may take some of them, and refuse any.
+//!
+//! One refusal must not lose what follows, nor may it teach more than it says: a peer's address can be the reason for
+//! an error that otherwise means that the system lacks something.
+
+use std::io;
+
+use super::Batching;
+use super::batch::BATCH;
+use super::batched::may_be_missing;
+use super::runs::Run;
+use super::stats::{SocketStats, Trouble};
+
+/// What carries runs: a socket, or a test's.
+pub(super) trait Carrier {
+    /// Sends runs by one call and answers how many left; an error is the first one's.
+    fn send_many(&mut self, runs: &[Run]) -> io::Result<usize>;
+    /// Sends a run of one datagram as every system can.
+    fn send_one(&mut self, run: &Run) -> io::Result<usize>;
+}
+
+/// Sends all runs, counts what became of each datagram, and lowers `batching` when the system lacks what it needs.
+pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], batching: &mut Batching, stats: &mut SocketStats) {
+    let mut rest = runs;
+    while let Some((run, later)) = rest.split_first() {
+        if *batching == Batching::Off {
+            run.singly().for_each(|single| send_one(carrier, &single, stats));
+            rest = later;
+            continue;
+        }
+        stats.send_calls += 1;
+        match carrier.send_many(rest) {
+            Ok(sent) => {
+                let (left, waiting) = rest.split_at(sent.clamp(1, rest.len()));
+                left.iter().for_each(|run| stats.note_left(run.count, run.bytes()));
+                rest = waiting;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                rest = later;
+                if run.count > 1 {
+                    send_singly(carrier, run, &error, batching, stats);
+                } else if may_be_missing(&error) {
+                    send_portably(carrier, run, &error, batching, stats);
+                } else {
+                    stats.note_trouble(Trouble::of(&error));
+                }
+            }
+        }
+    }
+}
+
+/// A run was refused: its datagrams go by themselves. If they can, and the refusal may mean so, nothing is cut from now
+/// on: some network cards cannot (EIO), and some kernels.
+fn send_singly(
+    carrier: &mut impl Carrier,
+    run: &Run,
+    refusal: &io::Error,
+    batching: &mut Batching,
+    stats: &mut SocketStats,
+) {
+    let mut singles = [*run; BATCH];
+    let count = singles.iter_mut().zip(run.singly()).map(|(room, single)| *room = single).count();
+    let sent_before = stats.datagrams_sent;
+    send_runs(carrier, singles.get(..count).unwrap_or_default(), batching, stats);
+    let may_mean_so = may_be_missing(refusal) || refusal.raw_os_error() == Some(libc::EIO);
+    if may_mean_so && stats.datagrams_sent > sent_before {
+        *batching = (*batching).min(Batching::Messages);
+    }
+}
+
+/// A datagram was refused in a way that may mean that there are no batches. That is certain when the call is unknown,
+/// and when the plain call takes the same datagram.
+fn send_portably(
+    carrier: &mut impl Carrier,
+    run: &Run,
+    refusal: &io::Error,
+    batching: &mut Batching,
+    stats: &mut SocketStats,
+) {
+    let sent_before = stats.datagrams_sent;
+    send_one(carrier, run, stats);
+    if refusal.raw_os_error() == Some(libc::ENOSYS) || stats.datagrams_sent > sent_before {
+        *batching = Batching::Off;
+    }
+}
+
+fn send_one(carrier: &mut impl Carrier, run: &Run, stats: &mut SocketStats) {
+    stats.send_calls += 1;
+    stats.note_sent(carrier.send_one(run), run.bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Sessions over each kind of datapath that this machine has: batches that the kernel cuts, batches, and one datagram a
+//! call, which is what other systems have.
+
+use std::net::UdpSocket;
+
+use slipgate_client::{Batching, Client};
+use slipgate_protocol::discard::Discard;
+use slipgate_server::{Clock, Config, Event, Inbox, Key, Server, Sockets, TimeoutPolicy};
+use slipgate_tests::live::{Order, PRIVATE_KEY, PROTOCOL_ID};
+
+/// Rounds of packets, and packets in each, there and back: more than a batch, of sizes of which some repeat.
+const ROUNDS: usize = 20;
+const PACKETS: usize = 150;
+
+fn sockets(batching: Batching) -> Sockets {
+    let mut sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    sockets.limit_batching(batching);
+    sockets
+}
+
+fn server(sockets: Sockets, clock: &Clock) -> Server {
+    let config = Config::new(PROTOCOL_ID, 4, vec![sockets.local_addresses()[0].into()]);
+    Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap()
+}
+
+/// What packet `number` of a round carries; the sizes come in rows.
+fn payload(round: usize, number: usize) -> Vec<u8> {
+    let size = if (number / 5).is_multiple_of(2) { 100 } else { 3 + number * 7 % 1190 };
+    let mut payload = vec![number as u8; size];
+    payload[..2].copy_from_slice(&[round as u8, number as u8]);
+    payload
+}
+
+/// A client sends rounds of packets to a server, which echoes them within its turn.
+fn echo(of_server: Batching, of_client: Batching) {
+    let clock = Clock::start();
+    let (mut server, mut server_inbox) = (server(sockets(of_server), &clock), Inbox::default());
+    let mut client = Client::on(sockets(of_client), TimeoutPolicy::Clamped);
+    let mut inbox = slipgate_client::Inbox::default();
+    client.connect(Order::new(1, &[server.local_addresses()[0]]).mint().token, clock.now()).unwrap();
+    let (mut round, mut expected) = (0, Vec::new());
+    for _ in 0..100_000 {
+        client.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut client) {
+            if let slipgate_client::Event::Payload { bytes, .. } = event {
+                assert_eq!(bytes, payload(round, expected.remove(0)), "round {round}");
+            }
+        }
+        if client.state().is_connected() && expected.is_empty() {
+            round += 1;
+            if round > ROUNDS {
+                break;
+            }
+            for number in 0..PACKETS {
+                client.send(&payload(round, number)).unwrap();
+                expected.push(number);
+            }
+        }
+        client.end_turn();
+        server.begin_turn(clock.now());
+        while let Some(event) = server_inbox.next(&mut server) {
+            if let Event::Payload { client, bytes, .. } = event {
+                server.send(client, bytes).unwrap();
+            }
+        }
+        server.end_turn();
+    }
+    assert!(round > ROUNDS, "round {round} did not end: {} echoes are missing", expected.len());
+    let (sent, packets) = (server.socket_stats(), (ROUNDS * PACKETS) as u64);
+    assert!(sent.datagrams_sent >= packets && sent.datagrams_received >= packets);
+    if of_server > Batching::Off {
+        assert!(sent.send_calls < packets / 20, "{} calls sent {packets} packets", sent.send_calls);
+        assert_eq!(sent.dropped_by_system, Some(0));
+    }
+    assert_eq!(server.sockets().batching(), of_server);
+}
+
+#[test]
+fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
+    let most = sockets(Batching::Segments).batching();
+    let kinds = [Batching::Off, Batching::Messages, Batching::Segments];
+    let has = |kind: &&Batching| **kind <= most;
+    for of_server in kinds.iter().filter(has) {
+        for of_client in kinds.iter().filter(has) {
+            echo(*of_server, *of_client);
+        }
+    }
+}
+
+#[test]
+fn a_turn_that_has_read_enough_leaves_the_rest_to_the_next_and_handles_nothing_twice() {
+    let clock = Clock::start();
+    let mut server = server(sockets(Batching::Segments), &clock);
+    // What no server heeds would not come this far.
+    if server.has_kernel_filter() {
+        server.set_kernel_filter(false).unwrap();
+    }
+    server.set_packets_per_turn(64);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+    }
+    let mut inbox = Inbox::default();
+    for expected in [64, 100, 100] {
+        server.begin_turn(clock.now());
+        while inbox.next(&mut server).is_some() {}
+        server.end_turn();
+        assert_eq!(server.discards().count(Discard::Empty), expected);
+    }
+}
+
+#[test]
+fn a_turn_without_a_wait_reads_what_came_since_the_last_one() {
+    let clock = Clock::start();
+    let mut server = server(sockets(Batching::Segments), &clock);
+    if server.has_kernel_filter() {
+        server.set_kernel_filter(false).unwrap();
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut inbox = Inbox::default();
+    for turn in 1..=5 {
+        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+        server.begin_turn(clock.now());
+        while inbox.next(&mut server).is_some() {}
+        server.end_turn();
+        assert_eq!(server.discards().count(Discard::Empty), turn);
+    }
+}
