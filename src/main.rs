@@ -1,5 +1,6 @@
 //! The command line `slipgate`: the demo, and the tools around keys and tokens.
 
+mod bench;
 mod conditioner;
 mod demo;
 mod keygen;
@@ -21,6 +22,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures what a server costs in CPU time, beside plain sockets
+    Bench(bench::Flags),
     /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
     Demo(demo::Flags),
     /// Spoils a network on purpose: a UDP proxy with delay, loss and whatever else lines do
@@ -37,6 +40,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Bench(flags) => bench::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
         Command::Conditioner(flags) => conditioner::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),

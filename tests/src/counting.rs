@@ -55,6 +55,18 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
+/// How often this thread has asked for memory.
+#[must_use]
+pub fn asked() -> u64 {
+    ALLOCATIONS.get()
+}
+
+/// Bytes that this thread has asked for and that were not given back; those of another's making count against it.
+#[must_use]
+pub fn bytes() -> i64 {
+    BYTES.get()
+}
+
 /// What `work` made, and how many bytes of memory it holds beside its own size.
 #[must_use]
 pub fn held<T>(work: impl FnOnce() -> T) -> (T, i64) {

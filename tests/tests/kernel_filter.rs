@@ -267,6 +267,18 @@ fn the_kernel_judges_as_the_protocol_does() {
 }
 
 #[test]
+fn nobody_wakes_for_what_the_filter_drops() {
+    let (mut sockets, sender) =
+        (Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for (filter, is_woken) in [(Some(&STRICT), false), (None, true)] {
+        sockets.set_filter(filter).unwrap();
+        sender.send_to(b"junk", sockets.local_addresses()[0]).unwrap();
+        sockets.wait(Duration::ZERO).unwrap();
+        assert_eq!(!sockets.is_drained(), is_woken, "{filter:?}");
+    }
+}
+
+#[test]
 fn a_filter_is_replaced_and_taken_away() {
     let (mut sockets, sender) =
         (Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());

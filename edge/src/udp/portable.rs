@@ -14,7 +14,7 @@ pub(super) const RECEIVE_ERRORS_PER_TURN: u32 = 64;
 /// The datapath of systems without batches.
 #[cfg(not(target_os = "linux"))]
 #[derive(Default)]
-pub(super) struct Datapath;
+pub(super) struct Datapath(());
 
 #[cfg(not(target_os = "linux"))]
 impl Datapath {

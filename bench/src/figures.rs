@@ -1,0 +1,55 @@
+//! The benchmark's arithmetic: medians, and ratios round by round.
+
+/// The middle of some figures, or the mean of the two that are; `None` without any.
+#[must_use]
+pub fn median(figures: &[f64]) -> Option<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    if sorted.len().is_multiple_of(2) { Some(f64::midpoint(*sorted.get(middle - 1)?, upper)) } else { Some(upper) }
+}
+
+/// The median of the ratios of two that took turns: what slowed the machine in a round slowed both.
+///
+/// `None` where one has no figure, or a divisor is zero.
+#[must_use]
+pub fn ratio(figures: &[f64], to: &[f64]) -> Option<f64> {
+    if to.iter().any(|divisor| *divisor <= 0.0) {
+        return None;
+    }
+    let ratios: Vec<f64> = figures.iter().zip(to).map(|(figure, divisor)| figure / divisor).collect();
+    median(&ratios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_whatever_the_order() {
+        for (figures, middle) in [
+            (vec![], None),
+            (vec![3.0], Some(3.0)),
+            (vec![3.0, 1.0], Some(2.0)),
+            (vec![9.0, 1.0, 5.0], Some(5.0)),
+            (vec![4.0, 1.0, 1000.0, 2.0], Some(3.0)),
+        ] {
+            assert_eq!(median(&figures), middle, "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() {
+        assert_eq!(ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), Some(2.0));
+        // The ratio of the medians would be 1.
+        assert_eq!(ratio(&[1.0, 2.0, 30.0], &[2.0, 1.0, 3.0]), Some(2.0));
+    }
+
+    #[test]
+    fn without_figures_or_by_zero_there_is_no_ratio() {
+        assert_eq!(ratio(&[], &[1.0]), None);
+        assert_eq!(ratio(&[1.0], &[]), None);
+        assert_eq!(ratio(&[1.0, 1.0], &[0.0, 1.0]), None);
+    }
+}

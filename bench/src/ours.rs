@@ -1,0 +1,94 @@
+//! Our server, as a game uses it.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use slipgate_edge::clock;
+use slipgate_protocol::time::Instant;
+use slipgate_server::{ClientHandle, Config, Event, Inbox, Key, Now, Sockets};
+
+use crate::contestant::{Bare, Contestant, Game, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech};
+use crate::row::Role;
+
+/// Our server with its defaults; what it carries are bare payloads.
+pub const OURS: Contestant = Contestant {
+    name: "slipgate",
+    role: Role::Ours,
+    limit: None,
+    speech: Speech::Netcode(|| Box::new(Bare)),
+    start: |slots| Ok(Box::new(Ours::start(slots)?)),
+};
+
+struct Ours {
+    server: slipgate_server::Server,
+    inbox: Inbox,
+    address: SocketAddrV4,
+    clients: Vec<ClientHandle>,
+}
+
+/// A moment of the benchmark's own time, and the wall clock's for tokens, read as a game reads it: once a turn.
+fn at(now: Duration) -> Now {
+    Now { monotonic: Instant::from_start(now), unix: clock::wall_clock() }
+}
+
+impl Ours {
+    fn start(slots: usize) -> io::Result<Self> {
+        let sockets = Sockets::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])?;
+        let Some(SocketAddr::V4(address)) = sockets.local_addresses().first().copied() else {
+            return Err(io::Error::other("the socket has no address"));
+        };
+        let config = Config::new(PROTOCOL_ID, slots as u32, vec![SocketAddr::V4(address).into()]);
+        let keys = Key::from_bytes(PRIVATE_KEY).into();
+        let server =
+            slipgate_server::Server::new(sockets, config, keys, at(Duration::ZERO)).map_err(io::Error::other)?;
+        Ok(Self { server, inbox: Inbox::default(), address, clients: Vec::with_capacity(slots) })
+    }
+}
+
+impl Server for Ours {
+    fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+        let mut payloads = 0;
+        self.server.begin_turn(at(now));
+        while let Some(event) = self.inbox.next(&mut self.server) {
+            if let Event::Payload { client, bytes, .. } = event {
+                payloads += 1;
+                if game == Game::Echo {
+                    // A client that has just gone is not answered.
+                    let _ = self.server.send(client, bytes);
+                }
+            }
+        }
+        self.server.end_turn();
+        payloads
+    }
+
+    fn say(&mut self, copies: u32, now: Duration) {
+        self.server.begin_turn(at(now));
+        self.clients.clear();
+        self.clients.extend(self.server.clients());
+        for client in &self.clients {
+            for _ in 0..copies {
+                let _ = self.server.send(*client, &[7; PAYLOAD_BYTES]);
+            }
+        }
+        self.server.end_turn();
+    }
+
+    fn connected(&self) -> usize {
+        self.server.connected() as usize
+    }
+
+    fn set_filter(&mut self, on: bool) -> bool {
+        self.server.set_kernel_filter(on).is_ok()
+    }
+
+    fn rest(&mut self) {
+        // As the documentation's loop: it wakes for arrivals, too.
+        let _ = self.server.wait(Duration::from_millis(16));
+    }
+}

@@ -1,0 +1,160 @@
+//! A run: all measures in one go.
+
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use crate::arena::{Arena, Effort, Rig};
+use crate::contestant::Contestant;
+use crate::cpu::{self, Cores};
+use crate::flags::Flags;
+use crate::measures::rejects::{Filter, Hostile};
+use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, tick};
+use crate::ours::OURS;
+use crate::plain::{BATCHED, PLAIN};
+use crate::port::Ports;
+use crate::row::{Against, Cell, Column, Limit, Role, Row, Target};
+use crate::stage::Probe;
+use crate::table::Report;
+use crate::{machine, port};
+
+/// The longest burst.
+const BURST: usize = 1024;
+/// Numbers of clients at which nothing but the echo is measured.
+const ECHOES: [usize; 4] = [1, 64, 1000, 4000];
+/// A full house.
+const MANY: usize = 10_000;
+/// What most measures have.
+const SOME: usize = 256;
+
+/// Measures us, the plain echoes and some peers. A probe tells what the allocator counts, where it does.
+///
+/// # Errors
+/// When the machine does not let a thread be pinned to a core, or has no sockets. What goes wrong with a contestant is a
+/// blank cell with the reason.
+pub fn run(flags: &Flags, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Report> {
+    let effort = if flags.quick { Effort::Quick } else { Effort::Full };
+    let rig = rig(effort, usize::from(flags.rounds), peers, probe)?;
+    let rows = rows(&rig, flags)?;
+    Ok(report(&rig, rows))
+}
+
+/// A run's rig, on this machine's cores: the driver is the calling thread.
+///
+/// # Errors
+/// As [`run`].
+pub fn rig(effort: Effort, rounds: usize, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Rig> {
+    let cores = Cores::choose()?;
+    cpu::pin(cores.driver)?;
+    let contestants = [OURS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
+    let ports = Rc::new(Ports::open()?);
+    Ok(Rig { contestants, cores, probe, rounds, effort, ports, burst: BURST.min(port::room()?) })
+}
+
+/// What rows of a rig make.
+#[must_use]
+pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
+    let column = |contestant: &Contestant| Column { name: contestant.name.into(), role: contestant.role };
+    Report {
+        machine: machine::line(),
+        sockets: rig.ports.count(),
+        rounds: rig.rounds,
+        columns: rig.contestants.iter().map(column).collect(),
+        rows,
+    }
+}
+
+fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if flags.wants("echo") {
+        for clients in ECHOES.into_iter().filter(|clients| !flags.quick || *clients < 1000) {
+            tell(&format!("echo, {clients} clients"));
+            rows.push(echo::measure(rig, &mut Arena::full(rig, clients), clients));
+        }
+    }
+    rows.extend(some(rig, flags));
+    let echo_at_some = rows.iter().find(|row| row.what == format!("echo, {SOME} clients")).cloned();
+    rows.extend(many(rig, flags, echo_at_some.as_ref()));
+    if flags.wants("connects") {
+        tell("connects");
+        rows.push(connects::measure(rig));
+    }
+    if flags.wants("seals") {
+        tell("seals");
+        rows.extend(seals::measure(rig)?);
+    }
+    if flags.wants("flood") {
+        tell("flood");
+        rows.extend(flood::measure(rig));
+    }
+    Ok(rows)
+}
+
+/// What is measured with 256 clients, one set of servers for all of it.
+fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if !["echo", "tick", "rejects", "idle", "memory"].into_iter().any(|measure| flags.wants(measure)) {
+        return rows;
+    }
+    tell(&format!("{SOME} clients"));
+    let mut arena = Arena::full(rig, SOME);
+    if flags.wants("echo") {
+        rows.push(echo::measure(rig, &mut arena, SOME));
+        rows.push(echo::allocations(rig, &mut arena, SOME));
+    }
+    if flags.wants("memory") {
+        rows.push(memory::measure(&mut arena, SOME));
+    }
+    if flags.wants("tick") {
+        rows.extend(tick::measure(rig, &mut arena, SOME, 1));
+        let [mut each, share] = tick::measure(rig, &mut arena, SOME, 4);
+        each.targets.push(Target { against: Against::Plain, limit: Limit::AtMost(0.6) });
+        rows.extend([each, share]);
+    }
+    if flags.wants("idle") {
+        rows.push(idle::measure(rig, &mut arena, SOME));
+    }
+    if flags.wants("rejects") {
+        for filter in [Filter::Off, Filter::On] {
+            tell(&format!("rejects, filter {filter:?}"));
+            rows.extend(Hostile::ALL.map(|hostile| rejects::measure(rig, &mut arena, hostile, filter)));
+        }
+    }
+    rows
+}
+
+/// What is measured with a full house.
+fn many(rig: &Rig, flags: &Flags, echo_at_some: Option<&Row>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if !["echo", "tick", "idle", "memory"].into_iter().any(|measure| flags.wants(measure)) {
+        return rows;
+    }
+    tell(&format!("{MANY} clients"));
+    let mut arena = Arena::full(rig, MANY);
+    if flags.wants("echo") {
+        let mut row = echo::measure(rig, &mut arena, MANY);
+        row.targets.extend(echo_at_some.and_then(|some| beside(rig, some)));
+        rows.push(row);
+    }
+    if flags.wants("memory") {
+        rows.push(memory::measure(&mut arena, MANY));
+    }
+    if flags.wants("tick") {
+        rows.extend(tick::measure(rig, &mut arena, MANY, 1));
+    }
+    if flags.wants("idle") {
+        rows.push(idle::measure(rig, &mut arena, MANY));
+    }
+    rows
+}
+
+/// At most 1.25 times our own figure in another row.
+fn beside(rig: &Rig, row: &Row) -> Option<Target> {
+    let place = rig.contestants.iter().position(|contestant| contestant.role == Role::Ours)?;
+    let rounds = row.cells.get(place).map(Cell::rounds)?.to_vec();
+    Some(Target { against: Against::Ours { named: row.what.clone(), rounds }, limit: Limit::AtMost(1.25) })
+}
+
+/// Says on stderr what is being measured.
+fn tell(what: &str) {
+    let _ = writeln!(io::stderr(), "measuring: {what}");
+}

@@ -1,0 +1,211 @@
+//! A server at work: its own thread on its own core, which does what it is asked and tells what that cost.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddrV4;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::contestant::{Contestant, Game, Server};
+use crate::cpu;
+
+/// Turns without a payload after which a server is taken to have done all that it will do.
+const IDLE_TURNS: u32 = 2;
+/// Turns for one burst at most.
+const MOST_TURNS: u32 = 10_000;
+
+/// What an allocator has counted for the calling thread.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    /// How often memory was asked for.
+    pub allocations: fn() -> u64,
+    /// Bytes that are held.
+    pub bytes: fn() -> i64,
+}
+
+/// The server's thread has ended, by a panic of what is measured there.
+#[derive(Debug)]
+pub struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server's thread has panicked")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+impl From<Ended> for io::Error {
+    fn from(ended: Ended) -> Self {
+        Self::other(ended)
+    }
+}
+
+/// What a piece of work cost the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spent {
+    /// CPU time of its thread, the kernel's share included.
+    pub cpu: Duration,
+    /// Payloads that came in.
+    pub payloads: u64,
+    /// How often it asked for memory, where that is counted.
+    pub allocations: u64,
+}
+
+impl Spent {
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.payloads += other.payloads;
+        self.allocations += other.allocations;
+    }
+
+    /// Nanoseconds of CPU time for each of `pieces`.
+    #[must_use]
+    pub fn nanoseconds_each(&self, pieces: u64) -> f64 {
+        self.cpu.as_nanos() as f64 / pieces.max(1) as f64
+    }
+}
+
+type Order = Box<dyn FnOnce(&mut dyn Server) + Send>;
+
+/// A server in its thread.
+pub struct Stage {
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddrV4,
+    probe: Option<Probe>,
+    bytes_before: i64,
+    clock_cost: Duration,
+}
+
+impl Stage {
+    /// Starts a server with room for so many clients.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(contestant: &Contestant, clients: usize, cores: cpu::Cores, probe: Option<Probe>) -> io::Result<Self> {
+        let (orders, inbox) = channel::<Order>();
+        let (ready, started) = channel();
+        let start = contestant.start;
+        let thread = thread::Builder::new().name(contestant.name.into()).spawn(move || {
+            let pinned = cpu::pin(cores.server);
+            let bytes_before = probe.map_or(0, |probe| (probe.bytes)());
+            match pinned.and_then(|()| start(clients)) {
+                Ok(server) => {
+                    drop(ready.send(Ok((server.address(), bytes_before, cpu::clock_cost()))));
+                    play(server, &inbox);
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        })?;
+        let (address, bytes_before, clock_cost) = started.recv().map_err(|_| Ended)??;
+        Ok(Self { orders: Some(orders), thread: Some(thread), address, probe, bytes_before, clock_cost })
+    }
+
+    /// Where its clients find it.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// Begins some work; what it answers arrives when it is done.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Server) -> T + Send + 'static,
+    ) -> Result<Receiver<T>, Ended> {
+        let (answer, answers) = channel();
+        let order: Order = Box::new(move |server| drop(answer.send(work(server))));
+        self.orders.as_ref().and_then(|orders| orders.send(order).ok()).ok_or(Ended)?;
+        Ok(answers)
+    }
+
+    /// Does some work, and waits for its answer.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut dyn Server) -> T + Send + 'static) -> Result<T, Ended> {
+        self.begin(work)?.recv().map_err(|_| Ended)
+    }
+
+    /// Does some work under the clock. It answers how many payloads came in.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn measure(&self, work: impl FnOnce(&mut dyn Server) -> u64 + Send + 'static) -> Result<Spent, Ended> {
+        let (probe, clock_cost) = (self.probe, self.clock_cost);
+        self.ask(move |server| {
+            let asked = || probe.map_or(0, |probe| (probe.allocations)());
+            let (allocations, start) = (asked(), cpu::thread_time());
+            let payloads = work(server);
+            let cpu = cpu::thread_time().saturating_sub(start).saturating_sub(clock_cost);
+            Spent { cpu, payloads, allocations: asked() - allocations }
+        })
+    }
+
+    /// Gives turns until so many payloads have come in, or no more do.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn turns(&self, game: Game, payloads: u64, now: Duration) -> Result<Spent, Ended> {
+        self.measure(move |server| turns(server, game, payloads, now))
+    }
+
+    /// One turn.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn turn(&self, game: Game, now: Duration) -> Result<Spent, Ended> {
+        self.measure(move |server| server.turn(game, now))
+    }
+
+    /// How many clients are connected.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn connected(&self) -> Result<usize, Ended> {
+        self.ask(|server| server.connected())
+    }
+
+    /// Bytes that the server holds now; `None` where nobody counts them.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn bytes(&self) -> Result<Option<i64>, Ended> {
+        let Some(probe) = self.probe else { return Ok(None) };
+        let now = self.ask(move |_| (probe.bytes)())?;
+        Ok(Some(now - self.bytes_before))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn play(mut server: Box<dyn Server>, orders: &Receiver<Order>) {
+    while let Ok(order) = orders.recv() {
+        order(server.as_mut());
+    }
+}
+
+fn turns(server: &mut dyn Server, game: Game, payloads: u64, now: Duration) -> u64 {
+    let (mut done, mut idle) = (0, 0);
+    for _ in 0..MOST_TURNS {
+        let taken = server.turn(game, now);
+        done += taken;
+        idle = if taken == 0 { idle + 1 } else { 0 };
+        if done >= payloads || idle >= IDLE_TURNS {
+            break;
+        }
+    }
+    done
+}

@@ -1,0 +1,87 @@
+//! Every measure runs, as short as it can be: we and the plain echoes give figures, and the table holds them.
+#![cfg(target_os = "linux")]
+
+use slipgate_bench::arena::{Arena, Effort, Rig};
+use slipgate_bench::figures::median;
+use slipgate_bench::measures::rejects::{Filter, Hostile};
+use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, tick};
+use slipgate_bench::row::{Cell, Role, Row};
+use slipgate_bench::run;
+
+const CLIENTS: usize = 8;
+
+fn rig() -> Rig {
+    run::rig(Effort::Smoke, 1, &[], None).expect("cores and sockets")
+}
+
+/// Each of these has a figure above zero.
+fn assert_figures(rig: &Rig, row: &Row, who: &[Role]) {
+    for (contestant, cell) in rig.contestants.iter().zip(&row.cells) {
+        if who.contains(&contestant.role) {
+            let figure = median(cell.rounds()).unwrap_or_default();
+            assert!(figure > 0.0 && figure.is_finite(), "{}, {}: {cell:?}", row.what, contestant.name);
+        }
+    }
+}
+
+#[test]
+fn an_echo_has_figures_for_us_and_the_plain_ones() {
+    let rig = rig();
+    let mut arena = Arena::full(&rig, CLIENTS);
+    let row = echo::measure(&rig, &mut arena, CLIENTS);
+    assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+    let report = run::report(&rig, vec![row]);
+    assert!(report.text().contains("echo, 8 clients"), "{}", report.text());
+    assert!(report.json().unwrap().contains("\"us/pair\""));
+}
+
+#[test]
+fn every_datagram_of_every_client_is_answered_by_a_burst_that_is_shorter_than_the_clients_are_many() {
+    let rig = Rig { burst: 3, ..rig() };
+    let mut arena = Arena::full(&rig, CLIENTS);
+    let [heard] = arena.play(|corner| Ok([echo::echo(corner, CLIENTS, 3)?.1 as f64]));
+    assert_eq!(heard, vec![Cell::Rounds(vec![CLIENTS as f64]); 3]);
+}
+
+#[test]
+fn ticks_idle_turns_and_rejects_have_figures() {
+    let rig = rig();
+    let mut arena = Arena::full(&rig, CLIENTS);
+    for row in tick::measure(&rig, &mut arena, CLIENTS, 4) {
+        assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+    }
+    assert_figures(&rig, &idle::measure(&rig, &mut arena, CLIENTS), &[Role::Ours]);
+    for hostile in Hostile::ALL {
+        let row = rejects::measure(&rig, &mut arena, hostile, Filter::Off);
+        assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+        let row = rejects::measure(&rig, &mut arena, hostile, Filter::On);
+        assert_figures(&rig, &row, &[Role::Plain, Role::Batched]);
+    }
+}
+
+#[test]
+fn clients_connect_leave_and_connect_again() {
+    let rig = Rig { rounds: 3, ..rig() };
+    let row = connects::measure(&rig);
+    assert_figures(&rig, &row, &[Role::Ours]);
+    assert_eq!(row.cells.iter().map(|cell| cell.rounds().len()).collect::<Vec<_>>(), [3, 0, 0]);
+}
+
+#[test]
+fn sealing_and_opening_have_figures_beside_the_bare_cipher() {
+    let rig = rig();
+    for row in seals::measure(&rig).unwrap() {
+        assert_figures(&rig, &row, &[Role::Ours, Role::Plain]);
+    }
+}
+
+#[test]
+fn beside_junk_a_client_is_answered() {
+    let rig = rig();
+    // A machine that is busy with other tests may be too slow for so much junk: then the cell says so.
+    let [share, ..] = flood::measure(&rig);
+    match &share.cells[0] {
+        Cell::Rounds(figures) => assert!(figures[0] > 0.0, "{figures:?}"),
+        Cell::Blank(why) => assert!(why.contains("so much junk"), "{why}"),
+    }
+}

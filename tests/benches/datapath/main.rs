@@ -1,0 +1,47 @@
+//! What a server costs, beside plain sockets and other Rust libraries for netcode 1.02:
+//! `cargo bench -p slipgate-tests --bench datapath`. How it measures is told in `benches/README.md`.
+
+#[cfg(target_os = "linux")]
+mod peers;
+
+#[cfg(target_os = "linux")]
+mod program {
+    use std::io::{self, Write};
+
+    use clap::Parser;
+    use slipgate_bench::flags::Flags;
+    use slipgate_bench::run::run;
+    use slipgate_bench::stage::Probe;
+    use slipgate_tests::counting::{self, Counting};
+
+    use crate::peers;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    /// What a server costs, in CPU time, beside its peers.
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        flags: Flags,
+
+        /// Said by `cargo bench`
+        #[arg(long, hide = true)]
+        bench: bool,
+    }
+
+    pub(crate) fn main() -> io::Result<()> {
+        let flags = Arguments::parse().flags;
+        let probe = Probe { allocations: counting::asked, bytes: counting::bytes };
+        let report = run(&flags, &peers::ALL, Some(probe))?;
+        writeln!(io::stdout(), "{}", if flags.json { report.json()? } else { report.text() })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::io::Result<()> {
+    program::main()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}

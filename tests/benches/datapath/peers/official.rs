@@ -1,0 +1,68 @@
+//! `netcode-official` 1.0.0, which brings its own socket.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use slipgate_bench::contestant::{
+    Bare, Contestant, Game, Limit, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech,
+};
+use slipgate_bench::row::Role;
+
+pub(crate) const OFFICIAL: Contestant = Contestant {
+    name: "netcode-official",
+    role: Role::Peer,
+    limit: Some(Limit { clients: netcode::MAX_CLIENTS, why: "at most 256 clients" }),
+    speech: Speech::Netcode(|| Box::new(Bare)),
+    start: |slots| Ok(Box::new(Official::start(slots)?)),
+};
+
+struct Official {
+    server: netcode::Server,
+    slots: usize,
+}
+
+impl Official {
+    fn start(slots: usize) -> io::Result<Self> {
+        let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut server = netcode::Server::new(home, PROTOCOL_ID, &PRIVATE_KEY, 0.0).map_err(io::Error::other)?;
+        server.start(slots).map_err(io::Error::other)?;
+        Ok(Self { server, slots })
+    }
+}
+
+impl Server for Official {
+    fn address(&self) -> SocketAddrV4 {
+        match self.server.address() {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        }
+    }
+
+    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+        self.server.update(now.as_secs_f64());
+        while self.server.next_event().is_some() {}
+        let mut payloads = 0;
+        for slot in 0..self.slots {
+            while let Some((payload, _)) = self.server.receive_packet(slot) {
+                payloads += 1;
+                if game == Game::Echo {
+                    let _ = self.server.send_packet(slot, &payload);
+                }
+            }
+        }
+        payloads
+    }
+
+    fn say(&mut self, copies: u32, _now: Duration) {
+        for slot in (0..self.slots).filter(|slot| self.server.client_connected(*slot)).collect::<Vec<_>>() {
+            for _ in 0..copies {
+                let _ = self.server.send_packet(slot, &[7; PAYLOAD_BYTES]);
+            }
+        }
+    }
+
+    fn connected(&self) -> usize {
+        self.server.num_connected_clients()
+    }
+}

@@ -1,0 +1,96 @@
+//! `renet` 2.0.0 on `renet_netcode` 2.0.0: messages on its unreliable channel.
+//!
+//! It packs the messages that a client is sent in one go into one packet, and sends packets of acknowledgements of their
+//! own: a message is what is counted here, in whatever packets it travels.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bytes::Bytes;
+use renet::{ConnectionConfig, DefaultChannel, RenetClient, RenetServer};
+use renet_netcode::NetcodeServerTransport;
+use slipgate_bench::contestant::{Contestant, Game, PAYLOAD_BYTES, Server, Speech, Voice};
+use slipgate_bench::row::Role;
+
+use super::renetcode::{LIMIT, settings};
+use super::since;
+
+pub(crate) const RENET: Contestant = Contestant {
+    name: "renet",
+    role: Role::Peer,
+    limit: Some(LIMIT),
+    speech: Speech::Netcode(|| Box::new(Words(RenetClient::new(ConnectionConfig::default())))),
+    start: |slots| Ok(Box::new(Renet::start(slots)?)),
+};
+
+/// What a client of it says and hears.
+struct Words(RenetClient);
+
+impl Voice for Words {
+    fn say(&mut self, message: &[u8], copies: u32) -> Vec<Vec<u8>> {
+        for _ in 0..copies {
+            self.0.send_message(DefaultChannel::Unreliable, Bytes::copy_from_slice(message));
+        }
+        self.0.get_packets_to_send()
+    }
+
+    fn hear(&mut self, packet: &[u8]) -> u64 {
+        self.0.process_packet(packet);
+        std::iter::from_fn(|| self.0.receive_message(DefaultChannel::Unreliable)).count() as u64
+    }
+}
+
+struct Renet {
+    server: RenetServer,
+    transport: NetcodeServerTransport,
+    address: SocketAddrV4,
+    last: Duration,
+}
+
+impl Renet {
+    fn start(slots: usize) -> io::Result<Self> {
+        let (socket, address, config) = settings(slots)?;
+        let transport = NetcodeServerTransport::new(config, socket)?;
+        Ok(Self { server: RenetServer::new(ConnectionConfig::default()), transport, address, last: Duration::ZERO })
+    }
+}
+
+impl Server for Renet {
+    fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+        let passed = since(&mut self.last, now);
+        self.server.update(passed);
+        let _ = self.transport.update(passed, &mut self.server);
+        while self.server.get_event().is_some() {}
+        let mut payloads = 0;
+        for client_id in self.server.clients_id() {
+            while let Some(message) = self.server.receive_message(client_id, DefaultChannel::Unreliable) {
+                payloads += 1;
+                if game == Game::Echo {
+                    self.server.send_message(client_id, DefaultChannel::Unreliable, message);
+                }
+            }
+        }
+        if game == Game::Echo {
+            self.transport.send_packets(&mut self.server);
+        }
+        payloads
+    }
+
+    fn say(&mut self, copies: u32, _now: Duration) {
+        for client_id in self.server.clients_id() {
+            for _ in 0..copies {
+                self.server.send_message(client_id, DefaultChannel::Unreliable, vec![7; PAYLOAD_BYTES]);
+            }
+        }
+        self.transport.send_packets(&mut self.server);
+    }
+
+    fn connected(&self) -> usize {
+        self.server.connected_clients()
+    }
+}

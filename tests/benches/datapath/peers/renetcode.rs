@@ -1,0 +1,108 @@
+//! `renetcode` 2.0.0, which brings no socket: the lines around it are those of its example.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use renetcode::{NETCODE_MAX_PACKET_BYTES, NetcodeServer, ServerAuthentication, ServerConfig, ServerResult};
+use slipgate_bench::contestant::{
+    Bare, Contestant, Game, Limit, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech,
+};
+use slipgate_bench::port;
+use slipgate_bench::row::Role;
+
+use super::{since, wall_clock};
+
+/// The most clients of its server.
+pub(crate) const LIMIT: Limit = Limit { clients: 1024, why: "at most 1,024 clients" };
+
+pub(crate) const RENETCODE: Contestant = Contestant {
+    name: "renetcode",
+    role: Role::Peer,
+    limit: Some(LIMIT),
+    speech: Speech::Netcode(|| Box::new(Bare)),
+    start: |slots| Ok(Box::new(Renetcode::start(slots)?)),
+};
+
+struct Renetcode {
+    server: NetcodeServer,
+    socket: UdpSocket,
+    address: SocketAddrV4,
+    last: Duration,
+}
+
+/// A socket for a server, its address, and its server's settings.
+pub(crate) fn settings(slots: usize) -> io::Result<(UdpSocket, SocketAddrV4, ServerConfig)> {
+    let socket = port::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let SocketAddr::V4(address) = socket.local_addr()? else { return Err(io::Error::other("not IPv4")) };
+    let config = ServerConfig {
+        current_time: wall_clock(),
+        max_clients: slots,
+        protocol_id: PROTOCOL_ID,
+        public_addresses: vec![SocketAddr::V4(address)],
+        authentication: ServerAuthentication::Secure { private_key: PRIVATE_KEY },
+    };
+    Ok((socket, address, config))
+}
+
+impl Renetcode {
+    fn start(slots: usize) -> io::Result<Self> {
+        let (socket, address, config) = settings(slots)?;
+        Ok(Self { server: NetcodeServer::new(config), socket, address, last: Duration::ZERO })
+    }
+}
+
+/// Sends what a result asks for.
+fn post(socket: &UdpSocket, result: &ServerResult<'_, '_>) {
+    let (ServerResult::PacketToSend { addr, payload }
+    | ServerResult::ClientConnected { addr, payload, .. }
+    | ServerResult::ClientDisconnected { addr, payload: Some(payload), .. }) = result
+    else {
+        return;
+    };
+    let _ = socket.send_to(payload, addr);
+}
+
+impl Server for Renetcode {
+    fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+        self.server.update(since(&mut self.last, now));
+        let mut buffer = [0; NETCODE_MAX_PACKET_BYTES];
+        let mut payloads = 0;
+        while let Ok((bytes, from)) = self.socket.recv_from(&mut buffer) {
+            let (datagram, _) = buffer.split_at_mut(bytes);
+            match self.server.process_packet(from, datagram) {
+                ServerResult::Payload { client_id, payload } => {
+                    payloads += 1;
+                    if game == Game::Echo
+                        && let Ok((to, datagram)) = self.server.generate_payload_packet(client_id, payload)
+                    {
+                        let _ = self.socket.send_to(datagram, to);
+                    }
+                }
+                result => post(&self.socket, &result),
+            }
+        }
+        for client_id in self.server.clients_id() {
+            post(&self.socket, &self.server.update_client(client_id));
+        }
+        payloads
+    }
+
+    fn say(&mut self, copies: u32, _now: Duration) {
+        for client_id in self.server.clients_id() {
+            for _ in 0..copies {
+                if let Ok((to, datagram)) = self.server.generate_payload_packet(client_id, &[7; PAYLOAD_BYTES]) {
+                    let _ = self.socket.send_to(datagram, to);
+                }
+            }
+        }
+    }
+
+    fn connected(&self) -> usize {
+        self.server.connected_clients()
+    }
+}

@@ -1,0 +1,52 @@
+//! The benchmark's peers play along: each answers every client, so that its column cannot rot unseen.
+#![cfg(target_os = "linux")]
+
+use slipgate_bench::arena::{Arena, Effort};
+use slipgate_bench::measures::{connects, echo, tick};
+use slipgate_bench::row::{Cell, Row};
+use slipgate_bench::run;
+use slipgate_bench::stage::Probe;
+use slipgate_tests::counting::{self, Counting};
+
+#[path = "../benches/datapath/peers/mod.rs"]
+mod peers;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const CLIENTS: usize = 8;
+
+fn assert_figures(row: &Row, figures: usize) {
+    let with =
+        row.cells.iter().filter(|cell| matches!(cell, Cell::Rounds(rounds) if rounds.iter().all(|it| *it > 0.0)));
+    assert_eq!(with.count(), figures, "{row:?}");
+}
+
+#[test]
+fn every_peer_echoes_ticks_and_lets_clients_in() {
+    let probe = Probe { allocations: counting::asked, bytes: counting::bytes };
+    let rig = run::rig(Effort::Smoke, 1, &peers::ALL, Some(probe)).unwrap();
+    let mut arena = Arena::full(&rig, CLIENTS);
+    assert_figures(&echo::measure(&rig, &mut arena, CLIENTS), 6);
+    tick::measure(&rig, &mut arena, CLIENTS, 4).iter().for_each(|row| assert_figures(row, 6));
+    assert_figures(&slipgate_bench::measures::memory::measure(&mut arena, CLIENTS), 4);
+    assert_figures(&connects::measure(&rig), 4);
+}
+
+#[test]
+fn an_echo_of_ours_asks_for_no_memory() {
+    let probe = Probe { allocations: counting::asked, bytes: counting::bytes };
+    let rig = run::rig(Effort::Smoke, 1, &[], Some(probe)).unwrap();
+    let mut arena = Arena::full(&rig, CLIENTS);
+    let _warm = echo::measure(&rig, &mut arena, CLIENTS);
+    let row = echo::allocations(&rig, &mut arena, CLIENTS);
+    assert_eq!(row.cells[0], Cell::Rounds(vec![0.0]));
+}
+
+#[test]
+fn who_cannot_hold_so_many_clients_has_a_blank_cell_with_the_reason() {
+    let rig = run::rig(Effort::Smoke, 1, &peers::ALL[..1], None).unwrap();
+    let row = echo::measure(&rig, &mut Arena::full(&rig, 257), 257);
+    assert_eq!(row.cells[3], Cell::Blank("at most 256 clients".into()));
+    assert_figures(&row, 3);
+}
