@@ -29,7 +29,7 @@ impl Picture {
     }
 
     pub(super) fn summary(&self, ok: bool) -> String {
-        let verdict = if ok { "every client was served, everything came through" } else { "not all went well" };
+        let verdict = if ok { "every client was served, all that must arrive did" } else { "not all went well" };
         let clients = self.clients.len();
         let stale = self.sum(|entry| entry.client.player.states.wrong + entry.seat.states.wrong);
         format!(
