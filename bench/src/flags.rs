@@ -17,12 +17,22 @@ pub struct Flags {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<String>,
 
+    /// Only with so many clients: 1, 64, 256, 1000, 4000, 10000
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub clients: Vec<usize>,
+
     /// Prints every figure of every round as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 impl Flags {
+    /// Whether a number of clients was asked for.
+    #[must_use]
+    pub fn wants_with(&self, clients: usize) -> bool {
+        self.clients.is_empty() || self.clients.contains(&clients)
+    }
+
     /// Whether a measure was asked for.
     #[must_use]
     pub fn wants(&self, measure: &str) -> bool {
