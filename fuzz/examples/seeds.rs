@@ -249,7 +249,7 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments`, `reliable_endpoint` and `channel_frames`: the target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly` and `connection`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -275,6 +275,29 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("channel_frames", "blocks", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
     // Newer messages under a key.
     ("channel_frames", "keys", &[1, 96, 3, 96, 9, 8, 20, 96, 15, 22, 0, 8, 90, 14, 2, 64, 6, 64, 12, 8, 90]),
+    // Three blocks: offered, accepted, sent in two rounds, taken, and acknowledged.
+    (
+        "block_reassembly",
+        "whole",
+        &[0, 0, 0, 0, 0, 0, 0, 4, 0, 14, 31, 5, 0, 15, 31, 4, 0, 14, 31, 4, 0, 14, 31, 25, 0, 5, 0, 15, 31, 24, 0],
+    ),
+    // Who is asked accepts one and refuses one, whose sender cancels a third.
+    (
+        "block_reassembly",
+        "asked",
+        &[3, 0, 0, 0, 0, 4, 0, 14, 31, 25, 0, 0, 0, 4, 0, 14, 31, 25, 1, 5, 0, 15, 31, 26, 8, 4, 0, 14, 31, 25, 0],
+    ),
+    // The connection ends in the middle of a block of 5,000 bytes, and the next one goes on with what was kept.
+    (
+        "block_reassembly",
+        "resumed",
+        &[
+            0, 0, 0, 0, 0, 0, 0, 4, 0, 14, 31, 5, 0, 15, 31, 4, 0, 14, 9, 22, 0, 28, 0, 27, 3, 0, 0, 4, 0, 14, 31, 5,
+            0, 15, 31,
+        ],
+    ),
+    // A liar between two honest rounds.
+    ("block_reassembly", "lies", &[0, 0, 0, 0, 0, 4, 0, 14, 31, 30, 8, 3, 2, 1, 5, 0, 15, 31, 31, 9, 25, 0]),
     // Two greet, talk on each channel, lose a packet and leave.
     (
         "connection",

@@ -87,7 +87,6 @@ impl End {
                 }
                 Event::Broken { partial, .. } => self.kept.extend(partial),
                 Event::Delivered { .. } | Event::Refused { .. } => {}
-                _ => {}
             }
         }
     }

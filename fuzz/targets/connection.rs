@@ -3,16 +3,16 @@
 #![no_main]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
-use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
+use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Free, Kind, Layout, LayoutHash, SendOptions};
 use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
-use slipgate_protocol::reliability::Sink;
+use slipgate_protocol::reliability::{self, Sink};
 use slipgate_protocol::session::{Config, Connection, MIN_PAYLOAD};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::cursor::Writer;
@@ -25,8 +25,17 @@ const BLOCKS: ChannelId = ChannelId(3);
 const MAX_MESSAGE_BYTES: u32 = 2000;
 /// What the queues of both directions hold, in pieces.
 const MAX_MEMORY_BYTES: usize = 150_000;
+/// Packets of which an end remembers what became of them, of its own and of the peer's.
+const WINDOW: u16 = 128;
 /// Datagrams of one turn: what the bucket of the rate below holds, and acknowledgements of a whole window.
-const MOST_DATAGRAMS: usize = 1300;
+const MOST_DATAGRAMS: usize = 250;
+/// Turns in which an honest world comes to rest, and those that a spoiled one is left to itself.
+const MOST_TURNS: usize = 600;
+const SPOILED_TURNS: usize = 10;
+/// How far time goes on in a turn at least, and at most, when nothing is due before. Who heard of packets only after
+/// minutes waits for minutes until it calls one lost.
+const SHORT_TURN: Duration = Duration::from_millis(10);
+const LONG_TURN: Duration = Duration::from_secs(60);
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Input::new(input);
@@ -36,7 +45,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn layout() -> Arc<Layout> {
+/// The layout of every end, which is hashed once.
+static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
     let channel = |kind| ChannelConfig {
         queue_bytes: 4000,
         queue_messages: 20,
@@ -50,7 +60,7 @@ fn layout() -> Arc<Layout> {
         ..ChannelConfig::new(kind)
     };
     Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
-}
+});
 
 /// A path of datagrams; the newest is the last.
 #[derive(Default)]
@@ -87,8 +97,15 @@ struct End {
 impl End {
     fn new() -> Self {
         let mut config = Config { max_payload_bytes: MIN_PAYLOAD, ..Config::default() };
-        config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
-        let connection = Connection::new(&config, layout(), None).expect("settings to run with");
+        config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e5));
+        config.endpoint = reliability::Config {
+            sent_window: WINDOW,
+            received_window: WINDOW,
+            reassemblies: 16,
+            rtt_history: 16,
+            ..config.endpoint
+        };
+        let connection = Connection::new(&config, Arc::clone(&LAYOUT), None).expect("settings to run with");
         Self { connection, path: Datagrams::default(), now: Instant::default(), said: 0, heard: 0, left: false }
     }
 
@@ -134,6 +151,19 @@ impl End {
         message[..4].copy_from_slice(&self.said.to_le_bytes());
         let sent = self.connection.send(channel, &message, options, self.now).is_ok();
         self.said += u32::from(sent && channel == ORDERED);
+    }
+
+    /// Whether nothing is left to do: all that was said has arrived, and that is known here.
+    fn rests(&self) -> bool {
+        let channels = self.connection.channels();
+        let empty = |channel: ChannelId| {
+            let config = LAYOUT.channel(channel).expect("one of the layout's");
+            channels.free(channel) == Free { bytes: config.queue_bytes, messages: config.queue_messages }
+        };
+        let quiet = self.path.under_way.is_empty() && (0..3).map(ChannelId).all(empty);
+        let blocks = channels.blocks(BLOCKS);
+        let whole = blocks.is_none_or(|blocks| blocks.sending().count() + blocks.receiving().count() == 0);
+        self.connection.is_over() || quiet && whole && !channels.wants_to_send()
     }
 
     fn leave(&mut self, code: u16) {
@@ -185,7 +215,7 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
     let arrived = (how & 1 != 0).then(|| Stamp(u16::from_le_bytes(input.array())));
     Frame { sent: Stamp(u16::from_le_bytes(input.array())), arrived, acks_behind: &behind }.emit(&mut writer);
     if how & 2 != 0 {
-        let layout = if how & 8 == 0 { layout().hash() } else { LayoutHash(input.array()) };
+        let layout = if how & 8 == 0 { LAYOUT.hash() } else { LayoutHash(input.array()) };
         let payload_bytes = u16::from_le_bytes(input.array());
         let hello = Hello { version: 1, oldest_version: 1, layout, payload_bytes, abilities: 0 };
         let mut bytes = [0; 64];
@@ -265,26 +295,38 @@ impl World {
 
     /// In the end all arrives at once: what was said is heard, and both come to rest.
     fn end(&mut self) {
-        for _ in 0..600 {
-            self.pass(Duration::from_millis(10));
-            for from in 0..2 {
-                self.ends[from].transmit();
-                while !self.ends[from].path.under_way.is_empty() {
-                    self.deliver(from, 0, false);
-                }
+        for _ in 0..if self.honest { MOST_TURNS } else { SPOILED_TURNS } {
+            self.turn();
+            if self.ends.iter().all(End::rests) {
+                break;
             }
         }
         if self.honest && self.ends.iter().all(|end| !end.left) {
             for (one, other) in [(0, 1), (1, 0)] {
                 assert!(self.ends[one].connection.end().is_none(), "{:?}", self.ends[one].connection.end());
                 assert_eq!(self.ends[one].heard, self.ends[other].said);
-                assert!(self.ends[one].path.under_way.is_empty());
+                assert!(self.ends[one].rests(), "something is left to do");
             }
         }
         for end in self.ends.iter_mut().filter(|end| end.connection.end().is_some()) {
+            // One that has heard of its end just now begins with its farewell.
+            end.transmit();
             end.pass(Duration::from_secs(2));
             end.transmit();
             assert!(end.connection.is_over());
+        }
+    }
+
+    /// Time goes on to what is due first, and all that leaves arrives.
+    fn turn(&mut self) {
+        let due =
+            self.ends.iter().filter_map(|end| end.connection.next_deadline(end.now).map(|due| due.since(end.now)));
+        self.pass(due.min().unwrap_or(LONG_TURN).clamp(SHORT_TURN, LONG_TURN));
+        for from in 0..2 {
+            self.ends[from].transmit();
+            while !self.ends[from].path.under_way.is_empty() {
+                self.deliver(from, 0, false);
+            }
         }
     }
 }

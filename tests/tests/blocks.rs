@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use slipgate_protocol::channel::block::frame::{Begin, Frame, RangesWriter, Reason};
 use slipgate_protocol::channel::block::{
-    Block, BlockId, Blocks, Config, ContentDigest, Event, MAX_BLOCK_BYTES, Part, Violation,
+    Block, BlockId, Blocks, Config, ContentDigest, Event, MAX_BLOCK_BYTES, MIN_SLICE_BYTES, Part, Violation,
 };
 use slipgate_tests::counting::{Counting, allocations, held};
 use slipgate_tests::vectors::{Case, Vectors};
@@ -111,7 +111,7 @@ fn carry(from: &mut Blocks, to: &mut Blocks) -> u32 {
 
 #[test]
 fn a_slice_asks_for_no_memory_beside_its_chunk() {
-    let (mut left, mut right) = pair(&Config::default());
+    let (mut left, mut right) = pair(&Config { slice_bytes: 1024, ..Config::default() });
     let slices = 2048;
     left.begin(Block::new(vec![3; slices * 1024]).expect("at most 64 MiB"), 0).expect("nothing waits");
     carry(&mut left, &mut right);
@@ -131,7 +131,7 @@ fn lost_slices_ask_for_no_memory() {
     let asked = allocations(|| {
         for _ in 0..20_000 {
             let (_, part) = left.write(&mut room).expect("there is always one to send");
-            assert!(matches!(part, Part::Slice { index: 0, .. }));
+            assert!(matches!(part, Part::Slices { first: 0, .. }));
             left.on_lost(part);
         }
     });
@@ -142,7 +142,7 @@ fn lost_slices_ask_for_no_memory() {
 fn a_lying_announcement_of_64_mib_costs_next_to_nothing() {
     let (mut left, mut right) = pair(&Config::default());
     let digest = ContentDigest([9; 32]);
-    let begin = Begin { id: BlockId(0), slice_bytes: 256, length: MAX_BLOCK_BYTES, label: 0, digest };
+    let begin = Begin { id: BlockId(0), slice_bytes: MIN_SLICE_BYTES, length: MAX_BLOCK_BYTES, label: 0, digest };
     let mut room = [0; 64];
     let bytes = Frame::Begin(begin).write(&mut room).expect("it fits");
     let ((), memory) = held(|| assert!(right.on_frame(&room[..bytes]).is_ok()));

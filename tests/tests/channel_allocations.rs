@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_protocol::channel::block::Block;
-use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Channels, Kind, Layout, ReadAt, SendOptions};
+use slipgate_protocol::channel::{
+    Arrival, ChannelConfig, ChannelId, Channels, Kind, Layout, MAX_QUEUE_MESSAGES, ReadAt, SendOptions,
+};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_tests::counting::{Counting, allocations};
@@ -110,6 +112,42 @@ fn after_warm_up_nothing_is_allocated() {
     println!("{delivered} messages, {bytes} bytes");
     assert_eq!(count, 0);
     assert!(delivered > 40_000 && bytes > 10_000_000, "only {delivered} messages");
+}
+
+/// Sends under so many keys in turn, most of which wait and some of which are under way, for so long; answers how long
+/// that took.
+fn keyed_sends(keys: u64, sends: u64) -> Duration {
+    let config = ChannelConfig {
+        queue_messages: MAX_QUEUE_MESSAGES,
+        queue_bytes: 1 << 20,
+        ..ChannelConfig::new(Kind::ReliableOrdered)
+    };
+    let mut channels = Channels::new(Arc::new(Layout::new(vec![config]).unwrap()), None);
+    let (now, mut room, mut packet) = (Instant::default(), [0; ROOM_BYTES], Sequence(0));
+    let mut round = |sends: u64| {
+        for send in 0..sends {
+            let options = SendOptions { key: Some(send % keys * 0x9e37_79b9), ..SendOptions::default() };
+            channels.send(ChannelId(0), &send.to_le_bytes(), options, now).unwrap();
+            // Of each seventh key the message leaves, and is under way for two packets.
+            if send.is_multiple_of(7 * keys.min(100)) {
+                assert!(channels.write(packet, now, &mut room) > 0);
+                channels.on_acked(packet.back(2));
+                packet = packet.ahead(1);
+            }
+        }
+    };
+    round(20_000.max(4 * keys));
+    let start = std::time::Instant::now();
+    assert_eq!(allocations(|| round(sends)), 0, "{keys} keys");
+    start.elapsed()
+}
+
+#[test]
+fn a_message_under_a_key_costs_the_same_however_many_keys_there_are_and_no_memory() {
+    let (few, many) = (keyed_sends(16, 100_000), keyed_sends(12_000, 100_000));
+    println!("{few:?} with 16 keys, {many:?} with 12,000");
+    // Looking through all of them takes two hundred times as long.
+    assert!(many < few * 20, "{few:?} with 16 keys, {many:?} with 12,000");
 }
 
 #[test]

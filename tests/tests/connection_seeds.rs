@@ -76,7 +76,7 @@ fn channel(chance: &mut StdRng, payload: usize) -> ChannelConfig {
         deadline: None,
         ..ChannelConfig::new(kinds[chance.random_range(0..kinds.len())])
     };
-    config.blocks.slice_bytes = chance.random_range(256..=payload.min(1200) - 80) as u16;
+    config.blocks.slice_bytes = chance.random_range(128..=payload.min(1200) - 80) as u16;
     config.blocks.max_at_once = chance.random_range(1..6);
     config.blocks.admission = if chance.random() { Admission::Ask } else { Admission::Automatic };
     config

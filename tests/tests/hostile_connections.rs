@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use slipgate_conditioner::Conditions;
 use slipgate_protocol::channel::block::frame::{Begin, Frame as BlockFrame};
-use slipgate_protocol::channel::block::{BlockId, ContentDigest, MAX_BLOCK_BYTES};
+use slipgate_protocol::channel::block::{self as blocks, Admission, BlockId, ContentDigest, MAX_BLOCK_BYTES};
 use slipgate_protocol::channel::control::{ByeCode, VERSION};
 use slipgate_protocol::channel::{ChannelConfig, ChannelId, Kind, Layout, LayoutHash};
 use slipgate_protocol::client::{self, Client};
@@ -48,6 +48,8 @@ fn layout() -> Arc<Layout> {
         max_message_bytes: MESSAGE_BYTES,
         queue_bytes: QUEUE_BYTES,
         queue_messages: WINDOW,
+        // By default a server would refuse whatever is offered.
+        blocks: blocks::Config { admission: Admission::Automatic, ..blocks::Config::default() },
         ..ChannelConfig::new(kind)
     };
     Arc::new(Layout::new(kinds.map(channel).to_vec()).unwrap())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use slipgate_client::{ClientState, EndReason};
 use slipgate_protocol::reliability;
 use slipgate_protocol::wire::reliable::Sequence;
-use slipgate_server::block::{Block, ContentDigest};
+use slipgate_server::block::{self, Block, ContentDigest};
 use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
 use slipgate_server::{
     ChannelConfig, ChannelId, DisconnectReason, Kind, Layout, SendError, SendOptions, SendTypedError, Traffic,
@@ -26,7 +26,9 @@ fn channels() -> Traffic {
 
 /// The layout of these tests, with a kind for the second channel.
 fn layout(state: Kind) -> Layout {
-    let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
+    // Here clients upload as well, which a server refuses by default.
+    let blocks = block::Config { admission: block::Admission::Automatic, ..block::Config::default() };
+    let channel = |kind, priority| ChannelConfig { priority, blocks: blocks.clone(), ..ChannelConfig::new(kind) };
     Layout::new(vec![channel(Kind::ReliableOrdered, 1), channel(state, 2), channel(Kind::Blocks, 0)])
         .expect("the settings are sound")
 }

@@ -11,7 +11,7 @@ use slipgate_protocol::crypto::key::{Key, Seed};
 use slipgate_protocol::netcode::server::{self as netcode, ClientHandle, DisconnectReason};
 use slipgate_protocol::reliability::Sink;
 use slipgate_protocol::server::{Event, Server};
-use slipgate_protocol::session::{Config, Connection, Memory, SendError, Traffic};
+use slipgate_protocol::session::{Config, Connection, End, Memory, SendError, Traffic};
 use slipgate_protocol::time::{Instant, Now, UnixMillis};
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
 use slipgate_tests::world::{Collected, address};
@@ -20,7 +20,10 @@ const CHAT: ChannelId = ChannelId(0);
 const BLOCKS: ChannelId = ChannelId(1);
 
 fn layout() -> Arc<Layout> {
-    Arc::new(Layout::new([Kind::ReliableOrdered, Kind::Blocks].map(ChannelConfig::new).to_vec()).unwrap())
+    let mut channels = [Kind::ReliableOrdered, Kind::Blocks].map(ChannelConfig::new);
+    // By default a server refuses what players upload.
+    channels[1].blocks.admission = block::Admission::Automatic;
+    Arc::new(Layout::new(channels.to_vec()).unwrap())
 }
 
 /// 10 kB in each turn.
@@ -219,6 +222,33 @@ fn who_leaves_with_a_word_is_gone_when_that_was_heard_and_the_reason_is_its_own(
     assert!(matches!(events[..], [Event::Disconnected { reason: DisconnectReason::Left, .. }]), "{events:?}");
     world.turn();
     assert!(world.is_slot_free() && world.events().is_empty());
+}
+
+#[test]
+fn a_player_in_the_same_program_hears_that_its_farewell_was_heard() {
+    let mut world = World::new();
+    world.connection.leave(ByeCode(256), "good night");
+    world.turn();
+    assert!(!world.connection.is_over());
+    world.turn();
+    assert!(world.is_slot_free() && world.connection.is_over(), "at once, and not after a second");
+    // What it did not take before somebody else had its slot is still its own.
+    assert_eq!(world.server.netcode_mut().loopback_receive(world.handle, &mut [0; MAX_PAYLOAD_BYTES]), None);
+}
+
+#[test]
+fn a_server_that_stops_says_so_on_channels_and_in_the_same_turn_frees_every_slot() {
+    let mut world = World::new();
+    world.server.stop();
+    let events = world.events();
+    assert!(matches!(events[..], [Event::Disconnected { reason: DisconnectReason::ServerStopped, .. }]), "{events:?}");
+    let refused = world.server.send_message(world.handle, CHAT, b"late", SendOptions::default(), at(world.now));
+    assert_eq!(refused, Err(SendError::Gone));
+    world.turn();
+    assert!(world.is_slot_free() && world.events().is_empty(), "it has been told");
+    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: String::new() };
+    assert_eq!(world.connection.end(), Some(&heard));
+    assert!(world.connection.is_over(), "nobody is there to be told that it was heard");
 }
 
 #[test]

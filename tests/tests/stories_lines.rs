@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_conditioner::{Conditions, Loss, Share};
-use slipgate_protocol::channel::block::{self, Block};
+use slipgate_protocol::channel::block::{self, Admission, Block};
 use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
 use slipgate_protocol::session::{Config, Memory};
 use slipgate_protocol::{client, server};
@@ -43,7 +43,9 @@ fn what_is_beyond_a_channels_bytes_per_tick_leaves_in_later_ticks() {
 
 #[test]
 fn a_large_block_arrives_at_either_end_although_packets_get_lost() {
-    let mut hall = hall(ChannelConfig::new(Kind::Blocks));
+    let mut both_ways = ChannelConfig::new(Kind::Blocks);
+    both_ways.blocks.admission = Admission::Automatic;
+    let mut hall = hall(both_ways);
     let client = hall.join(path(2.0));
     let block = Block::new(vec![9; 6 << 20]).unwrap();
     hall.server.send_block(client, ChannelId(0), block.clone(), 1).unwrap();

@@ -576,12 +576,13 @@ fn a_pending_client_of_the_same_name_gives_way_to_one_in_the_same_program() {
 }
 
 #[test]
-fn queues_in_the_same_program_are_bounded_and_forget_a_client_that_is_gone() {
+fn queues_in_the_same_program_are_bounded_and_a_client_that_is_gone_can_take_what_it_was_sent() {
     let mut world = World::perfect(23);
     let server = world.add_server(1);
     let now = world.now();
     let mut buffer = [0; MAX_PAYLOAD_BYTES];
     let core = &mut world.servers[server].core;
+    let mut before = None;
     for round in 0..3 {
         let host = core.connect_loopback(round, [0; 256], now).unwrap();
         for _ in 0..QUEUE_PAYLOADS {
@@ -592,7 +593,13 @@ fn queues_in_the_same_program_are_bounded_and_forget_a_client_that_is_gone() {
         assert_eq!(core.send(host, &[1], now, &mut Collected::default()), Err(SendError::Backlogged));
         core.disconnect(host);
         while core.poll_event().is_some() {}
-        assert_eq!(core.loopback_receive(host, &mut buffer), None);
+        if let Some(before) = before.replace(host) {
+            assert_eq!(core.loopback_receive(before, &mut buffer), None, "another one has ended in its slot since");
+        }
+        if round > 0 {
+            let taken = std::iter::from_fn(|| core.loopback_receive(host, &mut buffer)).count();
+            assert_eq!(taken, QUEUE_PAYLOADS, "what it was sent before it was disconnected");
+        }
         assert_eq!(core.poll_loopback(&mut buffer), None, "what a client sent before it left is gone with it");
     }
     // The next one in the slot does not speak for the one before.

@@ -117,7 +117,7 @@ pub(super) fn send<'a>(
     }
     // SAFETY: the first `asked` headers are written. Each points to a name, to as many written pieces as it says, and to
     // none or one written control message; all of them live until this function returns, and so do the bytes that the
-    // pieces point to. The kernel only reads them.
+    // pieces point to. The kernel writes to the headers how much left, and reads the rest.
     let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), asked, FLAGS as _) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

@@ -7,6 +7,13 @@ use super::layout::ChannelConfig;
 use crate::reliability::MemoryBudget;
 use crate::time::Instant;
 
+/// Which end of a connection this is: who takes which blocks by default depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Server,
+    Other,
+}
+
 /// One channel of blocks. Without a block it is as large as a pointer and a time.
 #[derive(Default)]
 pub(super) struct BlockLane {
@@ -22,9 +29,16 @@ impl BlockLane {
     }
 
     /// The machine. `None` if its settings make no sense, which the layout has checked.
-    pub(super) fn machine(&mut self, config: &ChannelConfig, memory: Option<&MemoryBudget>) -> Option<&mut Blocks> {
+    pub(super) fn machine(
+        &mut self,
+        config: &ChannelConfig,
+        memory: Option<&MemoryBudget>,
+        end: End,
+    ) -> Option<&mut Blocks> {
         if self.blocks.is_none() {
-            self.blocks = Blocks::new(config.blocks.clone(), memory.cloned()).ok().map(Box::new);
+            let config = config.blocks.clone();
+            let config = if end == End::Server { config.of_server() } else { config };
+            self.blocks = Blocks::new(config, memory.cloned()).ok().map(Box::new);
         }
         self.blocks.as_deref_mut()
     }

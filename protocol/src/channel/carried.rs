@@ -11,6 +11,9 @@ use crate::wire::reliable::Sequence;
 const MAX_PACKETS: usize = super::MAX_PACKETS as usize;
 /// The most loads that are remembered, of all packets together. Packets that are displaced count as lost.
 const MAX_LOADS: usize = 8192;
+/// Packets that still leave, and loads that one may have, when no more should be under way: probes, and acknowledgements,
+/// which have numbers as well.
+const RESERVE: usize = MAX_PACKETS / 8;
 /// How many packets a late acknowledgement of a lost one is waited for.
 const LATE_PACKETS: u16 = 128;
 
@@ -88,6 +91,15 @@ impl Carried {
             }
             self.forget_oldest(&mut lost);
         }
+    }
+
+    /// Whether the next packet should wait, or what the oldest carried would be offered anew although nobody knows its
+    /// fate.
+    pub(super) fn is_full(&self, newest: Sequence) -> bool {
+        let spans_all = |oldest: &Departed| usize::from(newest.distance_from(oldest.packet)) >= MAX_PACKETS - RESERVE;
+        self.packets.front().is_some_and(|oldest| {
+            oldest.fate == Fate::Awaited && (self.loads.len() >= MAX_LOADS - RESERVE || spans_all(oldest))
+        })
     }
 
     /// The packet arrived: its loads, if that is news.
@@ -193,5 +205,29 @@ mod tests {
             assert_eq!(carried.acked(packet).count(), if told % 3 == 0 { heard.len() } else { 0 }, "a late word");
         }
         assert!(carried.packets.len() < 200 && carried.loads.len() < 400);
+    }
+
+    #[test]
+    fn who_has_no_place_for_another_packet_says_so_before_anything_is_taken_for_lost() {
+        for (loads_of_each, packets) in [(1_u16, 897), (20, 404)] {
+            let (mut carried, mut packet) = (Carried::default(), Sequence(65_000));
+            let count = (0..2000)
+                .take_while(|_| {
+                    let next = packet.ahead(1);
+                    let full = carried.is_full(packet);
+                    if !full {
+                        carried.make_place(next, |load| panic!("{load:?} is taken for lost"));
+                        let load = |at| Load::Whole { channel: ChannelId(0), first: MessageId(at * 2), count: 1 };
+                        (0..loads_of_each).for_each(|at| carried.note(next, load(at)));
+                        packet = next;
+                    }
+                    !full
+                })
+                .count();
+            assert_eq!(count, packets, "{loads_of_each} loads in each");
+            assert!(carried.acked(Sequence(65_001)).count() == usize::from(loads_of_each));
+            carried.make_place(packet.ahead(1), |load| panic!("{load:?} is taken for lost"));
+            assert!(!carried.is_full(packet), "the oldest is not awaited any more");
+        }
     }
 }

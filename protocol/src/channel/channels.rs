@@ -7,7 +7,7 @@ mod pack;
 mod receive;
 
 use super::block::{Block, BlockId, Blocks, PartialBlock};
-use super::block_lane::BlockLane;
+use super::block_lane::{BlockLane, End};
 use super::carried::Carried;
 use super::incoming::Incoming;
 use super::layout::{ChannelId, Kind, Layout};
@@ -34,6 +34,7 @@ pub struct Channels {
     /// In the places of channels of blocks.
     blocks: Vec<BlockLane>,
     block_memory: Option<MemoryBudget>,
+    end: End,
     schedule: Schedule,
     carried: Carried,
     /// Of messages that leave.
@@ -56,6 +57,7 @@ impl Channels {
             incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
             blocks: layout.channels().map(|_| BlockLane::default()).collect(),
             block_memory: None,
+            end: End::Other,
             schedule: Schedule::new(&layout),
             carried: Carried::default(),
             sending: Store::new(None),
@@ -71,6 +73,13 @@ impl Channels {
     #[must_use]
     pub fn with_block_memory(self, memory: MemoryBudget) -> Self {
         Self { block_memory: Some(memory), ..self }
+    }
+
+    /// The same as the server's end of a connection, which takes no blocks of clients unless the channel says so: see
+    /// [`Admission`](super::block::Admission).
+    #[must_use]
+    pub fn of_server(self) -> Self {
+        Self { end: End::Server, ..self }
     }
 
     /// The layout.
@@ -130,7 +139,7 @@ impl Channels {
     /// if it is no channel of blocks.
     pub fn blocks_mut(&mut self, channel: ChannelId) -> Option<&mut Blocks> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
-        self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref())
+        self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref(), self.end)
     }
 
     /// What is left of the peer's blocks when the connection has ended, to be kept by the next one. No more blocks come or

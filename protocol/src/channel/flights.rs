@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use super::carried::Load;
 use super::frame_plan::{Plan, plan};
+use super::key_index::KeyIndex;
 use super::message_id::MessageId;
 use super::outgoing::Departure;
 use super::pen::Prefix;
@@ -55,6 +56,8 @@ struct Slices {
 pub(super) struct Flights {
     oldest: MessageId,
     window: VecDeque<Flight>,
+    /// The ids of messages under keys.
+    keys: KeyIndex,
     bytes: u32,
     slices: Slab<Slices>,
     /// No flight before this place is due; it is due itself, or the end.
@@ -63,7 +66,14 @@ pub(super) struct Flights {
 
 impl Flights {
     pub(super) const fn new() -> Self {
-        Self { oldest: MessageId(0), window: VecDeque::new(), bytes: 0, slices: Slab::new(), first_due: 0 }
+        Self {
+            oldest: MessageId(0),
+            window: VecDeque::new(),
+            keys: KeyIndex::new(),
+            bytes: 0,
+            slices: Slab::new(),
+            first_due: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -178,25 +188,28 @@ impl Flights {
         self.pass_over_not_due();
     }
 
-    /// Withdraws what is under way under this key, and answers how many messages that were.
+    /// Withdraws what is under way under this key; answers whether there was something.
     ///
     /// One of which some pieces have left and others are due is let through: if it were withdrawn, a key that gets large
     /// messages faster than they leave would never get one across.
-    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> u64 {
-        let mut withdrawn = 0;
-        for place in 0..self.window.len() {
-            let flight = self.window.get(place).filter(|flight| flight.key == Some(key));
-            if flight.is_some_and(|flight| !self.is_half_way(flight)) {
-                self.withdraw(place, store);
-                withdrawn += 1;
-            }
+    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> bool {
+        let newest = self.keys.place(key).and_then(|id| self.place_of(MessageId(id as u16)));
+        let superseded = newest.filter(|place| {
+            let flight = self.window.get(*place).filter(|flight| flight.key == Some(key));
+            flight.is_some_and(|flight| !self.is_half_way(flight))
+        });
+        if let Some(place) = superseded {
+            self.withdraw(place, store);
         }
-        withdrawn
+        superseded.is_some()
     }
 
     fn admit(&mut self, message: Waiting, state: State) {
         let Waiting { chain, bytes, deadline, since, key, .. } = message;
         self.bytes += bytes;
+        if let Some(key) = key {
+            self.keys.note(key, self.next_id().0.into());
+        }
         self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, state });
     }
 
@@ -223,7 +236,7 @@ impl Flights {
         if let State::Sliced(number) = core::mem::replace(&mut flight.state, state) {
             self.slices.remove(number);
         }
-        flight.key = None;
+        self.keys.forget(flight.key.take(), self.oldest.ahead(place as u16).0.into());
     }
 
     fn forget_done(&mut self) {

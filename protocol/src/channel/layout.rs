@@ -17,9 +17,6 @@ pub const MAX_MESSAGE_BYTES: u32 = MAX_PIECES as u32 * PIECE_BYTES as u32;
 pub const MAX_QUEUE_MESSAGES: u16 = 1 << 14;
 /// The most bytes that any queue holds.
 pub const MAX_QUEUE_BYTES: u32 = 1 << 24;
-/// Bytes of a block's slice by default: four fill a packet of 1,186 or 1,200 bytes but for a few, and one often fits in
-/// beside a game's own messages.
-const SLICE_BYTES: u16 = 280;
 /// How long a message waits to be sent that would be of little use later, unless one says otherwise: beyond 250 ms the
 /// seed calls conditions bad ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP").
 const STALE_AFTER: Duration = Duration::from_millis(250);
@@ -109,14 +106,7 @@ impl ChannelConfig {
             queue_messages: 256,
             max_message_bytes: 16 * 1024,
             deadline: if kind.is_reliable() { None } else { Some(STALE_AFTER) },
-            blocks: block::Config {
-                slice_bytes: SLICE_BYTES,
-                max_block_bytes: block::MAX_BLOCK_BYTES,
-                max_at_once: 4,
-                max_bytes_at_once: 2 * block::MAX_BLOCK_BYTES as u64,
-                max_waiting: 64,
-                admission: block::Admission::Automatic,
-            },
+            blocks: block::Config::usual(),
         }
     }
 

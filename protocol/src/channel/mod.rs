@@ -27,6 +27,7 @@ mod flights;
 mod frame;
 mod frame_plan;
 mod incoming;
+mod key_index;
 mod layout;
 mod message_id;
 mod outgoing;
@@ -56,8 +57,8 @@ pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;
 
-/// Packets of which is remembered what they carried. When more are under way, what the oldest carried is sent again. A
-/// peer's window of received packets may hold no more.
+/// Packets of which is remembered what they carried; before more are under way, [`Channels::is_full`]. A peer's window of
+/// received packets may hold no more.
 pub const MAX_PACKETS: u16 = 1024;
 
 /// What a message may ask for.
@@ -68,7 +69,7 @@ pub struct SendOptions {
     /// A newer message with the same key replaces an older one that was not sent or not acknowledged; but one that is
     /// being sent, in more than one packet, is sent to its end.
     ///
-    /// Keys are looked for among all messages of the channel that wait or are under way.
+    /// Keys are those of one channel. Finding the older message costs the same however many wait or are under way.
     pub key: Option<u64>,
 }
 

@@ -89,9 +89,9 @@ impl Outgoing {
         if !fits || (replaced.is_none() && free.messages == 0) {
             return Err(SendError::Backlogged);
         }
-        let under_way = terms.key.map_or(0, |key| self.flights.supersede(key, store));
+        let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, store));
         let waited = self.queue.push(message, terms, store);
-        self.counters.superseded += under_way + u64::from(waited);
+        self.counters.superseded += u64::from(under_way) + u64::from(waited);
         Ok(())
     }
 

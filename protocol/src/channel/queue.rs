@@ -2,12 +2,15 @@
 
 use alloc::collections::VecDeque;
 
+use super::key_index::KeyIndex;
 use super::message_id::MessageId;
 use super::pieces::{Chain, Credit, Store};
 use crate::time::Instant;
 
 /// A message in a queue.
 pub(super) struct Waiting {
+    /// Its number among all that were ever put here; ascending along the queue.
+    number: u64,
     pub(super) chain: Chain,
     pub(super) bytes: u32,
     pub(super) deadline: Instant,
@@ -31,6 +34,9 @@ pub(super) struct Terms {
 #[derive(Default)]
 pub(super) struct Queue {
     messages: VecDeque<Waiting>,
+    next_number: u64,
+    /// The numbers of messages under keys.
+    keys: KeyIndex,
     bytes: u32,
     /// No message's deadline is before this.
     first_deadline: Option<Instant>,
@@ -55,6 +61,7 @@ impl Queue {
 
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let message = self.messages.pop_front()?;
+        self.keys.forget(message.key, message.number);
         self.bytes -= message.bytes;
         Some(message)
     }
@@ -71,6 +78,7 @@ impl Queue {
         // The senders' store has no shared budget: it is bounded by the queues.
         let chain = store.store(message, Credit::Overdraft).unwrap_or_default();
         let new = Waiting {
+            number: self.next_number,
             chain,
             bytes: message.len() as u32,
             deadline: terms.deadline,
@@ -83,11 +91,15 @@ impl Queue {
         self.first_deadline = Some(self.first_deadline.map_or(new.deadline, |first| first.min(new.deadline)));
         let same_key = self.place_of(terms.key).and_then(|at| self.messages.get_mut(at));
         let Some(old) = same_key else {
+            if let Some(key) = new.key {
+                self.keys.note(key, new.number);
+            }
+            self.next_number += 1;
             self.messages.push_back(new);
             return false;
         };
-        let (since, passed_over) = (old.since, old.passed_over);
-        let old = core::mem::replace(old, Waiting { since, passed_over, ..new });
+        let (number, since, passed_over) = (old.number, old.since, old.passed_over);
+        let old = core::mem::replace(old, Waiting { number, since, passed_over, ..new });
         self.bytes -= old.bytes;
         store.release(old.chain);
         true
@@ -99,12 +111,14 @@ impl Queue {
             return 0;
         }
         let (before, mut bytes, mut first_deadline) = (self.messages.len(), 0, Instant::NEVER);
+        let keys = &mut self.keys;
         self.messages.retain_mut(|message| {
             if now < message.deadline {
                 bytes += message.bytes;
                 first_deadline = first_deadline.min(message.deadline);
                 return true;
             }
+            keys.forget(message.key, message.number);
             store.release(core::mem::take(&mut message.chain));
             false
         });
@@ -113,7 +127,13 @@ impl Queue {
     }
 
     fn place_of(&self, key: Option<u64>) -> Option<usize> {
-        let key = Some(key?);
-        self.messages.iter().position(|message| message.key == key && message.begun.is_none())
+        let number = self.keys.place(key?)?;
+        let is_it = |place: &usize| self.messages.get(*place).is_some_and(|message| message.number == number);
+        // Numbers are left out where messages were too late.
+        let first = self.messages.front()?.number;
+        let expected = usize::try_from(number.checked_sub(first)?).ok().filter(is_it);
+        let search = || Some(self.messages.partition_point(|message| message.number < number)).filter(is_it);
+        let place = expected.or_else(search)?;
+        self.messages.get(place).filter(|message| message.begun.is_none()).map(|_| place)
     }
 }

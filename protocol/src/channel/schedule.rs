@@ -7,14 +7,17 @@ use super::layout::{ChannelConfig, ChannelId, Layout};
 use crate::time::Instant;
 
 /// A channel that has not had its turn for so long, though it has something to send, goes before all others until it has
-/// had it: [`TURN_BYTES`] of frames.
+/// had it: [`TURN_BYTES`] of frames, or most of a packet where packets are smaller.
 ///
 /// So a lower class gets about a packet's worth every half second, whatever the classes above it send; and these give up
 /// at most that, and one frame more, for each channel below them.
 pub const STARVED_AFTER: Duration = Duration::from_millis(500);
 
-/// Bytes of frames that are a turn.
+/// Bytes of frames that are a turn, in packets that have room for more.
 pub const TURN_BYTES: usize = 1024;
+/// In smaller packets seven eighths of the room for frames are a turn: on a path that carries ten packets of 256 bytes in
+/// a second a turn must not silence all others for half of it.
+const TURN_SHARE: (usize, usize) = (7, 8);
 
 /// How far a channel of weight 1 moves on for each byte.
 const STRIDE: u64 = 1 << 16;
@@ -47,12 +50,14 @@ pub(super) struct Schedule {
     /// For each class, in the place of its first channel: how far the channel was that went last. One that comes anew
     /// starts there, instead of making up for the time in which it had nothing to send.
     clocks: Vec<u64>,
+    /// Bytes that are a turn in the packet that is being written.
+    turn_bytes: usize,
 }
 
 impl Schedule {
     pub(super) fn new(layout: &Layout) -> Self {
         let lanes = layout.channels().map(|config| Lane { allowance: per_tick(config), ..Lane::default() }).collect();
-        Self { lanes, clocks: layout.channels().map(|_| 0).collect() }
+        Self { lanes, clocks: layout.channels().map(|_| 0).collect(), turn_bytes: TURN_BYTES }
     }
 
     /// A tick begins: budgets are filled up.
@@ -86,8 +91,9 @@ impl Schedule {
         candidates.min_by_key(rank).map(|candidate| candidate.channel)
     }
 
-    /// A packet begins with these channels ready, one bit for each.
-    pub(super) fn begin_packet(&mut self, layout: &Layout, ready: u64) {
+    /// A packet begins with these channels ready, one bit for each, and so many bytes of room for frames.
+    pub(super) fn begin_packet(&mut self, layout: &Layout, ready: u64, room: usize) {
+        self.turn_bytes = TURN_BYTES.min(room * TURN_SHARE.0 / TURN_SHARE.1);
         for id in (0..self.lanes.len()).map(|id| ChannelId(id as u8)) {
             let clock = self.clocks.get(class_of(layout, id)).copied().unwrap_or(0);
             let ready = ready >> id.0 & 1 != 0;
@@ -105,7 +111,7 @@ impl Schedule {
         let weight = layout.channel(channel).map_or(1, |config| u64::from(config.weight));
         let before = lane.passed;
         lane.written += bytes;
-        if lane.written >= TURN_BYTES {
+        if lane.written >= self.turn_bytes {
             (lane.served, lane.written) = (now, 0);
         }
         lane.passed += bytes as u64 * STRIDE / weight;
@@ -167,10 +173,10 @@ mod tests {
         let layout = layout(&[(0, 1), (0, 1)]);
         let mut schedule = Schedule::new(&layout);
         for _ in 0..1000 {
-            schedule.begin_packet(&layout, 0b01);
+            schedule.begin_packet(&layout, 0b01, 1200);
             schedule.charge(&layout, ChannelId(0), 100, at(0));
         }
-        schedule.begin_packet(&layout, 0b11);
+        schedule.begin_packet(&layout, 0b11, 1200);
         let mut wrote = [0; 2];
         for _ in 0..100 {
             let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
@@ -197,6 +203,25 @@ mod tests {
         assert_eq!(first(2000, [2000, 1000, 1001]), 0);
         let order = [0; 5].map(|_| first(2001, [2000, 1000, 1001]));
         assert_eq!(order, [2, 2, 1, 1, 0], "again half a second later, the higher class first");
+    }
+
+    #[test]
+    fn where_packets_are_small_one_of_them_is_a_turn() {
+        let layout = layout(&[(9, 1), (0, 1)]);
+        for (room, written, turns) in [(1186, 500, 3), (1186, 1050, 1), (193, 170, 1), (494, 250, 2)] {
+            let mut schedule = Schedule::new(&layout);
+            let mut first = || {
+                schedule.begin_packet(&layout, 0b11, room);
+                let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
+                let first = schedule.first(&layout, both, at(600)).unwrap();
+                schedule.charge(&layout, first, written, at(600));
+                first.0
+            };
+            // The higher class has waited as long, and has its turn before.
+            let order: Vec<u8> = (0..2 * turns + 1).map(|_| first()).collect();
+            let wanted = [vec![0; turns], vec![1; turns], vec![0]].concat();
+            assert_eq!(order, wanted, "{written} bytes in rooms of {room}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub use self::event::{Event, Message, Received};
 use self::sink::ServerSink;
 use crate::address::Address;
 use crate::channel::block::{Block, BlockId};
+use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
@@ -409,6 +410,7 @@ fn poll_line(line: &mut Line) -> Option<Event> {
 const fn reason_of(end: &End) -> EndReason {
     match end {
         End::Left => EndReason::Left,
+        End::Farewell { code: ByeCode::SHUTDOWN, .. } => EndReason::DisconnectedByServer,
         End::Farewell { .. } => EndReason::Kicked,
         End::LayoutMismatch { .. } => EndReason::LayoutMismatch,
         End::VersionMismatch => EndReason::VersionMismatch,

@@ -209,6 +209,13 @@ impl Flight {
         self.probes = (self.probes + 1).min(MOST_DOUBLINGS);
     }
 
+    /// Whether so many packets are under way that no more should leave: seven eighths of the window. The rest is for those
+    /// that nobody acknowledges; one more than the window, and the oldest would be taken for lost.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.next - self.oldest >= (self.window - self.window / 8) as u64
+    }
+
     /// Bytes that left and are neither acknowledged nor lost.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

@@ -36,7 +36,7 @@ pub use self::uplink::{Uplink, Weight};
 use crate::time::Instant;
 
 /// Packets of the slow rate of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP" have this many bytes.
-const FLOOR_PACKET_BYTES: u32 = 256;
+pub(crate) const FLOOR_PACKET_BYTES: u32 = 256;
 /// The slow rate of the same article, 10 packets per second: so many always pass, or the connection would die.
 const FLOOR_INTERVAL: Duration = Duration::from_millis(100);
 /// The least rate, 2,560 bytes per second: one packet of the least kind each interval of the least kind.

@@ -32,6 +32,10 @@ impl PayloadQueue {
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes the oldest payload into `buffer` and answers its length.
     pub(crate) fn pop(&mut self, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
         let waiting = self.0.pop_front()?;

@@ -29,7 +29,7 @@ use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
 use crate::congestion::{BytesPerSecond, Uplink, Weight};
 use crate::discard::Discard;
-use crate::netcode::server::{self as netcode, ClientHandle};
+use crate::netcode::server::{self as netcode, ClientHandle, DisconnectReason};
 use crate::netcode::{self as lower, Outbox};
 use crate::session::{Budget, ConfigError, Connection, Line, Memory, PathStats, SendError, Traffic};
 use crate::time::{Instant, Now};
@@ -54,6 +54,8 @@ pub struct Server {
     /// Slots whose lines may have events to ask for; each is here once at most.
     noisy: VecDeque<u32>,
     room: Box<[u8; MAX_PAYLOAD_BYTES]>,
+    /// The server was stopped, and clients with channels have not been told.
+    stopping: bool,
 }
 
 impl Server {
@@ -75,6 +77,7 @@ impl Server {
             events: VecDeque::with_capacity(3 * slots + 2),
             noisy: VecDeque::with_capacity(slots),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),
+            stopping: false,
         })
     }
 
@@ -359,10 +362,25 @@ impl Server {
         was_connected
     }
 
-    /// Disconnects everyone at once and admits nobody any more. Who wants to say why kicks them first, with
-    /// [`ByeCode::SHUTDOWN`].
+    /// Disconnects everyone and admits nobody any more. The events come now; with the next
+    /// [`transmit`](Self::transmit) clients with channels are told that the server stops, by [`ByeCode::SHUTDOWN`], and all
+    /// get their disconnect packets. Nobody waits to be heard: who wants that kicks them first.
     pub fn stop(&mut self) {
-        self.netcode.stop();
+        self.netcode.set_admitting(false);
+        self.follow();
+        self.stopping = true;
+        for slot in 0..self.seats.len() as u32 {
+            let Self { seats, events, netcode, .. } = self;
+            let Some(seat) = seats.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
+            if let Line::Channels(_) = &seat.line {
+                events.extend(core::iter::from_fn(|| seat.poll_event()));
+                seat.tell_end(DisconnectReason::ServerStopped);
+                events.extend(core::iter::from_fn(|| seat.poll_event()));
+                seat.leave(ByeCode::SHUTDOWN);
+            } else {
+                netcode.disconnect_for(seat.client(), DisconnectReason::ServerStopped);
+            }
+        }
         self.follow();
     }
 

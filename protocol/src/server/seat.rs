@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::event::{Event, Message, Received};
+use crate::channel::control::ByeCode;
 use crate::netcode::server::{ClientHandle, DisconnectReason};
 use crate::session::{Budget, End, Line, PathStats, Place};
 use crate::time::Instant;
@@ -92,6 +93,13 @@ impl Seat {
             self.last_events.extend(connection.take_partials().map(partial));
         }
         self.last_events.push_back(Event::Disconnected { client, client_id, reason });
+    }
+
+    /// Says goodbye, where that can be said.
+    pub(super) fn leave(&mut self, code: ByeCode) {
+        if let Line::Channels(connection) = &mut self.line {
+            connection.leave(code, "");
+        }
     }
 
     /// Why the connection has ended, if it has.

@@ -41,6 +41,9 @@ impl Server {
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
+        if self.stopping && !self.say_that_it_stops(now, outbox) {
+            return;
+        }
         self.netcode.transmit(now, outbox);
         let slots = self.wakes.len() as u32;
         for place in 0..slots {
@@ -52,6 +55,24 @@ impl Server {
         // Those whose last word has been said owe their disconnect packets.
         self.follow();
         self.netcode.transmit(now, outbox);
+    }
+
+    /// Tells clients with channels that the server stops, and disconnects them; answers false when the outbox is full.
+    fn say_that_it_stops(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
+        let Self { netcode, seats, room, .. } = self;
+        for seat in seats.iter_mut().flatten() {
+            let mut sink = ClientSink::new(netcode, seat.client(), now, outbox, room);
+            if let Line::Channels(connection) = &mut seat.line {
+                connection.say_farewell_at_once(now.monotonic, &mut sink);
+            }
+            if sink.full {
+                return false;
+            }
+        }
+        self.stopping = false;
+        self.netcode.stop();
+        self.follow();
+        true
     }
 
     /// Sends what one line has; answers false when the outbox is full.

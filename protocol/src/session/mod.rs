@@ -67,7 +67,10 @@ impl Budget {
 /// How a connection's path is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathStats {
-    /// Round-trip time, jitter, loss, bandwidths and counters.
+    /// Round-trip time, jitter, loss, bandwidths and counters, as the seed measures them: its round-trip time lasts until
+    /// the first word of a packet that arrived, with all that the peer held it back and every acknowledgement that was
+    /// lost before. That of the path alone is [`congestion::Stats::round_trip`]. Of `counters.lost`, `counters.late_acks`
+    /// were acknowledged after all.
     pub endpoint: reliability::Stats,
     /// What the controller thinks.
     pub congestion: congestion::Stats,

@@ -389,6 +389,11 @@ impl Path {
         (ready && payload > 0).then(|| payload.min(most))
     }
 
+    /// Whether more packets are under way than one can wait for.
+    pub(super) fn is_full(&self) -> bool {
+        self.flight.is_full()
+    }
+
     /// How many bytes of payload may leave now in one packet and those behind it.
     pub(super) fn budget(&self, now: Instant) -> usize {
         let bytes = self.congestion.budget(self.flight.in_flight(), now).saturating_sub(self.overhead());

@@ -14,6 +14,9 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Frame, STAMP_REACH, Stamp};
 
+mod many_packets;
+mod small_packets;
+
 const CHAT: ChannelId = ChannelId(0);
 const STATE: ChannelId = ChannelId(1);
 
@@ -219,6 +222,39 @@ fn slices_for_which_no_payload_has_room_are_no_settings_to_run_with() {
         events += usize::from(pair.ends[1].poll_event().is_some());
     }
     assert_eq!(events, 1, "it has arrived");
+}
+
+#[test]
+fn a_servers_end_takes_no_blocks_of_its_client_unless_the_channel_says_so() {
+    use crate::channel::ChannelEvent;
+    use crate::channel::block::{Admission, Block, Event, Reason};
+    for (admission, uploads, downloads) in
+        [(Admission::FromServer, false, true), (Admission::Automatic, true, true), (Admission::Never, false, false)]
+    {
+        let mut blocks = ChannelConfig::new(Kind::Blocks);
+        assert_eq!(blocks.blocks.admission, Admission::FromServer, "it is the default");
+        blocks.blocks.admission = admission;
+        let layout = Arc::new(Layout::new(vec![blocks]).unwrap());
+        let mut pair = Pair::with(layout.clone(), layout.clone());
+        pair.ends[1] = Connection::new(&Config::default(), layout, Some(&Memory::default())).unwrap();
+        for end in &mut pair.ends {
+            end.channels_mut().send_block(ChannelId(0), Block::new(vec![7; 2000]).unwrap(), 0).unwrap();
+        }
+        let mut fates = [None; 2];
+        for _ in 0..100 {
+            pair.run(5);
+            for (end, fate) in pair.ends.iter_mut().zip(&mut fates) {
+                match end.poll_event() {
+                    Some(ChannelEvent::Block { event: Event::Delivered { .. }, .. }) => *fate = Some(true),
+                    Some(ChannelEvent::Block { event: Event::Refused { reason: Reason::Declined, .. }, .. }) => {
+                        *fate = Some(false);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(fates, [Some(uploads), Some(downloads)], "{admission:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::program::{OTHER_KEY, PRIVATE_KEY, Place, Program, assert_no_secret};
 fn a_flag_is_above_the_environment_is_above_the_file_is_above_the_default() {
     let place = Place::new();
     let text = "bind = [\"127.0.0.1:0\", \"[::1]:0\"]\nadvertise = [\"192.0.2.1:1\", \"192.0.2.2:2\"]\nslots = 10\n\
-                tick = 30\napp = \"relay\"\nmax_token_lifetime = \"20s\"\ntakeover_after = 2\ndrain = \"1m\"\n\
+                tick = 30\napp = \"relay\"\nmax_token_lifetime = \"20s\"\ntakeover_after = 2\ndrain = \"1m\"\ndscp = \"ef\"\n\
                 [limits]\npending_clients = 9\n";
     place.write("server.toml", text, 0o644);
     let facts = |file: bool, variables: &[(&str, &str)], flags: &[&str]| {
@@ -26,7 +26,7 @@ fn a_flag_is_above_the_environment_is_above_the_file_is_above_the_default() {
             command.envs(variables.iter().copied());
             command
         });
-        let names = ["advertise", "slots", "tick_hz", "app", "max_token_lifetime", "takeover_after", "drain"];
+        let names = ["advertise", "slots", "tick_hz", "app", "max_token_lifetime", "takeover_after", "drain", "dscp"];
         assert_eq!(server.fact("protocol_id"), "0x1234");
         (server.addresses().len(), names.map(|name| server.fact(name))[1..].join(" "), server.fact("advertise"))
     };
@@ -39,17 +39,31 @@ fn a_flag_is_above_the_environment_is_above_the_file_is_above_the_default() {
         ("SLIPGATE_SERVER_MAX_TOKEN_LIFETIME", "unlimited"),
         ("SLIPGATE_SERVER_TAKEOVER_AFTER", "250ms"),
         ("SLIPGATE_SERVER_DRAIN", "2s"),
+        ("SLIPGATE_SERVER_DSCP", "8"),
         ("SLIPGATE_PROTOCOL_ID", "7"),
     ];
     let defaults = facts(false, &[], &[]);
-    assert_eq!((defaults.0, defaults.1.as_str()), (1, "64 60 echo 45s never 5s"));
+    assert_eq!((defaults.0, defaults.1.as_str()), (1, "64 60 echo 45s never 5s default"));
     let of_file = facts(true, &[], &[]);
-    assert_eq!(of_file, (2, "10 30 relay 20s 2s 60s".into(), "192.0.2.1:1, 192.0.2.2:2".into()));
+    assert_eq!(of_file, (2, "10 30 relay 20s 2s 60s ef".into(), "192.0.2.1:1, 192.0.2.2:2".into()));
     let of_environment = facts(true, &variables, &[]);
-    assert_eq!(of_environment, (1, "20 40 echo unlimited 250ms 2s".into(), "192.0.2.3:3, 192.0.2.4:4".into()));
+    assert_eq!(of_environment, (1, "20 40 echo unlimited 250ms 2s 8".into(), "192.0.2.3:3, 192.0.2.4:4".into()));
     let flags = ["--bind", "127.0.0.1:0", "--advertise", "192.0.2.5:5", "--slots", "30", "--app", "relay"];
     let of_flags = facts(true, &variables, &flags);
-    assert_eq!(of_flags, (1, "30 40 relay unlimited 250ms 2s".into(), "192.0.2.5:5".into()));
+    assert_eq!(of_flags, (1, "30 40 relay unlimited 250ms 2s 8".into(), "192.0.2.5:5".into()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_kernels_filter_is_there_unless_it_is_switched_off() {
+    let place = Place::new();
+    for (flags, expected) in [(&[][..], "true"), (&["--kernel-filter"], "true"), (&["--kernel-filter=false"], "false")]
+    {
+        let server = place.start(flags);
+        assert_eq!(server.fact("kernel_filter"), expected, "{flags:?}");
+        assert!(server.fact("receive_buffer").parse::<usize>().unwrap() > 0);
+        Player::join(1, server.address()).echo(b"through the filter, or without it");
+    }
 }
 
 #[test]

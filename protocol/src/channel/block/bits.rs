@@ -7,7 +7,7 @@ use core::ops::Range;
 /// Slices in one word.
 const WORD: u32 = u64::BITS;
 
-/// A set of numbers below a bound. 64 MiB in slices of 1 KiB take 8 KiB.
+/// A set of numbers below a bound. 64 MiB in slices of 160 bytes take 52 KiB.
 #[derive(Default)]
 pub(super) struct Slices {
     words: Vec<u64>,
@@ -87,7 +87,7 @@ const fn bit(index: u32) -> u64 {
     1 << (index % WORD)
 }
 
-/// A range of slices, word by word: 1,024 steps for the whole of 64 MiB.
+/// A range of slices, word by word: 6,554 steps for the whole of 64 MiB in slices of 160 bytes.
 pub(super) fn words(range: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
     (range.start / WORD..range.end.div_ceil(WORD)).map(move |at| {
         let (from, to) = (range.start.max(at * WORD) - at * WORD, range.end.min(at * WORD + WORD) - at * WORD);

@@ -112,13 +112,13 @@ impl Blocks {
         self.incoming
             .write(room)
             .or_else(|| self.outgoing.write_control(room))
-            .or_else(|| self.outgoing.write_slice(room))
+            .or_else(|| self.outgoing.write_slices(room))
     }
 
     /// A packet arrived that this frame was in. It may be told more than once, and after [`Blocks::on_lost`].
     pub fn on_acked(&mut self, part: Part) {
         match part {
-            Part::Begin(id) | Part::Withdraw(id) | Part::Slice { block: id, .. } => self.outgoing.on_acked(id, part),
+            Part::Begin(id) | Part::Withdraw(id) | Part::Slices { block: id, .. } => self.outgoing.on_acked(id, part),
             Part::Accept { .. } | Part::Farewell(_) => self.incoming.on_acked(part),
         }
     }
@@ -126,7 +126,7 @@ impl Blocks {
     /// A packet is lost, or taken for lost, that this frame was in: the frame is written again if it still matters.
     pub fn on_lost(&mut self, part: Part) {
         match part {
-            Part::Begin(id) | Part::Withdraw(id) | Part::Slice { block: id, .. } => self.outgoing.on_lost(id, part),
+            Part::Begin(id) | Part::Withdraw(id) | Part::Slices { block: id, .. } => self.outgoing.on_lost(id, part),
             Part::Accept { .. } | Part::Farewell(_) => self.incoming.on_lost(part),
         }
     }
@@ -140,7 +140,7 @@ impl Blocks {
         let frame = Frame::parse(bytes)?;
         match frame {
             Frame::Begin(begin) => self.incoming.on_begin(begin),
-            Frame::Slice { id, index, bytes } => self.incoming.on_slice(id, index, bytes),
+            Frame::Slice { id, index, bytes } => self.incoming.on_slices(id, index, bytes),
             Frame::Withdraw { id, reason } => Ok(self.incoming.on_withdraw(id, reason)),
             Frame::Accept { id, .. } | Frame::Done { id } | Frame::Refuse { id, .. } => {
                 self.outgoing.on_frame(id, &frame)

@@ -4,11 +4,16 @@ use core::fmt;
 
 use super::{MAX_BLOCK_BYTES, MAX_SLICE_BYTES, MIN_SLICE_BYTES};
 
+/// Bytes of a slice by default: seven fill a packet of 1,186 or 1,200 bytes but for a few, three one of 508 or 548, and
+/// one finds a place in the least that a bad path is granted, 256 bytes on the path.
+const SLICE_BYTES: u16 = 160;
+
 /// The settings of blocks, for both directions.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes of each slice that this end sends: 1,024 by default, so that small messages fit into the same packets.
-    /// Connections whose datagrams are smaller need smaller ones: with 508 bytes for a packet, 400.
+    /// Bytes of each slice that this end sends, 128 to 1,152; 160 by default: several travel in one frame, as many as a
+    /// packet has room for, and one finds a place in the least packet that congestion avoidance grants. Slices that are
+    /// larger than that wait, while more urgent messages want all that a bad path carries.
     pub slice_bytes: u16,
     /// The largest block that this end takes, 64 MiB by default.
     pub max_block_bytes: u32,
@@ -27,27 +32,46 @@ pub struct Config {
 /// Who decides about a block that the peer offers, when it is within the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Admission {
-    /// It is accepted.
+    /// It is accepted from a server, and refused from a server's client: nobody uploads what nobody asked for.
     #[default]
+    FromServer,
+    /// It is accepted, whoever sends it. A server that takes uploads had better lower
+    /// [`max_block_bytes`](Config::max_block_bytes) as well.
     Automatic,
+    /// It is refused.
+    Never,
     /// The application hears of it by [`super::Event::Offered`], and accepts or refuses it when it likes.
     Ask,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            slice_bytes: 1024,
-            max_block_bytes: MAX_BLOCK_BYTES,
-            max_at_once: 4,
-            max_bytes_at_once: 2 * MAX_BLOCK_BYTES as u64,
-            max_waiting: 64,
-            admission: Admission::Automatic,
-        }
+        Self::usual()
     }
 }
 
 impl Config {
+    /// The defaults.
+    pub(in crate::channel) const fn usual() -> Self {
+        Self {
+            slice_bytes: SLICE_BYTES,
+            max_block_bytes: MAX_BLOCK_BYTES,
+            max_at_once: 4,
+            max_bytes_at_once: 2 * MAX_BLOCK_BYTES as u64,
+            max_waiting: 64,
+            admission: Admission::FromServer,
+        }
+    }
+
+    /// The settings of a server's end of the channel.
+    pub(in crate::channel) fn of_server(self) -> Self {
+        let admission = match self.admission {
+            Admission::FromServer => Admission::Never,
+            other => other,
+        };
+        Self { admission, ..self }
+    }
+
     /// Whether a channel can run with these settings.
     ///
     /// # Errors
@@ -71,7 +95,7 @@ impl Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Not 256 to 1,152 bytes for a slice.
+    /// Not 128 to 1,152 bytes for a slice.
     SliceBytes,
     /// More than 64 MiB for a block, or more for one block than for all together.
     BlockBytes,
@@ -82,7 +106,7 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SliceBytes => "a slice has 256 to 1,152 bytes",
+            Self::SliceBytes => "a slice has 128 to 1,152 bytes",
             Self::BlockBytes => "a block has at most 64 MiB, and no more than all blocks together",
             Self::AtOnce => "1 to 64 blocks are under way at once",
         })

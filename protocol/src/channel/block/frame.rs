@@ -7,7 +7,7 @@ pub use self::ranges::{Ranges, RangesWriter};
 use super::{BlockId, ContentDigest, Violation};
 use crate::wire::cursor::{Reader, Writer};
 
-/// Bytes of a slice's header (§4.4).
+/// Bytes of the header of slices (§4.4).
 pub const SLICE_HEADER_BYTES: usize = 7;
 /// Bytes of an `Accept` before its ranges (§4.6).
 pub const ACCEPT_HEADER_BYTES: usize = 11;
@@ -24,13 +24,13 @@ const REFUSE: u8 = 6;
 pub enum Frame<'a> {
     /// The sender offers a block (§4.3).
     Begin(Begin),
-    /// A slice of an accepted block (§4.4).
+    /// Consecutive slices of an accepted block (§4.4).
     Slice {
         /// The block.
         id: BlockId,
-        /// Which slice.
+        /// The first slice.
         index: u32,
-        /// Its bytes.
+        /// The bytes of all.
         bytes: &'a [u8],
     },
     /// The sender gives up (§4.5).

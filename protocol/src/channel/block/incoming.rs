@@ -70,7 +70,9 @@ impl Incoming {
         }
         // Who begins a new block has heard the last word about those that are too old to be remembered.
         self.farewells.retain(|farewell| !self.seen.is_past(farewell.id));
-        if begin.length > self.config.max_block_bytes {
+        if self.config.admission == Admission::Never {
+            self.refuse(begin.id, Reason::Declined);
+        } else if begin.length > self.config.max_block_bytes {
             self.refuse(begin.id, Reason::TooLarge);
         } else if self.active.len() >= self.config.max_at_once.into() {
             self.refuse(begin.id, Reason::Busy);
@@ -81,12 +83,12 @@ impl Incoming {
         Ok(Reception::New)
     }
 
-    pub(super) fn on_slice(&mut self, id: BlockId, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
+    pub(super) fn on_slices(&mut self, id: BlockId, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
         if let Some(active) = self.find(id) {
             if active.withdrawn.is_some() {
                 return Ok(Reception::Ignored);
             }
-            return active.receiver.on_slice(index, bytes);
+            return active.receiver.on_slices(index, bytes);
         }
         if self.seen.contains(id) { Ok(Reception::Ignored) } else { Err(Violation::NotAccepted) }
     }

@@ -6,7 +6,7 @@
 //!    │────────────────────────────────────────▶│ within its limits? perhaps the application is asked
 //!    │   Accept: which slices it has already   │
 //!    │◀────────────────────────────────────────│ (those of a PartialBlock that an earlier connection left)
-//!    │ Slice, Slice, Slice … in any order      │
+//!    │ Slices, Slices … in any order           │
 //!    │────────────────────────────────────────▶│ chunks of 16 slices, hashed as they get whole
 //!    │                     Done: digest right  │
 //!    │◀────────────────────────────────────────│ the application has the content
@@ -56,8 +56,8 @@ pub use self::violation::Violation;
 
 /// The most bytes of a block: 64 MiB (§4.1).
 pub const MAX_BLOCK_BYTES: u32 = 64 << 20;
-/// The fewest bytes of a slice (§4.1); a datagram of 508 bytes has room for more.
-pub const MIN_SLICE_BYTES: u16 = 256;
+/// The fewest bytes of a slice (§4.1): it fits into the least packet, of 256 bytes on the path, in every encapsulation.
+pub const MIN_SLICE_BYTES: u16 = 128;
 /// The most bytes of a slice (§4.1): with its header it fits into the largest packet.
 pub const MAX_SLICE_BYTES: u16 = 1152;
 /// Room in which every frame but a slice can be written (§4.2): a `Begin` takes 49 bytes.
@@ -154,12 +154,14 @@ pub struct Progress {
 pub enum Part {
     /// A `Begin`.
     Begin(BlockId),
-    /// A `Slice`.
-    Slice {
+    /// A `Slice`: one or several consecutive ones.
+    Slices {
         /// Of this block.
         block: BlockId,
-        /// The slice's number.
-        index: u32,
+        /// The number of the first slice.
+        first: u32,
+        /// How many there are.
+        count: u16,
     },
     /// A `Withdraw`.
     Withdraw(BlockId),

@@ -1,4 +1,4 @@
-//! The blocks that this end sends: those under way take turns, slice by slice, and the others wait.
+//! The blocks that this end sends: those under way take turns, frame by frame, and the others wait.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -79,12 +79,12 @@ impl Outgoing {
         self.active.iter_mut().find_map(|sender| sender.write_control(room))
     }
 
-    /// Writes a slice of the block whose turn it is; the next slice is of another one, if there is one.
-    pub(super) fn write_slice(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+    /// Writes slices of the block whose turn it is; the next ones are of another block, if there is one.
+    pub(super) fn write_slices(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
         let count = self.active.len();
         for _ in 0..count {
             self.turn = (self.turn + 1) % count;
-            let written = self.active.get_mut(self.turn).and_then(|sender| sender.write_slice(room));
+            let written = self.active.get_mut(self.turn).and_then(|sender| sender.write_slices(room));
             if written.is_some() {
                 return written;
             }

@@ -12,10 +12,10 @@ use super::{BlockId, Content, Offer, Part, PartialBlock, Progress, Violation};
 use crate::reliability::MemoryBudget;
 use crate::wire::cursor::Writer;
 
-/// Chunks that are hashed with one slice that arrives: a gap that closes is caught up with bit by bit.
-const CHUNKS_PER_SLICE: u32 = 1;
-/// Chunks that are hashed in one turn, 1 MiB in slices of 1 KiB: a millisecond or two.
-const CHUNKS_PER_TURN: u32 = 64;
+/// Chunks that are hashed with slices that arrive: a gap that closes is caught up with bit by bit.
+const CHUNKS_PER_FRAME: u32 = 1;
+/// Bytes that are hashed in one turn: a millisecond or two.
+const BYTES_PER_TURN: u32 = 1 << 20;
 
 /// Receives a block.
 ///
@@ -134,36 +134,38 @@ impl BlockReceiver {
         }
     }
 
-    /// Takes a slice.
+    /// Takes consecutive slices.
     ///
     /// # Errors
     ///
-    /// The [`Violation`] of a slice that no honest sender of this block sends.
-    pub fn on_slice(&mut self, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
+    /// The [`Violation`] of slices that no honest sender of this block sends; nothing of them is kept.
+    pub fn on_slices(&mut self, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
         let receiving = match &mut self.stage {
             Stage::Offered => return Err(Violation::NotAccepted),
             Stage::Receiving(receiving) => receiving,
             Stage::Whole(_) | Stage::Failed(..) => return Ok(Reception::Ignored),
         };
-        if self.shape.slice(index).ok_or(Violation::SliceIndex)?.len() != bytes.len() {
-            return Err(Violation::SliceLength);
-        }
-        match receiving.store.put(index, bytes, &mut self.lease) {
-            Stored::New => {
-                self.verify(CHUNKS_PER_SLICE);
-                Ok(Reception::New)
-            }
-            Stored::Duplicate => Ok(Reception::Ignored),
-            Stored::NoMemory => {
-                self.fail(Reason::NoMemory);
-                Ok(Reception::Ignored)
+        self.shape.run(index, bytes.len())?;
+        let mut reception = Reception::Ignored;
+        for (index, slice) in (index..).zip(bytes.chunks(self.shape.slice_bytes.into())) {
+            match receiving.store.put(index, slice, &mut self.lease) {
+                Stored::New => reception = Reception::New,
+                Stored::Duplicate => {}
+                Stored::NoMemory => {
+                    self.fail(Reason::NoMemory);
+                    return Ok(reception);
+                }
             }
         }
+        if reception == Reception::New {
+            self.verify(CHUNKS_PER_FRAME);
+        }
+        Ok(reception)
     }
 
     /// Goes on with hashing what has arrived, about a megabyte in each turn. To be called once a tick.
     pub fn work(&mut self) {
-        self.verify(CHUNKS_PER_TURN);
+        self.verify((BYTES_PER_TURN / self.shape.chunk_bytes()).max(1));
     }
 
     /// Whether [`BlockReceiver::work`] would hash something.

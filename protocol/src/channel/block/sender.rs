@@ -1,9 +1,10 @@
 //! One block on its way out: what the peer is known to have, and what is to be sent next.
 
 use core::fmt;
+use core::ops::Range;
 
 use super::bits::{Slices, words};
-use super::frame::{Begin, Frame, Ranges, Reason};
+use super::frame::{Begin, Frame, Ranges, Reason, SLICE_HEADER_BYTES};
 use super::shape::Shape;
 use super::{Block, BlockId, Event, Owed, Part, Progress, Violation};
 
@@ -49,7 +50,7 @@ enum End {
 impl BlockSender {
     /// Starts sending a block in slices of so many bytes.
     ///
-    /// For a block of 64 MiB this takes 24 KiB, in slices of 1 KiB; nothing more is asked for later.
+    /// For a block of 64 MiB this takes 160 KiB, in slices of 160 bytes; nothing more is asked for later.
     #[must_use]
     pub fn begin(block: Block, id: BlockId, label: u64, slice_bytes: u16) -> Self {
         let shape = Shape { length: block.length, slice_bytes };
@@ -94,7 +95,7 @@ impl BlockSender {
 
     /// Writes one frame; answers its bytes and what it was, or `None` if there is nothing to write or no room for it.
     pub fn write(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
-        self.write_control(room).or_else(|| self.write_slice(room))
+        self.write_control(room).or_else(|| self.write_slices(room))
     }
 
     /// Writes a `Begin` or a `Withdraw`, if one is owed.
@@ -115,16 +116,24 @@ impl BlockSender {
         }
     }
 
-    /// Writes the first slice that waits.
-    pub(super) fn write_slice(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
+    /// Writes the first slice that waits, and those behind it that wait as well, as many as there is room for.
+    pub(super) fn write_slices(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
         if !self.has_slices() {
             return None;
         }
-        let index = self.waiting.first()?;
-        let slice = self.block.bytes.get(self.shape.slice(index)?)?;
-        let bytes = Frame::Slice { id: self.id, index, bytes: slice }.write(room)?;
-        self.waiting.remove(index);
-        Some((bytes, Part::Slice { block: self.id, index }))
+        let (id, index) = (self.id, self.waiting.first()?);
+        let most = room.len().saturating_sub(SLICE_HEADER_BYTES);
+        let start = self.shape.slice(index)?.start;
+        let fits = |slice: &Range<usize>| slice.end - start <= most;
+        let waiting = (index..).take_while(|index| self.waiting.contains(*index));
+        let run = waiting.map_while(|index| self.shape.slice(index)).take_while(fits);
+        let (count, end) = run.fold((0, start), |(count, _), slice| (count + 1, slice.end));
+        let slices = self.block.bytes.get(start..end)?;
+        let bytes = if count > 0 { Frame::Slice { id, index, bytes: slices }.write(room)? } else { return None };
+        for index in run_of(index, count) {
+            self.waiting.remove(index);
+        }
+        Some((bytes, Part::Slices { block: id, first: index, count }))
     }
 
     /// A packet arrived that a frame of this block was in.
@@ -132,9 +141,11 @@ impl BlockSender {
         match (part, &mut self.stage) {
             (Part::Begin(_), Stage::Offered(owed)) => *owed = Owed::Paid,
             (Part::Withdraw(_), Stage::Withdrawn(..)) => self.stage = Stage::Over(None),
-            (Part::Slice { index, .. }, _) => {
-                self.waiting.remove(index);
-                self.arrived.insert(index);
+            (Part::Slices { first, count, .. }, _) => {
+                for index in run_of(first, count) {
+                    self.waiting.remove(index);
+                    self.arrived.insert(index);
+                }
             }
             _ => {}
         }
@@ -144,8 +155,10 @@ impl BlockSender {
     pub fn on_lost(&mut self, part: Part) {
         match (part, &mut self.stage) {
             (Part::Begin(_), Stage::Offered(owed)) | (Part::Withdraw(_), Stage::Withdrawn(_, owed)) => owed.lost(),
-            (Part::Slice { index, .. }, _) if !self.arrived.contains(index) => {
-                self.waiting.insert(index);
+            (Part::Slices { first, count, .. }, _) => {
+                for index in run_of(first, count).filter(|index| !self.arrived.contains(*index)) {
+                    self.waiting.insert(index);
+                }
             }
             _ => {}
         }
@@ -225,6 +238,11 @@ impl BlockSender {
             Stage::Over(_) => return,
         };
     }
+}
+
+/// Consecutive slices.
+fn run_of(first: u32, count: u16) -> Range<u32> {
+    first..first + u32::from(count)
 }
 
 impl fmt::Debug for BlockSender {

@@ -41,9 +41,23 @@ impl Shape {
         self.range(index, self.slices(), self.slice_bytes.into())
     }
 
+    /// How many slices have so many bytes, at least one, from slice `first` on.
+    pub(super) fn run(self, first: u32, bytes: usize) -> Result<u16, Violation> {
+        let start = self.slice(first).ok_or(Violation::SliceIndex)?.start;
+        let (slice, end) = (usize::from(self.slice_bytes), start.saturating_add(bytes));
+        let whole = bytes > 0 && bytes.is_multiple_of(slice) && end <= self.length as usize;
+        let count = u16::try_from(bytes.div_ceil(slice)).map_err(|_| Violation::SliceLength)?;
+        if whole || end == self.length as usize { Ok(count) } else { Err(Violation::SliceLength) }
+    }
+
     /// Where a chunk's bytes lie in the block; `None` if there is no such chunk.
     pub(super) fn chunk(self, index: u32) -> Option<Range<usize>> {
-        self.range(index, self.chunks(), u32::from(self.slice_bytes) * CHUNK_SLICES)
+        self.range(index, self.chunks(), self.chunk_bytes())
+    }
+
+    /// Bytes of each chunk but the last.
+    pub(super) fn chunk_bytes(self) -> u32 {
+        u32::from(self.slice_bytes) * CHUNK_SLICES
     }
 
     /// How many slices a chunk has.
@@ -81,11 +95,30 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_slices_is_known_by_its_length() {
+        let shape = Shape { length: 1000, slice_bytes: 300 };
+        for (first, bytes, count) in [
+            (0, 300, Ok(1)),
+            (0, 600, Ok(2)),
+            (1, 700, Ok(3)),
+            (3, 100, Ok(1)),
+            (0, 1000, Ok(4)),
+            (0, 299, Err(Violation::SliceLength)),
+            (0, 301, Err(Violation::SliceLength)),
+            (3, 300, Err(Violation::SliceLength)),
+            (1, 1000, Err(Violation::SliceLength)),
+            (4, 100, Err(Violation::SliceIndex)),
+        ] {
+            assert_eq!(shape.run(first, bytes), count, "{bytes} bytes from {first} on");
+        }
+    }
+
+    #[test]
     fn the_largest_block_in_the_smallest_slices_is_counted_without_overflow() {
         let shape = Shape::check(MAX_BLOCK_BYTES, MIN_SLICE_BYTES).unwrap();
-        assert_eq!((shape.slices(), shape.chunks()), (262_144, 16_384));
-        assert_eq!(shape.slice(262_143).unwrap().end, 64 << 20);
-        assert_eq!(shape.slices_of_chunk(16_383), 16);
+        assert_eq!((shape.slices(), shape.chunks()), (524_288, 32_768));
+        assert_eq!(shape.slice(524_287).unwrap().end, 64 << 20);
+        assert_eq!(shape.slices_of_chunk(32_767), 16);
         assert_eq!(Shape { length: 0, slice_bytes: 256 }.slices(), 0);
     }
 }

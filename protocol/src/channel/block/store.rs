@@ -1,4 +1,4 @@
-//! The slices that have arrived. Memory grows with them: a block that is announced and never sent costs 2 KiB at most.
+//! The slices that have arrived. Memory grows with them: a block that is announced and never sent costs 4 KiB at most.
 
 use alloc::boxed::Box;
 use alloc::vec;

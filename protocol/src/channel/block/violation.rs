@@ -18,7 +18,7 @@ pub enum Violation {
     NotAccepted,
     /// A slice whose number is not below the number of slices.
     SliceIndex,
-    /// A slice of other than the announced length.
+    /// Slices of another length than follows from what was announced.
     SliceLength,
     /// An answer to a block that was never begun.
     NeverBegun,

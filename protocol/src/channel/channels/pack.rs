@@ -40,7 +40,7 @@ impl Channels {
         if left == 0 {
             return 0;
         }
-        self.schedule.begin_packet(&self.layout, left);
+        self.schedule.begin_packet(&self.layout, left, room.len());
         let mut pen = Pen::new(room);
         while let Some(channel) = self.first(left, now) {
             if !self.write_frame(channel, &mut pen, packet, now) || !self.is_ready(channel) {
@@ -51,6 +51,13 @@ impl Channels {
             }
         }
         pen.finish()
+    }
+
+    /// Whether so much is under way that no more should leave until something of it has arrived or is lost. What leaves all
+    /// the same counts the oldest as lost.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.newest.is_some_and(|(newest, _)| self.carried.is_full(newest))
     }
 
     /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so

@@ -92,10 +92,10 @@ impl Server {
         Ok(())
     }
 
-    /// The client's side: takes the next payload from the server's application, and answers its length.
+    /// The client's side: takes the next payload from the server's application, and answers its length. What was sent
+    /// before the client was disconnected can be taken afterwards, until the next one in its slot is disconnected.
     pub fn loopback_receive(&mut self, client: ClientHandle, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
-        let (slot, _) = self.slots.live(client)?;
-        self.slots.profile_mut(slot)?.loopback.as_mut()?.to_client.pop(buffer)
+        self.slots.for_loopback(client)?.pop(buffer)
     }
 
     /// The server's side: takes the next payload that a client in the same program sent.

@@ -97,6 +97,8 @@ pub(super) struct Profile {
     pub(super) user_data: UserData,
     pub(super) age: Option<Age>,
     pub(super) loopback: Option<Box<Loopback>>,
+    /// What was sent to a client in the same program that is gone, and had not been taken by then.
+    left_over: Option<(ClientHandle, Box<Loopback>)>,
 }
 
 /// Both directions of a client in the same program.
@@ -304,6 +306,7 @@ impl Slots {
 
     fn forget(&mut self, slot: u32) {
         self.unlist(slot);
+        let generation = self.links.get(slot as usize).map_or(0, |link| link.generation);
         if let Some(link) = self.links.get_mut(slot as usize) {
             let in_debts = link.in_debts;
             // A generation comes back after 2^32 connections of one slot: at one a second, after 136 years.
@@ -311,8 +314,23 @@ impl Slots {
             link.in_debts = in_debts;
         }
         if let Some(profile) = self.profiles.get_mut(slot as usize) {
+            let client = ClientHandle { slot, generation };
+            let left_over = profile.loopback.take().filter(|queues| !queues.to_client.is_empty());
             *profile = Profile::vacant();
+            profile.left_over = left_over.map(|queues| (client, queues));
         }
+    }
+
+    /// What was sent to a client in the same program and has not been taken, whether or not the client is gone.
+    pub(super) fn for_loopback(&mut self, client: ClientHandle) -> Option<&mut PayloadQueue> {
+        let is_live = self.live(client).is_some();
+        let profile = self.profiles.get_mut(client.slot as usize)?;
+        let queues = if is_live {
+            profile.loopback.as_mut()
+        } else {
+            profile.left_over.as_mut().filter(|(gone, _)| *gone == client).map(|(_, queues)| queues)
+        };
+        queues.map(|queues| &mut queues.to_client)
     }
 
     fn unlist(&mut self, slot: u32) {
@@ -359,6 +377,6 @@ impl Link {
 
 impl Profile {
     fn vacant() -> Self {
-        Self { client_id: 0, user_data: [0; USER_DATA_BYTES], age: None, loopback: None }
+        Self { client_id: 0, user_data: [0; USER_DATA_BYTES], age: None, loopback: None, left_over: None }
     }
 }

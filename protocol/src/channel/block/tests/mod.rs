@@ -29,9 +29,9 @@ fn blocks(config: Config) -> Blocks {
     Blocks::new(config, None).expect("good settings")
 }
 
-/// A channel with the default settings.
+/// A channel with slices of which a packet holds one.
 fn default_blocks() -> Blocks {
-    blocks(Config::default())
+    blocks(Config { slice_bytes: 1024, ..Config::default() })
 }
 
 /// Carries everything that both ends have to say, without loss, until they are silent.

@@ -14,7 +14,7 @@ fn broken_off(block: &Block, slices: impl Iterator<Item = u32>) -> PartialBlock 
     let wanted: Vec<u32> = slices.collect();
     let mut room = [0; 1200];
     while let Some((bytes, part)) = left.write(&mut room) {
-        if matches!(part, Part::Slice { index, .. } if wanted.contains(&index)) {
+        if matches!(part, Part::Slices { first, .. } if wanted.contains(&first)) {
             right.on_frame(&room[..bytes]).unwrap();
         }
     }
@@ -33,7 +33,11 @@ fn resumed(block: &Block, partial: PartialBlock, room_bytes: usize) -> Vec<u32> 
         while let Some((bytes, part)) = left.write(&mut room) {
             right.on_frame(&room[..bytes]).unwrap();
             left.on_acked(part);
-            sent.extend(if let Part::Slice { index, .. } = part { Some(index) } else { None });
+            sent.extend(if let Part::Slices { first, count, .. } = part {
+                first..first + u32::from(count)
+            } else {
+                0..0
+            });
         }
         while let Some((bytes, part)) = right.write(&mut room[..room_bytes]) {
             left.on_frame(&room[..bytes]).unwrap();
@@ -147,7 +151,7 @@ fn what_was_kept_and_is_not_the_content_after_all_fails_by_its_digest() {
     let mut room = [0; 1200];
     let mut flipped = false;
     while let Some((bytes, part)) = left.write(&mut room) {
-        if matches!(part, Part::Slice { index: 17, .. }) {
+        if matches!(part, Part::Slices { first: 17, .. }) {
             room[bytes - 1] ^= 1;
             flipped = true;
         }
