@@ -62,6 +62,14 @@ pub fn against(ruler: Ruler, scenario: Scenario) -> Scenario {
     Scenario { flows, counts_from: seconds(20), duration: seconds(60), ..scenario }
 }
 
+/// The same, joining a rival that has been there for ten seconds.
+fn joining(ruler: Ruler, scenario: Scenario) -> Scenario {
+    let mut flows: Vec<Flow> =
+        scenario.flows.iter().map(|flow| Flow { start: flow.start + seconds(10), ..*flow }).collect();
+    flows.push(Flow { ruler, source: Source::Bulk, start: Duration::ZERO });
+    Scenario { flows, counts_from: seconds(15), duration: seconds(40), ..scenario }
+}
+
 /// All scenarios of the table.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
@@ -142,6 +150,7 @@ fn rivals() -> Vec<Scenario> {
         against(Ruler::Cubic, game("F3", "game of 1M against CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
         against(Ruler::Cubic, game("F4", "game of 1M against CUBIC, 10M, CoDel", 1e6, codel)),
         against(Ruler::Cubic, game("F5", "game of 0.5M against CUBIC, 2M", 0.5e6, Path::new(2e6, 40, 500))),
+        joining(Ruler::Cubic, game("F7", "game of 1M that joins CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
         against(Ruler::Bbr, game("F6", "game of 1M against BBR, 10M", 1e6, Path::new(10e6, 40, 250))),
     ]
 }

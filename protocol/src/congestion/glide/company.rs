@@ -35,8 +35,9 @@ impl Company {
         Self { window: Window::new(0.0, packet, 0.0), questions: 0, left_at: f64::NEG_INFINITY, left_rate: 0.0 }
     }
 
-    /// The competition begins. `fall` is that of the pulse that told so, `before` the rate before the queue grew.
-    pub(super) fn begin(&mut self, reading: &Reading, fall: f64, before: f64) {
+    /// The competition begins. `fall` is that of the pulse that told so, `before` the rate before the queue grew; `newcomer`
+    /// says that others were there first.
+    pub(super) fn begin(&mut self, reading: &Reading, fall: f64, before: f64, newcomer: bool) {
         let mut rate = reading.delivery;
         if fall < NOT_OURS {
             rate = rate.max(before);
@@ -47,7 +48,13 @@ impl Company {
             rate = rate.max(MEMORY_SHARE * self.left_rate);
         }
         self.questions = 0;
-        self.window = Window::new(rate * reading.round_trip, reading.largest_packet, reading.now);
+        let (bytes, packet) = (rate * reading.round_trip, reading.largest_packet);
+        // A newcomer that moves nothing by sending less has hardly a share yet, and looks for it as a new TCP would.
+        self.window = if newcomer && fall < NOT_OURS {
+            Window::in_slow_start(bytes, packet, reading.now)
+        } else {
+            Window::new(bytes, packet, reading.now)
+        };
     }
 
     /// The others left, or it was our queue after all.
@@ -95,6 +102,7 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
+    use std::vec;
 
     use super::super::reading::queued;
     use super::*;
@@ -109,15 +117,36 @@ mod tests {
         let reading = queued(0.2, 100.0);
         for (fall, rate) in [(0.05, 4e6), (0.2, 2.8e6), (0.3, 1e6)] {
             let mut company = Company::new(1200.0);
-            company.begin(&reading, fall, 4e6);
+            company.begin(&reading, fall, 4e6, false);
             assert!((company.window() - rate * reading.round_trip).abs() < 1.0, "{fall}");
+        }
+    }
+
+    #[test]
+    fn a_newcomer_that_moved_nothing_doubles_until_the_first_loss() {
+        for (newcomer, fall, grown) in [(true, 0.05, 2.0), (true, 0.2, 1.0), (false, 0.05, 1.0)] {
+            let mut company = Company::new(1200.0);
+            company.begin(&queued(0.2, 100.0), fall, 1e6, newcomer);
+            let before = company.window();
+            let full = (before / 1200.0) as usize;
+            let reading = Reading { app_limited: false, ..queued(0.2, 100.1) };
+            company.hear(&reading, &vec![sent(100.01); full], &[], 0.0, true);
+            assert!(
+                (company.window() / before - grown).abs() < 0.05,
+                "{newcomer} {fall}: {}",
+                company.window() / before
+            );
+            company.hear(&reading, &[], &[sent(100.05)], 0.0, true);
+            let cut = company.window();
+            company.hear(&reading, &vec![sent(100.06); full], &[], 0.0, true);
+            assert!(company.window() < 1.2 * cut);
         }
     }
 
     #[test]
     fn one_loss_answers_for_its_whole_window() {
         let mut company = Company::new(1200.0);
-        company.begin(&queued(0.2, 100.0), 0.0, 4e6);
+        company.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = company.window();
         company.hear(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.0, true);
         let once = company.window();
@@ -131,7 +160,7 @@ mod tests {
     #[test]
     fn the_paths_own_loss_is_no_sign() {
         let mut company = Company::new(1200.0);
-        company.begin(&queued(0.2, 100.0), 0.0, 4e6);
+        company.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = company.window();
         company.hear(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.05, true);
         assert!(company.window() >= before);
@@ -142,7 +171,7 @@ mod tests {
         let mut company = Company::new(1200.0);
         company.end(4e6, 95.0);
         let reading = queued(0.2, 100.0);
-        company.begin(&reading, 0.3, 1e6);
+        company.begin(&reading, 0.3, 1e6, false);
         assert!((company.window() - 2.8e6 * reading.round_trip).abs() < 1.0);
     }
 

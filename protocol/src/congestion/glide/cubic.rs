@@ -25,6 +25,8 @@ pub(super) struct Window {
     /// The window before the newest loss.
     before: f64,
     curve: Option<Curve>,
+    /// It doubles each round trip, for no loss was met yet.
+    slow_start: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,12 @@ struct Curve {
 impl Window {
     pub(super) fn new(bytes: f64, packet: f64, now: f64) -> Self {
         let bytes = bytes.max(LEAST_PACKETS * packet);
-        Self { bytes, packet, cut_at: now, before: bytes, curve: None }
+        Self { bytes, packet, cut_at: now, before: bytes, curve: None, slow_start: false }
+    }
+
+    /// A window that doubles each round trip until a loss, as that of any new TCP (RFC 5681, section 3.1).
+    pub(super) fn in_slow_start(bytes: f64, packet: f64, now: f64) -> Self {
+        Self { slow_start: true, ..Self::new(bytes, packet, now) }
     }
 
     pub(super) fn bytes(&self) -> f64 {
@@ -52,6 +59,10 @@ impl Window {
 
     /// So many bytes of a full window were acknowledged.
     pub(super) fn grow(&mut self, acked: f64, base_round_trip: f64, now: f64) {
+        if self.slow_start {
+            self.bytes += acked;
+            return;
+        }
         let mut curve = self.curve.unwrap_or_else(|| self.begin(now));
         let since_plateau = now - curve.since + base_round_trip - curve.plateau;
         let target = STEEPNESS * since_plateau * since_plateau * since_plateau * self.packet + self.before;
@@ -71,6 +82,7 @@ impl Window {
         self.bytes = (DECREASE * self.bytes).max(LEAST_PACKETS * self.packet);
         self.cut_at = now;
         self.curve = None;
+        self.slow_start = false;
     }
 
     fn begin(&mut self, now: f64) -> Curve {

@@ -67,6 +67,9 @@ const COLLAPSE_TARGETS: f64 = 2.0;
 const COLLAPSE_SHARE: f64 = 0.7;
 /// The waiting that is held possible of a peer that does not tell, in seconds: a frame at 60 Hz.
 const MOST_UNTOLD: f64 = 1.0 / 60.0;
+/// Company that shows this soon after startup, in seconds, was there before: startup ended by a queue of others, and says
+/// nothing of what the path carries.
+const NEWCOMER: f64 = 5.0;
 /// A round trip is no shorter, in seconds.
 const LEAST_ROUND_TRIP: f64 = 1e-4;
 
@@ -107,6 +110,8 @@ pub struct Glide {
     silence: Silence,
     steady: Steady,
     company: Company,
+    /// When startup ended, in seconds.
+    grown_up_at: f64,
     reading: Option<Reading>,
 }
 
@@ -151,6 +156,7 @@ impl Glide {
             silence: Silence::default(),
             steady: Steady::new(),
             company: Company::new(largest_packet),
+            grown_up_at: f64::NEG_INFINITY,
             reading: None,
         }
     }
@@ -276,6 +282,7 @@ impl Glide {
             Progress::Grow(rate) => self.rate = rate,
             Progress::End(rate) => {
                 self.mode = Mode::Delay;
+                self.grown_up_at = reading.now;
                 self.rate = rate;
                 self.steady.begin(reading.delivery, reading);
             }
@@ -310,7 +317,7 @@ impl Glide {
 
     fn join_company(&mut self, reading: &Reading) {
         let before = self.steady.rate_before_episode().unwrap_or(self.rate.min(1.2 * reading.sent));
-        self.company.begin(reading, self.pulses.fall(), before);
+        self.company.begin(reading, self.pulses.fall(), before, reading.now - self.grown_up_at < NEWCOMER);
         self.steady.end_episode();
         self.mode = Mode::Compete;
         self.delay.set_company(true);
