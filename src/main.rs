@@ -23,7 +23,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measures what a server costs in CPU time, beside plain sockets
-    Bench(bench::Flags),
+    #[command(after_help = bench::AFTER_HELP)]
+    Bench(slipgate_bench::flags::Flags),
     /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
     Demo(demo::Flags),
     /// Spoils a network on purpose: a UDP proxy with delay, loss and whatever else lines do

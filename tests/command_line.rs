@@ -345,6 +345,17 @@ fn a_key_file_that_others_can_read_is_refused_with_the_remedy() {
     assert!(sentence.contains("chmod 600"), "{sentence}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn the_benchmark_prints_its_figures_as_json_and_as_a_table_and_knows_its_measures() {
+    let json = succeeds(&["bench", "--quick", "--rounds", "1", "--only", "seals", "--json"]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert!(report["rows"][0]["medians"][0].as_f64().unwrap() > 0.0, "{json}");
+    let table = succeeds(&["bench", "--quick", "--rounds", "1", "--only", "echo", "--clients", "1"]);
+    assert!(table.contains("| echo, 1 clients"), "{table}");
+    assert_eq!(run(&["bench", "--only", "speed"]).status.code(), Some(2));
+}
+
 fn inspect(arguments: &[&str]) -> Value {
     serde_json::from_str(&succeeds(arguments)).unwrap()
 }

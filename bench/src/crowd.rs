@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -17,7 +17,7 @@ use slipgate_protocol::crypto::key::Key;
 use slipgate_protocol::netcode::Outbox;
 use slipgate_protocol::netcode::client::{Client, ClientState};
 use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::time::Instant;
+use slipgate_protocol::time;
 use slipgate_protocol::token::ConnectToken;
 use slipgate_protocol::token::issue::{Claims, issue};
 use slipgate_protocol::wire::token::Servers;
@@ -33,6 +33,8 @@ const CONNECTING: usize = 128;
 const MOST_STEPS: u32 = 400;
 /// The benchmark's time between two steps of connecting.
 const STEP: Duration = Duration::from_millis(10);
+/// How long a token is accepted: as long as our server allows by default.
+pub const TOKEN_SECONDS: u32 = 45;
 /// Between two ticks of a game.
 pub const TICK: Duration = Duration::from_micros(16_667);
 /// The first client's address.
@@ -46,6 +48,8 @@ pub struct Crowd {
     members: Vec<Member>,
     /// The benchmark's own time for this server and these clients.
     now: Duration,
+    /// When the first of them got its token.
+    since: Instant,
     /// How many members there were: each has a client id that nobody had before.
     born: u64,
     random: StdRng,
@@ -101,6 +105,7 @@ impl Crowd {
             speech,
             members: Vec::new(),
             now: Duration::ZERO,
+            since: Instant::now(),
             born: 0,
             random: StdRng::seed_from_u64(4),
         }
@@ -112,13 +117,19 @@ impl Crowd {
         self.now
     }
 
+    /// How old the oldest token is, by the wall clock.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// Lets time pass.
     pub fn pass(&mut self, time: Duration) {
         self.now += time;
     }
 
-    fn instant(&self) -> Instant {
-        Instant::from_start(self.now)
+    fn instant(&self) -> time::Instant {
+        time::Instant::from_start(self.now)
     }
 
     /// Connects so many more clients, and answers what that cost the server. Plain ones have nothing to do.
@@ -127,6 +138,9 @@ impl Crowd {
     /// When some do not get in, or the server ends.
     pub fn admit(&mut self, clients: usize, stage: &Stage) -> io::Result<Spent> {
         let mut spent = Spent::default();
+        if self.members.is_empty() {
+            self.since = Instant::now();
+        }
         if let Speech::Netcode(voice) = self.speech {
             let end = self.members.len() + clients;
             while self.members.len() < end {
@@ -156,7 +170,7 @@ impl Crowd {
             client_id,
             servers: &servers,
             internal_servers: None,
-            lifetime_seconds: 45,
+            lifetime_seconds: TOKEN_SECONDS,
             timeout_seconds: 60,
             user_data: &[7; USER_DATA_BYTES],
         };
@@ -306,7 +320,7 @@ fn send(ports: &Ports, server: SocketAddrV4, place: usize, datagram: &[u8]) -> i
     ports.with(place, |port| port.send(address(place), server, datagram)).unwrap_or(Ok(()))
 }
 
-fn hear(member: &mut Member, server: SocketAddrV4, datagram: &mut [u8], now: Instant) -> u64 {
+fn hear(member: &mut Member, server: SocketAddrV4, datagram: &mut [u8], now: time::Instant) -> u64 {
     match member.client.handle(SocketAddr::V4(server).into(), datagram, now) {
         Ok(Some(payload)) => member.voice.hear(payload.bytes),
         _ => 0,

@@ -1,6 +1,13 @@
 //! What a run can be told.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
+
+/// The measures, by the names that `--only` takes.
+pub const MEASURES: [&str; 8] = ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "flood"];
+
+/// The numbers of clients that `--clients` takes.
+pub const CLIENTS: [&str; 6] = ["1", "64", "256", "1000", "4000", "10000"];
 
 /// Flags of `slipgate bench` and of `cargo bench`.
 #[derive(Args, Clone, Debug, Default)]
@@ -13,9 +20,14 @@ pub struct Flags {
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u8).range(1..=15))]
     pub rounds: u8,
 
-    /// Only measures whose name contains one of these: echo, tick, connects, rejects, idle, memory, seals, flood
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Only these measures
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(MEASURES))]
     pub only: Vec<String>,
+
+    /// Of those that are made with several numbers of clients, only with these
+    #[arg(long, value_name = "N", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(CLIENTS).try_map(|number| number.parse::<usize>()))]
+    pub clients: Vec<usize>,
 
     /// Prints every figure of every round as JSON
     #[arg(long)]
@@ -23,9 +35,30 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Whether a number of clients was asked for.
+    #[must_use]
+    pub fn wants_with(&self, clients: usize) -> bool {
+        self.clients.is_empty() || self.clients.contains(&clients)
+    }
+
     /// Whether a measure was asked for.
     #[must_use]
     pub fn wants(&self, measure: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| measure.contains(name.as_str()))
+        self.only.is_empty() || self.only.iter().any(|name| name == measure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_names_everything_is_wanted_and_with_some_nothing_else() {
+        let all = Flags::default();
+        let some = Flags { only: vec!["echo".into()], clients: vec![64, 256], ..Flags::default() };
+        for (measure, clients, wanted) in [("echo", 64, true), ("tick", 256, false), ("echo", 1, false)] {
+            assert!(all.wants(measure) && all.wants_with(clients));
+            assert_eq!(some.wants(measure) && some.wants_with(clients), wanted, "{measure}, {clients}");
+        }
     }
 }

@@ -66,7 +66,9 @@ pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
 fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     if flags.wants("echo") {
-        for clients in ECHOES.into_iter().filter(|clients| !flags.quick || *clients < 1000) {
+        for clients in
+            ECHOES.into_iter().filter(|clients| flags.wants_with(*clients) && (!flags.quick || *clients < 1000))
+        {
             tell(&format!("echo, {clients} clients"));
             rows.push(echo::measure(rig, &mut Arena::full(rig, clients), clients));
         }
@@ -92,7 +94,8 @@ fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
 /// What is measured with 256 clients, one set of servers for all of it.
 fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
     let mut rows = Vec::new();
-    if !["echo", "tick", "rejects", "idle", "memory"].into_iter().any(|measure| flags.wants(measure)) {
+    let measures = ["echo", "tick", "rejects", "idle", "memory"];
+    if !flags.wants_with(SOME) || !measures.into_iter().any(|measure| flags.wants(measure)) {
         return rows;
     }
     tell(&format!("{SOME} clients"));
@@ -125,7 +128,8 @@ fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
 /// What is measured with a full house.
 fn many(rig: &Rig, flags: &Flags, echo_at_some: Option<&Row>) -> Vec<Row> {
     let mut rows = Vec::new();
-    if !["echo", "tick", "idle", "memory"].into_iter().any(|measure| flags.wants(measure)) {
+    let measures = ["echo", "tick", "idle", "memory"];
+    if !flags.wants_with(MANY) || !measures.into_iter().any(|measure| flags.wants(measure)) {
         return rows;
     }
     tell(&format!("{MANY} clients"));

@@ -1,5 +1,6 @@
 //! A server at work: its own thread on its own core, which does what it is asked and tells what that cost.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::SocketAddrV4;
@@ -51,6 +52,8 @@ pub struct Spent {
     pub payloads: u64,
     /// How often it asked for memory, where that is counted.
     pub allocations: u64,
+    /// How many bytes it holds more than before, where that is counted.
+    pub bytes: i64,
 }
 
 impl Spent {
@@ -59,6 +62,7 @@ impl Spent {
         self.cpu += other.cpu;
         self.payloads += other.payloads;
         self.allocations += other.allocations;
+        self.bytes += other.bytes;
     }
 
     /// Nanoseconds of CPU time for each of `pieces`.
@@ -76,7 +80,8 @@ pub struct Stage {
     thread: Option<JoinHandle<()>>,
     address: SocketAddrV4,
     probe: Option<Probe>,
-    bytes_before: i64,
+    /// Bytes that the server holds by all that it has done.
+    bytes: Cell<i64>,
     clock_cost: Duration,
 }
 
@@ -91,17 +96,20 @@ impl Stage {
         let start = contestant.start;
         let thread = thread::Builder::new().name(contestant.name.into()).spawn(move || {
             let pinned = cpu::pin(cores.server);
-            let bytes_before = probe.map_or(0, |probe| (probe.bytes)());
+            let held = || probe.map_or(0, |probe| (probe.bytes)());
+            let before = held();
             match pinned.and_then(|()| start(clients)) {
                 Ok(server) => {
-                    drop(ready.send(Ok((server.address(), bytes_before, cpu::clock_cost()))));
+                    let bytes = held() - before;
+                    drop(ready.send(Ok((server.address(), bytes, cpu::clock_cost()))));
                     play(server, &inbox);
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         })?;
-        let (address, bytes_before, clock_cost) = started.recv().map_err(|_| Ended)??;
-        Ok(Self { orders: Some(orders), thread: Some(thread), address, probe, bytes_before, clock_cost })
+        let (address, bytes, clock_cost) = started.recv().map_err(|_| Ended)??;
+        let bytes = Cell::new(bytes);
+        Ok(Self { orders: Some(orders), thread: Some(thread), address, probe, bytes, clock_cost })
     }
 
     /// Where its clients find it.
@@ -138,13 +146,16 @@ impl Stage {
     /// The thread has ended.
     pub fn measure(&self, work: impl FnOnce(&mut dyn Server) -> u64 + Send + 'static) -> Result<Spent, Ended> {
         let (probe, clock_cost) = (self.probe, self.clock_cost);
-        self.ask(move |server| {
-            let asked = || probe.map_or(0, |probe| (probe.allocations)());
-            let (allocations, start) = (asked(), cpu::thread_time());
+        let spent = self.ask(move |server| {
+            let counted = || probe.map_or((0, 0), |probe| ((probe.allocations)(), (probe.bytes)()));
+            let (before, start) = (counted(), cpu::thread_time());
             let payloads = work(server);
             let cpu = cpu::thread_time().saturating_sub(start).saturating_sub(clock_cost);
-            Spent { cpu, payloads, allocations: asked() - allocations }
-        })
+            let after = counted();
+            Spent { cpu, payloads, allocations: after.0 - before.0, bytes: after.1 - before.1 }
+        })?;
+        self.bytes.set(self.bytes.get() + spent.bytes);
+        Ok(spent)
     }
 
     /// Gives turns until so many payloads have come in, or no more do.
@@ -171,14 +182,10 @@ impl Stage {
         self.ask(|server| server.connected())
     }
 
-    /// Bytes that the server holds now; `None` where nobody counts them.
-    ///
-    /// # Errors
-    /// The thread has ended.
-    pub fn bytes(&self) -> Result<Option<i64>, Ended> {
-        let Some(probe) = self.probe else { return Ok(None) };
-        let now = self.ask(move |_| (probe.bytes)())?;
-        Ok(Some(now - self.bytes_before))
+    /// Bytes that the server holds by its start and by what it did under the clock; `None` where nobody counts them.
+    #[must_use]
+    pub fn bytes(&self) -> Option<i64> {
+        self.probe.map(|_| self.bytes.get())
     }
 }
 

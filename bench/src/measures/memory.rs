@@ -16,7 +16,7 @@ pub fn measure(arena: &mut Arena, clients: usize) -> Row {
         if !corner.contestant.is_netcode() {
             return Err(no_such_thing());
         }
-        let bytes = corner.stage.bytes()?.ok_or_else(|| io::Error::other(UNCOUNTED))?;
+        let bytes = corner.stage.bytes().ok_or_else(|| io::Error::other(UNCOUNTED))?;
         Ok(bytes as f64 / clients as f64)
     });
     let row = row(format!("memory, {clients} clients connected"), "bytes/client", cells);

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use crate::arena::{Arena, Corner, Rig};
 use crate::contestant::Game;
-use crate::crowd::{TICK, address};
+use crate::crowd::{TICK, TOKEN_SECONDS, address};
 use crate::measures::echo::echo;
 use crate::measures::{microseconds, no_such_thing, row};
 use crate::row::{Against, Limit, Role, Row};
@@ -98,7 +99,19 @@ fn unsealed(corner: &mut Corner, number: u64) -> Vec<u8> {
     datagram
 }
 
+/// Lets the clients come in anew before their tokens expire: an expired one would be rejected for that.
+fn refresh(corner: &mut Corner) -> io::Result<()> {
+    if corner.contestant.is_netcode() && corner.crowd.age() > Duration::from_secs(u64::from(TOKEN_SECONDS) / 3) {
+        corner.crowd.dismiss(&corner.stage)?;
+        corner.crowd.admit(corner.clients, &corner.stage)?;
+    }
+    Ok(())
+}
+
 fn rejects(corner: &mut Corner, hostile: Hostile, datagrams: usize, burst: usize, number: &mut u64) -> io::Result<f64> {
+    if hostile == Hostile::ReplayedToken {
+        refresh(corner)?;
+    }
     let (mut spent, mut sent) = (Spent::default(), 0);
     while sent < datagrams {
         // Nothing is due then, and every budget is whole again.

@@ -114,12 +114,11 @@ impl SendBatch {
         &self.leaving
     }
 
-    /// The datagrams at some places.
+    /// The datagram at a place; nothing if there is none.
     #[cfg(target_os = "linux")]
-    pub(super) fn datagrams(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
-        let lengths = self.leaving.get(places.clone()).unwrap_or_default();
-        let buffers = self.buffers.get(places).unwrap_or_default();
-        lengths.iter().zip(buffers).map(|((_, bytes), buffer)| buffer.get(..*bytes).unwrap_or_default())
+    pub(super) fn datagram(&self, place: usize) -> &[u8] {
+        let bytes = self.leaving.get(place).map_or(0, |(_, bytes)| *bytes);
+        self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {

@@ -130,6 +130,9 @@ const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 /// What the kernel has dropped of what arrived for this socket since it was opened, modulo 2^32: datagrams for which
 /// its receive buffer had no room, and those that its filter or their checksum refused. `None` where it does not tell.
+///
+/// DECISION: asked for when somebody wants to know. Told with datagrams (`SO_RXQ_OVFL`), it would cost each of them a
+/// control message, and the drops after the last one would never be told.
 pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
     let mut bytes = size_of_val(&info) as socklen_t;

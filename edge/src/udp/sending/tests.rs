@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::super::Family;
-use super::super::runs::runs;
+use super::super::runs::Plan;
 use super::*;
 
 /// A kernel that takes what it is told to, and notes which datagrams left.
@@ -52,9 +52,10 @@ impl Carrier for Kernel {
 fn send(kernel: &mut Kernel, count: usize, row: usize, batching: &mut Batching) -> SocketStats {
     let receiver = |place: usize| SocketAddr::from(([127, 0, 0, 1], 1 + (place / row) as u16));
     let leaving: Vec<_> = (0..count).map(|place| (receiver(place), 100)).collect();
-    let runs: Vec<_> = runs(&leaving, Family::V4, *batching).collect();
+    let mut plan = Plan::default();
+    plan.make(&leaving, Family::V4, *batching);
     let mut stats = SocketStats::default();
-    send_runs(kernel, &runs, batching, &mut stats);
+    send_runs(kernel, plan.runs(), batching, &mut stats);
     let troubles = Trouble::ALL.iter().map(|kind| stats.trouble(*kind)).sum::<u64>();
     assert_eq!(stats.datagrams_sent, kernel.left.len() as u64, "what was counted is what left");
     assert_eq!(stats.bytes_sent, 100 * stats.datagrams_sent);
