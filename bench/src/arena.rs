@@ -80,7 +80,11 @@ impl Corner {
         Ok(Self { contestant, stage, crowd, clients })
     }
 
-    fn full(rig: &Rig, contestant: Contestant, clients: usize) -> io::Result<Self> {
+    /// A server with so many connected clients.
+    ///
+    /// # Errors
+    /// When the server or the sockets cannot be had, or some clients do not get in.
+    pub fn full(rig: &Rig, contestant: Contestant, clients: usize) -> io::Result<Self> {
         let mut corner = Self::open(rig, contestant, clients)?;
         corner.crowd.admit(clients, &corner.stage)?;
         Ok(corner)

@@ -5,6 +5,8 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
+use slipgate_protocol::time::Instant;
+
 use crate::row::Role;
 
 /// Bytes of a payload.
@@ -53,21 +55,21 @@ pub trait Server {
 /// What a client says to its server: messages become the packets that netcode seals.
 pub trait Voice {
     /// The packets of a message that is said `copies` times in one go.
-    fn say(&mut self, message: &[u8], copies: u32) -> Vec<Vec<u8>>;
+    fn say(&mut self, message: &[u8], copies: u32, now: Instant) -> Vec<Vec<u8>>;
 
     /// How many messages a packet of the server brings.
-    fn hear(&mut self, packet: &[u8]) -> u64;
+    fn hear(&mut self, packet: &[u8], now: Instant) -> u64;
 }
 
 /// Packets that are messages.
 pub struct Bare;
 
 impl Voice for Bare {
-    fn say(&mut self, message: &[u8], copies: u32) -> Vec<Vec<u8>> {
+    fn say(&mut self, message: &[u8], copies: u32, _now: Instant) -> Vec<Vec<u8>> {
         vec![message.to_vec(); copies as usize]
     }
 
-    fn hear(&mut self, _packet: &[u8]) -> u64 {
+    fn hear(&mut self, _packet: &[u8], _now: Instant) -> u64 {
         1
     }
 }

@@ -254,7 +254,7 @@ impl Crowd {
                 (0..copies).try_for_each(|_| send(&self.ports, self.server, place, message))?;
                 continue;
             };
-            for packet in member.voice.say(message, copies) {
+            for packet in member.voice.say(message, copies, now) {
                 member.client.send(&packet, now, &mut letter).map_err(io::Error::other)?;
                 let datagram = letter.take().unwrap_or_default();
                 member.last.clear();
@@ -322,7 +322,7 @@ fn send(ports: &Ports, server: SocketAddrV4, place: usize, datagram: &[u8]) -> i
 
 fn hear(member: &mut Member, server: SocketAddrV4, datagram: &mut [u8], now: time::Instant) -> u64 {
     match member.client.handle(SocketAddr::V4(server).into(), datagram, now) {
-        Ok(Some(payload)) => member.voice.hear(payload.bytes),
+        Ok(Some(payload)) => member.voice.hear(payload.bytes, now),
         _ => 0,
     }
 }

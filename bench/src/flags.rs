@@ -16,9 +16,9 @@ pub struct Flags {
     #[arg(long)]
     pub quick: bool,
 
-    /// How often everybody has a turn
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u8).range(1..=15))]
-    pub rounds: u8,
+    /// How often everybody has a turn: 7, or 5 in a quick run, if left out
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=15))]
+    pub rounds: Option<u8>,
 
     /// Only these measures
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(MEASURES))]
@@ -35,6 +35,12 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// How often everybody has a turn.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        usize::from(self.rounds.unwrap_or(if self.quick { 5 } else { 7 }))
+    }
+
     /// Whether a number of clients was asked for.
     #[must_use]
     pub fn wants_with(&self, clients: usize) -> bool {

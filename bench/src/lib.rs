@@ -24,6 +24,8 @@ pub mod table;
 #[cfg(target_os = "linux")]
 pub mod arena;
 #[cfg(target_os = "linux")]
+pub mod channels;
+#[cfg(target_os = "linux")]
 pub mod contestant;
 #[cfg(target_os = "linux")]
 pub mod cpu;

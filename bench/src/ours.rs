@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipgate_edge::clock;
 use slipgate_protocol::time::Instant;
-use slipgate_server::{ClientHandle, Config, Event, Inbox, Key, Now, Sockets};
+use slipgate_server::{ChannelId, ClientHandle, Config, Event, Inbox, Key, Now, Sockets, Traffic};
 
 use crate::contestant::{Bare, Contestant, Game, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech};
 use crate::row::Role;
@@ -17,10 +17,15 @@ pub const OURS: Contestant = Contestant {
     role: Role::Ours,
     limit: None,
     speech: Speech::Netcode(|| Box::new(Bare)),
-    start: |slots| Ok(Box::new(Ours::start(slots)?)),
+    start: |slots| Ok(Box::new(Ours::start(slots, Traffic::Payloads)?)),
 };
 
-struct Ours {
+/// The channel of all messages, where there are channels.
+pub(crate) const CHANNEL: ChannelId = ChannelId(0);
+
+/// Our server with the game of the benchmark.
+pub(crate) struct Ours {
+    has_channels: bool,
     server: slipgate_server::Server,
     inbox: Inbox,
     address: SocketAddrV4,
@@ -33,16 +38,18 @@ fn at(now: Duration) -> Now {
 }
 
 impl Ours {
-    fn start(slots: usize) -> io::Result<Self> {
+    /// A server on a port of the system's choice.
+    pub(crate) fn start(slots: usize, traffic: Traffic) -> io::Result<Self> {
         let sockets = Sockets::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])?;
         let Some(SocketAddr::V4(address)) = sockets.local_addresses().first().copied() else {
             return Err(io::Error::other("the socket has no address"));
         };
         let config = Config::new(PROTOCOL_ID, slots as u32, vec![SocketAddr::V4(address).into()]);
         let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let server =
-            slipgate_server::Server::new(sockets, config, keys, at(Duration::ZERO)).map_err(io::Error::other)?;
-        Ok(Self { server, inbox: Inbox::default(), address, clients: Vec::with_capacity(slots) })
+        let has_channels = matches!(traffic, Traffic::Channels(..));
+        let server = slipgate_server::Server::new(sockets, config, keys, at(Duration::ZERO));
+        let server = server.and_then(|server| server.carrying(traffic)).map_err(io::Error::other)?;
+        Ok(Self { has_channels, server, inbox: Inbox::default(), address, clients: Vec::with_capacity(slots) })
     }
 }
 
@@ -55,13 +62,18 @@ impl Server for Ours {
         let mut payloads = 0;
         self.server.begin_turn(at(now));
         while let Some(event) = self.inbox.next(&mut self.server) {
-            if let Event::Payload { client, bytes, .. } = event {
-                payloads += 1;
-                if game == Game::Echo {
-                    // A client that has just gone is not answered.
-                    let _ = self.server.send(client, bytes);
+            // A client that has just gone is not answered.
+            payloads += match event {
+                Event::Payload { client, bytes, .. } => {
+                    let _ = (game == Game::Echo).then(|| self.server.send(client, bytes));
+                    1
                 }
-            }
+                Event::Message { client, channel, bytes } => {
+                    let _ = (game == Game::Echo).then(|| self.server.send_message(client, channel, bytes));
+                    1
+                }
+                _ => 0,
+            };
         }
         self.server.end_turn();
         payloads
@@ -73,7 +85,11 @@ impl Server for Ours {
         self.clients.extend(self.server.clients());
         for client in &self.clients {
             for _ in 0..copies {
-                let _ = self.server.send(*client, &[7; PAYLOAD_BYTES]);
+                let _ = if self.has_channels {
+                    self.server.send_message(*client, CHANNEL, &[7; PAYLOAD_BYTES])
+                } else {
+                    self.server.send(*client, &[7; PAYLOAD_BYTES])
+                };
             }
         }
         self.server.end_turn();

@@ -9,6 +9,8 @@ use crate::figures::{median, ratio};
 pub enum Role {
     /// What is measured.
     Ours,
+    /// The same with messages on a channel.
+    Channels,
     /// An unencrypted echo, one system call for each datagram.
     Plain,
     /// The same with a system call for up to 64 datagrams.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use crate::arena::{Arena, Effort, Rig};
+use crate::channels::CHANNELS;
 use crate::contestant::Contestant;
 use crate::cpu::{self, Cores};
 use crate::flags::Flags;
@@ -12,7 +13,7 @@ use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, tick}
 use crate::ours::OURS;
 use crate::plain::{BATCHED, PLAIN};
 use crate::port::Ports;
-use crate::row::{Against, Cell, Column, Limit, Role, Row, Target};
+use crate::row::{Against, Column, Limit, Row, Target};
 use crate::stage::Probe;
 use crate::table::Report;
 use crate::{machine, port};
@@ -33,7 +34,7 @@ const SOME: usize = 256;
 /// blank cell with the reason.
 pub fn run(flags: &Flags, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Report> {
     let effort = if flags.quick { Effort::Quick } else { Effort::Full };
-    let rig = rig(effort, usize::from(flags.rounds), peers, probe)?;
+    let rig = rig(effort, flags.rounds(), peers, probe)?;
     let rows = rows(&rig, flags)?;
     Ok(report(&rig, rows))
 }
@@ -45,7 +46,7 @@ pub fn run(flags: &Flags, peers: &[Contestant], probe: Option<Probe>) -> io::Res
 pub fn rig(effort: Effort, rounds: usize, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Rig> {
     let cores = Cores::choose()?;
     cpu::pin(cores.driver)?;
-    let contestants = [OURS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
+    let contestants = [OURS, CHANNELS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
     let ports = Rc::new(Ports::open()?);
     Ok(Rig { contestants, cores, probe, rounds, effort, ports, burst: BURST.min(port::room()?) })
 }
@@ -74,8 +75,7 @@ fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
         }
     }
     rows.extend(some(rig, flags));
-    let echo_at_some = rows.iter().find(|row| row.what == format!("echo, {SOME} clients")).cloned();
-    rows.extend(many(rig, flags, echo_at_some.as_ref()));
+    rows.extend(many(rig, flags)?);
     if flags.wants("connects") {
         tell("connects");
         rows.push(connects::measure(rig));
@@ -126,18 +126,16 @@ fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
 }
 
 /// What is measured with a full house.
-fn many(rig: &Rig, flags: &Flags, echo_at_some: Option<&Row>) -> Vec<Row> {
+fn many(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let measures = ["echo", "tick", "idle", "memory"];
     if !flags.wants_with(MANY) || !measures.into_iter().any(|measure| flags.wants(measure)) {
-        return rows;
+        return Ok(rows);
     }
     tell(&format!("{MANY} clients"));
     let mut arena = Arena::full(rig, MANY);
     if flags.wants("echo") {
-        let mut row = echo::measure(rig, &mut arena, MANY);
-        row.targets.extend(echo_at_some.and_then(|some| beside(rig, some)));
-        rows.push(row);
+        rows.push(echo::measure_beside(rig, &mut arena, MANY, SOME)?);
     }
     if flags.wants("memory") {
         rows.push(memory::measure(&mut arena, MANY));
@@ -148,14 +146,7 @@ fn many(rig: &Rig, flags: &Flags, echo_at_some: Option<&Row>) -> Vec<Row> {
     if flags.wants("idle") {
         rows.push(idle::measure(rig, &mut arena, MANY));
     }
-    rows
-}
-
-/// At most 1.25 times our own figure in another row.
-fn beside(rig: &Rig, row: &Row) -> Option<Target> {
-    let place = rig.contestants.iter().position(|contestant| contestant.role == Role::Ours)?;
-    let rounds = row.cells.get(place).map(Cell::rounds)?.to_vec();
-    Some(Target { against: Against::Ours { named: row.what.clone(), rounds }, limit: Limit::AtMost(1.25) })
+    Ok(rows)
 }
 
 /// Says on stderr what is being measured.

@@ -5,7 +5,7 @@ use slipgate_bench::arena::{Arena, Effort, Rig};
 use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
 use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, tick};
-use slipgate_bench::row::{Cell, Role, Row};
+use slipgate_bench::row::{Against, Cell, Role, Row};
 use slipgate_bench::run;
 
 const CLIENTS: usize = 8;
@@ -29,7 +29,7 @@ fn an_echo_has_figures_for_us_and_the_plain_ones() {
     let rig = rig();
     let mut arena = Arena::full(&rig, CLIENTS);
     let row = echo::measure(&rig, &mut arena, CLIENTS);
-    assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+    assert_figures(&rig, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
     let report = run::report(&rig, vec![row]);
     assert!(report.text().contains("echo, 8 clients"), "{}", report.text());
     assert!(report.json().unwrap().contains("\"us/pair\""));
@@ -40,7 +40,16 @@ fn every_datagram_of_every_client_is_answered_by_a_burst_that_is_shorter_than_th
     let rig = Rig { burst: 3, ..rig() };
     let mut arena = Arena::full(&rig, CLIENTS);
     let [heard] = arena.play(|corner| Ok([echo::echo(corner, CLIENTS, 3)?.1 as f64]));
-    assert_eq!(heard, vec![Cell::Rounds(vec![CLIENTS as f64]); 3]);
+    assert_eq!(heard, vec![Cell::Rounds(vec![CLIENTS as f64]); 4]);
+}
+
+#[test]
+fn many_clients_are_judged_by_few_in_the_same_rounds() {
+    let rig = Rig { rounds: 2, ..rig() };
+    let row = echo::measure_beside(&rig, &mut Arena::full(&rig, CLIENTS), CLIENTS, 2).unwrap();
+    let Against::Ours { named, rounds } = &row.targets[0].against else { panic!("{:?}", row.targets) };
+    assert_eq!((named.as_str(), rounds.len()), ("echo, 2 clients", 2));
+    assert!(rounds.iter().all(|figure| *figure > 0.0), "{rounds:?}");
 }
 
 #[test]
@@ -48,7 +57,7 @@ fn ticks_idle_turns_and_rejects_have_figures() {
     let rig = rig();
     let mut arena = Arena::full(&rig, CLIENTS);
     for row in tick::measure(&rig, &mut arena, CLIENTS, 4) {
-        assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+        assert_figures(&rig, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
     }
     assert_figures(&rig, &idle::measure(&rig, &mut arena, CLIENTS), &[Role::Ours]);
     for hostile in Hostile::ALL {
@@ -64,7 +73,7 @@ fn clients_connect_leave_and_connect_again() {
     let rig = Rig { rounds: 3, ..rig() };
     let row = connects::measure(&rig);
     assert_figures(&rig, &row, &[Role::Ours]);
-    assert_eq!(row.cells.iter().map(|cell| cell.rounds().len()).collect::<Vec<_>>(), [3, 0, 0]);
+    assert_eq!(row.cells.iter().map(|cell| cell.rounds().len()).collect::<Vec<_>>(), [3, 3, 0, 0]);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use crate::arena::{Arena, Corner, Rig};
 use crate::contestant::{Game, PAYLOAD_BYTES};
 use crate::crowd::TICK;
 use crate::measures::{microseconds, row};
-use crate::row::{Against, Limit, Row};
+use crate::ours::OURS;
+use crate::row::{Against, Limit, Role, Row};
 use crate::stage::Spent;
 
 /// Pairs of a full round.
@@ -59,6 +60,29 @@ pub fn measure(rig: &Rig, arena: &mut Arena, clients: usize) -> Row {
         return row;
     }
     row.judged(Against::Plain, Limit::AtMost(1.0)).judged(Against::BestPeer, Limit::AtMost(0.5))
+}
+
+/// The row of so many clients, of whom ours are judged by what fewer cost us in the same rounds.
+///
+/// # Errors
+/// When the fewer do not get in.
+pub fn measure_beside(rig: &Rig, arena: &mut Arena, clients: usize, fewer: usize) -> io::Result<Row> {
+    let burst = rig.burst;
+    let mut beside = Corner::full(rig, OURS, fewer)?;
+    let mut rounds = Vec::with_capacity(rig.rounds + 1);
+    let [cells] = arena.play(|corner| {
+        let (spent, heard) = echo(corner, pairs(rig, clients), burst)?;
+        if corner.contestant.role == Role::Ours {
+            let (spent, heard) = echo(&mut beside, pairs(rig, fewer), burst)?;
+            rounds.push(microseconds(spent.nanoseconds_each(heard)));
+        }
+        Ok([microseconds(spent.nanoseconds_each(heard))])
+    });
+    // The first was to warm up.
+    let rounds = rounds.into_iter().skip(1).collect();
+    let named = format!("echo, {fewer} clients");
+    Ok(row(format!("echo, {clients} clients"), "us/pair", cells)
+        .judged(Against::Ours { named, rounds }, Limit::AtMost(1.25)))
 }
 
 /// How often memory is asked for by an echo.

@@ -11,7 +11,7 @@ use crate::arena::{Arena, Corner, Effort, Rig};
 use crate::contestant::{Game, PAYLOAD_BYTES};
 use crate::crowd::TICK;
 use crate::measures::{no_such_thing, row};
-use crate::row::{Against, Limit, Row};
+use crate::row::{Against, Limit, Role, Row};
 use crate::{cpu, stage};
 
 /// Datagrams of junk in a second.
@@ -39,8 +39,8 @@ impl Seen {
 /// Plays for some time and answers the share that was heard in percent, the longest gap in milliseconds, and the server's
 /// share of its core in percent.
 fn flood(corner: &mut Corner, time: Duration) -> io::Result<[f64; 3]> {
-    if !corner.contestant.is_netcode() {
-        // It would answer junk, too.
+    if !corner.contestant.is_netcode() || corner.contestant.role == Role::Channels {
+        // It would answer junk, too; or it is nothing else than another column.
         return Err(no_such_thing());
     }
     let base = corner.crowd.now();

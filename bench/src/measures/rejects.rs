@@ -145,11 +145,12 @@ pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile, filter: Filter) -
     let (datagrams, burst, on) = (rig.effort.of(DATAGRAMS), rig.burst, filter == Filter::On);
     let mut number = 0;
     let [cells] = arena.play(|corner| {
-        if on && corner.contestant.role == Role::Peer {
+        let role = corner.contestant.role;
+        if role == Role::Channels || (on && role == Role::Peer) {
             return Err(no_such_thing());
         }
         let has_filter = corner.stage.ask(move |server| server.set_filter(on))?;
-        if on && !has_filter && corner.contestant.role == Role::Ours {
+        if on && !has_filter && role == Role::Ours {
             return Err(io::Error::other("this system has no filter"));
         }
         Ok([rejects(corner, hostile, datagrams, burst, &mut number)?])

@@ -229,7 +229,7 @@ fn cells(rig: &Rig, [ours, bare]: [Vec<f64>; 2]) -> Vec<Cell> {
     let cell = |role| match role {
         Role::Ours => Cell::Rounds(ours.clone()),
         Role::Plain => Cell::Rounds(bare.clone()),
-        Role::Batched | Role::Peer => Cell::Blank(String::new()),
+        Role::Channels | Role::Batched | Role::Peer => Cell::Blank(String::new()),
     };
     rig.contestants.iter().map(|contestant| cell(contestant.role)).collect()
 }

@@ -12,6 +12,7 @@ use renet::{ConnectionConfig, DefaultChannel, RenetClient, RenetServer};
 use renet_netcode::NetcodeServerTransport;
 use slipgate_bench::contestant::{Contestant, Game, PAYLOAD_BYTES, Server, Speech, Voice};
 use slipgate_bench::row::Role;
+use slipgate_protocol::time::Instant;
 
 use super::renetcode::{LIMIT, settings};
 use super::since;
@@ -28,14 +29,14 @@ pub(crate) const RENET: Contestant = Contestant {
 struct Words(RenetClient);
 
 impl Voice for Words {
-    fn say(&mut self, message: &[u8], copies: u32) -> Vec<Vec<u8>> {
+    fn say(&mut self, message: &[u8], copies: u32, _now: Instant) -> Vec<Vec<u8>> {
         for _ in 0..copies {
             self.0.send_message(DefaultChannel::Unreliable, Bytes::copy_from_slice(message));
         }
         self.0.get_packets_to_send()
     }
 
-    fn hear(&mut self, packet: &[u8]) -> u64 {
+    fn hear(&mut self, packet: &[u8], _now: Instant) -> u64 {
         self.0.process_packet(packet);
         std::iter::from_fn(|| self.0.receive_message(DefaultChannel::Unreliable)).count() as u64
     }
