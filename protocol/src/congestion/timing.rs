@@ -25,6 +25,10 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// Lost is what was not acknowledged within this ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP").
 const LOSS_LIMIT: Duration = Duration::from_secs(1);
 
+/// No path takes longer: what was acknowledged tens of seconds late waited for a machine that stood still, and must not
+/// make the next loss wait as long.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
 /// Feedback comes at 30 packets per second (the same article) until its interval was measured.
 const INITIAL_FEEDBACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Weight of a new interval between two datagrams that brought news.
@@ -64,16 +68,16 @@ impl Timing {
         self.smoothed + grace.max(self.variation * VARIATIONS).max(self.feedback_interval).max(GRANULARITY)
     }
 
-    /// The age at which a packet is lost, whatever was acknowledged: one second, or longer where the path is slower.
+    /// The age at which a packet is lost, whatever was acknowledged: one second, or up to five where the path is slower.
     #[must_use]
     pub fn loss_limit(&self) -> Duration {
-        LOSS_LIMIT.max(self.loss_delay() + self.feedback_interval + ACK_DELAY)
+        LOSS_LIMIT.max(self.loss_delay() + self.feedback_interval + ACK_DELAY).min(LONGEST_WAIT)
     }
 
     /// How long after the last departure a silent path is probed (RFC 9002, section 6.2.1).
     #[must_use]
     pub fn probe_timeout(&self) -> Duration {
-        self.smoothed + GRANULARITY.max(self.variation * VARIATIONS) + ACK_DELAY
+        (self.smoothed + GRANULARITY.max(self.variation * VARIATIONS) + ACK_DELAY).min(LONGEST_WAIT)
     }
 }
 
@@ -213,5 +217,11 @@ mod tests {
         let near = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(33) };
         let far = Timing { smoothed: ms(1200), variation: ms(100), feedback_interval: ms(33) };
         assert_eq!((near.loss_limit(), far.loss_limit()), (ms(1000), ms(1658)));
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_for_a_minute_does_not_make_losses_wait_as_long() {
+        let late = Timing { smoothed: ms(60_000), variation: ms(30_000), feedback_interval: ms(300) };
+        assert_eq!((late.loss_limit(), late.probe_timeout()), (ms(5000), ms(5000)));
     }
 }
