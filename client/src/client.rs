@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
-use slipgate_edge::udp::{Nap, ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
@@ -33,7 +33,6 @@ const MOST_BATCHES: u32 = 64;
 pub struct Client {
     core: core::Client,
     sockets: Sockets,
-    nap: Nap,
     outbox: SendBatch,
     turn: TurnTime,
     /// The time in the turn when something was last read, or was about to leave.
@@ -83,7 +82,6 @@ impl Client {
         Self {
             core: core::Client::new(netcode::Client::new(timeouts)),
             sockets,
-            nap: Nap::default(),
             outbox: SendBatch::default(),
             turn: TurnTime::begin(Now::default()),
             now: Now::default(),
@@ -135,10 +133,9 @@ impl Client {
 
     /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
+        // The time that has passed in the turn before does not come back, whatever the program's clock says.
+        let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        if self.nap.woke_fresh() {
-            self.empty_at = now.monotonic;
-        }
         self.packets_left = PACKETS_PER_TURN;
         self.read_up = false;
     }
@@ -266,7 +263,10 @@ impl Client {
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.read_up = false;
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
-        self.nap.take(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))
+        if nap(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))? == Woke::Fresh {
+            self.empty_at = self.turn.now().monotonic;
+        }
+        Ok(())
     }
 
     /// Where the client stands.

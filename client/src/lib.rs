@@ -97,6 +97,7 @@ pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
+pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::client::{ClientState, ConnectError, EndReason};
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;

@@ -192,7 +192,7 @@ impl Receiver {
             newest: newest.sequence,
             received_at: WireTime::at(newest.read_at),
             sent_at: WireTime::at(now),
-            unread: (newest.late.as_nanos() / UNIT.as_nanos()).min(u8::MAX.into()) as u8,
+            unread: newest.late.as_nanos().div_ceil(UNIT.as_nanos()).min(u8::MAX.into()) as u8,
             arrived,
         })
     }

@@ -101,6 +101,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("F4", &[Bound::Served(0.95)]),
     ("F5", &[Bound::Served(0.90)]),
     ("F6", &[Bound::Served(0.85)]),
+    ("F7", &[Bound::Served(0.90)]),
     ("G1", &[Bound::Served(0.99)]),
     ("G2", &[Bound::Served(0.88), Bound::Delay(120.0)]),
     ("G4", &[Bound::Served(0.80), Bound::Delay(120.0)]),

@@ -57,6 +57,8 @@ fn the_document_says_what_the_default_controller_does_and_which_targets_it_reach
     assert_eq!(checked.len(), targets::TARGETS.iter().map(|(_, bounds)| bounds.len()).sum::<usize>());
     let targets = targets::markdown(&checked);
     assert!(document.contains(&targets), "{targets}\n{HOW}");
+    let missed: Vec<_> = checked.iter().filter(|target| !target.reached).collect();
+    assert!(missed.is_empty(), "the default controller misses {missed:?}");
 }
 
 #[test]

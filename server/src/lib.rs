@@ -109,6 +109,7 @@ pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trou
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
+pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight};
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::server::{

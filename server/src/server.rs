@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
-use slipgate_edge::udp::{Nap, ReceiveBatch, SendBatch, SocketStats, Sockets};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
@@ -39,7 +39,6 @@ pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
 pub struct Server {
     core: core::Server,
     sockets: Sockets,
-    nap: Nap,
     outbox: SendBatch,
     turn: TurnTime,
     /// The time in the turn when something was last read, or was about to leave.
@@ -126,7 +125,6 @@ impl Server {
             filtering,
             core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
             sockets,
-            nap: Nap::default(),
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
             now,
@@ -150,10 +148,9 @@ impl Server {
 
     /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
     pub fn begin_turn(&mut self, now: Now) {
+        // The time that has passed in the turn before does not come back, whatever the program's clock says.
+        let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        if self.nap.woke_fresh() {
-            self.empty_at = now.monotonic;
-        }
         self.packets_left = self.packets_per_turn;
         self.read_up = false;
     }
@@ -269,7 +266,7 @@ impl Server {
         self.now = self.turn.now();
         self.core.tick(self.now);
         self.core.caught_up(self.empty_at);
-        self.flush();
+        self.transmit();
         self.filtering.tighten(&self.sockets, self.core.netcode().discards());
         self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
     }
@@ -278,6 +275,11 @@ impl Server {
     /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
     pub fn flush(&mut self) {
         self.now = self.turn.now();
+        self.transmit();
+    }
+
+    /// Sends all that is due at the time that was read last: that of the tick, or it would be one of its own.
+    fn transmit(&mut self) {
         loop {
             self.core.transmit(self.now, &mut self.outbox);
             let was_full = self.outbox.is_full();
@@ -299,7 +301,10 @@ impl Server {
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.read_up = false;
-        self.nap.take(&mut self.sockets, timeout)
+        if nap(&mut self.sockets, timeout)? == Woke::Fresh {
+            self.empty_at = self.turn.now().monotonic;
+        }
+        Ok(())
     }
 
     /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.

@@ -13,7 +13,7 @@ use mio::net::UdpSocket;
 
 use super::batch::{BATCH, ReceiveBatch, SendBatch};
 use super::runs::{Plan, Run};
-use super::sending::{Carrier, send_runs};
+use super::sending::{Able, Carrier, send_runs};
 use super::stats::{SocketStats, Trouble};
 use super::system::{self, Message};
 use super::{Batching, Family, portable};
@@ -24,23 +24,23 @@ const FIRST_ASKED: usize = 8;
 
 /// The datapath of Linux.
 pub(super) struct Datapath {
-    batching: Batching,
+    able: Able,
     plan: Plan,
 }
 
 impl Default for Datapath {
     fn default() -> Self {
-        Self { batching: Batching::Segments, plan: Plan::default() }
+        Self { able: Able::default(), plan: Plan::default() }
     }
 }
 
 impl Datapath {
     pub(super) const fn batching(&self) -> Batching {
-        self.batching
+        self.able.batching
     }
 
     pub(super) fn limit(&mut self, most: Batching) {
-        self.batching = self.batching.min(most);
+        self.able.batching = self.able.batching.min(most);
     }
 
     /// Fills the batch until it holds `most`, and answers whether the socket has nothing more.
@@ -52,7 +52,7 @@ impl Datapath {
         stats: &mut SocketStats,
     ) -> bool {
         let (mut errors, mut ask) = (0, FIRST_ASKED);
-        while self.batching > Batching::Off && errors < portable::RECEIVE_ERRORS_PER_TURN {
+        while self.able.batching > Batching::Off && errors < portable::RECEIVE_ERRORS_PER_TURN {
             let (rooms, arrived) = batch.rooms(most.min(batch.len() + ask));
             let asked = rooms.len();
             if asked == 0 {
@@ -67,24 +67,24 @@ impl Datapath {
                 Ok(count) if count < asked => return true,
                 Ok(_) => ask = BATCH,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if may_be_missing(&error) => self.batching = Batching::Off,
+                Err(error) if may_be_missing(&error) => self.able.batching = Batching::Off,
                 Err(error) => {
                     stats.note_trouble(Trouble::of(&error));
                     errors += 1;
                 }
             }
         }
-        self.batching == Batching::Off && portable::receive(socket, batch, most, stats)
+        self.able.batching == Batching::Off && portable::receive(socket, batch, most, stats)
     }
 
     /// Sends the batch's datagrams of one family.
     pub(super) fn send(&mut self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
-        if self.batching == Batching::Off {
+        if self.able.batching == Batching::Off {
             return portable::send(socket, family, batch, stats);
         }
-        self.plan.make(batch.leaving(), family, self.batching);
-        let Self { batching, plan } = self;
-        send_runs(&mut Batch { socket, batch, plan }, plan.runs(), batching, stats);
+        self.plan.make(batch.leaving(), family, self.able.batching);
+        let Self { able, plan } = self;
+        send_runs(&mut Batch { socket, batch, plan }, plan.runs(), able, stats);
     }
 }
 

@@ -45,7 +45,7 @@ use self::portable::Datapath;
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
 pub use self::dscp::{Dscp, NotADscp};
 pub use self::filter::{Filter, Foreign, Instruction, code};
-pub use self::nap::Nap;
+pub use self::nap::{Woke, nap};
 pub use self::port::{Buffers, MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES};
 pub use self::stats::{SocketStats, Trouble};
 
@@ -178,7 +178,14 @@ impl Sockets {
     /// # Errors
     /// `Unsupported` where systems have no such filter, all but Linux; when the system refuses it.
     pub fn set_filter(&self, filter: Option<&Filter>) -> io::Result<()> {
-        self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter))
+        let set = self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter));
+        if set.is_err() {
+            // Half a filter would be told as none.
+            for (_, port) in self.ports() {
+                let _ = filter::set(&port.options(), None);
+            }
+        }
+        set
     }
 
     /// Whether a datagram to this address has a socket to leave by.

@@ -8,48 +8,45 @@ use super::Sockets;
 /// Who came back from sleeping sooner has not slept: something had been waiting. A system call takes less.
 const BLINK: Duration = Duration::from_micros(100);
 
-/// How the last sleep was.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nap {
-    slept: bool,
+/// What is known of what arrived, after a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woke {
+    /// Until now nothing had arrived.
+    Fresh,
+    /// Something may have been waiting before.
+    Unsure,
 }
 
-impl Nap {
-    /// Sleeps until a datagram has arrived or the time is over. It does not sleep while datagrams wait.
-    ///
-    /// # Errors
-    /// When the system cannot wait.
-    pub fn take(&mut self, sockets: &mut Sockets, timeout: Duration) -> io::Result<()> {
-        let lay_down_at = Instant::now();
-        let result = sockets.wait(timeout);
-        self.slept = result.is_ok() && lay_down_at.elapsed() >= BLINK;
-        result
-    }
-
-    /// Whether nothing had arrived before the program woke just now; once.
-    pub fn woke_fresh(&mut self) -> bool {
-        core::mem::take(&mut self.slept)
-    }
+/// Sleeps until a datagram has arrived or the time is over. It does not sleep while datagrams wait.
+///
+/// # Errors
+/// When the system cannot wait.
+pub fn nap(sockets: &mut Sockets, timeout: Duration) -> io::Result<Woke> {
+    let (was_drained, lay_down_at) = (sockets.is_drained(), Instant::now());
+    sockets.wait(timeout)?;
+    let slept = was_drained && lay_down_at.elapsed() >= BLINK;
+    Ok(if slept { Woke::Fresh } else { Woke::Unsure })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ReceiveBatch;
     use super::*;
     use std::net::{Ipv4Addr, UdpSocket};
 
     #[test]
     fn who_slept_until_something_came_woke_fresh_and_who_found_it_waiting_did_not() {
         let mut sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
-        let mut nap = Nap::default();
-        assert!(!nap.woke_fresh(), "who never slept");
-        nap.take(&mut sockets, Duration::from_millis(5)).unwrap();
-        assert!(nap.woke_fresh() && !nap.woke_fresh());
+        let mut sleep = |sockets: &mut Sockets| nap(sockets, Duration::from_millis(5)).unwrap();
+        assert_eq!(sleep(&mut sockets), Woke::Fresh);
         // A datagram that is there before: one try may be held up by the system, not all of them.
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut batch = ReceiveBatch::default();
         let found_waiting = (0..20).any(|_| {
             sender.send_to(b"early", sockets.local_addresses()[0]).unwrap();
-            nap.take(&mut sockets, Duration::from_millis(5)).unwrap();
-            !nap.woke_fresh()
+            let woke = sleep(&mut sockets);
+            sockets.receive(&mut batch);
+            woke == Woke::Unsure
         });
         assert!(found_waiting);
     }

@@ -11,6 +11,21 @@ use super::batched::may_be_missing;
 use super::runs::Run;
 use super::stats::{SocketStats, Trouble};
 
+/// What the system is able to do, as far as is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Able {
+    /// What one call may carry.
+    pub(super) batching: Batching,
+    /// A run has left that the kernel was to cut.
+    pub(super) has_cut: bool,
+}
+
+impl Default for Able {
+    fn default() -> Self {
+        Self { batching: Batching::Segments, has_cut: false }
+    }
+}
+
 /// What carries runs: a socket, or a test's.
 pub(super) trait Carrier {
     /// Sends runs by one call and answers how many left; an error is the first one's.
@@ -19,11 +34,11 @@ pub(super) trait Carrier {
     fn send_one(&mut self, run: &Run) -> io::Result<usize>;
 }
 
-/// Sends all runs, counts what became of each datagram, and lowers `batching` when the system lacks what it needs.
-pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], batching: &mut Batching, stats: &mut SocketStats) {
+/// Sends all runs, counts what became of each datagram, and lowers what the system is held `able` to when it lacks it.
+pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], able: &mut Able, stats: &mut SocketStats) {
     let mut rest = runs;
     while let Some((run, later)) = rest.split_first() {
-        if *batching == Batching::Off {
+        if able.batching == Batching::Off {
             run.singly().for_each(|single| send_one(carrier, &single, stats));
             rest = later;
             continue;
@@ -33,15 +48,16 @@ pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], batching: &mut
             Ok(sent) => {
                 let (left, waiting) = rest.split_at(sent.clamp(1, rest.len()));
                 left.iter().for_each(|run| stats.note_left(run.count, run.bytes()));
+                able.has_cut |= left.iter().any(|run| run.count > 1);
                 rest = waiting;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 rest = later;
                 if run.count > 1 {
-                    send_singly(carrier, run, &error, batching, stats);
+                    send_singly(carrier, run, &error, able, stats);
                 } else if may_be_missing(&error) {
-                    send_portably(carrier, run, &error, batching, stats);
+                    send_portably(carrier, run, &error, able, stats);
                 } else {
                     stats.note_trouble(Trouble::of(&error));
                 }
@@ -52,36 +68,25 @@ pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], batching: &mut
 
 /// A run was refused: its datagrams go by themselves. If they can, and the refusal may mean so, nothing is cut from now
 /// on: some network cards cannot (EIO), and some kernels.
-fn send_singly(
-    carrier: &mut impl Carrier,
-    run: &Run,
-    refusal: &io::Error,
-    batching: &mut Batching,
-    stats: &mut SocketStats,
-) {
+fn send_singly(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able: &mut Able, stats: &mut SocketStats) {
     let mut singles = [*run; BATCH];
     let count = singles.iter_mut().zip(run.singly()).map(|(room, single)| *room = single).count();
     let sent_before = stats.datagrams_sent;
-    send_runs(carrier, singles.get(..count).unwrap_or_default(), batching, stats);
-    let may_mean_so = may_be_missing(refusal) || refusal.raw_os_error() == Some(libc::EIO);
+    send_runs(carrier, singles.get(..count).unwrap_or_default(), able, stats);
+    // A kernel that has cut can: before Linux 6.14 one says EINVAL of a path that is too narrow for the pieces.
+    let may_mean_so = may_be_missing(refusal) && !able.has_cut || refusal.raw_os_error() == Some(libc::EIO);
     if may_mean_so && stats.datagrams_sent > sent_before {
-        *batching = (*batching).min(Batching::Messages);
+        able.batching = able.batching.min(Batching::Messages);
     }
 }
 
 /// A datagram was refused in a way that may mean that there are no batches. That is certain when the call is unknown,
 /// and when the plain call takes the same datagram.
-fn send_portably(
-    carrier: &mut impl Carrier,
-    run: &Run,
-    refusal: &io::Error,
-    batching: &mut Batching,
-    stats: &mut SocketStats,
-) {
+fn send_portably(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able: &mut Able, stats: &mut SocketStats) {
     let sent_before = stats.datagrams_sent;
     send_one(carrier, run, stats);
     if refusal.raw_os_error() == Some(libc::ENOSYS) || stats.datagrams_sent > sent_before {
-        *batching = Batching::Off;
+        able.batching = Batching::Off;
     }
 }
 

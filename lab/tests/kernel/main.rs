@@ -23,12 +23,17 @@ use slipgate_lab::source::{Game, Source};
 /// One at a time: they would measure each other.
 static ONE: Mutex<()> = Mutex::new(());
 
+/// Says so past libtest, which keeps what passing tests print to itself.
+fn skipped(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED, the kernel's word on congestion avoidance: {reason}");
+}
+
 /// The place, or the reason why there is none.
 fn place(name: &str, rate: &str, buffer: u32) -> Option<Place> {
     match Place::new(name, rate, buffer) {
         Ok(place) => Some(place),
         Err(reason) => {
-            eprintln!("SKIPPED: no network namespaces with a bottleneck: {reason}");
+            skipped(&format!("no network namespaces with a bottleneck: {reason}"));
             None
         }
     }
@@ -53,7 +58,7 @@ fn alone_on_four_megabits_the_path_is_used_and_quick() {
     let arrivals = play(&place.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
     let (used, median, p95) = figures(&arrivals, 3.0, 10.0, 4e6);
     eprintln!("alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms", 100.0 * used);
-    assert!(used > 0.6 && median < 100.0);
+    assert!(used > 0.8 && median < 60.0);
 }
 
 #[test]
@@ -90,7 +95,7 @@ fn a_game_keeps_its_rate_beside_the_kernels_tcp() {
         let streams = match place.stream(control) {
             Ok(streams) => streams,
             Err(reason) => {
-                eprintln!("SKIPPED: the kernel has no {control}: {reason}");
+                skipped(&format!("the kernel has no {control}: {reason}"));
                 continue;
             }
         };
@@ -115,8 +120,7 @@ fn beside(control: &str, place: &Place, (upload, download): (TcpStream, TcpStrea
         100.0 * served,
         received as f64 * 8.0 / 12e6
     );
-    // What the kernel leaves is figures, and no promise; that the game lives is one.
-    assert!(served > 0.05);
+    assert!(served > 0.5);
 }
 
 fn fill(mut stream: TcpStream, done: &AtomicBool) {

@@ -171,12 +171,14 @@ fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departur
         }
         Plan::Slices => {
             if let Some(message) = queue.pop() {
+                out.guard.spend();
                 flights.admit_sliced(message);
             }
             flights.write(out)
         }
         Plan::Whole => {
             if let Some(message) = queue.pop() {
+                out.guard.spend();
                 flights.admit_whole(message);
             }
             flights.write(out)
@@ -236,6 +238,7 @@ fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), out: &mut 
 }
 
 fn use_id(next_id: &mut MessageId, out: &mut Departure<'_, '_>) {
+    out.guard.spend();
     out.guard.note(*next_id, out.number, out.now);
     *next_id = next_id.ahead(1);
 }

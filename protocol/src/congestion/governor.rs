@@ -150,6 +150,12 @@ impl Congestion {
         self.controller.on_tick(in_flight, now);
     }
 
+    /// How far apart ticks are, smoothed; zero before the second.
+    #[must_use]
+    pub const fn tick_interval(&self) -> Duration {
+        self.tick
+    }
+
     /// Whether the application has more to send than it was allowed: to be told after each tick's packets.
     pub fn set_demand(&mut self, demand: Demand) {
         self.demand = demand;

@@ -35,8 +35,8 @@ enum Stage {
     Over,
 }
 
-/// Of a frame without acknowledgements behind it: flags and two stamps.
-const PLAIN_FRAME_BYTES: usize = 5;
+/// Of a frame without acknowledgements behind it: flags, two stamps and a lateness.
+const PLAIN_FRAME_BYTES: usize = 6;
 /// What stands before a slice: its channel's head, room for a length, the kind of its frame, its block's number and its
 /// own (§4.4).
 const BEFORE_SLICE_BYTES: usize = 1 + 2 + 7;

@@ -382,6 +382,11 @@ impl Path {
         self.congestion.on_tick(self.flight.in_flight(), now);
     }
 
+    /// How far apart ticks are.
+    pub(super) fn tick_interval(&self) -> Duration {
+        self.congestion.tick_interval()
+    }
+
     /// When the path has been silent for so long that something should be sent of which the peer must tell.
     pub(super) fn probe_deadline(&self) -> Option<Instant> {
         self.flight.probe_deadline(&self.congestion.timing())

@@ -15,8 +15,10 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
+mod many_messages;
 mod many_packets;
 mod small_packets;
+mod time_of_a_loop;
 
 const CHAT: ChannelId = ChannelId(0);
 const STATE: ChannelId = ChannelId(1);
@@ -203,12 +205,12 @@ fn slices_for_which_no_payload_has_room_are_no_settings_to_run_with() {
     let mut blocks = ChannelConfig::new(Kind::Blocks);
     blocks.blocks.slice_bytes = 1000;
     let layout = Arc::new(Layout::new(vec![blocks]).unwrap());
-    let small = Config { max_payload_bytes: 1023, ..Config::default() };
+    let small = Config { max_payload_bytes: 1024, ..Config::default() };
     assert_eq!(Connection::new(&small, Arc::clone(&layout), None).err(), Some(ConfigError::SliceBytes));
     let mut wide = Config::default();
     wide.endpoint.received_window = 2048;
     assert_eq!(Connection::new(&wide, Arc::clone(&layout), None).err(), Some(ConfigError::Window));
-    let enough = Config { max_payload_bytes: 1024, ..Config::default() };
+    let enough = Config { max_payload_bytes: 1025, ..Config::default() };
     let mut end = connection(&enough, Arc::clone(&layout));
     let modest = hello(|hello| (hello.layout, hello.payload_bytes) = (layout.hash(), 508));
     end.handle(&datagram(0, &modest), Instant::default()).unwrap();

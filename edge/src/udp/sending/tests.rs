@@ -55,7 +55,9 @@ fn send(kernel: &mut Kernel, count: usize, row: usize, batching: &mut Batching) 
     let mut plan = Plan::default();
     plan.make(&leaving, Family::V4, *batching);
     let mut stats = SocketStats::default();
-    send_runs(kernel, plan.runs(), batching, &mut stats);
+    let mut able = Able { batching: *batching, has_cut: false };
+    send_runs(kernel, plan.runs(), &mut able, &mut stats);
+    *batching = able.batching;
     let troubles = Trouble::ALL.iter().map(|kind| stats.trouble(*kind)).sum::<u64>();
     assert_eq!(stats.datagrams_sent, kernel.left.len() as u64, "what was counted is what left");
     assert_eq!(stats.bytes_sent, 100 * stats.datagrams_sent);
@@ -120,6 +122,16 @@ fn a_run_that_one_receivers_path_refuses_says_nothing_of_others() {
         assert_eq!(kernel.left, [4, 5, 6, 7], "{code}");
         assert_eq!((batching, stats.datagrams_sent), (Batching::Segments, 4), "{code}");
     }
+}
+
+#[test]
+fn a_kernel_that_has_cut_a_run_is_not_thought_unable_because_one_path_is_narrow() {
+    // Two runs: the first one leaves, of the second the kernel says that it cannot, and its datagrams leave singly.
+    let mut kernel = Kernel { answers: [Ok(1), Err(libc::EINVAL)].into(), ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    send(&mut kernel, 8, 4, &mut batching);
+    assert_eq!(kernel.left, (0..8).collect::<Vec<_>>());
+    assert_eq!(batching, Batching::Segments);
 }
 
 #[test]

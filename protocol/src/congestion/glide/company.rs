@@ -11,6 +11,8 @@ const ASK: [f64; 4] = [1.2, 2.0, 4.0, 8.0];
 const ASK_SOON: f64 = 1.2;
 const SOON_TIMES: usize = 6;
 const GROWN: f64 = 0.05;
+/// Before the first loss the window is at most this multiple of what was delivered at best in a round trip.
+const MOST_OF_PEAK: f64 = 3.0;
 /// Losses of this multiple of the path's own are no sign.
 const TOLERANCE: f64 = 2.0;
 /// A rate that was held in company is asked for again for so many seconds, to this share.
@@ -74,6 +76,8 @@ impl Company {
         let bytes: f64 = acked.iter().map(|packet| f64::from(packet.bytes)).sum();
         if !reading.app_limited && bytes > 0.0 && may_grow {
             self.window.grow(bytes, reading.base_round_trip, reading.now);
+            // What the rate may not use must not gather in the window (RFC 7661).
+            self.window.limit_slow_start(MOST_OF_PEAK * reading.peak * reading.round_trip);
         }
         let cut_at = self.window.cut_at();
         let losses = lost.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > cut_at).count() as f64;

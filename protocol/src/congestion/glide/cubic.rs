@@ -57,6 +57,13 @@ impl Window {
         self.cut_at
     }
 
+    /// Before the first loss it holds no more than so many bytes.
+    pub(super) fn limit_slow_start(&mut self, most: f64) {
+        if self.slow_start {
+            self.bytes = self.bytes.min(most.max(LEAST_PACKETS * self.packet));
+        }
+    }
+
     /// So many bytes of a full window were acknowledged.
     pub(super) fn grow(&mut self, acked: f64, base_round_trip: f64, now: f64) {
         if self.slow_start {

@@ -35,8 +35,11 @@ impl Connection {
     /// As [`transmit`](Self::transmit), with messages in at most `allowance` bytes on the path, for an uplink that many
     /// connections share; acknowledgements and farewells need none. Answers the bytes of messages that left.
     pub fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
-        if self.ticked_at != Some(now) {
-            // It slept until something was sent: this is a tick as any other, with a whole tick's budgets.
+        if self.ticked_at.is_none_or(|ticked_at| now.since(ticked_at) >= self.path.tick_interval())
+            && self.ticked_at != Some(now)
+        {
+            // It slept until something was sent: this is a tick as any other, with a whole tick's budgets. What leaves
+            // sooner, because something arrived, has what the tick before left.
             self.tick(now);
         }
         if self.path.probe_deadline().is_some_and(|deadline| deadline <= now) {
