@@ -15,7 +15,7 @@ use crate::time::Instant;
 
 /// Weight of a new interval between two ticks.
 const TICK_SMOOTHING: f64 = 0.125;
-/// Nobody's tick is longer: 10 in a second are the seed's slow rate.
+/// Nobody's tick is longer: 10 in a second are the article's slow rate.
 const LONGEST_TICK: Duration = FLOOR_INTERVAL;
 /// Weight of one packet's fate in the share of lost packets.
 const LOSS_SMOOTHING: f64 = 0.01;

@@ -28,7 +28,7 @@ pub struct Suggestion {
 }
 
 impl Shape {
-    /// The rhythm is kept as long as packets can shrink; the seed's 10 packets per second are kept always.
+    /// The rhythm is kept as long as packets can shrink; the article's 10 packets per second are kept always.
     #[must_use]
     pub fn at(&self, rate: BytesPerSecond) -> Suggestion {
         let slowest = 1.0 / FLOOR_INTERVAL.as_secs_f64();

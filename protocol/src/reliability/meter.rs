@@ -13,7 +13,7 @@ use crate::wire::reliable::Sequence;
 
 /// A tenth of the second over which bandwidths are measured.
 const BANDWIDTH_BUCKET: Duration = Duration::from_millis(100);
-/// A tenth of the ten seconds over which loss is measured: at 10 packets a second, the seed's slowest rate, one lost
+/// A tenth of the ten seconds over which loss is measured: at 10 packets a second, the article's slow rate, one lost
 /// packet is one per cent.
 const LOSS_BUCKET: Duration = Duration::from_secs(1);
 

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
+use std::format;
 use std::vec;
 use std::vec::Vec;
 
@@ -506,6 +507,18 @@ fn a_datagram_that_lay_unread_is_told_as_late_and_the_last_of_a_batch_as_the_lea
     // In quarters of a millisecond: 16 ms, less the 5 by which the third left later than the second.
     assert_eq!(late(&sent[..1]), 64);
     assert_eq!(late(&sent[1..]), 64 - 20);
+}
+
+#[test]
+fn a_path_is_told_in_a_line_as_far_as_it_is_known() {
+    let mut pair = Pair::new();
+    let line = |pair: &Pair| format!("{}", pair.ends[0].stats(pair.now));
+    assert_eq!(line(&pair), "0.0 % lost, may send 40.0 kB/s");
+    pair.say(0, STATE, b"state");
+    pair.run(1000);
+    let told = line(&pair);
+    let shape = ["ms, jitter ", "ms, 0.0 % lost, queue ", " ms, may send ", " kB/s"];
+    assert!(shape.into_iter().all(|part| told.contains(part)), "{told}");
 }
 
 #[test]

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn one_asks_again_less_and_less_often() {
         let (mut company, mut pulses) = (Company::new(1200.0), Pulses::new());
-        let mut asked = std::vec::Vec::new();
+        let mut asked = vec::Vec::new();
         pulses.begin(&queued(0.2, 100.0));
         let mut ended = pulses.clone();
         for step in 0..300 {

@@ -12,7 +12,7 @@ use crate::session::path::Cargo;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
-/// How often a farewell is repeated: in the seed's slow rhythm, because nothing is known of a path on which nothing else
+/// How often a farewell is repeated: in the article's slow rhythm, because nothing is known of a path on which nothing else
 /// travels ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 10 packets per second).
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
 
