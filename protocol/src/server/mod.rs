@@ -47,6 +47,8 @@ pub struct Server {
     seats: Box<[Option<Seat>]>,
     /// When each slot's line is to be looked at: apart from the seats, because every turn reads all of it.
     wakes: Box<[Instant]>,
+    /// Not later than any of them: until then no turn reads them.
+    next_wake: Instant,
     /// Everything that had arrived by then was brought in.
     caught_up_at: Instant,
     /// The slot at which the next turn begins, so that none always comes last.
@@ -74,6 +76,7 @@ impl Server {
             memory,
             seats: (0..slots).map(|_| None).collect(),
             wakes: vec![Instant::NEVER; slots].into_boxed_slice(),
+            next_wake: Instant::NEVER,
             caught_up_at: Instant::NEVER,
             first: 0,
             uplink: None,
@@ -263,8 +266,10 @@ impl Server {
         // The settings were checked when the server was made.
         let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
         if let Some(place) = self.seats.get_mut(client.slot() as usize) {
-            *place = Some(Seat::new(client, client_id, line));
-            self.set_wake(client.slot(), Instant::default());
+            let seat = place.insert(Seat::new(client, client_id, line));
+            if seat.acts_by_itself() {
+                self.set_wake(client.slot(), Instant::default());
+            }
             self.events.push_back(Event::Connected { client, client_id });
         }
     }
@@ -435,23 +440,17 @@ impl Server {
 
     /// Something happened on a slot's line: it is looked at in this turn, and may have something to tell.
     fn wake(&mut self, slot: u32) {
-        self.set_wake(slot, Instant::default());
-        self.listen(slot);
-    }
-
-    /// A slot's line may have something to tell.
-    fn listen(&mut self, slot: u32) {
-        if let Some(seat) = self.seat_at(slot)
-            && !seat.noisy
-        {
-            seat.noisy = true;
+        let Some(seat) = self.seat_at(slot).filter(|seat| seat.acts_by_itself()) else { return };
+        if !core::mem::replace(&mut seat.noisy, true) {
             self.noisy.push_back(slot);
         }
+        self.set_wake(slot, Instant::default());
     }
 
     fn set_wake(&mut self, slot: u32, at: Instant) {
         if let Some(wake) = self.wakes.get_mut(slot as usize) {
             *wake = at;
+            self.next_wake = self.next_wake.min(at);
         }
     }
 }

@@ -34,6 +34,11 @@ impl Seat {
         self.client
     }
 
+    /// Whether the line ever sends or tells anything by itself; payloads as they are only pass through.
+    pub(super) const fn acts_by_itself(&self) -> bool {
+        !matches!(self.line, Line::Payloads)
+    }
+
     /// Takes a payload that begins at `start` in its datagram, and may have lain unread for so long.
     pub(super) fn take(
         &mut self,

@@ -17,24 +17,33 @@ impl Server {
         self.caught_up(now.monotonic);
         self.netcode.tick(now);
         self.follow();
-        for slot in 0..self.wakes.len() as u32 {
-            if self.is_due(slot, now.monotonic)
-                && let Some(seat) = self.seat_at(slot)
-            {
-                seat.tick(now.monotonic);
-                self.wake(slot);
-            }
-        }
+        self.tick_lines(now.monotonic);
         self.share_uplink(now.monotonic);
         self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };
     }
 
+    fn tick_lines(&mut self, now: Instant) {
+        if self.next_wake > now {
+            return;
+        }
+        for slot in 0..self.wakes.len() as u32 {
+            if self.is_due(slot, now)
+                && let Some(seat) = self.seat_at(slot)
+            {
+                seat.tick(now);
+                self.wake(slot);
+            }
+        }
+    }
+
     /// Divides what the uplink has gained over the lines that have messages to send.
     fn share_uplink(&mut self, now: Instant) {
-        let Self { uplink: Some(uplink), seats, wakes, .. } = self else { return };
-        for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
-            if *wake <= now {
-                uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
+        let Self { uplink: Some(uplink), seats, wakes, next_wake, .. } = self else { return };
+        if *next_wake <= now {
+            for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
+                if *wake <= now {
+                    uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
+                }
             }
         }
         uplink.share(now);
@@ -46,12 +55,8 @@ impl Server {
             return;
         }
         self.netcode.transmit(now, outbox);
-        let slots = self.wakes.len() as u32;
-        for place in 0..slots {
-            let slot = (self.first + place) % slots;
-            if self.is_due(slot, now.monotonic) && !self.transmit_line(slot, now, outbox) {
-                return;
-            }
+        if !self.transmit_lines(now, outbox) {
+            return;
         }
         // Those whose last word has been said owe their disconnect packets.
         self.follow();
@@ -73,6 +78,23 @@ impl Server {
         self.stopping = false;
         self.netcode.stop();
         self.follow();
+        true
+    }
+
+    /// Sends what the lines have that are due; answers false when the outbox is full.
+    fn transmit_lines(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
+        if self.next_wake > now.monotonic {
+            return true;
+        }
+        self.next_wake = Instant::NEVER;
+        for slot in (self.first..self.wakes.len() as u32).chain(0..self.first) {
+            if self.is_due(slot, now.monotonic) && !self.transmit_line(slot, now, outbox) {
+                // The others were not looked at.
+                self.next_wake = Instant::default();
+                return false;
+            }
+            self.next_wake = self.wakes.get(slot as usize).map_or(self.next_wake, |wake| self.next_wake.min(*wake));
+        }
         true
     }
 

@@ -6,6 +6,9 @@
 //!
 //! So only connections fill the history. Were an entry made at the request, whoever is given tokens could fill it
 //! without ever connecting, and lock everybody out.
+//!
+//! A token of this start is found by its tag as it stands in the request, so that one that is replayed costs one keyed
+//! lookup. A journal knows the names of tokens alone: names are made where it, or what it kept, asks for them.
 
 use core::time::Duration;
 
@@ -46,6 +49,18 @@ pub trait Journal: Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalError;
 
+/// A token's tag: the last 16 bytes of its sealed private part, which no two tokens share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct TokenTag(pub [u8; TAG_BYTES]);
+
+impl TokenTag {
+    /// The tag of a sealed private part.
+    #[must_use]
+    pub fn of(sealed: &[u8; PRIVATE_TOKEN_BYTES]) -> Self {
+        Self(sealed.last_chunk().copied().unwrap_or_default())
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Entry {
     expires: UnixSeconds,
@@ -56,7 +71,9 @@ struct Entry {
 /// Which tokens were used for a connection.
 pub struct History {
     names: DigestKey,
-    entries: KeyedMap<Digest, Entry>,
+    entries: KeyedMap<TokenTag, Entry>,
+    /// Those that earlier starts used.
+    restored: KeyedMap<Digest, Entry>,
     capacity: usize,
     /// The latest expiry of an entry that was forgotten: a token that expires by then may have been used, whatever a
     /// wall clock says that was stepped back since.
@@ -70,24 +87,24 @@ impl History {
     pub fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
         Self {
             names,
-            entries: map_with_capacity(capacity, hash),
+            entries: map_with_capacity(capacity, hash.clone()),
+            restored: map_with_capacity(0, hash),
             capacity,
             forgotten: UnixSeconds(0),
             next_sweep: Instant::default(),
         }
     }
 
-    /// The keyed digest of a token's tag: its last 16 bytes, which no two tokens share.
+    /// The name under which a journal keeps a token: the keyed digest of its tag.
     #[must_use]
-    pub fn name(&self, sealed: &[u8; PRIVATE_TOKEN_BYTES]) -> Digest {
-        let tag: &[u8] = sealed.last_chunk::<TAG_BYTES>().map_or(&[], |tag| tag);
-        self.names.digest(&[tag])
+    pub fn name(&self, tag: &TokenTag) -> Digest {
+        self.names.digest(&[&tag.0])
     }
 
-    /// Whether a token of this name was used for a connection.
+    /// Whether the token with this tag was used for a connection, in this start or in those that a journal has kept.
     #[must_use]
-    pub fn is_consumed(&self, name: &Digest) -> bool {
-        self.entries.contains_key(name)
+    pub fn is_consumed(&self, tag: &TokenTag) -> bool {
+        self.entries.contains_key(tag) || (!self.restored.is_empty() && self.restored.contains_key(&self.name(tag)))
     }
 
     /// Whether tokens that expire then may have been forgotten, so that none of them can be trusted to be unused.
@@ -99,30 +116,42 @@ impl History {
     /// How many tokens are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.restored.len()
     }
 
     /// Whether no token is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Whether there is no room for another token.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= self.capacity
+        self.len() >= self.capacity
     }
 
-    /// Remembers that a token was used.
+    /// Remembers that the token with this tag was used.
     ///
     /// # Errors
     /// `HistoryFull` when there is no room.
-    pub fn consume(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+    pub fn consume(&mut self, tag: TokenTag, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
-        self.entries.insert(used.name, Entry { expires: used.expires, until: until(used.expires, now) });
+        self.entries.insert(tag, Entry { expires, until: until(expires, now) });
+        Ok(())
+    }
+
+    /// Remembers a token that an earlier start used, as a journal has kept it. Asks for memory: it is for the start.
+    ///
+    /// # Errors
+    /// `HistoryFull` when there is no room.
+    pub fn restore(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+        if self.is_full() {
+            return Err(Discard::HistoryFull);
+        }
+        self.restored.insert(used.name, Entry { expires: used.expires, until: until(used.expires, now) });
         Ok(())
     }
 
@@ -134,13 +163,15 @@ impl History {
         self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
         let today = now.unix.seconds();
         let forgotten = &mut self.forgotten;
-        self.entries.retain(|_, entry| {
+        let mut keep = |entry: &Entry| {
             let keep = entry.expires > today || entry.until > now.monotonic;
             if !keep {
                 *forgotten = (*forgotten).max(entry.expires);
             }
             keep
-        });
+        };
+        self.entries.retain(|_, entry| keep(entry));
+        self.restored.retain(|_, entry| keep(entry));
     }
 }
 
@@ -163,31 +194,46 @@ mod tests {
         Now { monotonic: Instant::from_start(Duration::from_secs(monotonic)), unix: UnixMillis(unix * 1000) }
     }
 
-    fn used(number: u8, expires: u64) -> UsedToken {
-        UsedToken { name: Digest([number; 16]), expires: UnixSeconds(expires) }
+    fn tag(number: u8) -> TokenTag {
+        TokenTag([number; 16])
     }
 
     #[test]
     fn a_full_history_refuses_and_never_evicts() {
         let mut history = history(2);
         for number in 1..=2 {
-            history.consume(used(number, 100), at(0, 60)).unwrap();
+            history.consume(tag(number), UnixSeconds(100), at(0, 60)).unwrap();
         }
-        assert_eq!(history.consume(used(3, 100), at(0, 60)), Err(Discard::HistoryFull));
-        assert!(history.is_consumed(&used(1, 0).name) && !history.is_consumed(&used(3, 0).name));
+        assert_eq!(history.consume(tag(3), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
+        assert!(history.is_consumed(&tag(1)) && !history.is_consumed(&tag(3)));
         history.sweep(at(41, 101));
-        assert_eq!(history.consume(used(3, 130), at(41, 101)), Ok(()));
+        assert_eq!(history.consume(tag(3), UnixSeconds(130), at(41, 101)), Ok(()));
+    }
+
+    #[test]
+    fn what_an_earlier_start_used_is_found_by_its_tag_takes_room_and_is_forgotten_like_the_rest() {
+        let mut history = history(2);
+        let used = |number| UsedToken { name: history.name(&tag(number)), expires: UnixSeconds(100) };
+        let (first, second) = (used(1), used(2));
+        history.restore(first, at(0, 60)).unwrap();
+        assert!(history.is_consumed(&tag(1)) && !history.is_consumed(&tag(2)));
+        history.consume(tag(3), UnixSeconds(130), at(0, 60)).unwrap();
+        assert_eq!(history.len(), 2);
+        assert_eq!(history.consume(tag(4), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
+        assert_eq!(history.restore(second, at(0, 60)), Err(Discard::HistoryFull));
+        history.sweep(at(41, 101));
+        assert!(!history.is_consumed(&tag(1)) && history.is_consumed(&tag(3)));
+        assert!(history.may_have_forgotten(UnixSeconds(100)) && history.len() == 1);
     }
 
     #[test]
     fn a_wall_clock_that_jumps_forward_and_back_revives_no_used_token() {
         let mut history = history(8);
-        history.consume(used(1, 100), at(0, 60)).unwrap();
-        let name = used(1, 0).name;
+        history.consume(tag(1), UnixSeconds(100), at(0, 60)).unwrap();
         history.sweep(at(2, 5000));
-        assert!(history.is_consumed(&name), "expired by the wall clock alone");
+        assert!(history.is_consumed(&tag(1)), "expired by the wall clock alone");
         history.sweep(at(50, 5000));
-        assert!(!history.is_consumed(&name) && history.may_have_forgotten(UnixSeconds(100)));
+        assert!(!history.is_consumed(&tag(1)) && history.may_have_forgotten(UnixSeconds(100)));
         assert!(!history.may_have_forgotten(UnixSeconds(101)), "the clock's error does not outlast the token");
     }
 }

@@ -246,7 +246,7 @@ impl Server {
         let mut server = Self::new(config, keys, seed, now)?;
         server.history = History::new(capacity, DigestKey::new(&storage.names), HashKey::derive(seed, "history"));
         for used in storage.used {
-            server.history.consume(used, now).map_err(|_| ConfigError::JournalTooLarge)?;
+            server.history.restore(used, now).map_err(|_| ConfigError::JournalTooLarge)?;
         }
         server.journal = Some(storage.journal);
         Ok(server)

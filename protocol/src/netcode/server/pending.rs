@@ -18,6 +18,7 @@ use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
 use crate::time::{Instant, UnixSeconds};
 use crate::token::challenge::Binding;
+use crate::token::history::TokenTag;
 use crate::token::redeem::{Age, Redeemed};
 use crate::wire::UserData;
 
@@ -34,9 +35,17 @@ pub(super) enum Reply {
     Denied,
 }
 
+/// The token of a request, as the history finds it and as all else names it.
+#[derive(Clone, Copy)]
+pub(super) struct Presented {
+    pub(super) tag: TokenTag,
+    pub(super) name: Digest,
+}
+
 /// A client that presented a valid token at an address.
 pub(super) struct Pending {
     pub(super) bound: Binding,
+    pub(super) tag: TokenTag,
     pub(super) age: Age,
     pub(super) expires: UnixSeconds,
     pub(super) client_to_server: Key,
@@ -120,22 +129,24 @@ impl PendingClients {
     /// `AddressPending`, `ClientIdPending`, `TokenAddresses` or `PendingFull`.
     pub(super) fn admit(
         &mut self,
-        token: Digest,
+        token: Presented,
         redeemed: &Redeemed,
         server_index: u8,
         from: Address,
         now: Instant,
         lifetime: Duration,
     ) -> Result<u32, Discard> {
-        if let Some(place) = self.repeated(token, redeemed, from, now)? {
+        if let Some(place) = self.repeated(token.name, redeemed, from, now)? {
             return Ok(place);
         }
-        self.make_room_for_client(token, redeemed, now)?;
+        self.make_room_for_client(token.name, redeemed, now)?;
         let place = self.free.pop().ok_or(Discard::PendingFull)?;
-        let bound = Binding { address: from, token, pending: self.next_identity, client_id: redeemed.client_id };
+        let bound =
+            Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
         self.next_identity += 1;
         let entry = Pending {
             bound,
+            tag: token.tag,
             age: redeemed.age(),
             expires: redeemed.expires,
             client_to_server: redeemed.client_to_server.clone(),

@@ -5,11 +5,12 @@
 use core::time::Duration;
 
 use super::config::Fence;
-use super::pending::Reply;
+use super::pending::{Presented, Reply};
 use super::slots::State;
 use super::{Discard, Server};
 use crate::address::Address;
 use crate::time::{Instant, Now, UnixMillis, UnixSeconds};
+use crate::token::history::TokenTag;
 use crate::token::redeem::{Age, redeem};
 use crate::wire::packet::Request;
 
@@ -19,8 +20,8 @@ impl Server {
         self.ledger.take_stranger()?;
         let request = Request::parse(datagram, self.config.protocol_id)?;
         self.check_expiry(request.expires, now)?;
-        let token = self.history.name(request.sealed);
-        if self.history.is_consumed(&token) {
+        let tag = TokenTag::of(request.sealed);
+        if self.history.is_consumed(&tag) {
             return Err(Discard::TokenUsed);
         }
         self.ledger.take_decrypt(from, self.keys.keys().len() as u32, now.monotonic)?;
@@ -37,6 +38,7 @@ impl Server {
         }
 
         let lifetime = self.pending_lifetime(redeemed.timeout_seconds);
+        let token = Presented { tag, name: self.history.name(&tag) };
         let place = self.pending.admit(token, &redeemed, server_index, from, now.monotonic, lifetime)?;
         let has_room = self.admitting && (takes_over.is_some() || self.slots.has_room());
         self.pending.owe(place, if has_room { Reply::Challenge } else { Reply::Denied });

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::crypto::lane::Lane;
 use crate::discard::Discard;
 use crate::time::Now;
-use crate::token::history::UsedToken;
+use crate::token::history::{TokenTag, UsedToken};
 use crate::wire::packet::{Challenge, Header, PacketKind};
 
 /// Whether a packet with this prefix claims to be a response.
@@ -32,7 +32,7 @@ impl Server {
         let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
         self.challenger.verify(challenge, &pending.bound, now.monotonic, self.config.challenge_lifetime)?;
         let (bound, age) = (pending.bound, pending.age);
-        if self.history.is_consumed(&bound.token) {
+        if self.history.is_consumed(&pending.tag) {
             return Err(Discard::TokenUsed);
         }
         let takes_over = self.check_occupants(from, bound.client_id, age, now.monotonic)?;
@@ -49,6 +49,7 @@ impl Server {
             return Err(Discard::EventsFull);
         }
         let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        let tag = pending.tag;
         let used = UsedToken { name: pending.bound.token, expires: pending.expires };
         let newcomer = Newcomer {
             client_id: pending.bound.client_id,
@@ -60,13 +61,13 @@ impl Server {
             lane: Lane::slot(pending.server_index),
             timeout: self.config.timeouts.apply(pending.timeout_seconds),
         };
-        self.consume(used, now)?;
+        self.consume(tag, used, now)?;
         self.pending.remove_client(newcomer.client_id);
         self.seat(newcomer, takes_over, now);
         Ok(())
     }
 
-    fn consume(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+    fn consume(&mut self, tag: TokenTag, used: UsedToken, now: Now) -> Result<(), Discard> {
         if self.history.is_full() {
             return Err(Discard::HistoryFull);
         }
@@ -77,7 +78,7 @@ impl Server {
             }
             self.unflushed = true;
         }
-        self.history.consume(used, now)
+        self.history.consume(tag, used.expires, now)
     }
 
     fn seat(&mut self, newcomer: Newcomer, takes_over: Option<u32>, now: Now) {
