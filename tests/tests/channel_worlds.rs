@@ -118,8 +118,9 @@ fn ids_go_round_and_nothing_is_lost_or_repeated() {
         left == [0; KINDS.len()] && pair.side(End::B).expectation.is_met()
     });
     assert!(done, "not everything arrived");
-    // Of packets of one tick that overtake each other, sequenced messages keep the newest alone.
-    for (id, least) in (0..).zip([0.93, 0.4, 1.0, 1.0]) {
+    // Of packets of one tick that overtake each other, sequenced messages keep the newest alone; and a tick of so many
+    // messages is many packets, for each spends a few ids only.
+    for (id, least) in (0..).zip([0.93, 0.15, 1.0, 1.0]) {
         let arrived = pair.side(End::B).expectation.arrived(ChannelId(id));
         assert!(f64::from(arrived) >= least * f64::from(count), "{arrived} of channel {id}");
     }
