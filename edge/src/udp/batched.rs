@@ -23,15 +23,10 @@ use super::{Batching, Family, portable};
 const FIRST_ASKED: usize = 8;
 
 /// The datapath of Linux.
+#[derive(Default)]
 pub(super) struct Datapath {
     able: Able,
     plan: Plan,
-}
-
-impl Default for Datapath {
-    fn default() -> Self {
-        Self { able: Able::default(), plan: Plan::default() }
-    }
 }
 
 impl Datapath {

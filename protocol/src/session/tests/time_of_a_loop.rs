@@ -126,7 +126,7 @@ fn time_that_goes_back_panics_nowhere() {
         };
         let _ = pair.ends[0].send(CHAT, &[1; 300], SendOptions::default(), pair.now);
         let _ = pair.ends[1].send(STATE, &[1; 300], SendOptions::default(), pair.now);
-        if state % 7 == 0 {
+        if state.is_multiple_of(7) {
             let _ = pair.turn(0);
         }
         pair.exchange();
