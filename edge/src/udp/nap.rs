@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn who_slept_until_something_came_woke_fresh_and_who_found_it_waiting_did_not() {
         let mut sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
-        let mut sleep = |sockets: &mut Sockets| nap(sockets, Duration::from_millis(5)).unwrap();
+        let sleep = |sockets: &mut Sockets| nap(sockets, Duration::from_millis(5)).unwrap();
         assert_eq!(sleep(&mut sockets), Woke::Fresh);
         // A datagram that is there before: one try may be held up by the system, not all of them.
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
