@@ -146,7 +146,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Begins a turn: everything until [`end_turn`](Self::end_turn) happens at this moment.
+    /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };

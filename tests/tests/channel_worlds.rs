@@ -120,7 +120,7 @@ fn ids_go_round_and_nothing_is_lost_or_repeated() {
     assert!(done, "not everything arrived");
     // Of packets of one tick that overtake each other, sequenced messages keep the newest alone; and a tick of so many
     // messages is many packets, for each spends a few ids only.
-    for (id, least) in (0..).zip([0.93, 0.15, 1.0, 1.0]) {
+    for (id, least) in (0..).zip([0.93, 0.2, 1.0, 1.0]) {
         let arrived = pair.side(End::B).expectation.arrived(ChannelId(id));
         assert!(f64::from(arrived) >= least * f64::from(count), "{arrived} of channel {id}");
     }

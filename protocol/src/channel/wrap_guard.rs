@@ -9,6 +9,10 @@ use crate::time::Instant;
 const STALE_AFTER_PACKETS: u64 = super::MAX_PACKETS as u64;
 /// Nor does it arrive after so long.
 const STALE_AFTER: Duration = Duration::from_secs(10);
+/// Ids that each packet brings. With as many as can be saved, 16,384 take at least 1,024 packets.
+const IDS_PER_PACKET: u64 = 12;
+/// Ids that may be saved.
+const MOST_SAVINGS: u64 = 4096;
 
 /// The number of a packet, counted without the wrap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -27,11 +31,6 @@ pub(super) struct WrapGuard {
     savings: u64,
     counted: PacketNumber,
 }
-
-/// Ids that each packet brings. With as many as can be saved, 16,384 take at least 1,024 packets.
-const IDS_PER_PACKET: u64 = 12;
-/// Ids that may be saved.
-const MOST_SAVINGS: u64 = 4096;
 
 impl Default for WrapGuard {
     fn default() -> Self {
