@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use slipgate_protocol::time::Instant;
 
+use crate::cpu;
 use crate::row::Role;
 
 /// Bytes of a payload.
@@ -44,6 +45,11 @@ pub trait Server {
     /// Lets the kernel drop junk before the server sees it, or not. Answers whether the server has such a filter.
     fn set_filter(&mut self, _on: bool) -> bool {
         false
+    }
+
+    /// CPU time of all its threads so far, that of the caller among them.
+    fn cpu(&self) -> Duration {
+        cpu::thread_time()
     }
 
     /// What its loop does between two turns of a game with 60 ticks a second.

@@ -32,6 +32,14 @@ impl Cores {
     }
 }
 
+/// Whether two cores are threads of one, as the system tells; no if it does not.
+#[must_use]
+pub fn are_one(core: usize, other: usize) -> bool {
+    let of =
+        |core: usize| std::fs::read(format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")).ok();
+    of(core).is_some_and(|siblings| of(other) == Some(siblings))
+}
+
 /// Keeps the calling thread on one core.
 ///
 /// # Errors

@@ -45,3 +45,5 @@ pub mod port;
 pub mod run;
 #[cfg(target_os = "linux")]
 pub mod stage;
+#[cfg(target_os = "linux")]
+mod team;

@@ -40,17 +40,36 @@ fn at(now: Duration) -> Now {
 impl Ours {
     /// A server on a port of the system's choice.
     pub(crate) fn start(slots: usize, traffic: Traffic) -> io::Result<Self> {
-        let sockets = Sockets::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])?;
-        let Some(SocketAddr::V4(address)) = sockets.local_addresses().first().copied() else {
-            return Err(io::Error::other("the socket has no address"));
-        };
-        let config = Config::new(PROTOCOL_ID, slots as u32, vec![SocketAddr::V4(address).into()]);
-        let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let has_channels = matches!(traffic, Traffic::Channels(..));
-        let server = slipgate_server::Server::new(sockets, config, keys, at(Duration::ZERO));
-        let server = server.and_then(|server| server.carrying(traffic)).map_err(io::Error::other)?;
-        Ok(Self { has_channels, server, inbox: Inbox::default(), address, clients: Vec::with_capacity(slots) })
+        let sockets = Sockets::bind(&[loopback()])?;
+        let mut shards = shards(slots, vec![sockets])?;
+        let mut ours = shards.pop().ok_or_else(|| io::Error::other("no server"))?;
+        ours.has_channels = matches!(traffic, Traffic::Channels(..));
+        ours.server = ours.server.carrying(traffic).map_err(io::Error::other)?;
+        Ok(ours)
     }
+}
+
+/// A port of the system's choice.
+pub(crate) fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+/// The shards of one server, one for each of these sockets of one port.
+pub(crate) fn shards(slots: usize, sockets: Vec<Sockets>) -> io::Result<Vec<Ours>> {
+    let bound = sockets.first().and_then(|sockets| sockets.local_addresses().first().copied());
+    let Some(SocketAddr::V4(address)) = bound else { return Err(io::Error::other("the socket has no address")) };
+    let config = Config::new(PROTOCOL_ID, slots as u32, vec![SocketAddr::V4(address).into()]);
+    let keys = Key::from_bytes(PRIVATE_KEY).into();
+    let servers =
+        slipgate_server::Server::shards(sockets, config, keys, at(Duration::ZERO)).map_err(io::Error::other)?;
+    let around = |server| Ours {
+        has_channels: false,
+        server,
+        inbox: Inbox::default(),
+        address,
+        clients: Vec::with_capacity(slots),
+    };
+    Ok(servers.into_iter().map(around).collect())
 }
 
 impl Server for Ours {

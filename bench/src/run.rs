@@ -9,7 +9,7 @@ use crate::contestant::Contestant;
 use crate::cpu::{self, Cores};
 use crate::flags::Flags;
 use crate::measures::rejects::{Filter, Hostile};
-use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, tick};
+use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, shards, tick};
 use crate::ours::OURS;
 use crate::plain::{BATCHED, PLAIN};
 use crate::port::Ports;
@@ -87,6 +87,10 @@ fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
     if flags.wants("flood") {
         tell("flood");
         rows.extend(flood::measure(rig));
+    }
+    if flags.wants("shards") {
+        tell("shards");
+        rows.extend(shards::measure(rig)?);
     }
     Ok(rows)
 }

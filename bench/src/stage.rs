@@ -91,10 +91,23 @@ impl Stage {
     /// # Errors
     /// When it does not start.
     pub fn start(contestant: &Contestant, clients: usize, cores: cpu::Cores, probe: Option<Probe>) -> io::Result<Self> {
+        Self::start_by(contestant.name, contestant.start, clients, cores, probe)
+    }
+
+    /// Starts a server that somebody makes, in its thread.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_by(
+        name: &str,
+        start: impl FnOnce(usize) -> io::Result<Box<dyn Server>> + Send + 'static,
+        clients: usize,
+        cores: cpu::Cores,
+        probe: Option<Probe>,
+    ) -> io::Result<Self> {
         let (orders, inbox) = channel::<Order>();
         let (ready, started) = channel();
-        let start = contestant.start;
-        let thread = thread::Builder::new().name(contestant.name.into()).spawn(move || {
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
             let pinned = cpu::pin(cores.server);
             let held = || probe.map_or(0, |probe| (probe.bytes)());
             let before = held();

@@ -4,7 +4,7 @@
 use slipgate_bench::arena::{Arena, Effort, Rig};
 use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
-use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, tick};
+use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, shards, tick};
 use slipgate_bench::row::{Against, Cell, Role, Row};
 use slipgate_bench::run;
 
@@ -82,6 +82,16 @@ fn sealing_and_opening_have_figures_beside_the_bare_cipher() {
     for row in seals::measure(&rig).unwrap() {
         assert_figures(&rig, &row, &[Role::Ours, Role::Plain]);
     }
+}
+
+#[test]
+fn one_shard_and_two_have_figures_and_are_compared_in_the_same_rounds() {
+    let rows = shards::measure(&rig()).unwrap();
+    for row in &rows {
+        assert_figures(&rig(), row, &[Role::Ours]);
+    }
+    let Against::Ours { rounds, .. } = &rows[1].targets[0].against else { panic!("{:?}", rows[1].targets) };
+    assert_eq!(rounds.len(), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod idle;
 pub mod memory;
 pub mod rejects;
 pub mod seals;
+pub mod shards;
 pub mod tick;
 
 use std::io;
