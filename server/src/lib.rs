@@ -3,6 +3,9 @@
 //! No thread, no async runtime, no callback: the loop asks for events, answers while it still holds them, and sends.
 //! An event's bytes lie in the [`Inbox`] where they arrived and were decrypted, and are gone at the next call.
 //!
+//! Who needs more than one core has shards of one server on one port: by [`Server::shards`] for threads of the game's own,
+//! by a [`Crew`] for a game on each shard, or by a [`Hub`] for a game loop beside them.
+//!
 //! # Examples
 //! An echo server of 32 slots:
 //! ```no_run

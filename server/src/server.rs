@@ -391,18 +391,18 @@ impl Server {
         self.core.netcode().client(client)
     }
 
-    /// The handle of a client id, while it is connected.
+    /// The handle of a client id, while it is connected to this shard.
     #[must_use]
     pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
         self.core.netcode().find(client_id)
     }
 
-    /// Every connected client, in the order of the slots.
+    /// Every client that is connected to this shard, in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.core.netcode().clients()
     }
 
-    /// How many clients are connected.
+    /// How many clients are connected to this shard.
     #[must_use]
     pub fn connected(&self) -> u32 {
         self.core.netcode().connected()

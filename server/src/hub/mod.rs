@@ -164,8 +164,9 @@ struct Line {
 /// # }
 /// ```
 pub struct Hub {
-    crew: Crew,
+    /// Before the crew: shards that end wait for nobody who is gone.
     lines: Vec<Line>,
+    crew: Crew,
     traffic: Traffic,
     at: usize,
     in_a_row: u32,

@@ -70,7 +70,10 @@ pub struct Register {
     history: History,
     names: DigestKey,
     decrypts: Decrypts,
-    holders: KeyedMap<u64, Holder>,
+    /// The client index of each client id, connected or kept.
+    ids: KeyedMap<u64, u32>,
+    /// By client index, as many as were ever used.
+    holders: Vec<Option<Holder>>,
     free: BinaryHeap<Reverse<u32>>,
     /// Which shard has each client index; none if it is free or kept.
     owners: Vec<Option<ShardId>>,
@@ -85,11 +88,11 @@ struct Desk {
     asked: VecDeque<u64>,
 }
 
-/// Who has a client id.
+/// Who has a client index.
 enum Holder {
     Connected {
+        client_id: u64,
         shard: ShardId,
-        index: u32,
         /// Its token's; none for a client in the same program, which nobody takes over.
         age: Option<Age>,
         /// When its shard had heard of it last, when it was asked.
@@ -99,7 +102,7 @@ enum Holder {
         asked: bool,
     },
     /// It was taken over, and its index waits for the token that did.
-    Kept { index: u32, token: Digest, until: Instant },
+    Kept { token: Digest, until: Instant },
 }
 
 /// A token about to be used.
@@ -176,7 +179,8 @@ impl Register {
             history,
             names,
             decrypts: Decrypts::new(&config.budgets, seed),
-            holders: map_with_capacity(slots, HashKey::derive(seed, "holders")),
+            ids: map_with_capacity(slots, HashKey::derive(seed, "holders")),
+            holders: Vec::with_capacity(slots),
             free: (0..config.slots).map(Reverse).collect(),
             owners: vec![None; slots],
             kept: Vec::new(),
@@ -193,16 +197,24 @@ impl Register {
     /// How many client ids are connected, on all shards.
     #[must_use]
     pub fn connected(&self) -> u32 {
-        (self.holders.len() - self.kept.len()) as u32
+        (self.ids.len() - self.kept.len()) as u32
     }
 
     /// On which shard a client id is connected.
     #[must_use]
     pub fn shard_of(&self, client_id: u64) -> Option<ShardId> {
-        match self.holders.get(&client_id)? {
+        match self.holder(client_id)? {
             Holder::Connected { shard, .. } => Some(*shard),
             Holder::Kept { .. } => None,
         }
+    }
+
+    fn holder(&self, client_id: u64) -> Option<&Holder> {
+        self.holders.get(*self.ids.get(&client_id)? as usize)?.as_ref()
+    }
+
+    fn holder_mut(&mut self, client_id: u64) -> Option<&mut Holder> {
+        self.holders.get_mut(*self.ids.get(&client_id)? as usize)?.as_mut()
     }
 
     /// How many used, unexpired tokens are remembered.
@@ -277,7 +289,7 @@ impl Register {
         grace: Option<Duration>,
         now: Instant,
     ) -> Result<Presence, Discard> {
-        let heard = match self.holders.get(&client_id) {
+        let heard = match self.holder(client_id) {
             None => return Ok(Presence::Absent),
             Some(Holder::Kept { token: keeper, until, .. }) => {
                 let is_open = keeper == token || *until <= now;
@@ -300,7 +312,7 @@ impl Register {
 
     /// Asks the shard of a client id to end it, if it is silent, for this token, which is proven and newer.
     pub(super) fn want(&mut self, client_id: u64, token: Digest) {
-        let Some(Holder::Connected { wanted_by, .. }) = self.holders.get_mut(&client_id) else { return };
+        let Some(Holder::Connected { wanted_by, .. }) = self.holder_mut(client_id) else { return };
         *wanted_by = Some(token);
         self.ask(client_id);
     }
@@ -308,8 +320,10 @@ impl Register {
     /// Asks the shard that has a client how it is; what was asked and is not answered yet is not asked again.
     fn ask(&mut self, client_id: u64) {
         let most = self.owners.len();
-        let Some(Holder::Connected { shard, asked, .. }) = self.holders.get_mut(&client_id) else { return };
-        let Some(desk) = self.desks.get_mut(usize::from(shard.0)) else { return };
+        let Self { ids, holders, desks, .. } = self;
+        let holder = ids.get(&client_id).and_then(|index| holders.get_mut(*index as usize)?.as_mut());
+        let Some(Holder::Connected { shard, asked, .. }) = holder else { return };
+        let Some(desk) = desks.get_mut(usize::from(shard.0)) else { return };
         if !*asked && desk.asked.len() < most {
             *asked = true;
             desk.asked.push_back(client_id);
@@ -319,33 +333,31 @@ impl Register {
 
     /// What a shard was asked first, and not told yet.
     pub(super) fn next_question(&mut self, shard: ShardId) -> Option<(u64, Question)> {
-        let asked = &mut self.desks.get_mut(usize::from(shard.0))?.asked;
-        while let Some(client_id) = asked.pop_front() {
-            match self.holders.get_mut(&client_id) {
-                Some(Holder::Connected { shard: owner, wanted_by, asked, .. }) if *owner == shard => {
-                    *asked = false;
-                    let question = if wanted_by.is_some() { Question::MayItGo } else { Question::HeardWhen };
-                    return Some((client_id, question));
-                }
-                _ => {}
+        loop {
+            let client_id = self.desks.get_mut(usize::from(shard.0))?.asked.pop_front()?;
+            if let Some(Holder::Connected { shard: owner, wanted_by, asked, .. }) = self.holder_mut(client_id)
+                && *owner == shard
+            {
+                *asked = false;
+                let question = if wanted_by.is_some() { Question::MayItGo } else { Question::HeardWhen };
+                return Some((client_id, question));
             }
         }
-        None
     }
 
     /// A shard tells when it heard of its client last: that one stays.
     pub(super) fn tell_heard(&mut self, client_id: u64, last: Instant) {
-        if let Some(Holder::Connected { heard, wanted_by, .. }) = self.holders.get_mut(&client_id) {
+        if let Some(Holder::Connected { heard, wanted_by, .. }) = self.holder_mut(client_id) {
             (*heard, *wanted_by) = (Some(last), None);
         }
     }
 
     /// A shard lets its client go: the index is kept for the token that wants it.
     pub(super) fn keep(&mut self, client_id: u64, now: Instant) {
-        let Some(holder) = self.holders.get_mut(&client_id) else { return };
-        let Holder::Connected { index, wanted_by: Some(token), .. } = holder else { return };
-        let (index, token) = (*index, *token);
-        *holder = Holder::Kept { index, token, until: now.after(KEPT_FOR) };
+        let Some(index) = self.ids.get(&client_id).copied() else { return };
+        let Some(Some(holder)) = self.holders.get_mut(index as usize) else { return };
+        let Holder::Connected { wanted_by: Some(token), .. } = holder else { return };
+        *holder = Holder::Kept { token: *token, until: now.after(KEPT_FOR) };
         self.kept.push(client_id);
         self.set_owner(index, None);
     }
@@ -358,10 +370,10 @@ impl Register {
             return Err(Refused::Discard(Discard::TokenUsed));
         }
         let name = claim.token.map(|using| using.used.name);
-        let kept = match self.holders.get(&claim.client_id) {
+        let kept = match self.holder(claim.client_id) {
             None => None,
-            Some(Holder::Kept { index, token, until }) if name == Some(*token) || *until <= now.monotonic => {
-                Some(*index)
+            Some(Holder::Kept { token, until }) if name == Some(*token) || *until <= now.monotonic => {
+                self.ids.get(&claim.client_id).copied()
             }
             Some(_) => return Err(Refused::Discard(Discard::ClientIdConnected)),
         };
@@ -379,23 +391,32 @@ impl Register {
             None => self.free.pop().ok_or(Refused::Full)?.0,
         };
         self.set_owner(index, Some(claim.shard));
-        let holder =
-            Holder::Connected { shard: claim.shard, index, age: claim.age, heard: None, wanted_by: None, asked: false };
-        self.holders.insert(claim.client_id, holder);
+        self.ids.insert(claim.client_id, index);
+        if index as usize >= self.holders.len() {
+            self.holders.resize_with(index as usize + 1, || None);
+        }
+        if let Some(holder) = self.holders.get_mut(index as usize) {
+            let (client_id, shard, age) = (claim.client_id, claim.shard, claim.age);
+            *holder = Some(Holder::Connected { client_id, shard, age, heard: None, wanted_by: None, asked: false });
+        }
         Ok(index)
     }
 
     /// A newer token has taken over the client of the same id on the same shard.
     pub(super) fn renew(&mut self, client_id: u64, newer: Age) {
-        if let Some(Holder::Connected { age, heard, wanted_by, .. }) = self.holders.get_mut(&client_id) {
+        if let Some(Holder::Connected { age, heard, wanted_by, .. }) = self.holder_mut(client_id) {
             (*age, *heard, *wanted_by) = (Some(newer), None, None);
         }
     }
 
     /// A client is connected no more; its index may still be used for its farewell.
     pub(super) fn leave(&mut self, shard: ShardId, client_id: u64) {
-        if matches!(self.holders.get(&client_id), Some(Holder::Connected { shard: owner, .. }) if *owner == shard) {
-            self.holders.remove(&client_id);
+        let is_there = |holder: &Holder| matches!(holder, Holder::Connected { shard: owner, .. } if *owner == shard);
+        if self.holder(client_id).is_some_and(is_there)
+            && let Some(index) = self.ids.remove(&client_id)
+            && let Some(holder) = self.holders.get_mut(index as usize)
+        {
+            *holder = None;
         }
     }
 
@@ -409,7 +430,15 @@ impl Register {
 
     /// A shard is gone, and whatever it had is free.
     pub(super) fn leave_all(&mut self, shard: ShardId) {
-        self.holders.retain(|_, holder| !matches!(holder, Holder::Connected { shard: owner, .. } if *owner == shard));
+        let Self { ids, holders, .. } = self;
+        for holder in holders {
+            if let Some(gone) =
+                holder.take_if(|holder| matches!(holder, Holder::Connected { shard: owner, .. } if *owner == shard))
+                && let Holder::Connected { client_id, .. } = gone
+            {
+                ids.remove(&client_id);
+            }
+        }
         for index in 0..self.owners.len() as u32 {
             self.release(shard, index);
         }
@@ -423,14 +452,17 @@ impl Register {
 
     /// Frees the indices that were kept and not fetched.
     fn give_up_kept(&mut self, now: Instant) {
-        let Self { kept, holders, free, .. } = self;
-        kept.retain(|client_id| match holders.get(client_id) {
-            Some(Holder::Kept { index, until, .. }) if *until <= now => {
-                free.push(Reverse(*index));
-                holders.remove(client_id);
-                false
+        let Self { kept, ids, holders, free, .. } = self;
+        kept.retain(|client_id| {
+            let Some(index) = ids.get(client_id).copied() else { return false };
+            let Some(holder) = holders.get_mut(index as usize) else { return false };
+            let is_late = matches!(holder, Some(Holder::Kept { until, .. }) if *until <= now);
+            if is_late {
+                *holder = None;
+                ids.remove(client_id);
+                free.push(Reverse(index));
             }
-            _ => true,
+            !is_late
         });
     }
 }
