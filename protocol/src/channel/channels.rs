@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 mod pack;
 mod receive;
+mod share;
 
 use super::block::{Block, BlockId, Blocks, PartialBlock};
 use super::block_lane::{BlockLane, End};
@@ -13,6 +14,7 @@ use super::incoming::Incoming;
 use super::layout::{ChannelId, Kind, Layout};
 use super::outgoing::Outgoing;
 use super::pieces::{RETENTION, Store};
+use super::precedence::Bursts;
 use super::queue::Terms;
 use super::schedule::Schedule;
 use super::stats::ChannelStats;
@@ -35,6 +37,7 @@ pub struct Channels {
     block_memory: Option<MemoryBudget>,
     end: End,
     schedule: Schedule,
+    bursts: Bursts,
     carried: Carried,
     /// Of messages that leave.
     sending: Store,
@@ -58,6 +61,7 @@ impl Channels {
             block_memory: None,
             end: End::Other,
             schedule: Schedule::new(&layout),
+            bursts: Bursts::new(layout.channels().count()),
             carried: Carried::default(),
             sending: Store::new(None),
             receiving: Store::new(memory),
@@ -197,6 +201,7 @@ impl Channels {
     /// A tick begins: budgets are filled up, and what is past its deadline is dropped.
     pub fn begin_tick(&mut self, now: Instant) {
         self.schedule.begin_tick(&self.layout);
+        self.bursts.begin_tick();
         for (outgoing, incoming) in self.outgoing.iter_mut().zip(&mut self.incoming) {
             outgoing.tick(now, &mut self.sending);
             outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);

@@ -85,6 +85,11 @@ impl Flights {
         self.bytes
     }
 
+    /// No more messages than this are due.
+    pub(super) fn due_at_most(&self) -> usize {
+        self.window.len().saturating_sub(self.first_due)
+    }
+
     /// Since when the first message that is due waits.
     pub(super) fn due_since(&self) -> Option<Instant> {
         self.window.get(self.first_due).map(|flight| flight.since)
@@ -141,7 +146,7 @@ impl Flights {
             }
             State::Done => false,
         };
-        flight.passed_over |= !written;
+        flight.passed_over |= !written && out.pen.has_all_room();
         self.pass_over_not_due();
         written
     }

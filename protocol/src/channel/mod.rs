@@ -34,6 +34,7 @@ mod outgoing;
 mod pen;
 mod piece_set;
 mod pieces;
+mod precedence;
 mod queue;
 mod schedule;
 mod slab;
@@ -54,6 +55,7 @@ pub use self::layout::{
     MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
 };
 pub use self::pieces::PIECE_BYTES;
+pub use self::precedence::{Means, Wish};
 pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;

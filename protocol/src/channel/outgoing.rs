@@ -7,6 +7,7 @@ use super::layout::{ChannelConfig, ChannelId, Kind};
 use super::message_id::MessageId;
 use super::pen::{Pen, Prefix};
 use super::pieces::{PIECE_BYTES, Store, pieces_of};
+use super::precedence::FRAME_BYTES;
 use super::queue::{Queue, Terms};
 use super::stats::ChannelStats;
 use super::{Free, SendError};
@@ -111,6 +112,11 @@ impl Outgoing {
         u64::from(self.queue.bytes()) + u64::from(anew)
     }
 
+    /// About how many bytes of frames wait, with what stands before each message.
+    pub(super) fn waiting_frame_bytes(&self) -> u64 {
+        self.waiting_bytes() + FRAME_BYTES * (self.queue.len() + self.flights.due_at_most()) as u64
+    }
+
     /// Since when the message that leaves next has waited.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.flights.due_since().or_else(|| self.queue.front().map(|message| message.since))
@@ -161,7 +167,7 @@ fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departur
     let Some(message) = queue.front_mut() else { return false };
     match plan(out.pen, out.channel, Some(id), message.bytes, message.passed_over) {
         Plan::Wait => {
-            message.passed_over = true;
+            message.passed_over |= out.pen.has_all_room();
             false
         }
         Plan::Slices => {
@@ -186,7 +192,7 @@ fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, out: &mut 
     let slices = Plan::Slices;
     match message.begun.map_or_else(|| plan(out.pen, out.channel, id, message.bytes, message.passed_over), |_| slices) {
         Plan::Wait => {
-            message.passed_over = true;
+            message.passed_over |= out.pen.has_all_room();
             false
         }
         Plan::Whole => {

@@ -15,6 +15,8 @@ pub(super) struct Pen<'a> {
     last: Option<(usize, Option<(usize, usize)>)>,
     closed: bool,
     ids: IdRun,
+    /// Frames end here, whatever room there is behind.
+    limit: usize,
 }
 
 /// What stands before the data of a frame.
@@ -40,7 +42,18 @@ impl Prefix {
 
 impl<'a> Pen<'a> {
     pub(super) fn new(room: &'a mut [u8]) -> Self {
-        Self { room, at: 0, last: None, closed: false, ids: IdRun::default() }
+        let limit = room.len();
+        Self { room, at: 0, last: None, closed: false, ids: IdRun::default(), limit }
+    }
+
+    /// Lets the next frames end at `limit` at the latest.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(self.room.len());
+    }
+
+    /// Whether nothing limits the next frames but the packet's size.
+    pub(super) const fn has_all_room(&self) -> bool {
+        self.limit == self.room.len()
     }
 
     /// Bytes written.
@@ -108,7 +121,7 @@ impl<'a> Pen<'a> {
         // The longest length that can stand there; a shorter one lets the data move up.
         let reserved = number_bytes(self.rest() as u32);
         let (head, start) = (self.at, self.at + 1 + reserved);
-        let (bytes, what) = self.room.get_mut(start..).filter(|_| !self.closed).and_then(write)?;
+        let (bytes, what) = self.room.get_mut(start..self.limit).filter(|_| !self.closed).and_then(write)?;
         self.byte(channel.0 + 1);
         self.number(bytes as u32);
         self.last = Some((head, Some((head + 1, self.at))));
@@ -129,7 +142,7 @@ impl<'a> Pen<'a> {
     }
 
     fn rest(&self) -> usize {
-        self.room.len() - self.at
+        self.limit.saturating_sub(self.at)
     }
 
     fn prefix(&mut self, channel: ChannelId, prefix: Prefix) {
