@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use slipgate_protocol::time::Instant;
 
-use crate::cpu;
 use crate::row::Role;
 
 /// Bytes of a payload.
@@ -26,6 +25,15 @@ pub enum Game {
     Listen,
     /// Forgets it.
     Drop,
+}
+
+/// What the turns of several threads have taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Times {
+    /// By the clock on the wall.
+    pub wall: Duration,
+    /// CPU time of all of them.
+    pub cpu: Duration,
 }
 
 /// A server under test. It lives in a thread of its own, and its time is an argument.
@@ -47,9 +55,9 @@ pub trait Server {
         false
     }
 
-    /// CPU time of all its threads so far, that of the caller among them.
-    fn cpu(&self) -> Duration {
-        cpu::thread_time()
+    /// What its turns have taken so far, where it counts that itself.
+    fn times(&self) -> Times {
+        Times::default()
     }
 
     /// What its loop does between two turns of a game with 60 ticks a second.

@@ -5,7 +5,7 @@
 //! the shards take from each other: caches, the kernel's locks, and the core itself where the two are threads of one.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::arena::{Corner, Rig};
 use crate::contestant::{Game, PAYLOAD_BYTES};
@@ -40,13 +40,13 @@ fn echo(corner: &mut Corner, pairs: usize, burst: usize) -> io::Result<[f64; 2]>
     while sent < pairs as u64 {
         sent += corner.crowd.speak(0..CLIENTS, &[7; PAYLOAD_BYTES], copies)?;
         let now = corner.crowd.now();
-        let (took, spent) = corner.stage.ask(move |server| {
-            let (before, start) = (server.cpu(), Instant::now());
+        let (before, after) = corner.stage.ask(move |server| {
+            let before = server.times();
             server.turn(Game::Echo, now);
-            (start.elapsed(), server.cpu().saturating_sub(before))
+            (before, server.times())
         })?;
-        wall += took;
-        cpu += spent;
+        wall += after.wall.saturating_sub(before.wall);
+        cpu += after.cpu.saturating_sub(before.cpu);
         heard += corner.crowd.listen(0..CLIENTS);
         corner.crowd.pass(TICK);
     }
