@@ -64,6 +64,11 @@ macro_rules! reasons {
                 $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
             }
 
+            /// Counts what another has counted.
+            pub fn add_all(&mut self, other: &Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
+            }
+
             /// Counts one dropped datagram.
             pub fn add(&mut self, reason: $reason) {
                 if let Some(count) = self.0.get_mut(reason as usize) {

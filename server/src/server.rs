@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Waker, Woke, nap};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
 use slipgate_protocol::channel::control::ByeCode;
@@ -15,7 +15,7 @@ use slipgate_protocol::congestion::{BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::server::{
-    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats,
+    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, ShardId, Stats,
 };
 use slipgate_protocol::server::{self as core, Message, Received};
 use slipgate_protocol::session::{self, Budget, Connection, Memory, PathStats, SendError, Traffic};
@@ -85,6 +85,12 @@ impl From<ConfigError> for StartError {
     }
 }
 
+/// Where the fence stands that a history moves back.
+pub(crate) fn fence(configured: Fence, history: &HistoryFile) -> Fence {
+    let moves = !history.is_new() && configured == Fence::Closed;
+    if moves { Fence::Since(history.since().into()) } else { configured }
+}
+
 impl Server {
     /// A server that starts now, with fresh entropy, and forgets which tokens were used when it ends: tokens from
     /// before its start are refused (see [`Fence`]).
@@ -94,7 +100,7 @@ impl Server {
     pub fn new(sockets: Sockets, config: Config, keys: KeyRing, now: Now) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
         let netcode = netcode::Server::new(config, keys, &seed, now)?;
-        Self::around(netcode, sockets, now)
+        Self::around(netcode, sockets, now, Memory::default())
     }
 
     /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
@@ -112,18 +118,21 @@ impl Server {
         history: HistoryFile,
     ) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
-        if !history.is_new() && config.fence == Fence::Closed {
-            config.fence = Fence::Since(history.since().into());
-        }
+        config.fence = fence(config.fence, &history);
         let netcode = netcode::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
-        Self::around(netcode, sockets, now)
+        Self::around(netcode, sockets, now, Memory::default())
     }
 
-    fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
+    pub(crate) fn around(
+        netcode: netcode::Server,
+        sockets: Sockets,
+        now: Now,
+        memory: Memory,
+    ) -> Result<Self, StartError> {
         let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
         Ok(Self {
             filtering,
-            core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
+            core: core::Server::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
@@ -321,6 +330,26 @@ impl Server {
             self.empty_at = self.turn.now().monotonic;
         }
         Ok(())
+    }
+
+    /// What ends a [`wait`](Self::wait) from another thread.
+    ///
+    /// # Errors
+    /// When the system has no handle left for it.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.sockets.waker()
+    }
+
+    /// What the payloads of clients carry.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        self.core.traffic()
+    }
+
+    /// Which shard of a server this is: the first one, where there is but one.
+    #[must_use]
+    pub const fn shard_id(&self) -> ShardId {
+        self.core.netcode().shard_id()
     }
 
     /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.

@@ -18,7 +18,6 @@ use super::precedence::Bursts;
 use super::queue::Terms;
 use super::schedule::Schedule;
 use super::stats::ChannelStats;
-use super::wrap_guard::PacketNumber;
 use super::{ChannelEvent, Free, SendError, SendOptions};
 use crate::reliability::MemoryBudget;
 use crate::time::Instant;
@@ -44,8 +43,8 @@ pub struct Channels {
     sending: Store,
     /// Of messages that arrive.
     receiving: Store,
-    /// The newest packet, and its number without the wrap.
-    newest: Option<(Sequence, PacketNumber)>,
+    /// The newest packet.
+    newest: Option<Sequence>,
     /// A channel whose next message in order may have waited for the one that was delivered last.
     draining: Option<ChannelId>,
 }
@@ -70,6 +69,14 @@ impl Channels {
             draining: None,
             layout,
         }
+    }
+
+    /// Both halves of each channel count messages from this id on.
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, number: u32) {
+        let id = super::message_id::MessageId::new(number);
+        self.outgoing.iter_mut().for_each(|outgoing| outgoing.begin_ids_at(id));
+        self.incoming.iter_mut().for_each(|incoming| incoming.begin_ids_at(id));
     }
 
     /// The same with blocks that take their memory from `memory`, a budget that many connections share. It should be

@@ -42,11 +42,12 @@ mod stats;
 pub mod typed;
 mod violation;
 mod window;
-mod wrap_guard;
 
 use core::fmt;
 use core::ops::Range;
 use core::time::Duration;
+
+use self::message_id::IdRun;
 
 pub use self::channels::Channels;
 pub use self::layout::{
@@ -113,7 +114,10 @@ pub struct Free {
 
 /// How far the frames of a packet have been read; the default is the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReadAt(pub usize);
+pub struct ReadAt {
+    bytes: usize,
+    ids: IdRun,
+}
 
 /// Where the bytes of a message lie.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,6 @@ use crate::channel::outgoing::{Outgoing, Packet};
 use crate::channel::pen::Pen;
 use crate::channel::precedence::Means;
 use crate::channel::schedule::Candidate;
-use crate::channel::wrap_guard::PacketNumber;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
@@ -71,7 +70,7 @@ impl Channels {
     /// the same counts the oldest as lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.newest.is_some_and(|(newest, _)| self.carried.is_full(newest))
+        self.newest.is_some_and(|newest| self.carried.is_full(newest))
     }
 
     /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so
@@ -112,12 +111,11 @@ impl Channels {
         }
     }
 
-    /// Counts packets without the wrap, and forgets what the oldest ones carried.
+    /// Notes how far packets have come, and forgets what the oldest ones carried.
     fn count(&mut self, packet: Sequence) {
-        let (newest, number) = self.newest.unwrap_or((packet, PacketNumber::default()));
-        let passed = packet.distance_from(newest);
+        let passed = self.newest.map_or(0, |newest| packet.distance_from(newest));
         debug_assert!(passed < 1 << 15, "packets are written in the order of their numbers");
-        self.newest = Some((packet, PacketNumber(number.0 + u64::from(passed))));
+        self.newest = Some(packet);
         let Self { carried, outgoing, blocks, .. } = self;
         carried.make_place(packet, |load| offer(outgoing, blocks, load));
     }
@@ -186,9 +184,8 @@ impl Channels {
     ) -> Option<bool> {
         let outgoing = self.outgoing.get_mut(usize::from(channel.0))?;
         let kind = self.layout.channel(channel)?.kind;
-        let number = self.newest.map_or(PacketNumber::default(), |(_, number)| number);
         let (store, carried) = (&mut self.sending, &mut self.carried);
-        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, number, now }))
+        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, now }))
     }
 
     fn write_block(&mut self, channel: ChannelId, pen: &mut Pen<'_>, packet: Sequence) -> Option<()> {

@@ -147,7 +147,7 @@ mod tests {
 
     /// Writes a packet, and answers the bytes of state and of the block in it.
     fn write(channels: &mut Channels, room: usize, means: Means, now: Instant) -> [u64; 2] {
-        let number = channels.newest.map_or(Sequence(0), |(newest, _)| newest.ahead(1));
+        let number = channels.newest.map_or(Sequence(0), |newest| newest.ahead(1));
         let written = |channels: &Channels| [STATE, MAP].map(|on| channels.stats(on).unwrap().frame_bytes);
         let before = written(channels);
         channels.write_within(number, now, &mut vec![0; room], means);

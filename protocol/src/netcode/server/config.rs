@@ -195,6 +195,8 @@ pub enum ConfigError {
     TokenLifetime,
     /// A budget under which nobody could connect: 0, or fewer than three decryptions a second.
     Budgets,
+    /// Not 1 to 256 shards.
+    Shards,
     /// The journal holds more unexpired tokens than the history has room for.
     JournalTooLarge,
 }
@@ -213,6 +215,7 @@ impl fmt::Display for ConfigError {
             Self::PendingLifetime => "pending clients and challenges live 100 ms to 60 s",
             Self::TokenLifetime => "tokens live at least a second",
             Self::Budgets => "every budget is at least 1, and those of decryptions at least 3 a second, one for each key",
+            Self::Shards => "a server has 1 to 256 shards",
             Self::JournalTooLarge => "the history file holds more unexpired tokens than the history has room for",
         })
     }

@@ -4,7 +4,6 @@
 //! request cannot lock its owner out by being first). Entries live a few seconds whatever arrives.
 
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -75,6 +74,8 @@ impl Group {
 
 /// All pending clients of a server.
 pub(super) struct PendingClients {
+    capacity: usize,
+    /// As many as were ever used: memory for the others is reserved, and not touched.
     entries: Vec<Option<Pending>>,
     /// When each entry's time runs out; [`Instant::NEVER`] where there is none.
     deadlines: Vec<Instant>,
@@ -92,13 +93,14 @@ impl PendingClients {
     pub(super) fn new(capacity: u32, per_token: u8, seed: &Seed) -> Self {
         let size = capacity as usize;
         Self {
-            entries: (0..capacity).map(|_| None).collect(),
-            deadlines: vec![Instant::NEVER; size],
-            free: (0..capacity).rev().collect(),
+            capacity: size,
+            entries: Vec::with_capacity(size),
+            deadlines: Vec::with_capacity(size),
+            free: Vec::with_capacity(size),
             by_address: map_with_capacity(size, HashKey::derive(seed, "pending by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "pending by client id")),
             debts: VecDeque::with_capacity(size),
-            in_debts: vec![false; size],
+            in_debts: Vec::with_capacity(size),
             per_token: usize::from(per_token),
             next_identity: 0,
         }
@@ -140,7 +142,7 @@ impl PendingClients {
             return Ok(place);
         }
         self.make_room_for_client(token.name, redeemed, now)?;
-        let place = self.free.pop().ok_or(Discard::PendingFull)?;
+        let place = self.take_free().ok_or(Discard::PendingFull)?;
         let bound =
             Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
         self.next_identity += 1;
@@ -166,6 +168,19 @@ impl PendingClients {
             *home = Some(entry);
         }
         Ok(place)
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if let Some(place) = self.free.pop() {
+            return Some(place);
+        }
+        let place = self.entries.len();
+        (place < self.capacity).then(|| {
+            self.entries.push(None);
+            self.deadlines.push(Instant::NEVER);
+            self.in_debts.push(false);
+            place as u32
+        })
     }
 
     /// The place of this very token at this very address; room is made if something older is in the way.

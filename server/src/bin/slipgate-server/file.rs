@@ -10,6 +10,7 @@ use slipgate_edge::cli::{Failure, file};
 use slipgate_server::{Config, Dscp};
 
 use crate::app::AppKind;
+use crate::settings::SteeringKind;
 
 /// What the file may say. All of it is optional; a key that does not exist is refused, for it is a typing error.
 ///
@@ -24,6 +25,8 @@ pub(crate) struct File {
     pub(crate) protocol_id: Option<ProtocolId>,
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) slots: Option<u32>,
+    pub(crate) shards: Option<u16>,
+    pub(crate) steering: Option<SteeringKind>,
     pub(crate) tick: Option<u32>,
     pub(crate) app: Option<AppKind>,
     pub(crate) max_token_lifetime: Option<Limit>,
@@ -100,6 +103,8 @@ mod tests {
             protocol_id = "0xffffffffffffffff"
             key_file = "keys"
             slots = 100
+            shards = 4
+            steering = "cpu"
             tick = 30
             app = "relay"
             max_token_lifetime = "unlimited"
@@ -125,6 +130,7 @@ mod tests {
         "#;
         let file: File = toml::from_str(text).unwrap();
         assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
+        assert_eq!((file.shards, file.steering), (Some(4), Some(SteeringKind::Cpu)));
         let mut config = Config::new(1, 100, Vec::new());
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));
