@@ -8,7 +8,7 @@ use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Waker, Woke, nap};
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
 use slipgate_protocol::congestion::{BytesPerSecond, Weight};
@@ -242,8 +242,24 @@ impl Server {
         self.connection(client).map_or_else(Free::default, |connection| connection.channels().free(channel))
     }
 
+    /// How far the blocks are that are sent to a client on a channel, those that wait included. None where there are none.
+    pub fn sending(&self, client: ClientHandle, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::sending)
+    }
+
+    /// How far a client's blocks are on a channel; what they are, [`Blocks::label`] tells. None where there are none.
+    pub fn receiving(
+        &self,
+        client: ClientHandle,
+        channel: ChannelId,
+    ) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::receiving)
+    }
+
     /// What may leave for a client now, and how a game had best send it: ask before composing a tick. `None` where
-    /// [`Traffic`] is `Payloads`.
+    /// [`Traffic`] is `Payloads`, and for one that is leaving.
     #[must_use]
     pub fn budget(&self, client: ClientHandle) -> Option<Budget> {
         self.core.budget(client, self.now)
@@ -338,14 +354,26 @@ impl Server {
         self.core.kick(client, ByeCode::KICKED, text)
     }
 
+    /// As [`kick`](Self::kick), with a reason for programs: the application's own are those from
+    /// [`ByeCode::FIRST_OF_APPLICATION`] on.
+    pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
+        self.core.kick(client, code, text)
+    }
+
     /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
         self.core.disconnect(client)
     }
 
-    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn.
+    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn; clients with channels hear
+    /// that the server shuts down.
     pub fn stop(&mut self) {
         self.core.stop();
+    }
+
+    /// As [`stop`](Self::stop), with a reason for programs and a text for people, of up to 256 bytes, instead.
+    pub fn stop_with(&mut self, code: ByeCode, text: &str) {
+        self.core.stop_with(code, text);
     }
 
     /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
@@ -406,9 +434,10 @@ impl Server {
         self.core.netcode().find(client_id)
     }
 
-    /// Every connected client, in the order of the slots.
+    /// Every client of whose end no event has told, in the order of the slots. One that is kicked keeps its slot until it has
+    /// heard why, and is not among them.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        self.core.netcode().clients()
+        self.core.clients()
     }
 
     /// How many clients are connected.
