@@ -7,7 +7,8 @@ use std::time::Duration;
 use slipgate_edge::clock::TurnTime;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
+use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
 use slipgate_protocol::client::{self as core, Message, Received};
 use slipgate_protocol::discard::Discards;
@@ -131,6 +132,14 @@ impl Client {
         self.core.disconnect();
     }
 
+    /// Leaves for a reason, with a text of up to 256 bytes for people: where [`Traffic`] is `Channels`, go on with turns until
+    /// the end comes as an event, at most a second later. Elsewhere the text is not sent, and this is
+    /// [`disconnect`](Self::disconnect). The application's own reasons are those from
+    /// [`ByeCode::FIRST_OF_APPLICATION`] on.
+    pub fn leave(&mut self, code: ByeCode, text: &str) {
+        self.core.leave(code, text);
+    }
+
     /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
@@ -201,6 +210,18 @@ impl Client {
     #[must_use]
     pub fn free(&self, channel: ChannelId) -> Free {
         self.connection().map_or_else(Free::default, |connection| connection.channels().free(channel))
+    }
+
+    /// How far the blocks are that are sent on a channel, those that wait included. None where there are none.
+    pub fn sending(&self, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection().and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::sending)
+    }
+
+    /// How far the server's blocks are on a channel; what they are, [`Blocks::label`] tells. None where there are none.
+    pub fn receiving(&self, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection().and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::receiving)
     }
 
     /// What may leave now, and how a game had best send it: ask before composing a tick. `None` while there is no

@@ -25,7 +25,9 @@
 //!             }
 //!         }
 //!         if client.state().is_connected() {
-//!             client.send(b"input of this frame")?;
+//!             // What cannot leave now is not missed: the next frame's input is newer. (`Backlogged` passes, and `Gone` is
+//!             // told by an event.)
+//!             let _ = client.send(b"input of this frame");
 //!         }
 //!         client.end_turn();
 //!         // Here the game draws; its frames set the pace. (A tool without frames sleeps in `client.wait` instead, which
@@ -61,7 +63,10 @@
 //!         client.begin_turn(clock.now());
 //!         while let Some(event) = inbox.next(&mut client) {
 //!             match event {
-//!                 Event::Connected { .. } => client.send_typed(CHAT, "hello, all")?,
+//!                 // The first line of an empty queue has a place.
+//!                 Event::Connected { .. } => {
+//!                     let _ = client.send_typed(CHAT, "hello, all");
+//!                 }
 //!                 Event::Message { channel: STATE, bytes } => match decode::<(u64, Vec<u16>)>(STATE, bytes) {
 //!                     Ok((tick, things)) => println!("tick {tick}: {} things", things.len()),
 //!                     Err(error) => println!("{error}"),
@@ -95,6 +100,7 @@ mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
+pub use slipgate_protocol::channel::control::ByeCode;
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion};

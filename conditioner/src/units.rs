@@ -148,14 +148,18 @@ impl Display for NotARate {
 
 impl core::error::Error for NotARate {}
 
-/// A number with k, M or G, and `bit` or `bit/s` behind it or not.
+/// A number with k, M or G, and `bit` or `bit/s` behind it or not; with it, in whatever case.
 impl FromStr for Rate {
     type Err = NotARate;
 
     fn from_str(text: &str) -> Result<Self, NotARate> {
-        let text = text.strip_suffix("/s").unwrap_or(text);
-        let text = text.strip_suffix("bit").unwrap_or(text);
-        let units = [('k', 1e3), ('M', 1e6), ('G', 1e9)];
+        // An `m` alone could be anything.
+        let lower = text.to_ascii_lowercase();
+        let bits = lower.strip_suffix("/s").unwrap_or(&lower).strip_suffix("bit");
+        let (text, units) = match bits {
+            Some(text) => (text, [('k', 1e3), ('m', 1e6), ('g', 1e9)]),
+            None => (text.strip_suffix("/s").unwrap_or(text), [('k', 1e3), ('M', 1e6), ('G', 1e9)]),
+        };
         let number = units.into_iter().find_map(|(unit, factor)| Some(decimal(text.strip_suffix(unit)?)? * factor));
         let rate = Self(number.ok_or(NotARate)?.round() as u64);
         if (Self::SLOWEST..=Self::QUICKEST).contains(&rate) { Ok(rate) } else { Err(NotARate) }
@@ -206,6 +210,9 @@ mod tests {
             ("1G", Some(1_000_000_000)),
             ("10Mbit", Some(10_000_000)),
             ("64kbit/s", Some(64_000)),
+            ("20mbit", Some(20_000_000)),
+            ("20MBit/s", Some(20_000_000)),
+            ("1gbit", Some(1_000_000_000)),
             ("0.9k", None),
             ("0k", None),
             ("101G", None),

@@ -73,8 +73,9 @@
 //!         server.begin_turn(clock.now());
 //!         while let Some(event) = inbox.next(&mut server) {
 //!             match event {
+//!                 // One that has gone again in this turn needs no map, and ends nobody's game.
 //!                 Event::Connected { client, .. } => {
-//!                     server.send_block(client, MAP, map.clone(), 0)?;
+//!                     let _ = server.send_block(client, MAP, map.clone(), 0);
 //!                 }
 //!                 Event::Message { client, channel: CHAT, bytes } => match decode::<&str>(client, CHAT, bytes) {
 //!                     Ok(line) => println!("slot {}: {line}", client.slot()),
@@ -95,6 +96,32 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! A loop that answers at once sleeps in [`Server::wait`], which returns when something arrives, and ends its turns at
+//! its own pace. Acknowledgements and blocks do not wait for the next tick then:
+//! ```no_run
+//! # use std::time::Duration;
+//! # use slipgate_server::{Clock, Inbox, Server};
+//! # fn run(mut server: Server, clock: Clock) -> std::io::Result<()> {
+//! const TICK: Duration = Duration::from_millis(16);
+//! let (mut inbox, mut next_tick) = (Inbox::default(), clock.monotonic());
+//! loop {
+//!     server.begin_turn(clock.now());
+//!     while let Some(event) = inbox.next(&mut server) {
+//!         // As above.
+//! #       drop(event);
+//!     }
+//!     if clock.monotonic() < next_tick {
+//!         server.flush();
+//!     } else {
+//!         // The game advances, and sends its state. One that was stopped for a while does not make up for it.
+//!         next_tick = next_tick.after(TICK).max(clock.monotonic());
+//!         server.end_turn();
+//!     }
+//!     server.wait(next_tick.since(clock.monotonic()))?;
+//! }
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -104,6 +131,7 @@ mod crew;
 mod filtering;
 mod hub;
 mod inbox;
+mod reading;
 mod report;
 mod server;
 mod shards;
@@ -114,6 +142,7 @@ pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Steering, Trouble, Waker};
 pub use slipgate_protocol::address::Address;
+pub use slipgate_protocol::channel::control::ByeCode;
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight};
@@ -132,6 +161,7 @@ pub use self::crew::{Crew, Ended, Game, Panicked};
 pub use self::history_file::HistoryFile;
 pub use self::hub::{Hub, HubConfig, HubCounts, HubError, Member};
 pub use self::inbox::{Event, Inbox};
-pub use self::server::{DEFAULT_PACKETS_PER_TURN, Server, StartError};
+pub use self::reading::{DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN};
+pub use self::server::{Server, StartError};
 pub use self::totals::Totals;
 pub use self::typed_messages::{SendTypedError, TypedError, decode, decode_with};

@@ -8,7 +8,7 @@ use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
 use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Waker, Woke, nap};
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
 use slipgate_protocol::congestion::{BytesPerSecond, Weight};
@@ -26,10 +26,8 @@ use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 use crate::LoopbackError;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
+use crate::reading::Reading;
 use crate::report::Reporter;
-
-/// Datagrams that one turn reads at most: a flood must not keep the game from its next tick.
-pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -43,8 +41,7 @@ pub struct Server {
     turn: TurnTime,
     /// The time in the turn when something was last read, or was about to leave.
     now: Now,
-    packets_per_turn: u32,
-    packets_left: u32,
+    reading: Reading,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
     /// Nothing that had arrived by then is unread.
@@ -137,8 +134,7 @@ impl Server {
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
             now,
-            packets_per_turn: DEFAULT_PACKETS_PER_TURN,
-            packets_left: DEFAULT_PACKETS_PER_TURN,
+            reading: Reading::default(),
             read_up: false,
             empty_at: Instant::NEVER,
             reporter: Reporter::new(now.monotonic),
@@ -160,7 +156,7 @@ impl Server {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        self.packets_left = self.packets_per_turn;
+        self.reading.begin_turn();
         self.read_up = false;
     }
 
@@ -246,8 +242,24 @@ impl Server {
         self.connection(client).map_or_else(Free::default, |connection| connection.channels().free(channel))
     }
 
+    /// How far the blocks are that are sent to a client on a channel, those that wait included. None where there are none.
+    pub fn sending(&self, client: ClientHandle, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::sending)
+    }
+
+    /// How far a client's blocks are on a channel; what they are, [`Blocks::label`] tells. None where there are none.
+    pub fn receiving(
+        &self,
+        client: ClientHandle,
+        channel: ChannelId,
+    ) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
+        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
+        blocks.into_iter().flat_map(Blocks::receiving)
+    }
+
     /// What may leave for a client now, and how a game had best send it: ask before composing a tick. `None` where
-    /// [`Traffic`] is `Payloads`.
+    /// [`Traffic`] is `Payloads`, and for one that is leaving.
     #[must_use]
     pub fn budget(&self, client: ClientHandle) -> Option<Budget> {
         self.core.budget(client, self.now)
@@ -342,14 +354,26 @@ impl Server {
         self.core.kick(client, ByeCode::KICKED, text)
     }
 
+    /// As [`kick`](Self::kick), with a reason for programs: the application's own are those from
+    /// [`ByeCode::FIRST_OF_APPLICATION`] on.
+    pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
+        self.core.kick(client, code, text)
+    }
+
     /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
         self.core.disconnect(client)
     }
 
-    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn.
+    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn; clients with channels hear
+    /// that the server shuts down.
     pub fn stop(&mut self) {
         self.core.stop();
+    }
+
+    /// As [`stop`](Self::stop), with a reason for programs and a text for people, of up to 256 bytes, instead.
+    pub fn stop_with(&mut self, code: ByeCode, text: &str) {
+        self.core.stop_with(code, text);
     }
 
     /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
@@ -382,7 +406,20 @@ impl Server {
 
     /// Sets how many datagrams one turn reads at most; at least 64.
     pub fn set_packets_per_turn(&mut self, packets: u32) {
-        self.packets_per_turn = packets.max(64);
+        self.reading.set_packets(packets.max(64));
+    }
+
+    /// Sets how long one turn reads at most, from its first read on, with what the game does about events meanwhile; 8 ms
+    /// at first. A turn reads one batch at least. What it leaves waits in the sockets, and the next wait ends at once.
+    pub fn set_time_per_turn(&mut self, time: Duration) {
+        self.reading.set_time(time);
+    }
+
+    /// How many turns have ended before all was read that waited, by the limits on a turn's packets and time. When it
+    /// grows, more arrives than the server or its game can bear.
+    #[must_use]
+    pub const fn turns_cut_short(&self) -> u64 {
+        self.reading.cut_short()
     }
 
     /// What may be known of a client, while it is connected: its id, address and user data.
@@ -397,9 +434,10 @@ impl Server {
         self.core.netcode().find(client_id)
     }
 
-    /// Every client that is connected to this shard, in the order of the slots.
+    /// Every client of this shard of whose end no event has told, in the order of the slots. One that is kicked keeps its
+    /// slot until it has heard why, and is not among them.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        self.core.netcode().clients()
+        self.core.clients()
     }
 
     /// How many clients are connected to this shard.
@@ -488,21 +526,21 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
+        let before = self.turn.now().monotonic;
         // Whatever was read before has been handled.
         self.core.caught_up(self.empty_at);
-        if self.packets_left == 0 || self.read_up {
+        if self.read_up || !self.reading.goes_on(before) {
             // What was handled must not be found again.
             batch.clear();
             return false;
         }
-        let before = self.turn.now().monotonic;
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.read_up = self.sockets.is_drained();
         if self.read_up {
             self.empty_at = before;
         }
-        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        self.reading.note(batch.len());
         !batch.is_empty()
     }
 

@@ -157,8 +157,7 @@ impl Player {
     fn note(&mut self) {
         self.report.state = self.client.state();
         self.report.dropped = self.client.discards().total();
-        let blocks = self.client.connection().and_then(|connection| connection.channels().blocks(MAP));
-        if let Some((_, progress)) = blocks.and_then(|blocks| blocks.receiving().next()) {
+        if let Some((_, progress)) = self.client.receiving(MAP).next() {
             self.report.map.bytes = progress.bytes;
         }
     }

@@ -10,7 +10,7 @@ use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
 use slipgate_protocol::crypto::key::{Key, Seed};
 use slipgate_protocol::netcode::server::{self as netcode, ClientHandle, DisconnectReason};
 use slipgate_protocol::reliability::Sink;
-use slipgate_protocol::server::{Event, Server};
+use slipgate_protocol::server::{Event, STOP_TEXT, Server};
 use slipgate_protocol::session::{Config, Connection, End, Memory, SendError, Traffic};
 use slipgate_protocol::time::{Instant, Now, UnixMillis};
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
@@ -148,6 +148,7 @@ fn a_kick_is_told_now_behind_what_had_arrived_and_the_slot_is_free_when_it_was_h
     assert!(!world.is_slot_free() && !world.server.kick(world.handle, ByeCode(300), "again"));
     let gone = world.server.send_message(world.handle, CHAT, b"too late", SendOptions::default(), at(world.now));
     assert_eq!(gone, Err(SendError::Gone));
+    assert_eq!((world.server.clients().count(), world.server.budget(world.handle, at(world.now))), (0, None));
     world.turn();
     world.turn();
     assert!(world.is_slot_free());
@@ -246,9 +247,19 @@ fn a_server_that_stops_says_so_on_channels_and_in_the_same_turn_frees_every_slot
     assert_eq!(refused, Err(SendError::Gone));
     world.turn();
     assert!(world.is_slot_free() && world.events().is_empty(), "it has been told");
-    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: String::new() };
+    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: STOP_TEXT.to_owned() };
     assert_eq!(world.connection.end(), Some(&heard));
     assert!(world.connection.is_over(), "nobody is there to be told that it was heard");
+}
+
+#[test]
+fn a_server_stops_for_a_reason_of_its_own() {
+    let mut world = World::new();
+    assert_eq!(world.server.clients().collect::<Vec<_>>(), [world.handle]);
+    world.server.stop_with(ByeCode(400), "we move to another house");
+    world.turn();
+    let heard = End::Farewell { code: ByeCode(400), text: "we move to another house".to_owned() };
+    assert_eq!(world.connection.end(), Some(&heard));
 }
 
 #[test]

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use slipgate_conditioner::{Conditions, Loss, Share};
 use slipgate_protocol::channel::block::{self, Admission, Block};
+use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
-use slipgate_protocol::session::{Config, Memory};
+use slipgate_protocol::netcode::client::EndReason;
+use slipgate_protocol::netcode::server::DisconnectReason;
+use slipgate_protocol::session::{Config, End, Memory};
 use slipgate_protocol::{client, server};
 use slipgate_tests::hall::Hall;
 
@@ -64,4 +67,27 @@ fn a_large_block_arrives_at_either_end_although_packets_get_lost() {
     let connection = hall.server.connection(client).unwrap();
     let blocks = connection.channels().blocks(ChannelId(0)).unwrap();
     panic!("sent {:?}, received {:?}", blocks.sending().collect::<Vec<_>>(), blocks.receiving().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_client_that_leaves_with_a_word_knows_that_it_left() {
+    for with_a_word in [true, false] {
+        let mut hall = hall(ChannelConfig::new(Kind::ReliableOrdered));
+        let client = hall.join(path(0.0));
+        hall.run_for(Duration::from_millis(500));
+        let core = &mut hall.player(1).core;
+        if with_a_word {
+            core.leave(ByeCode(300), "good night");
+        } else {
+            core.disconnect();
+        }
+        hall.run_for(Duration::from_millis(500));
+        let player = hall.player(1);
+        let ended = matches!(player.events[..], [.., client::Event::Ended { reason: EndReason::Left }]);
+        assert!(ended, "{:?}", player.events);
+        assert_eq!((player.core.end(), player.core.farewell()), (Some(&End::Left), None));
+        assert_eq!((hall.handle(1), hall.server.clients().count()), (None, 0));
+        assert!(hall.server.connection(client).is_none());
+        assert_eq!(hall.ends(), [(1, DisconnectReason::Left)]);
+    }
 }

@@ -199,7 +199,7 @@ impl Client {
                     self.events.push_back(Event::Connected { client_index, max_clients });
                 }
                 netcode::Event::Ended { reason } => {
-                    self.note_end();
+                    self.note_end(reason);
                     self.end_line();
                     self.wake = Instant::NEVER;
                     // The line's own word on why it ended counts for more.
@@ -221,15 +221,13 @@ impl Client {
     }
 
     /// Keeps what the connection said about its end.
-    fn note_end(&mut self) {
-        if let Some(Line::Channels(connection)) = &self.line
-            && let Some(end) = connection.end()
-        {
-            if let End::Farewell { text, .. } = end {
-                self.farewell = Some(text.clone());
-            }
-            self.end = Some(end.clone());
+    fn note_end(&mut self, reason: EndReason) {
+        let Some(Line::Channels(connection)) = &self.line else { return };
+        let end = connection.end().or((reason == EndReason::Left).then_some(&End::Left));
+        if let Some(End::Farewell { text, .. }) = end {
+            self.farewell = Some(text.clone());
         }
+        self.end = end.cloned();
     }
 
     /// What the server said to this player when it ended the last connection, if it said something.
@@ -400,6 +398,16 @@ impl Client {
     #[must_use]
     pub fn path(&self, now: Instant) -> Option<PathStats> {
         self.line.as_ref()?.path(now)
+    }
+
+    /// Leaves for a reason, with a text for people of up to 256 bytes: it is said until the server has heard it or the time
+    /// for farewells is up; then the end comes as an event. Where there are no channels the text is not sent, and the
+    /// client leaves at once.
+    pub fn leave(&mut self, code: ByeCode, text: &str) {
+        match self.connection_mut() {
+            Some(connection) => connection.leave(code, text),
+            None => self.disconnect(),
+        }
     }
 
     /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::time::Duration;
 
 use super::{Departed, Timing};
 use crate::time::Instant;
@@ -12,8 +13,12 @@ use crate::wire::reliable::Sequence;
 
 /// A packet is lost once one sent this many later was acknowledged, and its time is up (RFC 9002, section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Probes wait at most this many times doubled: by then every connection has timed out.
+/// Probes wait at most this many times doubled.
 const MOST_DOUBLINGS: u32 = 10;
+/// And no longer than this, unless the path itself takes so long: a game whose path comes back wants to know it while its
+/// player is still there. RFC 9002 has no such limit, for it speaks of transfers; here a probe is a packet of some hundred
+/// bytes every other second, until the connection times out.
+const LONGEST_PROBE: Duration = Duration::from_secs(2);
 
 /// Numbers without the wrap are counted from here: one may look back from the first.
 const START: u64 = 1 << 16;
@@ -197,11 +202,12 @@ impl Flight {
     }
 
     /// When a probe is due because the path is silent: some packet that the peer acknowledges. `None` if nothing is under
-    /// way. Each probe doubles the time until the next (RFC 9002, section 6.2.1).
+    /// way. Each probe doubles the time until the next (RFC 9002, section 6.2.1), up to two seconds.
     #[must_use]
     pub fn probe_deadline(&self, timing: &Timing) -> Option<Instant> {
         self.oldest_awaited()?;
-        Some(self.last_departure?.after(timing.probe_timeout() * (1 << self.probes)))
+        let first = timing.probe_timeout();
+        Some(self.last_departure?.after((first * (1 << self.probes)).min(first.max(LONGEST_PROBE))))
     }
 
     /// A probe was sent, or what it would have carried was.

@@ -35,6 +35,9 @@ use crate::time::{Instant, Now};
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
 
+/// What players read of a server that was stopped, unless it says something else.
+pub const STOP_TEXT: &str = "The server shuts down.";
+
 /// What an uplink gains in this time may leave at once: a tick's worth, and what the clock is late by.
 const UPLINK_BURST: Duration = Duration::from_millis(50);
 
@@ -384,9 +387,14 @@ impl Server {
     }
 
     /// Disconnects everyone and admits nobody any more. The events come now; with the next
-    /// [`transmit`](Self::transmit) clients with channels are told that the server stops, by [`ByeCode::SHUTDOWN`], and all
-    /// get their disconnect packets. Nobody waits to be heard: who wants that kicks them first.
+    /// [`transmit`](Self::transmit) clients with channels are told that the server stops, by [`ByeCode::SHUTDOWN`] and
+    /// [`STOP_TEXT`], and all get their disconnect packets. Nobody waits to be heard: who wants that kicks them first.
     pub fn stop(&mut self) {
+        self.stop_with(ByeCode::SHUTDOWN, STOP_TEXT);
+    }
+
+    /// As [`stop`](Self::stop), for a reason of the application's.
+    pub fn stop_with(&mut self, code: ByeCode, text: &str) {
         self.netcode.set_admitting(false);
         self.follow();
         self.stopping = true;
@@ -397,7 +405,7 @@ impl Server {
                 events.extend(core::iter::from_fn(|| seat.poll_event()));
                 seat.tell_end(DisconnectReason::ServerStopped);
                 events.extend(core::iter::from_fn(|| seat.poll_event()));
-                seat.leave(ByeCode::SHUTDOWN);
+                seat.leave(code, text);
             } else {
                 netcode.disconnect_for(seat.client(), DisconnectReason::ServerStopped);
             }
@@ -421,11 +429,17 @@ impl Server {
         if let Line::Channels(connection) = &mut seat.line { Some(connection) } else { None }
     }
 
+    /// Every client of whose end no event has told, in the order of the slots.
+    pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
+        let is_leaving = |client| self.seat_of(client).is_some_and(Seat::is_leaving);
+        self.netcode.clients().filter(move |client| !is_leaving(*client))
+    }
+
     /// What may leave for a client now, by its path and its share of the uplink: ask before composing a tick. `None` where
-    /// payloads travel as they are.
+    /// payloads travel as they are, and for who is leaving.
     #[must_use]
     pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
-        let budget = self.seat_of(client)?.budget(now.monotonic)?;
+        let budget = self.seat_of(client).filter(|seat| !seat.is_leaving())?.budget(now.monotonic)?;
         let prospect = self.uplink.as_ref().map(|uplink| uplink.prospect(client.slot() as usize));
         Some(prospect.map_or(budget, |prospect| budget.within(prospect)))
     }

@@ -103,10 +103,15 @@ impl Seat {
     }
 
     /// Says goodbye, where that can be said.
-    pub(super) fn leave(&mut self, code: ByeCode) {
+    pub(super) fn leave(&mut self, code: ByeCode, text: &str) {
         if let Line::Channels(connection) = &mut self.line {
-            connection.leave(code, "");
+            connection.leave(code, text);
         }
+    }
+
+    /// Whether it has ended, and only its slot is not free yet.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.told || self.end().is_some()
     }
 
     /// Why the connection has ended, if it has.

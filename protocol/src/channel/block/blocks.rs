@@ -95,6 +95,12 @@ impl Blocks {
         self.outgoing.progress()
     }
 
+    /// What the peer calls one of its blocks that is on its way.
+    #[must_use]
+    pub fn label(&self, id: BlockId) -> Option<u64> {
+        self.incoming.label(id)
+    }
+
     /// How far the peer's blocks are.
     pub fn receiving(&self) -> impl Iterator<Item = (BlockId, Progress)> {
         self.incoming.progress()

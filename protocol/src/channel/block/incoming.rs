@@ -55,6 +55,11 @@ impl Incoming {
         self.active.into_iter().filter_map(|active| active.receiver.into_partial()).chain(self.kept)
     }
 
+    pub(super) fn label(&self, id: BlockId) -> Option<u64> {
+        let active = self.active.iter().find(|active| active.receiver.id() == id)?;
+        Some(active.receiver.begin().label)
+    }
+
     pub(super) fn progress(&self) -> impl Iterator<Item = (BlockId, Progress)> {
         self.active.iter().map(|active| (active.receiver.id(), active.receiver.progress()))
     }

@@ -131,7 +131,7 @@ fn a_probe_is_due_when_the_path_is_silent_and_each_doubles_the_wait() {
     for _ in 0..100 {
         flight.probed();
     }
-    assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 109 * 1024)));
+    assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 2000)));
     flight.acked(Sequence(1));
     assert_eq!(flight.probe_deadline(&TIMING), None);
 }
