@@ -26,10 +26,8 @@ use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 use crate::LoopbackError;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
+use crate::reading::Reading;
 use crate::report::Reporter;
-
-/// Datagrams that one turn reads at most: a flood must not keep the game from its next tick.
-pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -43,8 +41,7 @@ pub struct Server {
     turn: TurnTime,
     /// The time in the turn when something was last read, or was about to leave.
     now: Now,
-    packets_per_turn: u32,
-    packets_left: u32,
+    reading: Reading,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
     /// Nothing that had arrived by then is unread.
@@ -137,8 +134,7 @@ impl Server {
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
             now,
-            packets_per_turn: DEFAULT_PACKETS_PER_TURN,
-            packets_left: DEFAULT_PACKETS_PER_TURN,
+            reading: Reading::default(),
             read_up: false,
             empty_at: Instant::NEVER,
             reporter: Reporter::new(now.monotonic),
@@ -160,7 +156,7 @@ impl Server {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        self.packets_left = self.packets_per_turn;
+        self.reading.begin_turn();
         self.read_up = false;
     }
 
@@ -410,7 +406,20 @@ impl Server {
 
     /// Sets how many datagrams one turn reads at most; at least 64.
     pub fn set_packets_per_turn(&mut self, packets: u32) {
-        self.packets_per_turn = packets.max(64);
+        self.reading.set_packets(packets.max(64));
+    }
+
+    /// Sets how long one turn reads at most, from its first read on, with what the game does about events meanwhile; 8 ms
+    /// at first. A turn reads one batch at least. What it leaves waits in the sockets, and the next wait ends at once.
+    pub fn set_time_per_turn(&mut self, time: Duration) {
+        self.reading.set_time(time);
+    }
+
+    /// How many turns have ended before all was read that waited, by the limits on a turn's packets and time. When it
+    /// grows, more arrives than the server or its game can bear.
+    #[must_use]
+    pub const fn turns_cut_short(&self) -> u64 {
+        self.reading.cut_short()
     }
 
     /// What may be known of a client, while it is connected: its id, address and user data.
@@ -517,21 +526,21 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
+        let before = self.turn.now().monotonic;
         // Whatever was read before has been handled.
         self.core.caught_up(self.empty_at);
-        if self.packets_left == 0 || self.read_up {
+        if self.read_up || !self.reading.goes_on(before) {
             // What was handled must not be found again.
             batch.clear();
             return false;
         }
-        let before = self.turn.now().monotonic;
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.read_up = self.sockets.is_drained();
         if self.read_up {
             self.empty_at = before;
         }
-        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        self.reading.note(batch.len());
         !batch.is_empty()
     }
 

@@ -15,6 +15,8 @@ pub struct Totals {
     pub connected: u32,
     /// What the protocol has counted.
     pub stats: Stats,
+    /// Turns that ended before all was read that waited.
+    pub turns_cut_short: u64,
     /// How many datagrams were dropped, by reason.
     pub discards: Discards,
     /// What the sockets have counted. What the system dropped is told if it is of all shards.
@@ -28,6 +30,7 @@ impl Totals {
         Self {
             connected: server.connected(),
             stats: *server.stats(),
+            turns_cut_short: server.turns_cut_short(),
             discards: *server.discards(),
             sockets: server.socket_stats(),
         }
@@ -51,6 +54,7 @@ impl AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.connected += other.connected;
         self.stats.add_all(&other.stats);
+        self.turns_cut_short += other.turns_cut_short;
         self.discards.add_all(&other.discards);
         self.sockets.add_all(&other.sockets);
     }

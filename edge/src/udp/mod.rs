@@ -28,6 +28,7 @@ mod stats;
 #[cfg(target_os = "linux")]
 mod system;
 mod waker;
+mod wakes;
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ use mio::{Events, Interest, Poll, Token};
 use slipgate_protocol::address::Address;
 
 use self::port::{Port, Sharing};
+use self::wakes::Wakes;
 use crate::listen::ListenError;
 
 #[cfg(target_os = "linux")]
@@ -103,6 +105,7 @@ pub struct Sockets {
     poll: Poll,
     events: Events,
     waker: Option<Waker>,
+    wakes: Wakes,
     /// Nothing waits in the sockets, as far as we know: then polling tells of the next arrival.
     drained: bool,
     stats: SocketStats,
@@ -125,6 +128,7 @@ impl Sockets {
             poll: Poll::new()?,
             events: Events::with_capacity(8),
             waker: None,
+            wakes: Wakes::default(),
             drained: true,
             stats: SocketStats::default(),
         };

@@ -45,17 +45,24 @@ impl Bucket {
 pub(super) struct Ledger {
     budgets: Budgets,
     strangers_left: u32,
+    responses_left: u32,
     forgeries_left: u32,
 }
 
 impl Ledger {
     pub(super) const fn new(budgets: Budgets) -> Self {
-        Self { budgets, strangers_left: budgets.strangers_per_turn, forgeries_left: budgets.forgeries_per_turn }
+        Self {
+            budgets,
+            strangers_left: budgets.strangers_per_turn,
+            responses_left: budgets.responses_per_turn,
+            forgeries_left: budgets.forgeries_per_turn,
+        }
     }
 
-    /// A new turn: strangers have their share again.
+    /// A new turn: strangers and pending clients have their shares again.
     pub(super) const fn begin_turn(&mut self) {
         self.strangers_left = self.budgets.strangers_per_turn;
+        self.responses_left = self.budgets.responses_per_turn;
         self.forgeries_left = self.budgets.forgeries_per_turn;
     }
 
@@ -67,6 +74,12 @@ impl Ledger {
     /// A packet from a client's address did not open.
     pub(super) const fn note_forgery(&mut self) {
         self.forgeries_left = self.forgeries_left.saturating_sub(1);
+    }
+
+    /// A packet from a pending client's address is looked at.
+    pub(super) fn take_response(&mut self) -> Result<(), Discard> {
+        self.responses_left = self.responses_left.checked_sub(1).ok_or(Discard::PendingBudget)?;
+        Ok(())
     }
 
     /// A stranger's datagram is looked at.

@@ -25,6 +25,9 @@ use crate::wire::UserData;
 /// any path on which a game is played.
 const FAIR_TIME: Duration = Duration::from_secs(1);
 
+/// Packets from one pending client's address that one turn looks at. Clients answer a challenge ten times a second.
+const TRIES_PER_TURN: u8 = 4;
+
 /// What a pending client is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
@@ -53,6 +56,9 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
+    /// The turn in which something came last from its address, and how much.
+    turn: u64,
+    tries: u8,
     /// It was sent a challenge, so that a response may come.
     challenged: bool,
     owes: Option<Reply>,
@@ -111,10 +117,19 @@ impl PendingClients {
     }
 
     /// The client pending at an address, if its time has not run out.
-    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<(u32, &Pending)> {
-        let place = *self.by_address.get(address)?;
-        let entry = self.get(place)?;
-        (!self.is_late(place, now)).then_some((place, entry))
+    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<u32> {
+        self.by_address.get(address).copied().filter(|place| !self.is_late(*place, now))
+    }
+
+    /// Whether another packet from a pending client's address may be looked at in this turn: whoever writes under its
+    /// address must not take what other clients may send.
+    pub(super) fn take_try(&mut self, place: u32, turn: u64) -> bool {
+        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return false };
+        if entry.turn != turn {
+            (entry.turn, entry.tries) = (turn, 0);
+        }
+        entry.tries = entry.tries.saturating_add(1);
+        entry.tries <= TRIES_PER_TURN
     }
 
     fn is_late(&self, place: u32, now: Instant) -> bool {
@@ -157,6 +172,8 @@ impl PendingClients {
             user_data: redeemed.user_data,
             server_index,
             since: now,
+            turn: 0,
+            tries: 0,
             challenged: false,
             owes: None,
         };

@@ -21,11 +21,16 @@ impl Server {
     /// Handles an encrypted packet from an address without a slot, or a response from any: at best its sender gets a
     /// slot and is owed a keep-alive.
     pub(super) fn response(&mut self, from: Address, datagram: &mut [u8], now: Now) -> Result<(), Discard> {
-        self.ledger.take_stranger()?;
-        let Some((place, pending)) = self.pending.at_address(&from, now.monotonic) else {
+        let Some(place) = self.pending.at_address(&from, now.monotonic) else {
+            self.ledger.take_stranger()?;
             let connected = self.slots.at_address(&from).is_some();
             return Err(if connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
+        if !self.pending.take_try(place, self.turn) {
+            return Err(Discard::PendingBudget);
+        }
+        self.ledger.take_response()?;
+        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
         let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
         if header.kind != PacketKind::Response {
             return Err(Discard::WrongState);

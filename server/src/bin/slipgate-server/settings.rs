@@ -12,7 +12,9 @@ use slipgate_edge::cli::log::LogFormat;
 use slipgate_edge::cli::values::Limit;
 use slipgate_edge::cli::{Failure, either};
 use slipgate_protocol::address::is_dialable;
-use slipgate_server::{Address, Config, DEFAULT_PACKETS_PER_TURN, Dscp, Fence, MAX_SHARDS, Steering, TimeoutPolicy};
+use slipgate_server::{
+    Address, Config, DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN, Dscp, Fence, MAX_SHARDS, Steering, TimeoutPolicy,
+};
 
 use crate::app::AppKind;
 use crate::file::File;
@@ -58,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) steering: Steering,
     pub(crate) tick: u32,
     pub(crate) packets_per_turn: u32,
+    pub(crate) time_per_turn: Duration,
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
     pub(crate) dscp: Dscp,
@@ -81,6 +84,7 @@ impl Settings {
             steering: flags.steering.or(file.steering).unwrap_or_default().into(),
             tick: tick(flags.tick.or(file.tick))?,
             packets_per_turn: file.limits.packets_per_turn.unwrap_or(DEFAULT_PACKETS_PER_TURN),
+            time_per_turn: file.limits.time_per_turn.map_or(DEFAULT_TIME_PER_TURN, |span| span.0),
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),

@@ -26,6 +26,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
     let mut servers = servers.map_err(refused)?;
     for server in &mut servers {
         server.set_packets_per_turn(settings.packets_per_turn);
+        server.set_time_per_turn(settings.time_per_turn);
         if !settings.kernel_filter {
             server
                 .set_kernel_filter(false)
