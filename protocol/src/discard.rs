@@ -64,6 +64,11 @@ macro_rules! reasons {
                 $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
             }
 
+            /// Counts what another has counted.
+            pub fn add_all(&mut self, other: &Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
+            }
+
             /// Counts one dropped datagram.
             pub fn add(&mut self, reason: $reason) {
                 if let Some(count) = self.0.get_mut(reason as usize) {
@@ -159,6 +164,8 @@ reasons! {
     ChallengeExpired => "challenge_expired",
     /// Strangers used up their share of this turn.
     StrangerBudget => "stranger_budget",
+    /// Pending clients, or this one of them, used up their share of this turn.
+    PendingBudget => "pending_budget",
     /// A connected client used up its share of this turn.
     ClientBudget => "client_budget",
     /// Forged packets under the addresses of connected clients used up their share of this turn.

@@ -8,7 +8,7 @@ use slipgate_protocol::channel::block::PartialBlock;
 use slipgate_protocol::channel::{ChannelEvent, ChannelId};
 use slipgate_protocol::reliability;
 use slipgate_protocol::server::{self as core, Message, Received};
-use slipgate_protocol::session::Place;
+use slipgate_protocol::session::{Place, SendError};
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
 use slipgate_protocol::wire::reliable::Sequence;
 
@@ -65,6 +65,15 @@ pub enum Event<'a> {
         client: ClientHandle,
         /// What happened.
         event: ChannelEvent,
+    },
+    /// A message that was given to a [`Hub`](crate::Hub) could not be sent; only a hub tells so.
+    Unsent {
+        /// To whom.
+        client: ClientHandle,
+        /// On which channel.
+        channel: ChannelId,
+        /// Why.
+        error: SendError,
     },
     /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
     /// `Disconnected`.

@@ -97,15 +97,20 @@
 
 pub mod history_file;
 
+mod crew;
 mod filtering;
+mod hub;
 mod inbox;
+mod reading;
 mod report;
 mod server;
+mod shards;
+mod totals;
 mod typed_messages;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
-pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
+pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Steering, Trouble, Waker};
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
 pub use slipgate_protocol::channel::{block, typed};
@@ -113,14 +118,19 @@ pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::server::{
-    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, LoopbackError, Stats,
+    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, LoopbackError, MAX_SHARDS,
+    ShardId, Stats,
 };
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
 pub use slipgate_protocol::session::{Budget, Connection, PathStats, SendError, Traffic};
 pub use slipgate_protocol::time::Now;
 pub use slipgate_protocol::wire::UserData;
 
+pub use self::crew::{Crew, Ended, Game, Panicked};
 pub use self::history_file::HistoryFile;
+pub use self::hub::{Hub, HubConfig, HubCounts, HubError, Member};
 pub use self::inbox::{Event, Inbox};
-pub use self::server::{DEFAULT_PACKETS_PER_TURN, Server, StartError};
+pub use self::reading::{DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN};
+pub use self::server::{Server, StartError};
+pub use self::totals::Totals;
 pub use self::typed_messages::{SendTypedError, TypedError, decode, decode_with};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
 use slipgate_edge::entropy;
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Waker, Woke, nap};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
@@ -15,7 +15,7 @@ use slipgate_protocol::congestion::{BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::server::{
-    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, Stats,
+    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, ShardId, Stats,
 };
 use slipgate_protocol::server::{self as core, Message, Received};
 use slipgate_protocol::session::{self, Budget, Connection, Memory, PathStats, SendError, Traffic};
@@ -26,10 +26,8 @@ use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 use crate::LoopbackError;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
+use crate::reading::Reading;
 use crate::report::Reporter;
-
-/// Datagrams that one turn reads at most: a flood must not keep the game from its next tick.
-pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -43,8 +41,7 @@ pub struct Server {
     turn: TurnTime,
     /// The time in the turn when something was last read, or was about to leave.
     now: Now,
-    packets_per_turn: u32,
-    packets_left: u32,
+    reading: Reading,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
     /// Nothing that had arrived by then is unread.
@@ -85,6 +82,12 @@ impl From<ConfigError> for StartError {
     }
 }
 
+/// Where the fence stands that a history moves back.
+pub(crate) fn fence(configured: Fence, history: &HistoryFile) -> Fence {
+    let moves = !history.is_new() && configured == Fence::Closed;
+    if moves { Fence::Since(history.since().into()) } else { configured }
+}
+
 impl Server {
     /// A server that starts now, with fresh entropy, and forgets which tokens were used when it ends: tokens from
     /// before its start are refused (see [`Fence`]).
@@ -94,7 +97,7 @@ impl Server {
     pub fn new(sockets: Sockets, config: Config, keys: KeyRing, now: Now) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
         let netcode = netcode::Server::new(config, keys, &seed, now)?;
-        Self::around(netcode, sockets, now)
+        Self::around(netcode, sockets, now, Memory::default())
     }
 
     /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
@@ -112,24 +115,26 @@ impl Server {
         history: HistoryFile,
     ) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
-        if !history.is_new() && config.fence == Fence::Closed {
-            config.fence = Fence::Since(history.since().into());
-        }
+        config.fence = fence(config.fence, &history);
         let netcode = netcode::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
-        Self::around(netcode, sockets, now)
+        Self::around(netcode, sockets, now, Memory::default())
     }
 
-    fn around(netcode: netcode::Server, sockets: Sockets, now: Now) -> Result<Self, StartError> {
+    pub(crate) fn around(
+        netcode: netcode::Server,
+        sockets: Sockets,
+        now: Now,
+        memory: Memory,
+    ) -> Result<Self, StartError> {
         let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
         Ok(Self {
             filtering,
-            core: core::Server::new(netcode, Traffic::Payloads, Memory::default()).map_err(StartError::Connection)?,
+            core: core::Server::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
             now,
-            packets_per_turn: DEFAULT_PACKETS_PER_TURN,
-            packets_left: DEFAULT_PACKETS_PER_TURN,
+            reading: Reading::default(),
             read_up: false,
             empty_at: Instant::NEVER,
             reporter: Reporter::new(now.monotonic),
@@ -151,7 +156,7 @@ impl Server {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        self.packets_left = self.packets_per_turn;
+        self.reading.begin_turn();
         self.read_up = false;
     }
 
@@ -307,6 +312,26 @@ impl Server {
         Ok(())
     }
 
+    /// What ends a [`wait`](Self::wait) from another thread.
+    ///
+    /// # Errors
+    /// When the system has no handle left for it.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.sockets.waker()
+    }
+
+    /// What the payloads of clients carry.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        self.core.traffic()
+    }
+
+    /// Which shard of a server this is: the first one, where there is but one.
+    #[must_use]
+    pub const fn shard_id(&self) -> ShardId {
+        self.core.netcode().shard_id()
+    }
+
     /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.
     /// Where [`Traffic`] is not `Channels` the text is not sent. Answers whether it was connected.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> bool {
@@ -353,7 +378,20 @@ impl Server {
 
     /// Sets how many datagrams one turn reads at most; at least 64.
     pub fn set_packets_per_turn(&mut self, packets: u32) {
-        self.packets_per_turn = packets.max(64);
+        self.reading.set_packets(packets.max(64));
+    }
+
+    /// Sets how long one turn reads at most, from its first read on, with what the game does about events meanwhile; 8 ms
+    /// at first. A turn reads one batch at least. What it leaves waits in the sockets, and the next wait ends at once.
+    pub fn set_time_per_turn(&mut self, time: Duration) {
+        self.reading.set_time(time);
+    }
+
+    /// How many turns have ended before all was read that waited, by the limits on a turn's packets and time. When it
+    /// grows, more arrives than the server or its game can bear.
+    #[must_use]
+    pub const fn turns_cut_short(&self) -> u64 {
+        self.reading.cut_short()
     }
 
     /// What may be known of a client, while it is connected: its id, address and user data.
@@ -459,21 +497,21 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
+        let before = self.turn.now().monotonic;
         // Whatever was read before has been handled.
         self.core.caught_up(self.empty_at);
-        if self.packets_left == 0 || self.read_up {
+        if self.read_up || !self.reading.goes_on(before) {
             // What was handled must not be found again.
             batch.clear();
             return false;
         }
-        let before = self.turn.now().monotonic;
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.read_up = self.sockets.is_drained();
         if self.read_up {
             self.empty_at = before;
         }
-        self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
+        self.reading.note(batch.len());
         !batch.is_empty()
     }
 

@@ -35,7 +35,12 @@ impl Side {
 
     /// Takes a datagram, and every message in it.
     pub fn take(&mut self, datagram: &[u8], now: Instant) {
-        let Ok(Some(mut incoming)) = self.connection.handle(datagram, now) else { return };
+        self.take_late(datagram, Duration::ZERO, now);
+    }
+
+    /// As [`Side::take`], of one that may have lain unread for so long.
+    pub fn take_late(&mut self, datagram: &[u8], unread: Duration, now: Instant) {
+        let Ok(Some(mut incoming)) = self.connection.handle_late(datagram, unread, now) else { return };
         let frames = &datagram[incoming.start()..];
         while let Some(Arrival::Message { channel, place }) =
             self.connection.next(datagram, &mut incoming, &mut self.scratch, now)
@@ -128,14 +133,23 @@ impl Pair {
 
     /// One turn at both ends: what is due arrives, time passes, what waits leaves.
     pub fn turn(&mut self, step: Duration) {
+        self.turn_after(step, Duration::ZERO);
+    }
+
+    /// As [`Pair::turn`], of loops that slept all the time, and say how long datagrams may have lain unread meanwhile.
+    pub fn turn_after_sleep(&mut self, step: Duration) {
+        self.turn_after(step, step);
+    }
+
+    fn turn_after(&mut self, step: Duration, unread: Duration) {
         self.now += step;
         let now = self.now();
         let [a, b] = &mut self.sides;
         while let Some(arrival) = self.link.up.pop_due(now) {
-            b.take(arrival.bytes, now);
+            b.take_late(arrival.bytes, unread, now);
         }
         while let Some(arrival) = self.link.down.pop_due(now) {
-            a.take(arrival.bytes, now);
+            a.take_late(arrival.bytes, unread, now);
         }
         for (side, path) in [(a, &mut self.link.up), (b, &mut self.link.down)] {
             side.connection.tick(now);

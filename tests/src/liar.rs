@@ -103,18 +103,19 @@ pub fn number(mut value: u32) -> Vec<u8> {
     bytes
 }
 
-/// The frame of a whole message; one of an unreliable channel has no id.
+/// The frame of a whole message; one of an unreliable channel has no id. Behind a frame of the same channel the number is
+/// the distance from that one's id.
 #[must_use]
-pub fn whole(channel: u8, id: Option<u16>, data: &[u8]) -> Vec<u8> {
-    let id = id.map_or_else(Vec::new, |id| id.to_le_bytes().to_vec());
+pub fn whole(channel: u8, id: Option<u32>, data: &[u8]) -> Vec<u8> {
+    let id = id.map_or_else(Vec::new, number);
     [&[channel + 1], &id[..], &number(data.len() as u32), data].concat()
 }
 
-/// The frame of a slice of a message of so many bytes.
+/// The frame of a slice of a message of so many bytes; with an id as that of [`whole`].
 #[must_use]
-pub fn slice(channel: u8, id: u16, bytes: u32, first: u32, data: &[u8]) -> Vec<u8> {
+pub fn slice(channel: u8, id: u32, bytes: u32, first: u32, data: &[u8]) -> Vec<u8> {
     let head = [(channel + 1) | 0x40];
-    [&head, &id.to_le_bytes()[..], &number(bytes), &number(first), &number(data.len() as u32), data].concat()
+    [&head[..], &number(id), &number(bytes), &number(first), &number(data.len() as u32), data].concat()
 }
 
 /// A frame of a block.

@@ -216,6 +216,16 @@ impl<T: Turn> Turn for &mut T {
     }
 }
 
+impl<T: Turn> Turn for Vec<T> {
+    fn turn(&mut self) {
+        self.iter_mut().for_each(T::turn);
+    }
+
+    fn describe(&self) -> String {
+        self.iter().map(T::describe).collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl<A: Turn, B: Turn> Turn for (A, B) {
     fn turn(&mut self) {
         self.0.turn();

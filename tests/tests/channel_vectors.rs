@@ -82,13 +82,13 @@ fn by_channel(mut messages: Vec<(ChannelId, Vec<u8>)>) -> Vec<(ChannelId, Vec<u8
 fn frames_are_written_and_read_as_specified() {
     let vectors = Vectors::load("channel_frames.json");
     let layout = layout_of(&vectors.cases("layout", 4));
-    for case in vectors.cases("written_cases", 14) {
+    for case in vectors.cases("written_cases", 16) {
         let sends = messages(&case, "sends");
         assert_eq!(write(&layout, &sends, case.u16("room_u16").into()), packets(&case), "{case}");
         let delivered = read(&layout, &packets(&case)).unwrap();
         assert_eq!(by_channel(delivered), by_channel(sends), "{case}");
     }
-    for case in vectors.cases("read_cases", 10) {
+    for case in vectors.cases("read_cases", 17) {
         assert_eq!(read(&layout, &packets(&case)).unwrap(), messages(&case, "delivers"), "{case}");
     }
 }
@@ -97,7 +97,7 @@ fn frames_are_written_and_read_as_specified() {
 fn what_no_honest_peer_sends_is_a_violation_with_its_reason() {
     let vectors = Vectors::load("channel_frames.json");
     let layout = layout_of(&vectors.cases("layout", 4));
-    for case in vectors.cases("invalid_cases", 22) {
+    for case in vectors.cases("invalid_cases", 26) {
         let violation = read(&layout, &[case.bytes("packet_hex")]).unwrap_err();
         let name = format!("{violation:?}");
         assert_eq!(name.split('(').next(), Some(case.text("violation")), "{case}");

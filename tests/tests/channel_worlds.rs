@@ -105,7 +105,7 @@ fn random_worlds_keep_every_promise() {
 }
 
 #[test]
-fn ids_go_round_and_nothing_is_lost_or_repeated() {
+fn a_hundred_thousand_small_messages_arrive() {
     let mut pair = Pair::new(5, &layout(), path(5, 20, 10, 2), None);
     let count = 100_000;
     let mut left = [count; KINDS.len()];
@@ -118,9 +118,8 @@ fn ids_go_round_and_nothing_is_lost_or_repeated() {
         left == [0; KINDS.len()] && pair.side(End::B).expectation.is_met()
     });
     assert!(done, "not everything arrived");
-    // Of packets of one tick that overtake each other, sequenced messages keep the newest alone; and a tick of so many
-    // messages is many packets, for each spends a few ids only.
-    for (id, least) in (0..).zip([0.93, 0.2, 1.0, 1.0]) {
+    // Of packets of one tick that overtake each other, sequenced messages keep the newest alone.
+    for (id, least) in (0..).zip([0.93, 0.4, 1.0, 1.0]) {
         let arrived = pair.side(End::B).expectation.arrived(ChannelId(id));
         assert!(f64::from(arrived) >= least * f64::from(count), "{arrived} of channel {id}");
     }

@@ -2,6 +2,7 @@
 //! call, which is what other systems have.
 
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use slipgate_client::{Batching, Client};
 use slipgate_protocol::discard::Discard;
@@ -89,13 +90,19 @@ fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
 
 #[test]
 fn a_turn_that_has_read_enough_leaves_the_rest_to_the_next_and_handles_nothing_twice() {
+    reads_a_batch_a_turn(|server| server.set_packets_per_turn(64));
+    // A batch is read whatever the time is.
+    reads_a_batch_a_turn(|server| server.set_time_per_turn(Duration::ZERO));
+}
+
+fn reads_a_batch_a_turn(limit: impl FnOnce(&mut Server)) {
     let clock = Clock::start();
     let mut server = server(sockets(Batching::Segments), &clock);
     // What no server heeds would not come this far.
     if server.has_kernel_filter() {
         server.set_kernel_filter(false).unwrap();
     }
-    server.set_packets_per_turn(64);
+    limit(&mut server);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..100 {
         sender.send_to(&[], server.local_addresses()[0]).unwrap();
@@ -107,6 +114,7 @@ fn a_turn_that_has_read_enough_leaves_the_rest_to_the_next_and_handles_nothing_t
         server.end_turn();
         assert_eq!(server.discards().count(Discard::Empty), expected);
     }
+    assert_eq!(server.turns_cut_short(), 1);
 }
 
 #[test]

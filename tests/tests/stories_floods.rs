@@ -44,7 +44,8 @@ fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing(
     world.turn();
     assert_eq!(world.servers[server].received.len(), 60, "every payload of the client's");
     assert_eq!(world.clients[client].received.len(), 60, "and every echo");
-    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 150);
+    // Four of them asked for admission, and are pending.
+    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 145);
     assert_eq!(world.discarded(server, Discard::ClientBudget), 0);
 }
 
@@ -100,6 +101,49 @@ fn requests_and_responses_from_a_connected_address_are_strangers_work() {
 }
 
 #[test]
+fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client_out() {
+    let mut world = World::perfect(6);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.strangers_per_turn = 10;
+    });
+    let mut honest = holder(&mut world, 1, server);
+    let flooded = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    world.challenged(server, &flooded, stranger(2));
+    world.turn();
+    for number in 0..200 {
+        let _ = world.present(server, stranger(10 + number), &[0x13; 326]);
+        assert!(world.present(server, stranger(2), &[0x13; 326]).is_err());
+    }
+    assert!(world.discarded(server, Discard::StrangerBudget) >= 190);
+    assert_eq!(world.discarded(server, Discard::PendingBudget), 196, "four of one pending client are looked at");
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+    assert_eq!(world.servers[server].core.connected(), 1);
+    // In the next turn, who was flooded is looked at again.
+    world.turn();
+    assert_ne!(world.present(server, stranger(2), &[0x13; 326]), Err(Discard::PendingBudget));
+}
+
+#[test]
+fn responses_of_all_pending_clients_together_have_a_budget_of_a_turn() {
+    let mut world = World::perfect(7);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.budgets.responses_per_turn = 5;
+    });
+    for client in 1..=8 {
+        let holder = holder(&mut world, client, server);
+        world.challenged(server, &holder, stranger(client as usize));
+    }
+    world.turn();
+    let outcomes = (1..=8).map(|client| world.present(server, stranger(client), &[0x13; 326]));
+    let refused = outcomes.filter(|outcome| *outcome == Err(Discard::PendingBudget)).count();
+    assert_eq!(refused, 3);
+}
+
+#[test]
 fn budgets_come_back_with_the_next_turn() {
     let mut world = World::perfect(4);
     let server = world.add_server_with(4, |config| {
@@ -141,7 +185,7 @@ fn an_application_that_takes_no_events_stops_admission_and_its_memory_stays_boun
     let mut outbox = Collected::default();
     core.transmit(now, &mut outbox);
     let challenge = holder.challenge(&outbox.datagrams[0].1).unwrap();
-    for _ in 0..10 {
+    for _ in 0..3 {
         let mut response = holder.response(&challenge);
         assert_eq!(core.handle(stranger(1), &mut response, now), Err(Discard::EventsFull));
     }

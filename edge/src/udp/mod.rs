@@ -23,9 +23,12 @@ mod portable;
 mod runs;
 #[cfg(target_os = "linux")]
 mod sending;
+mod shards;
 mod stats;
 #[cfg(target_os = "linux")]
 mod system;
+mod waker;
+mod wakes;
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +37,8 @@ use std::time::Duration;
 use mio::{Events, Interest, Poll, Token};
 use slipgate_protocol::address::Address;
 
-use self::port::Port;
+use self::port::{Port, Sharing};
+use self::wakes::Wakes;
 use crate::listen::ListenError;
 
 #[cfg(target_os = "linux")]
@@ -47,10 +51,15 @@ pub use self::dscp::{Dscp, NotADscp};
 pub use self::filter::{Filter, Foreign, Instruction, code};
 pub use self::nap::{Woke, nap};
 pub use self::port::{Buffers, MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES};
+pub use self::shards::Steering;
 pub use self::stats::{SocketStats, Trouble};
+pub use self::waker::Waker;
 
 /// Turns after which what the system dropped is noted: more often than it counts to 2^32.
 const TURNS_PER_NOTE: u64 = 1 << 16;
+
+/// By which polling tells that the sockets' thread was woken.
+const WAKER: Token = Token(2);
 
 /// What one system call carries, from the least on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -95,6 +104,8 @@ pub struct Sockets {
     datapath: Datapath,
     poll: Poll,
     events: Events,
+    waker: Option<Waker>,
+    wakes: Wakes,
     /// Nothing waits in the sockets, as far as we know: then polling tells of the next arrival.
     drained: bool,
     stats: SocketStats,
@@ -106,12 +117,18 @@ impl Sockets {
     /// # Errors
     /// An address is in use, not of this machine, or not permitted; two addresses of one family, or none.
     pub fn bind(addresses: &[SocketAddr]) -> io::Result<Self> {
+        Self::bind_sharing(addresses, Sharing::Alone)
+    }
+
+    fn bind_sharing(addresses: &[SocketAddr], sharing: Sharing) -> io::Result<Self> {
         let mut sockets = Self {
             v4: None,
             v6: None,
             datapath: Datapath::default(),
             poll: Poll::new()?,
             events: Events::with_capacity(8),
+            waker: None,
+            wakes: Wakes::default(),
             drained: true,
             stats: SocketStats::default(),
         };
@@ -120,7 +137,7 @@ impl Sockets {
             if home.is_some() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "at most one IPv4 and one IPv6 address"));
             }
-            let mut port = Port::open(*address).map_err(|error| ListenError::new(*address, error))?;
+            let mut port = Port::open(*address, sharing).map_err(|error| ListenError::new(*address, error))?;
             let token = Token(usize::from(address.is_ipv6()));
             sockets.poll.registry().register(&mut port.socket, token, Interest::READABLE)?;
             *home = Some(port);
@@ -242,8 +259,20 @@ impl Sockets {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        self.drained &= self.events.is_empty();
+        self.drained &= self.events.iter().all(|event| event.token() == WAKER);
         Ok(())
+    }
+
+    /// What ends a wait from another thread.
+    ///
+    /// # Errors
+    /// When the system has no handle left for it.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        let waker = Waker::of(&self.poll)?;
+        Ok(self.waker.insert(waker).clone())
     }
 
     fn ports(&self) -> impl Iterator<Item = (Family, &Port)> {

@@ -1,9 +1,11 @@
 //! Sleeping until something arrives, and knowing afterwards whether what came has waited.
 
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Sockets;
+use super::wakes::GATHER;
 
 /// Who came back from sleeping sooner has not slept: something had been waiting. A system call takes less.
 const BLINK: Duration = Duration::from_micros(100);
@@ -19,12 +21,23 @@ pub enum Woke {
 
 /// Sleeps until a datagram has arrived or the time is over. It does not sleep while datagrams wait.
 ///
+/// When it is woken more than 8,000 times a second, it lets datagrams gather for half a millisecond at a time, so that a
+/// batch of them costs one wake: see `wakes`.
+///
 /// # Errors
 /// When the system cannot wait.
 pub fn nap(sockets: &mut Sockets, timeout: Duration) -> io::Result<Woke> {
+    let gathers = sockets.is_drained() && sockets.wakes.should_gather();
+    let gathered = if gathers { GATHER.min(timeout) } else { Duration::ZERO };
+    if gathers {
+        thread::sleep(gathered);
+    }
     let (was_drained, lay_down_at) = (sockets.is_drained(), Instant::now());
-    sockets.wait(timeout)?;
-    let slept = was_drained && lay_down_at.elapsed() >= BLINK;
+    sockets.wait(timeout.saturating_sub(gathered))?;
+    let awake_at = Instant::now();
+    sockets.wakes.note(!sockets.is_drained(), awake_at);
+    // While datagrams gathered, some may have come.
+    let slept = was_drained && awake_at.duration_since(lay_down_at) >= BLINK;
     Ok(if slept { Woke::Fresh } else { Woke::Unsure })
 }
 

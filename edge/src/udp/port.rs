@@ -23,6 +23,18 @@ pub struct Buffers {
     pub send: usize,
 }
 
+/// With whom a socket shares its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// With nobody.
+    Alone,
+    /// With those of the same program that come next. It is bound while the port has nobody else: two servers that were
+    /// started by mistake must not take each other's players.
+    First,
+    /// With the first.
+    Next,
+}
+
 /// A socket that is bound.
 pub(super) struct Port {
     pub(super) socket: UdpSocket,
@@ -30,14 +42,20 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn open(address: SocketAddr, sharing: Sharing) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
         ask_for_buffers(&socket);
+        if sharing == Sharing::Next {
+            share(&socket)?;
+        }
         socket.bind(&address.into())?;
+        if sharing == Sharing::First {
+            share(&socket)?;
+        }
         Ok(Self { socket: UdpSocket::from_std(socket.into()), drops: Drops::default() })
     }
 
@@ -62,6 +80,18 @@ impl Port {
             self.drops = self.drops.then(told);
         }
     }
+}
+
+/// Lets other sockets of this user have the same port. Linux asks for it of those that come, and of those that are there,
+/// before or after they are bound.
+#[cfg(target_os = "linux")]
+fn share(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share(_: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Asks for large buffers, then for halves of them, until the system agrees: it works with small ones, too.

@@ -122,6 +122,20 @@ impl SocketStats {
         self.troubles.get(kind as usize).copied().unwrap_or(0)
     }
 
+    /// Counts what other sockets have counted; what the system dropped is known if it is of both.
+    pub fn add_all(&mut self, other: &Self) {
+        self.datagrams_received += other.datagrams_received;
+        self.bytes_received += other.bytes_received;
+        self.datagrams_sent += other.datagrams_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.receive_calls += other.receive_calls;
+        self.send_calls += other.send_calls;
+        let both = self.dropped_by_system.zip(other.dropped_by_system);
+        self.dropped_by_system = both.map(|(ours, theirs)| ours + theirs);
+        self.troubles.iter_mut().zip(other.troubles).for_each(|(count, more)| *count += more);
+        self.turns = self.turns.wrapping_add(other.turns);
+    }
+
     pub(super) fn note_received(&mut self, bytes: usize) {
         self.datagrams_received += 1;
         self.bytes_received += bytes as u64;

@@ -145,6 +145,47 @@ pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u32> {
     info.last().copied().filter(|_| told)
 }
 
+/// Has the datagrams of all sockets on this one's port go to the socket whose number, in the order of binding, is that of
+/// the CPU they arrived on, modulo so many: a program of three instructions that the kernel runs
+/// (`SO_ATTACH_REUSEPORT_CBPF`).
+///
+/// # Errors
+/// When the system refuses it.
+pub(super) fn steer_by_cpu(socket: BorrowedFd<'_>, shards: u16) -> io::Result<()> {
+    let instruction = |code: c_uint, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let cpu = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, cpu),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(shards.max(1))),
+        instruction(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel reads a `sock_fprog`, which is as large as it is said to be, and copies the instructions to which
+    // it points, which live until this function returns and are as many as it says.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+        let bytes = size_of_val(&program) as socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const program).cast(), bytes)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Pins this thread to the first CPU that it may use, and answers which that is.
+#[cfg(test)]
+pub(super) fn pin_to_one_cpu() -> usize {
+    // SAFETY: all zeros are a set without CPUs; the calls read or write a set of the size that they are told, and the
+    // macros' numbers stay below its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        let cpu = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &set)).unwrap();
+        let mut one: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &one), 0);
+        cpu
+    }
+}
+
 fn empty_header() -> mmsghdr {
     // SAFETY: all zeros are a value of this struct: null pointers, and no lengths. (Some systems' structs have private
     // padding, so that it cannot be written down as one.)

@@ -166,7 +166,7 @@ impl Load {
     fn absorb(&mut self, next: Self) -> bool {
         match (self, next) {
             (Self::Whole { channel, first, count }, Self::Whole { channel: its_channel, first: id, count: 1 })
-                if *channel == its_channel && first.ahead(*count) == id =>
+                if *channel == its_channel && first.ahead((*count).into()) == id =>
             {
                 *count += 1;
                 true
@@ -188,7 +188,7 @@ mod tests {
         let (channel, start) = (ChannelId(0), Sequence(65_400));
         // Two apart, so that no load absorbs the next one.
         let loads = |number: u16| {
-            let of = |load| Load::Whole { channel, first: MessageId(number * 16 + load * 2), count: 1 };
+            let of = |load| Load::Whole { channel, first: MessageId::new(u32::from(number * 16 + load * 2)), count: 1 };
             (0..number % 5).map(of).collect::<Vec<_>>()
         };
         for number in 0..1000 {
@@ -217,7 +217,11 @@ mod tests {
                     let full = carried.is_full(packet);
                     if !full {
                         carried.make_place(next, |load| panic!("{load:?} is taken for lost"));
-                        let load = |at| Load::Whole { channel: ChannelId(0), first: MessageId(at * 2), count: 1 };
+                        let load = |at| Load::Whole {
+                            channel: ChannelId(0),
+                            first: MessageId::new(u32::from(at * 2)),
+                            count: 1,
+                        };
                         (0..loads_of_each).for_each(|at| carried.note(next, load(at)));
                         packet = next;
                     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 mod pack;
 mod receive;
+mod share;
 
 use super::block::{Block, BlockId, Blocks, PartialBlock};
 use super::block_lane::{BlockLane, End};
@@ -13,10 +14,10 @@ use super::incoming::Incoming;
 use super::layout::{ChannelId, Kind, Layout};
 use super::outgoing::Outgoing;
 use super::pieces::{RETENTION, Store};
+use super::precedence::Bursts;
 use super::queue::Terms;
 use super::schedule::Schedule;
 use super::stats::ChannelStats;
-use super::wrap_guard::PacketNumber;
 use super::{ChannelEvent, Free, SendError, SendOptions};
 use crate::reliability::MemoryBudget;
 use crate::time::Instant;
@@ -36,13 +37,14 @@ pub struct Channels {
     block_memory: Option<MemoryBudget>,
     end: End,
     schedule: Schedule,
+    bursts: Bursts,
     carried: Carried,
     /// Of messages that leave.
     sending: Store,
     /// Of messages that arrive.
     receiving: Store,
-    /// The newest packet, and its number without the wrap.
-    newest: Option<(Sequence, PacketNumber)>,
+    /// The newest packet.
+    newest: Option<Sequence>,
     /// A channel whose next message in order may have waited for the one that was delivered last.
     draining: Option<ChannelId>,
 }
@@ -59,6 +61,7 @@ impl Channels {
             block_memory: None,
             end: End::Other,
             schedule: Schedule::new(&layout),
+            bursts: Bursts::new(layout.channels().count()),
             carried: Carried::default(),
             sending: Store::new(None),
             receiving: Store::new(memory),
@@ -66,6 +69,14 @@ impl Channels {
             draining: None,
             layout,
         }
+    }
+
+    /// Both halves of each channel count messages from this id on.
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, number: u32) {
+        let id = super::message_id::MessageId::new(number);
+        self.outgoing.iter_mut().for_each(|outgoing| outgoing.begin_ids_at(id));
+        self.incoming.iter_mut().for_each(|incoming| incoming.begin_ids_at(id));
     }
 
     /// The same with blocks that take their memory from `memory`, a budget that many connections share. It should be
@@ -190,6 +201,7 @@ impl Channels {
     /// A tick begins: budgets are filled up, and what is past its deadline is dropped.
     pub fn begin_tick(&mut self, now: Instant) {
         self.schedule.begin_tick(&self.layout);
+        self.bursts.begin_tick();
         for (outgoing, incoming) in self.outgoing.iter_mut().zip(&mut self.incoming) {
             outgoing.tick(now, &mut self.sending);
             outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);

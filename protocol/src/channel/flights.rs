@@ -67,7 +67,7 @@ pub(super) struct Flights {
 impl Flights {
     pub(super) const fn new() -> Self {
         Self {
-            oldest: MessageId(0),
+            oldest: MessageId::new(0),
             window: VecDeque::new(),
             keys: KeyIndex::new(),
             bytes: 0,
@@ -85,6 +85,11 @@ impl Flights {
         self.bytes
     }
 
+    /// No more messages than this are due.
+    pub(super) fn due_at_most(&self) -> usize {
+        self.window.len().saturating_sub(self.first_due)
+    }
+
     /// Since when the first message that is due waits.
     pub(super) fn due_since(&self) -> Option<Instant> {
         self.window.get(self.first_due).map(|flight| flight.since)
@@ -92,7 +97,12 @@ impl Flights {
 
     /// The id of the next message.
     pub(super) fn next_id(&self) -> MessageId {
-        self.oldest.ahead(self.window.len() as u16)
+        self.oldest.ahead(self.window.len() as u32)
+    }
+
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, id: MessageId) {
+        self.oldest = id;
     }
 
     /// Takes in a message that leaves whole.
@@ -113,10 +123,10 @@ impl Flights {
             self.withdraw(self.first_due, out.store);
             out.counters.expired += 1;
         }
-        let id = self.oldest.ahead(self.first_due as u16);
+        let id = self.oldest.ahead(self.first_due as u32);
         let Some(flight) = self.window.get_mut(self.first_due) else { return false };
         let written = match &mut flight.state {
-            State::Whole { .. } => match plan(out.pen, Some(id), flight.bytes, flight.passed_over) {
+            State::Whole { .. } => match plan(out.pen, out.channel, Some(id), flight.bytes, flight.passed_over) {
                 Plan::Whole => write_whole(flight, id, out),
                 Plan::Slices => {
                     let pieces = PieceSet::up_to(pieces_of(flight.bytes));
@@ -136,7 +146,7 @@ impl Flights {
             }
             State::Done => false,
         };
-        flight.passed_over |= !written;
+        flight.passed_over |= !written && out.pen.has_all_room();
         self.pass_over_not_due();
         written
     }
@@ -144,7 +154,7 @@ impl Flights {
     /// Some messages, sent whole or withdrawn, have arrived.
     pub(super) fn acked(&mut self, first: MessageId, count: u16, store: &mut Store) {
         for ahead in 0..count {
-            if let Some(place) = self.place_of(first.ahead(ahead)) {
+            if let Some(place) = self.place_of(first.ahead(ahead.into())) {
                 self.complete(place, store);
             }
         }
@@ -168,7 +178,7 @@ impl Flights {
     /// Some messages may not have arrived.
     pub(super) fn offer(&mut self, first: MessageId, count: u16) {
         for ahead in 0..count {
-            let Some(place) = self.place_of(first.ahead(ahead)) else { continue };
+            let Some(place) = self.place_of(first.ahead(ahead.into())) else { continue };
             let Some(flight) = self.window.get_mut(place) else { continue };
             if let State::Whole { due } | State::Withdrawn { due } = &mut flight.state {
                 *due = true;
@@ -193,7 +203,7 @@ impl Flights {
     /// One of which some pieces have left and others are due is let through: if it were withdrawn, a key that gets large
     /// messages faster than they leave would never get one across.
     pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> bool {
-        let newest = self.keys.place(key).and_then(|id| self.place_of(MessageId(id as u16)));
+        let newest = self.keys.place(key).and_then(|id| self.place_of(MessageId::new(id as u32)));
         let superseded = newest.filter(|place| {
             let flight = self.window.get(*place).filter(|flight| flight.key == Some(key));
             flight.is_some_and(|flight| !self.is_half_way(flight))
@@ -208,7 +218,7 @@ impl Flights {
         let Waiting { chain, bytes, deadline, since, key, .. } = message;
         self.bytes += bytes;
         if let Some(key) = key {
-            self.keys.note(key, self.next_id().0.into());
+            self.keys.note(key, self.next_id().number().into());
         }
         self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, state });
     }
@@ -236,7 +246,7 @@ impl Flights {
         if let State::Sliced(number) = core::mem::replace(&mut flight.state, state) {
             self.slices.remove(number);
         }
-        self.keys.forget(flight.key.take(), self.oldest.ahead(place as u16).0.into());
+        self.keys.forget(flight.key.take(), self.oldest.ahead(place as u32).number().into());
     }
 
     fn forget_done(&mut self) {
@@ -270,7 +280,7 @@ impl Flights {
     }
 
     fn place_of(&self, id: MessageId) -> Option<usize> {
-        let ahead = usize::from(id.ahead_of(self.oldest)?);
+        let ahead = id.ahead_of(self.oldest)? as usize;
         (ahead < self.window.len()).then_some(ahead)
     }
 
@@ -287,7 +297,7 @@ fn write_whole(flight: &mut Flight, id: MessageId, out: &mut Departure<'_, '_>) 
     let room = out.pen.begin(out.channel, Prefix::Whole(Some(id)), flight.bytes as usize);
     out.store.copy(&flight.chain, 0, room);
     flight.state = State::Whole { due: false };
-    out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
+    out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
     true
 }
 
@@ -297,7 +307,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
     let Some((first, run)) = slices.due.first_run(u16::MAX) else { return false };
     let prefix = Prefix::Slice { id, bytes: flight.bytes, first };
     let end = flight.bytes as usize - usize::from(first) * PIECE_BYTES;
-    let bytes = out.pen.pieces_that_fit(prefix, end.min(usize::from(run) * PIECE_BYTES));
+    let bytes = out.pen.pieces_that_fit(out.channel, prefix, end.min(usize::from(run) * PIECE_BYTES));
     if bytes == 0 {
         return false;
     }
@@ -306,7 +316,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
     for piece in first..first + count {
         slices.due.remove(piece);
     }
-    out.note(id, Load::Slice { channel: out.channel, id, first, count });
+    out.note(Load::Slice { channel: out.channel, id, first, count });
     true
 }
 
@@ -314,7 +324,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
 fn write_withdrawn(id: MessageId, out: &mut Departure<'_, '_>) -> bool {
     let written = out.pen.withdraw(out.channel, id);
     if written {
-        out.note(id, Load::Whole { channel: out.channel, first: id, count: 1 });
+        out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
     }
     written
 }

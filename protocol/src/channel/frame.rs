@@ -4,14 +4,15 @@
 //!  head                         whole message           slice of a message             withdrawn message
 //!  ┌───────────┬───────┬──────┐ ┌──────┬────┬─────────┐ ┌──────┬────┬───────┬───────┬─────────┐ ┌──────┬────┬───┐
 //!  │ channel+1 │ slice │ last │ │ head │ id │ len data│ │ head │ id │ bytes │ first │ len data│ │ head │ id │ 0 │
-//!  │ 6 bits    │ bit 6 │ bit 7│ │ 1    │ 0,2│ 0..3    │ │ 1    │ 2  │ 1..3  │ 1..2  │ 0..3    │ │ 1    │ 2  │ 1 │
+//!  │ 6 bits    │ bit 6 │ bit 7│ │ 1    │0..3│ 0..3    │ │ 1    │1..3│ 1..3  │ 1..2  │ 0..3    │ │ 1    │1..3│ 1 │
 //!  └───────────┴───────┴──────┘ └──────┴────┴─────────┘ └──────┴────┴───────┴───────┴─────────┘ └──────┴────┴───┘
 //! ```
 
 use core::ops::Range;
 
+use super::ReadAt;
 use super::layout::{ChannelId, Kind, Layout, MAX_MESSAGE_BYTES};
-use super::message_id::MessageId;
+use super::message_id::{IdRun, MessageId};
 use super::pieces::{PIECE_BYTES, pieces_of};
 use super::violation::Violation;
 use crate::wire::cursor::Reader;
@@ -101,20 +102,21 @@ pub(super) const fn number_bytes(value: u32) -> usize {
 }
 
 impl Frame {
-    /// Reads the frame at `at`, and answers where the next one begins.
-    pub(super) fn read(packet: &[u8], at: usize, layout: &Layout) -> Result<(Self, usize), Violation> {
-        let mut reader = Reader::new(packet.get(at..).unwrap_or(&[]));
+    /// Reads the frame at `at`, and goes on to the next one.
+    pub(super) fn read(packet: &[u8], at: &mut ReadAt, layout: &Layout) -> Result<Self, Violation> {
+        let mut reader = Reader::new(packet.get(at.bytes..).unwrap_or(&[]));
         let head = Head(reader.u8().ok_or(Violation::Truncated)?);
         let channel = head.channel()?;
         let config = layout.channel(channel).ok_or(Violation::NoChannel(channel))?;
-        let cursor = Cursor { packet, reader, head, channel };
+        let cursor = Cursor { packet, reader, head, channel, ids: &mut at.ids };
         let (body, end) = match (config.kind, head.is_slice()) {
             (Kind::Blocks, false) => cursor.block()?,
             (Kind::Blocks, true) => return Err(Violation::WrongFrame(channel)),
             (kind, false) => cursor.whole(kind, config.max_message_bytes)?,
             (kind, true) => cursor.slice(kind, config.max_message_bytes)?,
         };
-        Ok((Self { channel, body }, end))
+        at.bytes = end;
+        Ok(Self { channel, body })
     }
 }
 
@@ -124,6 +126,7 @@ struct Cursor<'a> {
     reader: Reader<'a>,
     head: Head,
     channel: ChannelId,
+    ids: &'a mut IdRun,
 }
 
 impl Cursor<'_> {
@@ -175,7 +178,9 @@ impl Cursor<'_> {
     }
 
     fn id(&mut self) -> Result<MessageId, Violation> {
-        self.reader.u16().map(MessageId).ok_or(Violation::Truncated)
+        let id = self.ids.meant(self.channel, read_number(&mut self.reader)?);
+        self.ids.note(self.channel, id);
+        Ok(id)
     }
 
     /// The frame's data, with the length before it, or until the packet's end.

@@ -1,5 +1,6 @@
 //! Whether a message leaves whole, in slices, or in the next packet.
 
+use super::layout::ChannelId;
 use super::message_id::MessageId;
 use super::pen::{Pen, Prefix};
 use super::pieces::PIECE_BYTES;
@@ -17,14 +18,14 @@ pub(super) enum Plan {
 ///
 /// What fits is not cut. What would fit into an empty packet waits for the next one, since a message in two packets is
 /// lost with either of them; but only once, so that it cannot wait for ever behind others that go first in every packet.
-pub(super) fn plan(pen: &Pen<'_>, id: Option<MessageId>, bytes: u32, passed_over: bool) -> Plan {
+pub(super) fn plan(pen: &Pen<'_>, channel: ChannelId, id: Option<MessageId>, bytes: u32, passed_over: bool) -> Plan {
     let (prefix, bytes) = (Prefix::Whole(id), bytes as usize);
-    if pen.fits(prefix, bytes) {
+    if pen.fits(channel, prefix, bytes) {
         return Plan::Whole;
     }
     let id = id.unwrap_or_default();
     let slice = Prefix::Slice { id, bytes: bytes as u32, first: 0 };
-    let may_cut = passed_over || !pen.would_fit_alone(prefix, bytes);
-    let can_cut = bytes > PIECE_BYTES && pen.pieces_that_fit(slice, bytes) > 0;
+    let may_cut = passed_over || !pen.would_fit_alone(channel, prefix, bytes);
+    let can_cut = bytes > PIECE_BYTES && pen.pieces_that_fit(channel, slice, bytes) > 0;
     if may_cut && can_cut { Plan::Slices } else { Plan::Wait }
 }

@@ -54,6 +54,13 @@ impl Incoming {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, id: MessageId) {
+        if let Self::Reliable { window } = self {
+            window.begin_ids_at(id);
+        }
+    }
+
     /// Takes a frame. Answers what became of it, and how many messages were given up for it.
     pub(super) fn take(&mut self, body: Body, receipt: &mut Receipt<'_>) -> Result<(Outcome, u64), Violation> {
         match self {

@@ -69,8 +69,9 @@ impl Kind {
 pub struct ChannelConfig {
     /// What the channel promises.
     pub kind: Kind,
-    /// Its class: while a higher class has something to send, lower ones wait (but see [`super::STARVED_AFTER`]). Blocks
-    /// are in class 0 and messages in class 1, unless one says otherwise: so no transfer delays the game's own stream.
+    /// Its class: while a higher class has something to send, lower ones wait (but see [`super::STARVED_AFTER`]), and what
+    /// they are granted never keeps the next message of a higher class from leaving. Blocks are in class 0 and messages
+    /// in class 1, unless one says otherwise: so no transfer delays the game's own stream, on thin paths either.
     pub priority: u8,
     /// Its share among the channels of its class, at least 1.
     pub weight: u16,

@@ -34,6 +34,7 @@ mod outgoing;
 mod pen;
 mod piece_set;
 mod pieces;
+mod precedence;
 mod queue;
 mod schedule;
 mod slab;
@@ -41,11 +42,12 @@ mod stats;
 pub mod typed;
 mod violation;
 mod window;
-mod wrap_guard;
 
 use core::fmt;
 use core::ops::Range;
 use core::time::Duration;
+
+use self::message_id::IdRun;
 
 pub use self::channels::Channels;
 pub use self::layout::{
@@ -53,6 +55,7 @@ pub use self::layout::{
     MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
 };
 pub use self::pieces::PIECE_BYTES;
+pub use self::precedence::{Means, Wish};
 pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;
@@ -111,7 +114,10 @@ pub struct Free {
 
 /// How far the frames of a packet have been read; the default is the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReadAt(pub usize);
+pub struct ReadAt {
+    bytes: usize,
+    ids: IdRun,
+}
 
 /// Where the bytes of a message lie.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@ use super::layout::{ChannelConfig, ChannelId, Kind};
 use super::message_id::MessageId;
 use super::pen::{Pen, Prefix};
 use super::pieces::{PIECE_BYTES, Store, pieces_of};
+use super::precedence::FRAME_BYTES;
 use super::queue::{Queue, Terms};
 use super::stats::ChannelStats;
-use super::wrap_guard::{PacketNumber, WrapGuard};
 use super::{Free, SendError};
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
@@ -20,7 +20,6 @@ pub(super) struct Packet<'a, 'room> {
     pub(super) store: &'a mut Store,
     pub(super) carried: &'a mut Carried,
     pub(super) sequence: Sequence,
-    pub(super) number: PacketNumber,
     pub(super) now: Instant,
 }
 
@@ -31,16 +30,13 @@ pub(super) struct Departure<'a, 'room> {
     pub(super) store: &'a mut Store,
     carried: &'a mut Carried,
     pub(super) counters: &'a mut ChannelStats,
-    guard: &'a mut WrapGuard,
     sequence: Sequence,
-    number: PacketNumber,
     pub(super) now: Instant,
 }
 
 impl Departure<'_, '_> {
-    /// Notes reliable cargo of the packet, which has a message of this id.
-    pub(super) fn note(&mut self, id: MessageId, load: Load) {
-        self.guard.note(id, self.number, self.now);
+    /// Notes reliable cargo of the packet.
+    pub(super) fn note(&mut self, load: Load) {
         self.carried.note(self.sequence, load);
     }
 }
@@ -51,7 +47,6 @@ pub(super) struct Outgoing {
     flights: Flights,
     /// The next id of what is sent once.
     next_id: MessageId,
-    guard: WrapGuard,
     pub(super) counters: ChannelStats,
 }
 
@@ -61,9 +56,15 @@ impl Outgoing {
             queue: Queue::default(),
             flights: Flights::new(),
             next_id: MessageId::default(),
-            guard: WrapGuard::default(),
             counters: ChannelStats::default(),
         }
+    }
+
+    /// The first ids are these, instead of 0.
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, id: MessageId) {
+        self.next_id = id;
+        self.flights.begin_ids_at(id);
     }
 
     /// What could still be given to the channel.
@@ -111,6 +112,11 @@ impl Outgoing {
         u64::from(self.queue.bytes()) + u64::from(anew)
     }
 
+    /// About how many bytes of frames wait, with what stands before each message.
+    pub(super) fn waiting_frame_bytes(&self) -> u64 {
+        self.waiting_bytes() + FRAME_BYTES * (self.queue.len() + self.flights.due_at_most()) as u64
+    }
+
     /// Since when the message that leaves next has waited.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.flights.due_since().or_else(|| self.queue.front().map(|message| message.since))
@@ -119,16 +125,14 @@ impl Outgoing {
     /// Writes one frame, and answers whether there was room for it.
     pub(super) fn write(&mut self, channel: ChannelId, kind: Kind, packet: &mut Packet<'_, '_>) -> bool {
         self.tick(packet.now, packet.store);
-        let Self { queue, flights, next_id, guard, counters } = self;
+        let Self { queue, flights, next_id, counters } = self;
         let mut out = Departure {
             channel,
             pen: packet.pen,
             store: packet.store,
             carried: packet.carried,
             counters,
-            guard,
             sequence: packet.sequence,
-            number: packet.number,
             now: packet.now,
         };
         if kind.is_reliable() {
@@ -161,24 +165,19 @@ impl Outgoing {
 fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departure<'_, '_>) -> bool {
     let id = flights.next_id();
     let Some(message) = queue.front_mut() else { return false };
-    if !out.guard.allows(id, out.number, out.now) {
-        return false;
-    }
-    match plan(out.pen, Some(id), message.bytes, message.passed_over) {
+    match plan(out.pen, out.channel, Some(id), message.bytes, message.passed_over) {
         Plan::Wait => {
-            message.passed_over = true;
+            message.passed_over |= out.pen.has_all_room();
             false
         }
         Plan::Slices => {
             if let Some(message) = queue.pop() {
-                out.guard.spend();
                 flights.admit_sliced(message);
             }
             flights.write(out)
         }
         Plan::Whole => {
             if let Some(message) = queue.pop() {
-                out.guard.spend();
                 flights.admit_whole(message);
             }
             flights.write(out)
@@ -189,21 +188,18 @@ fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departur
 /// Writes the first message of a queue whose messages are sent once, or a slice of it.
 fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, out: &mut Departure<'_, '_>) -> bool {
     let Some(message) = queue.front_mut() else { return false };
-    if message.begun.is_none() && !out.guard.allows(*next_id, out.number, out.now) {
-        return false;
-    }
     let id = (kind == Kind::Sequenced).then_some(*next_id);
     let slices = Plan::Slices;
-    match message.begun.map_or_else(|| plan(out.pen, id, message.bytes, message.passed_over), |_| slices) {
+    match message.begun.map_or_else(|| plan(out.pen, out.channel, id, message.bytes, message.passed_over), |_| slices) {
         Plan::Wait => {
-            message.passed_over = true;
+            message.passed_over |= out.pen.has_all_room();
             false
         }
         Plan::Whole => {
             let room = out.pen.begin(out.channel, Prefix::Whole(id), message.bytes as usize);
             out.store.copy(&message.chain, 0, room);
             if id.is_some() {
-                use_id(next_id, out);
+                *next_id = next_id.ahead(1);
             }
             drop_first(queue, out.store);
             true
@@ -211,7 +207,7 @@ fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, out: &mut 
         Plan::Slices => {
             let begun = message.begun.unwrap_or((*next_id, 0));
             if message.begun.is_none() {
-                use_id(next_id, out);
+                *next_id = next_id.ahead(1);
             }
             write_next_slice(queue, begun, out)
         }
@@ -224,23 +220,16 @@ fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), out: &mut 
     message.begun = Some((id, first));
     let prefix = Prefix::Slice { id, bytes: message.bytes, first };
     let left = message.bytes as usize - usize::from(first) * PIECE_BYTES;
-    let bytes = out.pen.pieces_that_fit(prefix, left);
+    let bytes = out.pen.pieces_that_fit(out.channel, prefix, left);
     if bytes == 0 {
         return false;
     }
     out.store.copy(&message.chain, first, out.pen.begin(out.channel, prefix, bytes));
-    out.guard.note(id, out.number, out.now);
     message.begun = Some((id, first + pieces_of(bytes as u32)));
     if bytes == left {
         drop_first(queue, out.store);
     }
     true
-}
-
-fn use_id(next_id: &mut MessageId, out: &mut Departure<'_, '_>) {
-    out.guard.spend();
-    out.guard.note(*next_id, out.number, out.now);
-    *next_id = next_id.ahead(1);
 }
 
 fn drop_first(queue: &mut Queue, store: &mut Store) {

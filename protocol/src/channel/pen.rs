@@ -2,7 +2,7 @@
 
 use super::frame::{LAST, SLICE, number_bytes};
 use super::layout::ChannelId;
-use super::message_id::MessageId;
+use super::message_id::{IdRun, MessageId};
 use super::pieces::PIECE_BYTES;
 
 /// The frames of a packet that is being written.
@@ -14,6 +14,9 @@ pub(super) struct Pen<'a> {
     /// The last frame: where its head and its length are, if it has one.
     last: Option<(usize, Option<(usize, usize)>)>,
     closed: bool,
+    ids: IdRun,
+    /// Frames end here, whatever room there is behind.
+    limit: usize,
 }
 
 /// What stands before the data of a frame.
@@ -26,18 +29,31 @@ pub(super) enum Prefix {
 }
 
 impl Prefix {
-    const fn bytes(self) -> usize {
+    /// The bytes of a frame of this channel before its length, behind these ids.
+    fn bytes(self, channel: ChannelId, ids: IdRun) -> usize {
+        let id_bytes = |id| number_bytes(ids.told(channel, id));
         match self {
             Self::Whole(None) => 1,
-            Self::Whole(Some(_)) => 3,
-            Self::Slice { bytes, first, .. } => 3 + number_bytes(bytes) + number_bytes(first as u32),
+            Self::Whole(Some(id)) => 1 + id_bytes(id),
+            Self::Slice { id, bytes, first } => 1 + id_bytes(id) + number_bytes(bytes) + number_bytes(first.into()),
         }
     }
 }
 
 impl<'a> Pen<'a> {
-    pub(super) const fn new(room: &'a mut [u8]) -> Self {
-        Self { room, at: 0, last: None, closed: false }
+    pub(super) fn new(room: &'a mut [u8]) -> Self {
+        let limit = room.len();
+        Self { room, at: 0, last: None, closed: false, ids: IdRun::default(), limit }
+    }
+
+    /// Lets the next frames end at `limit` at the latest.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(self.room.len());
+    }
+
+    /// Whether nothing limits the next frames but the packet's size.
+    pub(super) const fn has_all_room(&self) -> bool {
+        self.limit == self.room.len()
     }
 
     /// Bytes written.
@@ -51,18 +67,18 @@ impl<'a> Pen<'a> {
     }
 
     /// Whether data behind this prefix fits into the rest of the packet.
-    pub(super) fn fits(&self, prefix: Prefix, data: usize) -> bool {
-        !self.closed && prefix.bytes() + data <= self.rest()
+    pub(super) fn fits(&self, channel: ChannelId, prefix: Prefix, data: usize) -> bool {
+        !self.closed && prefix.bytes(channel, self.ids) + data <= self.rest()
     }
 
     /// Whether it would fit into the packet if that were empty.
-    pub(super) fn would_fit_alone(&self, prefix: Prefix, data: usize) -> bool {
-        prefix.bytes() + data <= self.room.len()
+    pub(super) fn would_fit_alone(&self, channel: ChannelId, prefix: Prefix, data: usize) -> bool {
+        prefix.bytes(channel, IdRun::default()) + data <= self.room.len()
     }
 
     /// How many of the `available` bytes of a message from a piece on fit as whole pieces, or to its end.
-    pub(super) fn pieces_that_fit(&self, prefix: Prefix, available: usize) -> usize {
-        let rest = if self.closed { 0 } else { self.rest().saturating_sub(prefix.bytes()) };
+    pub(super) fn pieces_that_fit(&self, channel: ChannelId, prefix: Prefix, available: usize) -> usize {
+        let rest = if self.closed { 0 } else { self.rest().saturating_sub(prefix.bytes(channel, self.ids)) };
         if available <= rest { available } else { rest - rest % PIECE_BYTES }
     }
 
@@ -71,9 +87,9 @@ impl<'a> Pen<'a> {
         let head = self.at;
         let slice = if matches!(prefix, Prefix::Slice { .. }) { SLICE } else { 0 };
         // Behind this frame there is no room for another when its length is what does not fit any more.
-        self.closed = prefix.bytes() + number_bytes(data as u32) + data > self.rest();
+        self.closed = prefix.bytes(channel, self.ids) + number_bytes(data as u32) + data > self.rest();
         self.byte((channel.0 + 1) | slice | if self.closed { LAST } else { 0 });
-        self.prefix(prefix);
+        self.prefix(channel, prefix);
         let length_at = self.at;
         if !self.closed {
             self.number(data as u32);
@@ -86,12 +102,12 @@ impl<'a> Pen<'a> {
 
     /// Writes that a message will not come any more, if that fits.
     pub(super) fn withdraw(&mut self, channel: ChannelId, id: MessageId) -> bool {
-        if self.closed || self.rest() < 4 {
+        if self.closed || self.rest() < 2 + number_bytes(self.ids.told(channel, id)) {
             return false;
         }
         self.last = Some((self.at, None));
         self.byte((channel.0 + 1) | SLICE);
-        self.two_bytes(id.0);
+        self.id(channel, id);
         self.byte(0);
         true
     }
@@ -105,7 +121,7 @@ impl<'a> Pen<'a> {
         // The longest length that can stand there; a shorter one lets the data move up.
         let reserved = number_bytes(self.rest() as u32);
         let (head, start) = (self.at, self.at + 1 + reserved);
-        let (bytes, what) = self.room.get_mut(start..).filter(|_| !self.closed).and_then(write)?;
+        let (bytes, what) = self.room.get_mut(start..self.limit).filter(|_| !self.closed).and_then(write)?;
         self.byte(channel.0 + 1);
         self.number(bytes as u32);
         self.last = Some((head, Some((head + 1, self.at))));
@@ -126,25 +142,24 @@ impl<'a> Pen<'a> {
     }
 
     fn rest(&self) -> usize {
-        self.room.len() - self.at
+        self.limit.saturating_sub(self.at)
     }
 
-    fn prefix(&mut self, prefix: Prefix) {
+    fn prefix(&mut self, channel: ChannelId, prefix: Prefix) {
         match prefix {
             Prefix::Whole(None) => {}
-            Prefix::Whole(Some(id)) => self.two_bytes(id.0),
+            Prefix::Whole(Some(id)) => self.id(channel, id),
             Prefix::Slice { id, bytes, first } => {
-                self.two_bytes(id.0);
+                self.id(channel, id);
                 self.number(bytes);
                 self.number(first.into());
             }
         }
     }
 
-    fn two_bytes(&mut self, value: u16) {
-        let [low, high] = value.to_le_bytes();
-        self.byte(low);
-        self.byte(high);
+    fn id(&mut self, channel: ChannelId, id: MessageId) {
+        self.number(self.ids.told(channel, id));
+        self.ids.note(channel, id);
     }
 
     fn number(&mut self, mut value: u32) {

@@ -82,13 +82,18 @@ impl Schedule {
     ) -> Option<ChannelId> {
         let rank = |candidate: &Candidate| {
             let lane = self.lanes.get(usize::from(candidate.channel.0)).copied().unwrap_or_default();
-            let priority = layout.channel(candidate.channel).map_or(0, |config| config.priority);
-            let waits_since = candidate.since.max(lane.served);
-            let starved = now.reached(waits_since, STARVED_AFTER);
-            let starved_since = if starved { waits_since } else { Instant::NEVER };
+            let starved_since = self.starved_since(candidate, now).unwrap_or(Instant::NEVER);
+            let priority = priority_of(layout, candidate.channel);
             (starved_since, u8::MAX - priority, lane.passed, candidate.since, candidate.channel)
         };
         candidates.min_by_key(rank).map(|candidate| candidate.channel)
+    }
+
+    /// Since when a channel has not had its turn, if that is so long that it goes before all others.
+    pub(super) fn starved_since(&self, candidate: &Candidate, now: Instant) -> Option<Instant> {
+        let served = self.lanes.get(usize::from(candidate.channel.0)).map_or(Instant::default(), |lane| lane.served);
+        let waits_since = candidate.since.max(served);
+        now.reached(waits_since, STARVED_AFTER).then_some(waits_since)
     }
 
     /// A packet begins with these channels ready, one bit for each, and so many bytes of room for frames.
@@ -120,6 +125,10 @@ impl Schedule {
             *clock = before.max(*clock);
         }
     }
+}
+
+pub(super) fn priority_of(layout: &Layout, channel: ChannelId) -> u8 {
+    layout.channel(channel).map_or(0, |config| config.priority)
 }
 
 fn per_tick(config: &ChannelConfig) -> i64 {

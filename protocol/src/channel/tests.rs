@@ -100,6 +100,53 @@ fn messages_of_every_kind_and_size_arrive() {
 }
 
 #[test]
+fn ids_go_round_and_nothing_is_lost_or_repeated() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        for end in [&mut one, &mut other] {
+            end.channels.begin_ids_at((1 << 21) - 100);
+        }
+        for turn in 0..40 {
+            for number in 0..5 {
+                one.send(C, &[turn, number]);
+            }
+            one.send(C, &message(turn.into(), 1000));
+            let packets = one.packets(300);
+            // Each third turn is lost at first, and repeated when it has arrived.
+            if turn % 3 == 0 && kind.is_reliable() {
+                packets.iter().for_each(|(sequence, _)| one.channels.on_lost(*sequence));
+                for (sequence, frames) in one.packets(300) {
+                    other.take(&frames).unwrap();
+                    one.channels.on_acked(sequence);
+                }
+            }
+            for (sequence, frames) in packets {
+                other.take(&frames).unwrap();
+                one.channels.on_acked(sequence);
+            }
+            let expected: Vec<_> =
+                (0..5).map(|number| vec![turn, number]).chain([message(turn.into(), 1000)]).collect();
+            assert_eq!(other.received(), expected, "{kind:?} in turn {turn}");
+        }
+    }
+}
+
+#[test]
+fn small_messages_fill_a_packet() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind)]);
+        for turn in 0..3_u8 {
+            (0..240_u8).for_each(|number| one.send(C, &[turn, number]));
+            let packets = one.packets(1200);
+            assert_eq!(packets.len(), 1, "{kind:?}: 240 messages of two bytes, with three bytes for each");
+            other.take(&packets[0].1).unwrap();
+            one.channels.on_acked(packets[0].0);
+            assert_eq!(other.received().len(), 240);
+        }
+    }
+}
+
+#[test]
 fn a_lost_message_is_sent_again_in_another_packet() {
     for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
         let [mut one, mut other] = End::pair(&[of(kind)]);

@@ -51,7 +51,12 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) const fn new() -> Self {
-        Self { next: MessageId(0), slots: VecDeque::new(), assemblies: Slab::new(), bytes: 0 }
+        Self { next: MessageId::new(0), slots: VecDeque::new(), assemblies: Slab::new(), bytes: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn begin_ids_at(&mut self, id: MessageId) {
+        self.next = id;
     }
 
     /// A whole message has come.
@@ -131,10 +136,10 @@ impl Window {
     /// The place of a message that is of use, in a window that reaches as far; `None` if it came before.
     fn open(&mut self, channel: ChannelId, config: &ChannelConfig, id: MessageId) -> Result<Option<usize>, Violation> {
         let Some(ahead) = id.ahead_of(self.next) else { return Ok(None) };
-        if ahead >= config.queue_messages {
+        if ahead >= config.queue_messages.into() {
             return Err(Violation::Overrun(channel));
         }
-        let place = usize::from(ahead);
+        let place = ahead as usize;
         while self.slots.len() <= place {
             self.slots.push_back(Slot::Nothing);
         }

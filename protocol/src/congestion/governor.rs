@@ -50,6 +50,15 @@ impl Default for Config {
     }
 }
 
+/// What a packet may draw on, where some of what waits is more urgent than the rest. In bytes on the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Claim {
+    /// It may leave so much ahead of what has come in, for others have drawn on that which can wait.
+    pub ahead: u64,
+    /// It leaves so much room in the window, for others that cannot wait.
+    pub kept: u64,
+}
+
 /// What is known of a connection's path, and what it may do there.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stats {
@@ -168,8 +177,16 @@ impl Congestion {
     /// Who has much to send had best wait for a whole packet's worth; see [`Congestion::next_send`].
     #[must_use]
     pub fn budget(&self, in_flight: u64, now: Instant) -> u64 {
-        let paced = self.pacer.credit(self.controller.rate(now), self.tick, now).max(0.0) as u64;
-        let allowed = paced.min(self.room(in_flight, now));
+        self.budget_of(Claim::default(), in_flight, now).max(0) as u64
+    }
+
+    /// As [`Congestion::budget`], for what draws on it by a claim; below zero by as much as others were ahead.
+    #[must_use]
+    pub fn budget_of(&self, claim: Claim, in_flight: u64, now: Instant) -> i64 {
+        let credit = self.pacer.credit(self.controller.rate(now), self.tick, now) as i64;
+        let paced = credit.saturating_add_unsigned(claim.ahead);
+        let room = i64::try_from(self.room(in_flight, now)).unwrap_or(i64::MAX).saturating_sub_unsigned(claim.kept);
+        let allowed = paced.min(room);
         if now >= self.alive_at() { allowed.max(FLOOR_PACKET_BYTES.into()) } else { allowed }
     }
 
@@ -177,14 +194,23 @@ impl Congestion {
     /// connection alive; `None` while nothing waits for leave.
     #[must_use]
     pub fn next_send(&self, in_flight: u64, now: Instant) -> Option<Instant> {
+        self.next_send_of(u64::MAX, Claim::default(), in_flight, now)
+    }
+
+    /// As [`Congestion::next_send`], for what has so many bytes, or a whole packet of it if it has more, and draws on the
+    /// budget by a claim.
+    #[must_use]
+    pub fn next_send_of(&self, bytes: u64, claim: Claim, in_flight: u64, now: Instant) -> Option<Instant> {
         if self.demand == Demand::Met {
             return None;
         }
+        let bytes = bytes.min(self.shape.packet_bytes.into());
         let alive = self.alive_at().max(now);
-        if self.room(in_flight, now) < self.shape.packet_bytes.into() {
+        if self.room(in_flight, now) < bytes.saturating_add(claim.kept) {
             return Some(alive);
         }
-        let ready = self.pacer.ready_at(self.shape.packet_bytes, self.controller.rate(now), self.tick, now);
+        let credit = (bytes as i64).saturating_sub_unsigned(claim.ahead);
+        let ready = self.pacer.ready_at(credit, self.controller.rate(now), self.tick, now);
         Some(ready.min(alive))
     }
 

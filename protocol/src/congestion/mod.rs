@@ -30,7 +30,7 @@ pub use self::binary::{Binary, Config as BinaryConfig, Ignorance, Threshold};
 pub use self::fixed::Fixed;
 pub use self::flight::{Flight, Landed};
 pub use self::glide::{Config as GlideConfig, Glide};
-pub use self::governor::{Algorithm, Config, Congestion, Stats};
+pub use self::governor::{Algorithm, Claim, Config, Congestion, Stats};
 pub use self::lateness::Lateness;
 pub use self::suggestion::{Shape, Suggestion};
 pub use self::timing::Timing;

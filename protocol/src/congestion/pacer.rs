@@ -28,7 +28,7 @@ impl Pacer {
         Self { credit: LEAST_PACKETS * packet_bytes, filled_at: None, packet_bytes }
     }
 
-    /// What may leave at `now`, if `rate` ruled since the last filling.
+    /// What may leave at `now`, if `rate` ruled since the last filling; below zero while a debt is paid back.
     pub(super) fn credit(&self, rate: BytesPerSecond, tick: Duration, now: Instant) -> f64 {
         let passed = self.filled_at.map_or(Duration::ZERO, |filled_at| now.since(filled_at));
         (self.credit + rate.0 * passed.as_secs_f64()).min(self.most(rate, tick))
@@ -46,9 +46,9 @@ impl Pacer {
         self.credit = (self.credit - bytes).max(-self.most(rate, tick).max(bytes));
     }
 
-    /// When `bytes` may leave.
-    pub(super) fn ready_at(&self, bytes: u32, rate: BytesPerSecond, tick: Duration, now: Instant) -> Instant {
-        let missing = f64::from(bytes) - self.credit(rate, tick, now);
+    /// When there is so much credit; it may be less than nothing.
+    pub(super) fn ready_at(&self, credit: i64, rate: BytesPerSecond, tick: Duration, now: Instant) -> Instant {
+        let missing = credit as f64 - self.credit(rate, tick, now);
         if missing <= 0.0 {
             return now;
         }
@@ -96,7 +96,7 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
         pacer.spend(16 * PACKET, rate, NO_TICK);
-        let ready = pacer.ready_at(PACKET, rate, NO_TICK, at(0)).since(at(0));
+        let ready = pacer.ready_at(PACKET.into(), rate, NO_TICK, at(0)).since(at(0));
         assert!((Duration::from_millis(150)..Duration::from_millis(151)).contains(&ready), "{ready:?}");
     }
 
@@ -125,10 +125,10 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
         pacer.spend(2 * PACKET, rate, NO_TICK);
-        let ready = pacer.ready_at(PACKET, rate, NO_TICK, at(3));
+        let ready = pacer.ready_at(PACKET.into(), rate, NO_TICK, at(3));
         assert!(ready >= at(10) && ready.since(at(10)) < Duration::from_micros(1), "{ready:?}");
         assert!(pacer.credit(rate, NO_TICK, ready) >= f64::from(PACKET));
-        assert_eq!(pacer.ready_at(PACKET, rate, NO_TICK, at(15)), at(15));
+        assert_eq!(pacer.ready_at(PACKET.into(), rate, NO_TICK, at(15)), at(15));
     }
 
     #[test]

@@ -291,7 +291,8 @@ impl Endpoint {
     // What is known -------------------------------------------------------------------------------------------------
 
     /// The oldest news of packets that were sent. Ask until there is none, once a turn: there is room for as many as the
-    /// window of sent packets holds.
+    /// window of sent packets holds. Then the oldest is forgotten, and counted in
+    /// [`Counters::untold_events`](super::Counters::untold_events).
     pub fn poll_event(&mut self) -> Option<Event> {
         self.link.poll()
     }

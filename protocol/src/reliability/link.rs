@@ -231,7 +231,8 @@ impl Link {
 
     pub(super) fn stats(&self, now: Instant) -> Stats {
         let Reading { loss, sent, received, acked } = self.meter.read(now);
-        let (counters, rejects) = (self.counters, self.rejects);
+        let counters = Counters { untold_events: self.sent.untold(), ..self.counters };
+        let rejects = self.rejects;
         Stats { rtt: self.rtt.stats(), loss, sent, received, acked, counters, rejects }
     }
 

@@ -70,8 +70,7 @@ pub(super) enum Cargo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     News(News),
-    /// Known, of no interest, or forgotten; or there is no room to tell the application, who will hear of it from a
-    /// later header.
+    /// Known, of no interest, or forgotten.
     Nothing,
     /// A packet that was never sent.
     Nonsense,
@@ -103,8 +102,10 @@ pub(super) struct Sent {
     departures: VecDeque<Departure>,
     size: u16,
     remember: Remember,
-    /// At most as many as the window holds: an application that asks every turn never misses one.
+    /// The newest ones, at most as many as the window holds: an application that asks every turn never misses one, and
+    /// one that never asks takes no more memory.
     verdicts: VecDeque<Verdict>,
+    untold: u64,
 }
 
 impl Sent {
@@ -113,7 +114,7 @@ impl Sent {
             Remember::Needed => VecDeque::new(),
             Remember::All => VecDeque::with_capacity(size.into()),
         };
-        Self { total: 0, oldest: 0, departures, size, remember, verdicts: VecDeque::new() }
+        Self { total: 0, oldest: 0, departures, size, remember, verdicts: VecDeque::new(), untold: 0 }
     }
 
     /// The number of the next packet.
@@ -143,10 +144,9 @@ impl Sent {
         if back == 0 || back > 1 << 15 || back > self.total {
             return Heard::Nonsense;
         }
-        let full = self.is_full();
         let Some(departure) = self.place(self.total - back) else { return Heard::Nothing };
         let Departure { at, bytes, fate } = *departure;
-        if fate == Fate::Acked || (full && fate != Fate::Silent) {
+        if fate == Fate::Acked {
             return Heard::Nothing;
         }
         departure.fate = Fate::Acked;
@@ -156,7 +156,7 @@ impl Sent {
         }
         let age = now.since(at);
         let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
-        self.verdicts.push_back(Verdict::Acked { sequence, micros });
+        self.tell(Verdict::Acked { sequence, micros });
         Heard::News(News { bytes, age, late: fate == Fate::Lost })
     }
 
@@ -164,7 +164,7 @@ impl Sent {
     ///
     /// Packets leave in the order of their numbers, so nobody else is overdue before the oldest is.
     pub(super) fn give_up_overdue(&mut self, deadline: Duration, now: Instant) -> bool {
-        let overdue = self.awaited_since().is_some_and(|since| now.reached(since, deadline)) && !self.is_full();
+        let overdue = self.awaited_since().is_some_and(|since| now.reached(since, deadline));
         if overdue {
             self.give_up_oldest();
         }
@@ -182,6 +182,11 @@ impl Sent {
             Verdict::Acked { sequence, micros } => Event::Acked { sequence, rtt: Duration::from_micros(micros.into()) },
             Verdict::Lost { sequence } => Event::Lost { sequence },
         })
+    }
+
+    /// Verdicts that were forgotten because nobody asked.
+    pub(super) const fn untold(&self) -> u64 {
+        self.untold
     }
 
     /// The packets of the older half of the window, as far as they were sent, the oldest first (§2.5).
@@ -208,14 +213,11 @@ impl Sent {
 
     /// The oldest packet that is awaited is lost.
     fn give_up_oldest(&mut self) {
-        let (number, full) = (self.oldest, self.is_full());
+        let number = self.oldest;
         if let Some(departure) = self.place(number) {
             departure.fate = Fate::Lost;
         }
-        // Only an application that sent a whole window without asking finds the list full.
-        if !full {
-            self.verdicts.push_back(Verdict::Lost { sequence: Sequence(number as u16) });
-        }
+        self.tell(Verdict::Lost { sequence: Sequence(number as u16) });
         self.pass_over_settled();
     }
 
@@ -241,8 +243,12 @@ impl Sent {
         self.departures.len().checked_sub(behind_newest)
     }
 
-    fn is_full(&self) -> bool {
-        self.verdicts.len() >= self.size.into()
+    fn tell(&mut self, verdict: Verdict) {
+        if self.verdicts.len() >= self.size.into() {
+            self.verdicts.pop_front();
+            self.untold += 1;
+        }
+        self.verdicts.push_back(verdict);
     }
 }
 

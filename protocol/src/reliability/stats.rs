@@ -88,6 +88,8 @@ pub struct Counters {
     pub late_acks: u64,
     /// Of those, the ones that were lost because the window was full, not because time was up.
     pub displaced: u64,
+    /// Events that the application did not poll before a window of newer ones had come: the oldest is forgotten each time.
+    pub untold_events: u64,
     /// Packets received whose header acknowledged packets that were never sent. No honest peer does that.
     pub acks_of_unsent: u64,
     /// Packets in fragments that were given up: their time was up, or newer ones needed the memory.

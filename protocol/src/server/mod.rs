@@ -16,7 +16,6 @@ mod transmit;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -44,9 +43,10 @@ pub struct Server {
     netcode: netcode::Server,
     traffic: Traffic,
     memory: Memory,
-    seats: Box<[Option<Seat>]>,
+    /// One for each slot that was ever used: memory for the others is reserved, and not touched.
+    seats: Vec<Option<Seat>>,
     /// When each slot's line is to be looked at: apart from the seats, because every turn reads all of it.
-    wakes: Box<[Instant]>,
+    wakes: Vec<Instant>,
     /// Not later than any of them: until then no turn reads them.
     next_wake: Instant,
     /// Everything that had arrived by then was brought in.
@@ -74,8 +74,8 @@ impl Server {
             netcode,
             traffic,
             memory,
-            seats: (0..slots).map(|_| None).collect(),
-            wakes: vec![Instant::NEVER; slots].into_boxed_slice(),
+            seats: Vec::with_capacity(slots),
+            wakes: Vec::with_capacity(slots),
             next_wake: Instant::NEVER,
             caught_up_at: Instant::NEVER,
             first: 0,
@@ -111,9 +111,10 @@ impl Server {
     /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
     /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
     pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        let slots = self.netcode.config().slots as usize;
         match (&mut self.uplink, rate) {
             (Some(uplink), Some(rate)) => uplink.set_rate(rate),
-            (uplink, rate) => *uplink = rate.map(|rate| Uplink::new(rate, UPLINK_BURST, self.seats.len())),
+            (uplink, rate) => *uplink = rate.map(|rate| Uplink::new(rate, UPLINK_BURST, slots)),
         }
     }
 
@@ -265,7 +266,12 @@ impl Server {
     fn seat(&mut self, client: ClientHandle, client_id: u64) {
         // The settings were checked when the server was made.
         let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
-        if let Some(place) = self.seats.get_mut(client.slot() as usize) {
+        let slot = client.slot() as usize;
+        if slot >= self.seats.len() {
+            self.seats.resize_with(slot + 1, || None);
+            self.wakes.resize(slot + 1, Instant::NEVER);
+        }
+        if let Some(place) = self.seats.get_mut(slot) {
             let seat = place.insert(Seat::new(client, client_id, line));
             if seat.acts_by_itself() {
                 self.set_wake(client.slot(), Instant::default());

@@ -116,7 +116,7 @@ impl Connection {
 
     fn open_deadline(&self, now: Instant) -> Option<Instant> {
         // Without a word from the controller it is the uplink, or the sink, that keeps something back.
-        let send = self.may_send().then(|| self.path.next_send(now).unwrap_or(now));
+        let send = self.may_send().then(|| self.path.next_send(self.wish(now), now).unwrap_or(now));
         let path = self.path.next_deadline().into_iter().chain(self.path.probe_deadline());
         path.chain(send).chain(self.channels.next_deadline(now)).min()
     }
@@ -146,7 +146,7 @@ impl Connection {
     /// What may leave now.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Budget {
-        Budget::of(&self.path, now)
+        Budget::of(&self.path, self.channels.most_ahead(now), now)
     }
 
     /// How the path is.

@@ -46,7 +46,7 @@ use crate::time::Instant;
 /// What may leave now: to be asked before a game composes its tick, so that it sends less detail instead of later data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Budget {
-    /// Bytes of payload that may leave in this tick.
+    /// Bytes of payload that may leave in this tick, of messages that are more urgent than what waits now.
     pub bytes: usize,
     /// In which rhythm, and in what sizes, a game had best send.
     pub suggestion: Suggestion,
@@ -55,8 +55,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    fn of(path: &Path, now: Instant) -> Self {
-        Self { bytes: path.budget(now), suggestion: path.suggestion(now), overhead: path.overhead() }
+    fn of(path: &Path, ahead: u64, now: Instant) -> Self {
+        Self { bytes: path.budget_ahead(ahead, now), suggestion: path.suggestion(now), overhead: path.overhead() }
     }
 
     /// The same with no more than so many bytes on the path in this tick.

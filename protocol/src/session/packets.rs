@@ -94,7 +94,7 @@ impl Packets {
     /// What may leave now.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Budget {
-        Budget::of(&self.path, now)
+        Budget::of(&self.path, 0, now)
     }
 
     /// When something is due, if nothing arrives before.

@@ -9,13 +9,17 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::clock::PeerClock;
-use crate::congestion::{self, Congestion, Demand, Departed, Feedback, Flight, Lateness, Newest, PeerTime};
+use crate::channel::{Means, Wish};
+use crate::congestion::{self, Claim, Congestion, Demand, Departed, Feedback, Flight, Lateness, Newest, PeerTime};
 use crate::discard::Reject;
 use crate::reliability::{self, Acceptance, ConfigError, Endpoint, Event, MemoryBudget, SendError, Sink};
 use crate::time::Instant;
 use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
 use crate::wire::session::{Arrived, Frame, MAX_ACKS_BEHIND_BYTES, STAMP_REACH, STAMP_UNIT, Stamp};
+
+/// What a packet's frame takes beside its messages, with a word on packets far behind.
+const FRAME_BYTES: u64 = 16;
 
 /// The path of one connection.
 pub(super) struct Path {
@@ -410,12 +414,21 @@ impl Path {
         self.congestion.set_demand(demand);
     }
 
-    /// How many bytes of payload a packet may have that leaves now, if it is worth sending one.
-    pub(super) fn packet_budget(&self, most: usize, now: Instant) -> Option<usize> {
-        let in_flight = self.flight.in_flight();
-        let ready = self.congestion.next_send(in_flight, now).is_some_and(|ready| ready <= now);
-        let payload = self.budget(now);
+    /// How many bytes of payload a packet may have that leaves now, if what goes first of what waits is worth one.
+    pub(super) fn packet_budget(&self, most: usize, wish: Wish, now: Instant) -> Option<usize> {
+        let ready = self.next_send(wish, now).is_some_and(|ready| ready <= now);
+        let payload = self.budget_of(wish, now);
+        let is_enough = payload as u64 >= wish.bytes.min(most as u64);
+        // Nobody is ahead for the sake of a packet that only keeps the connection alive.
+        let payload = if is_enough { payload } else { self.budget(now) };
         (ready && payload > 0).then(|| payload.min(most))
+    }
+
+    /// What the path would carry now in a packet, in bytes of its payload.
+    pub(super) fn means(&self, now: Instant) -> Means {
+        // Who may be ahead without limit is held by the window alone.
+        let ahead = Claim { ahead: u64::MAX, kept: 0 };
+        Means { credit: self.payload_of(Claim::default(), now), window: self.payload_of(ahead, now) }
     }
 
     /// Whether more packets are under way than one can wait for.
@@ -425,13 +438,27 @@ impl Path {
 
     /// How many bytes of payload may leave now in one packet and those behind it.
     pub(super) fn budget(&self, now: Instant) -> usize {
-        let bytes = self.congestion.budget(self.flight.in_flight(), now).saturating_sub(self.overhead());
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+        usize::try_from(self.payload_of(Claim::default(), now)).unwrap_or(0)
     }
 
-    /// When the next packet may leave, while something waits.
-    pub(super) fn next_send(&self, now: Instant) -> Option<Instant> {
-        self.congestion.next_send(self.flight.in_flight(), now)
+    /// As [`Path::budget`], for what goes first of what waits.
+    pub(super) fn budget_of(&self, wish: Wish, now: Instant) -> usize {
+        usize::try_from(self.payload_of(claim(wish), now)).unwrap_or(0)
+    }
+
+    /// As [`Path::budget`], for what may be so far ahead of what has come in.
+    pub(super) fn budget_ahead(&self, ahead: u64, now: Instant) -> usize {
+        usize::try_from(self.payload_of(Claim { ahead, kept: 0 }, now)).unwrap_or(0)
+    }
+
+    fn payload_of(&self, claim: Claim, now: Instant) -> i64 {
+        self.congestion.budget_of(claim, self.flight.in_flight(), now).saturating_sub_unsigned(self.overhead())
+    }
+
+    /// When the next packet may leave, while this waits to go first.
+    pub(super) fn next_send(&self, wish: Wish, now: Instant) -> Option<Instant> {
+        let bytes = wish.bytes.saturating_add(self.overhead() + FRAME_BYTES);
+        self.congestion.next_send_of(bytes, claim(wish), self.flight.in_flight(), now)
     }
 
     // What is known -------------------------------------------------------------------------------------------------
@@ -453,6 +480,11 @@ impl Path {
     pub(super) fn stats(&self, now: Instant) -> (reliability::Stats, congestion::Stats) {
         (self.endpoint.stats(now), self.congestion.stats(now))
     }
+}
+
+/// What goes first draws on the budget so.
+const fn claim(Wish { ahead, kept, .. }: Wish) -> Claim {
+    Claim { ahead, kept }
 }
 
 /// A sample of the path, if what was newly acknowledged is the packet of whose arrival the peer told.

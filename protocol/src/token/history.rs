@@ -143,6 +143,11 @@ impl History {
         Ok(())
     }
 
+    /// The token with this tag was not used after all: it could not be written down.
+    pub fn retract(&mut self, tag: &TokenTag) {
+        self.entries.remove(tag);
+    }
+
     /// Remembers a token that an earlier start used, as a journal has kept it. Asks for memory: it is for the start.
     ///
     /// # Errors

@@ -57,6 +57,11 @@ pub struct Age {
 }
 
 impl Age {
+    #[cfg(test)]
+    pub(crate) const fn new(minted: Option<UnixMillis>, expires: UnixSeconds) -> Self {
+        Self { minted, expires }
+    }
+
     /// Whether this token was made after the other one. Tokens of the same moment are not newer than each other.
     #[must_use]
     pub fn is_newer_than(self, other: Self) -> bool {

@@ -9,4 +9,5 @@ mod hostile;
 mod player;
 mod program;
 mod settings;
+mod shards;
 mod signals;

@@ -208,6 +208,11 @@ impl Program {
     }
 
     #[cfg(target_os = "linux")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[cfg(target_os = "linux")]
     pub(crate) fn proc(&self, file: &str) -> String {
         fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join(file)).unwrap()
     }

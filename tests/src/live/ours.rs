@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use slipgate_client::{Client, ClientState, EndReason};
 use slipgate_server::{Clock, Config, Discards, Event, Key, Server, Sockets};
 
-use super::{GameClient, GameServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
+use super::{GameClient, GameServer, IPV4, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
 
 /// Our server.
 pub struct OurServer {
@@ -42,6 +42,31 @@ impl OurServer {
         let keys = Key::from_bytes(PRIVATE_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now()).expect("the settings are sound");
         Self { server, inbox: slipgate_server::Inbox::default(), clock, address, log: ServerLog::default() }
+    }
+}
+
+impl OurServer {
+    /// The shards of one server under other settings than the defaults, all in the test's own thread.
+    ///
+    /// # Panics
+    /// When they cannot be started.
+    #[must_use]
+    pub fn shards(count: u16, slots: u32, change: impl FnOnce(&mut Config)) -> Vec<Self> {
+        let sockets = Sockets::bind_shards(&[SocketAddr::new(IPV4, 0)], count).expect("the system has a free port");
+        let address = sockets[0].local_addresses()[0];
+        let mut config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
+        change(&mut config);
+        let clock = Clock::start();
+        let keys = Key::from_bytes(PRIVATE_KEY).into();
+        let shards = Server::shards(sockets, config, keys, clock.now()).expect("the settings are sound");
+        let around = |server| Self {
+            server,
+            inbox: slipgate_server::Inbox::default(),
+            clock,
+            address,
+            log: ServerLog::default(),
+        };
+        shards.into_iter().map(around).collect()
     }
 }
 

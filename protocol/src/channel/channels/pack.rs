@@ -1,13 +1,15 @@
-//! Messages out: which frames a packet carries, and what its fate means to them.
+//! Messages out: which frames a packet carries, and what its fate means to them. Which class may spend how much of what
+//! the path would carry is decided in `share`.
 
 use super::Channels;
+use super::share::Share;
 use crate::channel::block_lane::BlockLane;
 use crate::channel::carried::Load;
 use crate::channel::layout::{ChannelId, Kind};
 use crate::channel::outgoing::{Outgoing, Packet};
 use crate::channel::pen::Pen;
+use crate::channel::precedence::Means;
 use crate::channel::schedule::Candidate;
-use crate::channel::wrap_guard::PacketNumber;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
@@ -32,6 +34,11 @@ impl Channels {
     /// behind them. Of a packet in which reliable messages left, [`Channels::on_acked`] or [`Channels::on_lost`] must
     /// tell later.
     pub fn write(&mut self, packet: Sequence, now: Instant, room: &mut [u8]) -> usize {
+        self.write_within(packet, now, room, Means::AMPLE)
+    }
+
+    /// As [`Channels::write`], where the path would carry so much now: no class spends what one above it waits for.
+    pub fn write_within(&mut self, packet: Sequence, now: Instant, room: &mut [u8], means: Means) -> usize {
         self.count(packet);
         for lane in &mut self.blocks {
             lane.note_wish(now);
@@ -41,9 +48,15 @@ impl Channels {
             return 0;
         }
         self.schedule.begin_packet(&self.layout, left, room.len());
+        let mut share = Share::new(left, means, room.len());
         let mut pen = Pen::new(room);
         while let Some(channel) = self.first(left, now) {
-            if !self.write_frame(channel, &mut pen, packet, now) || !self.is_ready(channel) {
+            pen.set_limit(self.limit(&share, channel, now));
+            let written = self.write_frame(channel, &mut pen, packet, now);
+            if !written {
+                share.wait(self.waiting_frame_bytes(channel));
+            }
+            if !written || !self.is_ready(channel) {
                 left &= !(1 << channel.0);
             }
             if pen.is_closed() {
@@ -57,7 +70,7 @@ impl Channels {
     /// the same counts the oldest as lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.newest.is_some_and(|(newest, _)| self.carried.is_full(newest))
+        self.newest.is_some_and(|newest| self.carried.is_full(newest))
     }
 
     /// Packets up to this number have left without frames of channels. To be told of at least every 32,767 numbers, so
@@ -98,23 +111,22 @@ impl Channels {
         }
     }
 
-    /// Counts packets without the wrap, and forgets what the oldest ones carried.
+    /// Notes how far packets have come, and forgets what the oldest ones carried.
     fn count(&mut self, packet: Sequence) {
-        let (newest, number) = self.newest.unwrap_or((packet, PacketNumber::default()));
-        let passed = packet.distance_from(newest);
+        let passed = self.newest.map_or(0, |newest| packet.distance_from(newest));
         debug_assert!(passed < 1 << 15, "packets are written in the order of their numbers");
-        self.newest = Some((packet, PacketNumber(number.0 + u64::from(passed))));
+        self.newest = Some(packet);
         let Self { carried, outgoing, blocks, .. } = self;
         carried.make_place(packet, |load| offer(outgoing, blocks, load));
     }
 
     /// One bit for each channel that could write a frame.
-    fn ready(&self) -> u64 {
+    pub(super) fn ready(&self) -> u64 {
         let ready = self.channels().filter(|channel| self.is_ready(*channel));
         ready.fold(0, |mask, channel| mask | 1 << channel.0)
     }
 
-    fn first(&self, mask: u64, now: Instant) -> Option<ChannelId> {
+    pub(super) fn first(&self, mask: u64, now: Instant) -> Option<ChannelId> {
         let left = self.channels().filter(|channel| mask >> channel.0 & 1 != 0);
         self.schedule.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
     }
@@ -134,14 +146,14 @@ impl Channels {
         self.channels().any(|channel| self.waits(channel) && !self.schedule.allows(channel))
     }
 
-    fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
+    pub(super) fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
         let index = usize::from(channel.0);
         let messages = self.outgoing.get(index).and_then(Outgoing::waits_since);
         let since = messages.or_else(|| self.blocks.get(index).and_then(BlockLane::waits_since))?;
         self.schedule.allows(channel).then_some(Candidate { channel, since })
     }
 
-    fn channels(&self) -> impl Iterator<Item = ChannelId> + use<> {
+    pub(super) fn channels(&self) -> impl Iterator<Item = ChannelId> + use<> {
         (0..self.layout.channels().len()).map(|id| ChannelId(id as u8))
     }
 
@@ -158,6 +170,7 @@ impl Channels {
         if let (true, Some(outgoing)) = (written, self.outgoing.get_mut(usize::from(channel.0))) {
             outgoing.counters.frame_bytes += bytes as u64;
             self.schedule.charge(&self.layout, channel, bytes, now);
+            self.bursts.note(channel, bytes, now);
         }
         written
     }
@@ -171,9 +184,8 @@ impl Channels {
     ) -> Option<bool> {
         let outgoing = self.outgoing.get_mut(usize::from(channel.0))?;
         let kind = self.layout.channel(channel)?.kind;
-        let number = self.newest.map_or(PacketNumber::default(), |(_, number)| number);
         let (store, carried) = (&mut self.sending, &mut self.carried);
-        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, number, now }))
+        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, now }))
     }
 
     fn write_block(&mut self, channel: ChannelId, pen: &mut Pen<'_>, packet: Sequence) -> Option<()> {

@@ -17,11 +17,10 @@ impl Channels {
     /// should be refused, so that its sender holds it for lost. Without a shared budget there always is.
     #[must_use]
     pub fn can_take(&self, frames: &[u8]) -> bool {
-        let (mut at, mut pieces) = (0, 0);
-        while let Ok((frame, end)) = Frame::read(frames, at, &self.layout) {
+        let (mut at, mut pieces) = (ReadAt::default(), 0);
+        while let Ok(frame) = Frame::read(frames, &mut at, &self.layout) {
             let incoming = self.incoming.get(usize::from(frame.channel.0));
             pieces += incoming.map_or(0, |incoming| incoming.pieces_to_keep(&frame.body));
-            at = end;
         }
         pieces == 0 || self.receiving.spare(pieces) >= pieces
     }
@@ -42,11 +41,10 @@ impl Channels {
             if let Some(arrival) = self.drain(scratch) {
                 return Ok(Some(arrival));
             }
-            if at.0 >= frames.len() {
+            if at.bytes >= frames.len() {
                 return Ok(None);
             }
-            let (frame, end) = Frame::read(frames, at.0, &self.layout)?;
-            at.0 = end;
+            let frame = Frame::read(frames, at, &self.layout)?;
             if let Some(arrival) = self.take(frame, frames, scratch, now)? {
                 return Ok(Some(arrival));
             }

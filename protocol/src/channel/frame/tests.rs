@@ -14,19 +14,24 @@ const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnord
 /// A frame to write, where there is room for it.
 #[derive(Clone, Debug)]
 enum Wish {
-    Whole { channel: u8, id: u16, bytes: usize },
-    Slice { channel: u8, id: u16, bytes: u32, first: u16 },
-    Withdrawn { channel: u8, id: u16 },
+    Whole { channel: u8, id: u32, bytes: usize },
+    Slice { channel: u8, id: u32, bytes: u32, first: u16 },
+    Withdrawn { channel: u8, id: u32 },
+}
+
+/// Ids that lie close together, around the wrap too, and any others.
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![0..4_u32, (1_u32 << 21) - 4..1_u32 << 21, any::<u32>()]
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
     let bytes = prop_oneof![0..4_usize, 120..135_usize, 0..1200_usize];
     prop_oneof![
-        (0..4_u8, any::<u16>(), bytes).prop_map(|(channel, id, bytes)| Wish::Whole { channel, id, bytes }),
-        (0..4_u8, any::<u16>(), 129..=16_384_u32, any::<u16>()).prop_map(|(channel, id, bytes, first)| {
+        (0..4_u8, id(), bytes).prop_map(|(channel, id, bytes)| Wish::Whole { channel, id, bytes }),
+        (0..4_u8, id(), 129..=16_384_u32, any::<u16>()).prop_map(|(channel, id, bytes, first)| {
             Wish::Slice { channel, id, bytes, first: first % pieces_of(bytes) }
         }),
-        (2..4_u8, any::<u16>()).prop_map(|(channel, id)| Wish::Withdrawn { channel, id }),
+        (2..4_u8, id()).prop_map(|(channel, id)| Wish::Withdrawn { channel, id }),
     ]
 }
 
@@ -38,20 +43,22 @@ fn layout() -> Layout {
 fn write(pen: &mut Pen<'_>, wish: &Wish) -> Option<(ChannelId, Body, usize)> {
     match *wish {
         Wish::Whole { channel, id, bytes } => {
-            let id = MessageId(if channel == 0 { 0 } else { id });
+            let id = MessageId::new(if channel == 0 { 0 } else { id });
             let prefix = Prefix::Whole((channel > 0).then_some(id));
-            pen.fits(prefix, bytes).then(|| pen.begin(ChannelId(channel), prefix, bytes).fill(7))?;
+            pen.fits(ChannelId(channel), prefix, bytes)
+                .then(|| pen.begin(ChannelId(channel), prefix, bytes).fill(7))?;
             Some((ChannelId(channel), Body::Whole { id, data: 0..0 }, bytes))
         }
         Wish::Slice { channel, id, bytes, first } => {
-            let id = MessageId(id);
+            let id = MessageId::new(id);
             let prefix = Prefix::Slice { id, bytes, first };
-            let data = pen.pieces_that_fit(prefix, bytes as usize - usize::from(first) * PIECE_BYTES);
+            let data =
+                pen.pieces_that_fit(ChannelId(channel), prefix, bytes as usize - usize::from(first) * PIECE_BYTES);
             (data > 0).then(|| pen.begin(ChannelId(channel), prefix, data).fill(7))?;
             Some((ChannelId(channel), Body::Slice { id, bytes, first, data: 0..0 }, data))
         }
         Wish::Withdrawn { channel, id } => {
-            let (channel, id) = (ChannelId(channel), MessageId(id));
+            let (channel, id) = (ChannelId(channel), MessageId::new(id));
             pen.withdraw(channel, id).then_some((channel, Body::Withdrawn { id }, 0))
         }
     }
@@ -72,28 +79,25 @@ proptest! {
         let mut pen = Pen::new(&mut packet);
         let written: Vec<_> = wishes.iter().filter_map(|wish| write(&mut pen, wish)).collect();
         let bytes = pen.finish();
-        let (mut at, layout) = (0, layout());
+        let (mut at, layout) = (ReadAt::default(), layout());
         for (channel, body, length) in written {
-            let (frame, end) = Frame::read(&packet[..bytes], at, &layout).unwrap();
+            let frame = Frame::read(&packet[..bytes], &mut at, &layout).unwrap();
             prop_assert_eq!(frame.channel, channel);
             prop_assert_eq!(without_place(frame.body), (body, length));
-            at = end;
         }
-        prop_assert_eq!(at, bytes, "and nothing else");
+        prop_assert_eq!(at.bytes, bytes, "and nothing else");
     }
 
     #[test]
     fn any_bytes_are_frames_or_a_violation(packet in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (mut at, layout) = (0, layout());
-        while at < packet.len() {
-            let Ok((frame, end)) = Frame::read(&packet, at, &layout) else { break };
-            prop_assert!(end > at && end <= packet.len());
-            let (Body::Whole { data, .. } | Body::Slice { data, .. }) = frame.body else {
-                at = end;
-                continue;
-            };
-            prop_assert!(data.start > at && data.end == end);
-            at = end;
+        let (mut at, layout) = (ReadAt::default(), layout());
+        while at.bytes < packet.len() {
+            let start = at.bytes;
+            let Ok(frame) = Frame::read(&packet, &mut at, &layout) else { break };
+            prop_assert!(at.bytes > start && at.bytes <= packet.len());
+            if let Body::Whole { data, .. } | Body::Slice { data, .. } = frame.body {
+                prop_assert!(data.start > start && data.end == at.bytes);
+            }
         }
     }
 }

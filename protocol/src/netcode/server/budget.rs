@@ -35,36 +35,34 @@ impl Bucket {
         } else {
             self.spent = self.spent.saturating_sub(regained);
         }
-        self.since = now;
+        // Shards read the clock each for themselves: one that is a little behind must not make time pass twice.
+        self.since = self.since.max(now);
         fits
     }
 }
 
-/// The budgets of one server.
+/// What one turn may look at.
 pub(super) struct Ledger {
     budgets: Budgets,
     strangers_left: u32,
+    responses_left: u32,
     forgeries_left: u32,
-    all: Bucket,
-    sources: Box<[Bucket]>,
-    hash: HashKey,
 }
 
 impl Ledger {
-    pub(super) fn new(budgets: Budgets, seed: &Seed) -> Self {
+    pub(super) const fn new(budgets: Budgets) -> Self {
         Self {
             budgets,
             strangers_left: budgets.strangers_per_turn,
+            responses_left: budgets.responses_per_turn,
             forgeries_left: budgets.forgeries_per_turn,
-            all: Bucket::default(),
-            sources: vec![Bucket::default(); SOURCE_BUCKETS].into_boxed_slice(),
-            hash: HashKey::derive(seed, "source budgets"),
         }
     }
 
-    /// A new turn: strangers have their share again.
-    pub(super) fn begin_turn(&mut self) {
+    /// A new turn: strangers and pending clients have their shares again.
+    pub(super) const fn begin_turn(&mut self) {
         self.strangers_left = self.budgets.strangers_per_turn;
+        self.responses_left = self.budgets.responses_per_turn;
         self.forgeries_left = self.budgets.forgeries_per_turn;
     }
 
@@ -74,8 +72,14 @@ impl Ledger {
     }
 
     /// A packet from a client's address did not open.
-    pub(super) fn note_forgery(&mut self) {
+    pub(super) const fn note_forgery(&mut self) {
         self.forgeries_left = self.forgeries_left.saturating_sub(1);
+    }
+
+    /// A packet from a pending client's address is looked at.
+    pub(super) fn take_response(&mut self) -> Result<(), Discard> {
+        self.responses_left = self.responses_left.checked_sub(1).ok_or(Discard::PendingBudget)?;
+        Ok(())
     }
 
     /// A stranger's datagram is looked at.
@@ -83,15 +87,36 @@ impl Ledger {
         self.strangers_left = self.strangers_left.checked_sub(1).ok_or(Discard::StrangerBudget)?;
         Ok(())
     }
+}
+
+/// How many tokens may be decrypted, by source and by all together: for the whole server, whatever its shards.
+pub(super) struct Decrypts {
+    per_source: u32,
+    most: u32,
+    all: Bucket,
+    sources: Box<[Bucket]>,
+    hash: HashKey,
+}
+
+impl Decrypts {
+    pub(super) fn new(budgets: &Budgets, seed: &Seed) -> Self {
+        Self {
+            per_source: budgets.decrypts_per_source,
+            most: budgets.decrypts,
+            all: Bucket::default(),
+            sources: vec![Bucket::default(); SOURCE_BUCKETS].into_boxed_slice(),
+            hash: HashKey::derive(seed, "source budgets"),
+        }
+    }
 
     /// A token is decrypted for `from`, with up to `keys` keys: first its own budget, then that of all.
-    pub(super) fn take_decrypt(&mut self, from: Address, keys: u32, now: Instant) -> Result<(), Discard> {
+    pub(super) fn take(&mut self, from: Address, keys: u32, now: Instant) -> Result<(), Discard> {
         let place = self.hash.hash(&from.network()) as usize % SOURCE_BUCKETS;
         let source = self.sources.get_mut(place).ok_or(Discard::SourceBudget)?;
-        if !source.take(keys, self.budgets.decrypts_per_source, now) {
+        if !source.take(keys, self.per_source, now) {
             return Err(Discard::SourceBudget);
         }
-        if !self.all.take(keys, self.budgets.decrypts, now) {
+        if !self.all.take(keys, self.most, now) {
             return Err(Discard::GlobalBudget);
         }
         Ok(())
@@ -125,6 +150,13 @@ mod tests {
     }
 
     #[test]
+    fn clocks_of_shards_that_are_a_little_apart_make_no_time_pass_twice() {
+        let mut bucket = Bucket::default();
+        let taken = (0..2000_u64).filter(|step| bucket.take(1, 10, at(1000 + step % 2 * 50))).count();
+        assert_eq!(taken, 10, "both clocks stand still");
+    }
+
+    #[test]
     fn the_largest_budget_of_all_is_no_limit() {
         let mut bucket = Bucket::default();
         for step in 0..100 {
@@ -135,14 +167,14 @@ mod tests {
     #[test]
     fn one_source_cannot_spend_what_all_may() {
         let budgets = Budgets { decrypts_per_source: 5, decrypts: 8, ..Budgets::default() };
-        let mut ledger = Ledger::new(budgets, &Seed::from_bytes([1; 32]));
+        let mut decrypts = Decrypts::new(&budgets, &Seed::from_bytes([1; 32]));
         let from = |last: u8| Address::from(core::net::SocketAddr::from(([192, 0, 2, last], 1)));
-        let taken = |ledger: &mut Ledger, last| {
-            (0..9).map(|_| ledger.take_decrypt(from(last), 1, at(1))).filter(Result::is_ok).count()
+        let taken = |decrypts: &mut Decrypts, last| {
+            (0..9).map(|_| decrypts.take(from(last), 1, at(1))).filter(Result::is_ok).count()
         };
-        assert_eq!(taken(&mut ledger, 1), 5);
-        assert_eq!(ledger.take_decrypt(from(1), 1, at(1)), Err(Discard::SourceBudget));
-        assert_eq!(taken(&mut ledger, 2), 3);
-        assert_eq!(ledger.take_decrypt(from(3), 1, at(1)), Err(Discard::GlobalBudget));
+        assert_eq!(taken(&mut decrypts, 1), 5);
+        assert_eq!(decrypts.take(from(1), 1, at(1)), Err(Discard::SourceBudget));
+        assert_eq!(taken(&mut decrypts, 2), 3);
+        assert_eq!(decrypts.take(from(3), 1, at(1)), Err(Discard::GlobalBudget));
     }
 }

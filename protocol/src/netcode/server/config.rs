@@ -76,6 +76,9 @@ pub struct Budgets {
     /// Datagrams of strangers (without a slot) that one turn looks at; 1,024. What is beyond is dropped unseen, and
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
+    /// Packets from the addresses of pending clients that one turn looks at; 1,024. A flood of strangers takes nothing from
+    /// it, and of each pending client a turn looks at four.
+    pub responses_per_turn: u32,
     /// Authentic packets of one connected client that one turn takes; 256.
     pub packets_per_client_and_turn: u32,
     /// Packets under the addresses of connected clients that one turn opens in vain; 16,384. They cost about 0.3 us
@@ -93,6 +96,7 @@ impl Budgets {
     fn check(&self) -> Result<(), ConfigError> {
         let keys = MAX_PRIVATE_KEYS as u32;
         let suffice = self.strangers_per_turn > 0
+            && self.responses_per_turn > 0
             && self.packets_per_client_and_turn > 0
             && self.forgeries_per_turn > 0
             && self.decrypts_per_source >= keys
@@ -105,6 +109,7 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             strangers_per_turn: 1024,
+            responses_per_turn: 1024,
             packets_per_client_and_turn: 256,
             forgeries_per_turn: 16_384,
             decrypts_per_source: 1000,
@@ -195,6 +200,8 @@ pub enum ConfigError {
     TokenLifetime,
     /// A budget under which nobody could connect: 0, or fewer than three decryptions a second.
     Budgets,
+    /// Not 1 to 256 shards.
+    Shards,
     /// The journal holds more unexpired tokens than the history has room for.
     JournalTooLarge,
 }
@@ -213,6 +220,7 @@ impl fmt::Display for ConfigError {
             Self::PendingLifetime => "pending clients and challenges live 100 ms to 60 s",
             Self::TokenLifetime => "tokens live at least a second",
             Self::Budgets => "every budget is at least 1, and those of decryptions at least 3 a second, one for each key",
+            Self::Shards => "a server has 1 to 256 shards",
             Self::JournalTooLarge => "the history file holds more unexpired tokens than the history has room for",
         })
     }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use super::register::{Claim, Refused};
 use super::slots::{Loopback, Newcomer};
 use super::{ClientHandle, Event, Server};
 use crate::crypto::key::Key;
@@ -50,7 +51,14 @@ impl Server {
         if !self.admitting || self.events.len() >= 2 * self.slots.count() as usize {
             return Err(LoopbackError::Full);
         }
+        let claim = Claim { shard: self.shard, client_id, age: None, token: None };
+        let index = self.common.with(Err(Refused::Full), |register| register.claim(&claim, now));
+        let index = index.map_err(|refused| match refused {
+            Refused::Full => LoopbackError::Full,
+            Refused::Discard(_) => LoopbackError::ClientIdConnected,
+        })?;
         let newcomer = Newcomer {
+            index,
             client_id,
             user_data,
             age: None,
@@ -60,7 +68,11 @@ impl Server {
             lane: Lane::slot(0),
             timeout: None,
         };
-        let client = self.slots.assign(newcomer, now.monotonic).ok_or(LoopbackError::Full)?;
+        let Some(client) = self.slots.assign(newcomer, now.monotonic) else {
+            debug_assert!(false, "there are as many slots as indices");
+            self.take_back(&claim, Some(index));
+            return Err(LoopbackError::Full);
+        };
         if let Some(profile) = self.slots.profile_mut(client.slot()) {
             let queues = Loopback { to_client: PayloadQueue::new(), to_server: PayloadQueue::new() };
             profile.loopback = Some(Box::new(queues));

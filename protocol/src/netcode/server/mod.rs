@@ -19,6 +19,7 @@ mod budget;
 mod established;
 mod loopback;
 mod pending;
+mod register;
 mod request;
 mod response;
 mod slots;
@@ -26,30 +27,37 @@ mod transmit;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 
 pub use self::config::{Budgets, Config, ConfigError, Fence};
 pub use self::loopback::LoopbackError;
+pub use self::register::{Lend, MAX_SHARDS, Register, ShardId};
 pub use self::slots::ClientHandle;
 
 use self::budget::Ledger;
 use self::pending::PendingClients;
+use self::register::{Common, Question};
 use self::slots::{Due, Owes, Slots, State};
 use super::Payload;
 use super::timing::DISCONNECT_PACKETS;
 use crate::address::Address;
 use crate::crypto::digest::DigestKey;
 use crate::crypto::key::{KeyRing, Seed};
-use crate::crypto::keyed::HashKey;
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
 use crate::discard::{Discard, Discards};
-use crate::time::Now;
+use crate::time::{Instant, Now};
 use crate::token::challenge::Challenger;
-use crate::token::history::{History, Journal, UsedToken};
+use crate::token::history::{Journal, UsedToken};
 use crate::wire::UserData;
 use crate::wire::packet::REQUEST_PREFIX;
 use crate::wire::token::Servers;
+
+/// How often what has expired in the register is looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Something that happened to a client. The payloads come from [`Server::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +137,9 @@ impl fmt::Display for DisconnectReason {
 /// What the application may know of a connected client.
 #[derive(Clone, Copy)]
 pub struct ClientInfo<'a> {
+    /// Its index in the game, of all clients of all shards: the lowest one that was free. It learns it from its first
+    /// keep-alive.
+    pub index: u32,
     /// Who it is, by its token.
     pub client_id: u64,
     /// Where its packets come from; `None` for a client in the same program.
@@ -158,6 +169,19 @@ pub struct Stats {
     pub journal_failures: u64,
 }
 
+impl Stats {
+    /// Counts what another shard has counted.
+    pub const fn add_all(&mut self, other: &Self) {
+        self.connects += other.connects;
+        self.disconnects += other.disconnects;
+        self.payloads_received += other.payloads_received;
+        self.payloads_sent += other.payloads_sent;
+        self.challenges_sent += other.challenges_sent;
+        self.denials_sent += other.denials_sent;
+        self.journal_failures += other.journal_failures;
+    }
+}
+
 /// A netcode 1.02 server without sockets.
 ///
 /// A turn: [`handle`](Self::handle) for every datagram, taking the events with [`poll_event`](Self::poll_event) before
@@ -168,7 +192,12 @@ pub struct Server {
     cipher: PacketCipher,
     handshake: Lane,
     challenger: Challenger,
-    history: History,
+    names: DigestKey,
+    shard: ShardId,
+    common: Common,
+    /// Rung when other shards ask; none where there are no others.
+    bell: Option<Arc<AtomicBool>>,
+    next_sweep: Instant,
     journal: Option<Box<dyn Journal>>,
     /// The journal holds a record that is not durable yet.
     unflushed: bool,
@@ -196,26 +225,53 @@ pub struct Storage {
     pub used: alloc::vec::Vec<UsedToken>,
 }
 
+/// The place of a shard in its server.
+pub struct ShardPlace {
+    /// Which one it is.
+    pub shard: ShardId,
+    /// What it shares with the others.
+    pub register: Box<dyn Lend>,
+    /// Where used tokens are written, if anywhere.
+    pub journal: Option<Box<dyn Journal>>,
+}
+
 impl Server {
     /// A server that starts now, with the entropy of this start, without a history of earlier ones.
     ///
     /// # Errors
     /// A setting that no server can run with.
     pub fn new(config: Config, keys: KeyRing, seed: &Seed, now: Now) -> Result<Self, ConfigError> {
+        let register = Register::new(&config, 1, seed, now, None)?;
+        Self::around(config, keys, seed, now, ShardId::default(), Common::Own(Box::new(register)))
+    }
+
+    fn around(
+        config: Config,
+        keys: KeyRing,
+        seed: &Seed,
+        now: Now,
+        shard: ShardId,
+        common: Common,
+    ) -> Result<Self, ConfigError> {
         config.check()?;
-        let names = DigestKey::new(&seed.derive("token names"));
+        let (names, bell) = common.ask((None, None), |register| (Some(register.names().clone()), register.bell(shard)));
+        let (names, bell) = (names.ok_or(ConfigError::Shards)?, bell.ok_or(ConfigError::Shards)?);
         let slots = config.slots as usize;
         Ok(Self {
+            names,
+            shard,
+            bell: matches!(common, Common::Shared(_)).then_some(bell),
+            common,
+            next_sweep: now.monotonic,
             cipher: PacketCipher::new(config.protocol_id),
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),
-            history: History::new(config.history_tokens, names, HashKey::derive(seed, "history")),
             journal: None,
             unflushed: false,
             started: now,
-            ledger: Ledger::new(config.budgets, seed),
+            ledger: Ledger::new(config.budgets),
             pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
-            slots: Slots::new(config.slots, seed),
+            slots: Slots::new(config.slots, shard, seed),
             // Admission stops at two events for each slot; two of a takeover and one end of each client may follow.
             events: VecDeque::with_capacity(3 * slots + 2),
             loopbacks: VecDeque::new(),
@@ -242,14 +298,31 @@ impl Server {
         now: Now,
         storage: Storage,
     ) -> Result<Self, ConfigError> {
-        let capacity = config.history_tokens;
-        let mut server = Self::new(config, keys, seed, now)?;
-        server.history = History::new(capacity, DigestKey::new(&storage.names), HashKey::derive(seed, "history"));
-        for used in storage.used {
-            server.history.restore(used, now).map_err(|_| ConfigError::JournalTooLarge)?;
-        }
+        let register = Register::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
+        let mut server = Self::around(config, keys, seed, now, ShardId::default(), Common::Own(Box::new(register)))?;
         server.journal = Some(storage.journal);
         Ok(server)
+    }
+
+    /// One of the shards of a server, which share a register; each has datagrams of its own, a clock in common with the
+    /// others, and entropy that no other has. A journal is written by all of them.
+    ///
+    /// The shard holds as many slots as the whole server, and touches the memory of those that are used. When it is
+    /// dropped, what it held in the register is free.
+    ///
+    /// # Errors
+    /// A setting that no server can run with, or a shard that the register does not have.
+    pub fn shard(config: Config, keys: KeyRing, seed: &Seed, now: Now, place: ShardPlace) -> Result<Self, ConfigError> {
+        let ShardPlace { shard, register, journal } = place;
+        let mut server = Self::around(config, keys, seed, now, shard, Common::Shared(register))?;
+        server.journal = journal;
+        Ok(server)
+    }
+
+    /// Which shard this is: the first one, where there is but one.
+    #[must_use]
+    pub const fn shard_id(&self) -> ShardId {
+        self.shard
     }
 
     /// Brings a datagram in. It is decrypted where it lies; a payload is handed out from there.
@@ -295,7 +368,8 @@ impl Server {
     pub fn tick(&mut self, now: Now) {
         self.turn += 1;
         self.ledger.begin_turn();
-        for slot in 0..self.slots.count() {
+        self.answer_other_shards(now.monotonic);
+        for slot in 0..self.slots.used() {
             match self.slots.due(slot, now.monotonic) {
                 Some(Due::Silence) => self.end(slot, DisconnectReason::TimedOut, 0),
                 Some(Due::KeepAlive) => self.slots.owe(slot, Owes { keep_alive: true, disconnects: 0 }),
@@ -303,7 +377,33 @@ impl Server {
             }
         }
         self.pending.sweep(now.monotonic);
-        self.history.sweep(now);
+        // A lock is not worth a look at every turn.
+        if self.bell.is_none() || now.monotonic >= self.next_sweep {
+            self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
+            self.common.with((), |register| register.sweep(now));
+        }
+    }
+
+    /// Tells other shards what they ask of this one's clients: one look at a flag a turn, when nobody asks.
+    fn answer_other_shards(&mut self, now: Instant) {
+        let rung = |bell: &Arc<AtomicBool>| bell.load(Ordering::Relaxed) && bell.swap(false, Ordering::Acquire);
+        if !self.bell.as_ref().is_some_and(rung) {
+            return;
+        }
+        let shard = self.shard;
+        while let Some((client_id, question)) = self.common.with(None, |register| register.next_question(shard)) {
+            let Some(slot) = self.slots.of_client(client_id) else { continue };
+            let Some(last) = self.slots.link(slot).map(|link| link.last_receive) else { continue };
+            let is_silent = self.config.takeover_after.is_some_and(|grace| now.reached(last, grace));
+            // One whose end could not be told stays until it can.
+            let has_room = self.events.len() < 2 * self.slots.count() as usize;
+            if question == Question::MayItGo && is_silent && has_room {
+                self.common.with((), |register| register.keep(client_id, now));
+                self.end(slot, DisconnectReason::TakenOver, 0);
+            } else {
+                self.common.with((), |register| register.tell_heard(client_id, last));
+            }
+        }
     }
 
     /// Disconnects a client: ten disconnect packets are owed to it, and its event comes.
@@ -323,7 +423,7 @@ impl Server {
     /// Disconnects everyone and admits nobody any more.
     pub fn stop(&mut self) {
         self.admitting = false;
-        for slot in 0..self.slots.count() {
+        for slot in 0..self.slots.used() {
             if let Some(client) = self.slots.handle(slot)
                 && self.slots.live(client).is_some()
             {
@@ -349,6 +449,7 @@ impl Server {
         let (slot, link) = self.slots.live(client)?;
         let profile = self.slots.profile(slot)?;
         Some(ClientInfo {
+            index: link.index,
             client_id: profile.client_id,
             address: link.address,
             user_data: &profile.user_data,
@@ -382,7 +483,7 @@ impl Server {
     /// How many used, unexpired tokens are remembered.
     #[must_use]
     pub fn remembered_tokens(&self) -> usize {
-        self.history.len()
+        self.common.ask(0, Register::remembered_tokens)
     }
 
     /// Whether someone is still owed a packet: a stopped server transmits until this is false.
@@ -419,13 +520,34 @@ impl Server {
     /// Ends a connection: its event, and its slot free at once or after `disconnects` packets.
     fn end(&mut self, slot: u32, reason: DisconnectReason, disconnects: u8) {
         let (Some(client), Some(profile)) = (self.slots.handle(slot), self.slots.profile(slot)) else { return };
-        self.events.push_back(Event::Disconnected { client, client_id: profile.client_id, reason });
+        let (shard, client_id) = (self.shard, profile.client_id);
+        self.events.push_back(Event::Disconnected { client, client_id, reason });
         self.stats.disconnects += 1;
+        self.common.with((), |register| register.leave(shard, client_id));
         let networked = self.slots.link(slot).is_some_and(|link| link.state == State::Connected);
         if disconnects > 0 && networked {
             self.slots.close(slot, disconnects);
         } else {
-            self.slots.vacate(slot);
+            self.vacate(slot);
+        }
+    }
+
+    /// A slot, and its client's index, are free.
+    fn vacate(&mut self, slot: u32) {
+        let (shard, index) = (self.shard, self.slots.link(slot).map(|link| link.index));
+        self.slots.vacate(slot);
+        if let Some(index) = index {
+            self.common.with((), |register| register.release(shard, index));
+        }
+    }
+}
+
+impl Drop for Server {
+    /// A shard that is gone, in order or by a panic, keeps nobody from coming in elsewhere.
+    fn drop(&mut self) {
+        let shard = self.shard;
+        if let Common::Shared(_) = &self.common {
+            self.common.with((), |register| register.leave_all(shard));
         }
     }
 }

@@ -4,7 +4,6 @@
 //! request cannot lock its owner out by being first). Entries live a few seconds whatever arrives.
 
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -25,6 +24,9 @@ use crate::wire::UserData;
 /// How long a pending client may keep its place against others who want it: time for a challenge and its response on
 /// any path on which a game is played.
 const FAIR_TIME: Duration = Duration::from_secs(1);
+
+/// Packets from one pending client's address that one turn looks at. Clients answer a challenge ten times a second.
+const TRIES_PER_TURN: u8 = 4;
 
 /// What a pending client is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +56,9 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
+    /// The turn in which something came last from its address, and how much.
+    turn: u64,
+    tries: u8,
     /// It was sent a challenge, so that a response may come.
     challenged: bool,
     owes: Option<Reply>,
@@ -75,6 +80,8 @@ impl Group {
 
 /// All pending clients of a server.
 pub(super) struct PendingClients {
+    capacity: usize,
+    /// As many as were ever used: memory for the others is reserved, and not touched.
     entries: Vec<Option<Pending>>,
     /// When each entry's time runs out; [`Instant::NEVER`] where there is none.
     deadlines: Vec<Instant>,
@@ -92,13 +99,14 @@ impl PendingClients {
     pub(super) fn new(capacity: u32, per_token: u8, seed: &Seed) -> Self {
         let size = capacity as usize;
         Self {
-            entries: (0..capacity).map(|_| None).collect(),
-            deadlines: vec![Instant::NEVER; size],
-            free: (0..capacity).rev().collect(),
+            capacity: size,
+            entries: Vec::with_capacity(size),
+            deadlines: Vec::with_capacity(size),
+            free: Vec::with_capacity(size),
             by_address: map_with_capacity(size, HashKey::derive(seed, "pending by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "pending by client id")),
             debts: VecDeque::with_capacity(size),
-            in_debts: vec![false; size],
+            in_debts: Vec::with_capacity(size),
             per_token: usize::from(per_token),
             next_identity: 0,
         }
@@ -109,10 +117,19 @@ impl PendingClients {
     }
 
     /// The client pending at an address, if its time has not run out.
-    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<(u32, &Pending)> {
-        let place = *self.by_address.get(address)?;
-        let entry = self.get(place)?;
-        (!self.is_late(place, now)).then_some((place, entry))
+    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<u32> {
+        self.by_address.get(address).copied().filter(|place| !self.is_late(*place, now))
+    }
+
+    /// Whether another packet from a pending client's address may be looked at in this turn: whoever writes under its
+    /// address must not take what other clients may send.
+    pub(super) fn take_try(&mut self, place: u32, turn: u64) -> bool {
+        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return false };
+        if entry.turn != turn {
+            (entry.turn, entry.tries) = (turn, 0);
+        }
+        entry.tries = entry.tries.saturating_add(1);
+        entry.tries <= TRIES_PER_TURN
     }
 
     fn is_late(&self, place: u32, now: Instant) -> bool {
@@ -140,7 +157,7 @@ impl PendingClients {
             return Ok(place);
         }
         self.make_room_for_client(token.name, redeemed, now)?;
-        let place = self.free.pop().ok_or(Discard::PendingFull)?;
+        let place = self.take_free().ok_or(Discard::PendingFull)?;
         let bound =
             Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
         self.next_identity += 1;
@@ -155,6 +172,8 @@ impl PendingClients {
             user_data: redeemed.user_data,
             server_index,
             since: now,
+            turn: 0,
+            tries: 0,
             challenged: false,
             owes: None,
         };
@@ -166,6 +185,19 @@ impl PendingClients {
             *home = Some(entry);
         }
         Ok(place)
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if let Some(place) = self.free.pop() {
+            return Some(place);
+        }
+        let place = self.entries.len();
+        (place < self.capacity).then(|| {
+            self.entries.push(None);
+            self.deadlines.push(Instant::NEVER);
+            self.in_debts.push(false);
+            place as u32
+        })
     }
 
     /// The place of this very token at this very address; room is made if something older is in the way.

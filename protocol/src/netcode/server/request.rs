@@ -6,13 +6,28 @@ use core::time::Duration;
 
 use super::config::Fence;
 use super::pending::{Presented, Reply};
+use super::register::Presence;
 use super::slots::State;
 use super::{Discard, Server};
 use crate::address::Address;
+use crate::crypto::digest::Digest;
 use crate::time::{Instant, Now, UnixMillis, UnixSeconds};
 use crate::token::history::TokenTag;
 use crate::token::redeem::{Age, redeem};
 use crate::wire::packet::Request;
+
+/// How a client comes to a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// By one that is free, if there is one.
+    Free,
+    /// By that of its predecessor, who is silent.
+    TakesOver(u32),
+    /// By that of its predecessor on another shard, who is silent and must be ended there first.
+    Elsewhere,
+    /// By that of its predecessor, which has ended.
+    Kept,
+}
 
 impl Server {
     /// Handles a connection request: at best its sender becomes pending and is owed a challenge.
@@ -21,10 +36,13 @@ impl Server {
         let request = Request::parse(datagram, self.config.protocol_id)?;
         self.check_expiry(request.expires, now)?;
         let tag = TokenTag::of(request.sealed);
-        if self.history.is_consumed(&tag) {
-            return Err(Discard::TokenUsed);
-        }
-        self.ledger.take_decrypt(from, self.keys.keys().len() as u32, now.monotonic)?;
+        let keys = self.keys.keys().len() as u32;
+        self.common.with(Err(Discard::TokenUsed), |register| {
+            if register.is_consumed(&tag) {
+                return Err(Discard::TokenUsed);
+            }
+            register.take_decrypt(from, keys, now.monotonic)
+        })?;
         let redeemed = redeem(&request, self.config.protocol_id, &self.keys)?;
 
         let Some(server_index) = redeemed.server_index(&self.config.advertised) else {
@@ -32,15 +50,18 @@ impl Server {
             return Err(Discard::AddressNotListed);
         };
         self.check_fence(redeemed.minted, redeemed.expires, now)?;
-        let takes_over = self.check_occupants(from, redeemed.client_id, redeemed.age(), now.monotonic)?;
-        if self.history.is_full() {
-            return Err(Discard::HistoryFull);
-        }
+        let token = Presented { tag, name: self.names.digest(&[&tag.0]) };
+        let way = self.check_occupants(from, redeemed.client_id, redeemed.age(), &token.name, now.monotonic)?;
+        let has_free_slot = self.common.with(Err(Discard::HistoryFull), |register| {
+            if register.is_full_of_tokens() {
+                return Err(Discard::HistoryFull);
+            }
+            Ok(register.has_room(now.monotonic))
+        })?;
 
         let lifetime = self.pending_lifetime(redeemed.timeout_seconds);
-        let token = Presented { tag, name: self.history.name(&tag) };
         let place = self.pending.admit(token, &redeemed, server_index, from, now.monotonic, lifetime)?;
-        let has_room = self.admitting && (takes_over.is_some() || self.slots.has_room());
+        let has_room = self.admitting && (way != Way::Free || has_free_slot);
         self.pending.owe(place, if has_room { Reply::Challenge } else { Reply::Denied });
         Ok(())
     }
@@ -49,7 +70,7 @@ impl Server {
     /// used and forgotten.
     fn check_expiry(&self, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
         let today = now.unix.seconds();
-        if expires <= today || self.history.may_have_forgotten(expires) {
+        if expires <= today || self.common.ask(true, |register| register.may_have_forgotten(expires)) {
             return Err(Discard::TokenExpired);
         }
         match self.config.max_token_lifetime {
@@ -82,14 +103,15 @@ impl Server {
         self.started.unix.max(UnixMillis(now.unix.0.saturating_sub(running)))
     }
 
-    /// Neither address nor client id has a slot, unless it is one that this token may take over: that one is answered.
+    /// Neither address nor client id has a slot on any shard, unless it is one that this token may take over.
     pub(super) fn check_occupants(
         &mut self,
         from: Address,
         client_id: u64,
         age: Age,
+        token: &Digest,
         now: Instant,
-    ) -> Result<Option<u32>, Discard> {
+    ) -> Result<Way, Discard> {
         let at_address = self.slots.at_address(&from);
         let of_client = self.slots.of_client(client_id);
         if let Some(slot) = at_address
@@ -97,11 +119,23 @@ impl Server {
         {
             return Err(Discard::AddressConnected);
         }
-        let Some(slot) = of_client else { return Ok(None) };
+        let Some(slot) = of_client else { return self.check_other_shards(client_id, age, token, now) };
         if self.may_take_over(slot, age, now) {
-            return Ok(Some(slot));
+            return Ok(Way::TakesOver(slot));
         }
         Err(if at_address.is_some() { Discard::AddressConnected } else { Discard::ClientIdConnected })
+    }
+
+    fn check_other_shards(&mut self, client_id: u64, age: Age, token: &Digest, now: Instant) -> Result<Way, Discard> {
+        let grace = self.config.takeover_after;
+        let presence = self
+            .common
+            .with(Err(Discard::ClientIdConnected), |register| register.presence(client_id, age, token, grace, now));
+        presence.map(|presence| match presence {
+            Presence::Absent => Way::Free,
+            Presence::Kept => Way::Kept,
+            Presence::SilentElsewhere => Way::Elsewhere,
+        })
     }
 
     /// A slot may be taken over by a newer token for its client id, after the configured silence.

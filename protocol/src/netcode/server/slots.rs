@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use super::register::ShardId;
 use crate::address::Address;
 use crate::crypto::key::{Key, Seed};
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
@@ -19,20 +20,29 @@ use crate::time::Instant;
 use crate::token::redeem::Age;
 use crate::wire::{KEY_BYTES, USER_DATA_BYTES, UserData};
 
-/// Names one connection: its slot, and which of the slot's connections it is.
+/// Names one connection of a server: its shard, its slot there, and which of the slot's connections it is.
 ///
-/// After the connection has ended the handle reaches nobody: not the next client of the same slot either.
+/// After the connection has ended the handle reaches nobody: not the next client of the same slot either. On another
+/// shard it reaches nobody at all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ClientHandle {
-    slot: u32,
+    shard: ShardId,
+    slot: u16,
     generation: u32,
 }
 
 impl ClientHandle {
-    /// The client's slot, from 0: its index in the game, which it learns from its first keep-alive.
+    /// The client's slot on its shard, from 0. A server of one shard numbers its clients by it; with more of them, that is
+    /// [`ClientInfo::index`](super::ClientInfo::index).
     #[must_use]
     pub const fn slot(self) -> u32 {
-        self.slot
+        self.slot as u32
+    }
+
+    /// The shard that has it: the first one, where there is but one.
+    #[must_use]
+    pub const fn shard(self) -> ShardId {
+        self.shard
     }
 }
 
@@ -51,6 +61,8 @@ pub(super) enum State {
 pub(super) struct Link {
     pub(super) state: State,
     pub(super) generation: u32,
+    /// The client's index in the game, of all clients of all shards, which it learns from its first keep-alive.
+    pub(super) index: u32,
     pub(super) address: Option<Address>,
     pub(super) client_to_server: Key,
     pub(super) server_to_client: Key,
@@ -109,6 +121,7 @@ pub(super) struct Loopback {
 
 /// A client that gets a slot.
 pub(super) struct Newcomer {
+    pub(super) index: u32,
     pub(super) client_id: u64,
     pub(super) user_data: UserData,
     pub(super) age: Option<Age>,
@@ -126,8 +139,12 @@ pub(super) enum Due {
     Silence,
 }
 
-/// All slots of a server.
+/// All slots of a shard: as many as the server has, for the system's hash may send all its clients here.
+///
+/// What they take is reserved and not touched before they are used, so that a shard costs what its clients do.
 pub(super) struct Slots {
+    shard: ShardId,
+    count: u32,
     links: Vec<Link>,
     timers: Vec<Timers>,
     profiles: Vec<Profile>,
@@ -138,29 +155,46 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(count: u32, seed: &Seed) -> Self {
+    pub(super) fn new(count: u32, shard: ShardId, seed: &Seed) -> Self {
         let size = count as usize;
         Self {
-            links: (0..count).map(|_| Link::vacant(0)).collect(),
-            timers: alloc::vec![NO_TIMERS; size],
-            profiles: (0..count).map(|_| Profile::vacant()).collect(),
+            shard,
+            count,
+            links: Vec::with_capacity(size),
+            timers: Vec::with_capacity(size),
+            profiles: Vec::with_capacity(size),
             by_address: map_with_capacity(size, HashKey::derive(seed, "slots by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "slots by client id")),
-            free: (0..count).map(Reverse).collect(),
+            free: BinaryHeap::with_capacity(size),
             debts: VecDeque::with_capacity(size),
         }
     }
 
-    pub(super) fn count(&self) -> u32 {
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How many slots were ever used: those from there on are free.
+    pub(super) fn used(&self) -> u32 {
         self.links.len() as u32
+    }
+
+    /// The lowest free slot, or none.
+    fn take_free(&mut self) -> Option<u32> {
+        if let Some(Reverse(slot)) = self.free.pop() {
+            return Some(slot);
+        }
+        let slot = self.used();
+        (slot < self.count).then(|| {
+            self.links.push(Link::vacant(0));
+            self.timers.push(NO_TIMERS);
+            self.profiles.push(Profile::vacant());
+            slot
+        })
     }
 
     pub(super) fn connected(&self) -> u32 {
         self.by_client_id.len() as u32
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty()
     }
 
     pub(super) fn at_address(&self, address: &Address) -> Option<u32> {
@@ -184,26 +218,29 @@ impl Slots {
     }
 
     pub(super) fn handle(&self, slot: u32) -> Option<ClientHandle> {
-        self.links.get(slot as usize).map(|link| ClientHandle { slot, generation: link.generation })
+        self.links.get(slot as usize).map(|link| self.named(slot, link.generation))
+    }
+
+    const fn named(&self, slot: u32, generation: u32) -> ClientHandle {
+        // There are at most 65,536.
+        ClientHandle { shard: self.shard, slot: slot as u16, generation }
     }
 
     /// The slot of a live connection, or `None` if it has ended.
     pub(super) fn live(&self, client: ClientHandle) -> Option<(u32, &Link)> {
-        let link = self.links.get(client.slot as usize)?;
-        (link.is_live() && link.generation == client.generation).then_some((client.slot, link))
+        let link = self.links.get(usize::from(client.slot)).filter(|_| client.shard == self.shard)?;
+        (link.is_live() && link.generation == client.generation).then_some((client.slot(), link))
     }
 
     /// Every live connection, in the order of the slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        let live = |(slot, link): (usize, &Link)| {
-            link.is_live().then_some(ClientHandle { slot: slot as u32, generation: link.generation })
-        };
+        let live = |(slot, link): (usize, &Link)| link.is_live().then(|| self.named(slot as u32, link.generation));
         self.links.iter().enumerate().filter_map(live)
     }
 
     /// Gives a newcomer the lowest free slot (§1.12), or none.
     pub(super) fn assign(&mut self, newcomer: Newcomer, now: Instant) -> Option<ClientHandle> {
-        let Reverse(slot) = self.free.pop()?;
+        let slot = self.take_free()?;
         self.occupy(slot, newcomer, now)
     }
 
@@ -216,13 +253,14 @@ impl Slots {
     fn occupy(&mut self, slot: u32, newcomer: Newcomer, now: Instant) -> Option<ClientHandle> {
         let link = self.links.get_mut(slot as usize)?;
         link.state = if newcomer.address.is_some() { State::Connected } else { State::Loopback };
+        link.index = newcomer.index;
         link.address = newcomer.address;
         link.client_to_server = newcomer.client_to_server;
         link.server_to_client = newcomer.server_to_client;
         link.lane = newcomer.lane;
         link.timeout = newcomer.timeout;
         link.last_receive = now;
-        let handle = ClientHandle { slot, generation: link.generation };
+        let generation = link.generation;
         let profile = self.profiles.get_mut(slot as usize)?;
         profile.client_id = newcomer.client_id;
         profile.user_data = newcomer.user_data;
@@ -232,7 +270,7 @@ impl Slots {
             self.by_address.insert(address, slot);
             self.heard(slot, now);
         }
-        Some(handle)
+        Some(self.named(slot, generation))
     }
 
     /// Something authentic arrived.
@@ -314,7 +352,7 @@ impl Slots {
             link.in_debts = in_debts;
         }
         if let Some(profile) = self.profiles.get_mut(slot as usize) {
-            let client = ClientHandle { slot, generation };
+            let client = ClientHandle { shard: self.shard, slot: slot as u16, generation };
             let left_over = profile.loopback.take().filter(|queues| !queues.to_client.is_empty());
             *profile = Profile::vacant();
             profile.left_over = left_over.map(|queues| (client, queues));
@@ -324,7 +362,7 @@ impl Slots {
     /// What was sent to a client in the same program and has not been taken, whether or not the client is gone.
     pub(super) fn for_loopback(&mut self, client: ClientHandle) -> Option<&mut PayloadQueue> {
         let is_live = self.live(client).is_some();
-        let profile = self.profiles.get_mut(client.slot as usize)?;
+        let profile = self.profiles.get_mut(usize::from(client.slot))?;
         let queues = if is_live {
             profile.loopback.as_mut()
         } else {
@@ -355,6 +393,7 @@ impl Link {
         Self {
             state: State::Free,
             generation,
+            index: 0,
             address: None,
             client_to_server: Key::from_bytes([0; KEY_BYTES]),
             server_to_client: Key::from_bytes([0; KEY_BYTES]),

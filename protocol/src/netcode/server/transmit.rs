@@ -56,7 +56,7 @@ impl Server {
     /// Connected clients come before strangers.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
         let durable = self.make_durable();
-        for _ in 0..self.slots.count() {
+        for _ in 0..self.slots.used() {
             let Some((slot, owes)) = self.slots.next_debt() else { break };
             if let Err(Unsent::NoRoom) = self.pay(slot, owes, durable, now.monotonic, outbox) {
                 break;
@@ -142,7 +142,7 @@ impl Server {
             }
             owes = owes.less_one();
         }
-        self.slots.vacate(slot);
+        self.vacate(slot);
         Ok(())
     }
 
@@ -201,7 +201,8 @@ impl Slots {
         now: Instant,
         outbox: &mut impl Outbox,
     ) -> Result<(), Unsent> {
-        let content = KeepAlive { client_index: slot, max_clients: self.count() }.to_bytes();
+        let Some(client_index) = self.link(slot).map(|link| link.index) else { return Ok(()) };
+        let content = KeepAlive { client_index, max_clients: self.count() }.to_bytes();
         self.send(slot, cipher, PacketKind::KeepAlive, &content, now, outbox)
     }
 }

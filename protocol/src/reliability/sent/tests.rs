@@ -75,18 +75,20 @@ fn what_is_pushed_out_of_the_window_is_lost_and_what_was_judged_is_not_judged_ag
 }
 
 #[test]
-fn a_full_list_of_news_loses_none_that_can_be_told_later() {
+fn who_does_not_ask_is_told_of_the_newest_and_how_many_they_missed() {
     let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 16, at(0));
     while sent.give_up_overdue(DEADLINE, at(1000)) {}
     // Sixteen verdicts wait: nobody asked.
     depart(&mut sent, 4, at(1000));
-    assert_eq!(sent.acknowledge(Sequence(16), at(1001)), Heard::Nothing);
-    assert!(!sent.give_up_overdue(DEADLINE, at(3000)));
-    assert_eq!(events(&mut sent), lost(0..16));
-    assert!(matches!(sent.acknowledge(Sequence(16), at(1002)), Heard::News(_)));
+    assert_eq!(sent.untold(), 0);
+    assert!(matches!(sent.acknowledge(Sequence(16), at(1001)), Heard::News(_)));
     while sent.give_up_overdue(DEADLINE, at(3000)) {}
-    assert_eq!(events(&mut sent)[1..], lost(17..20));
+    assert_eq!(sent.untold(), 4);
+    let events = events(&mut sent);
+    assert_eq!(events[..12], lost(4..16));
+    assert!(matches!(events[12], Event::Acked { sequence: Sequence(16), .. }));
+    assert_eq!(events[13..], lost(17..20));
 }
 
 #[test]
@@ -124,7 +126,11 @@ fn the_window_bounds_what_is_remembered_whatever_is_awaited() {
         let mut sent = Sent::new(64, remember);
         depart(&mut sent, 1000, at(0));
         assert_eq!((sent.departures.len(), sent.departures.capacity()), (64, 64), "{remember:?}");
-        assert_eq!(events(&mut sent), lost(0..64), "{remember:?}: as many verdicts as the window holds");
+        assert_eq!(
+            (events(&mut sent), sent.untold()),
+            (lost(872..936), 872),
+            "{remember:?}: as many verdicts as the window holds"
+        );
         assert!(matches!(sent.acknowledge(Sequence(936), at(1)), Heard::News(_)), "{remember:?}");
         assert_eq!(sent.acknowledge(Sequence(935), at(1)), Heard::Nothing, "{remember:?}");
         sent.reset();

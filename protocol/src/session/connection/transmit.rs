@@ -2,7 +2,7 @@
 
 use super::{Connection, Stage};
 use crate::channel::control::{self, Hello, VERSION};
-use crate::channel::{ChannelId, SendError, SendOptions};
+use crate::channel::{ChannelId, Means, SendError, SendOptions, Wish};
 use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
 use crate::reliability::Sink;
 use crate::session::path::Cargo;
@@ -11,6 +11,8 @@ use crate::wire::reliable::MAX_HEADER_BYTES;
 
 /// A packet whose payload would have to be smaller is not worth its headers.
 const LEAST_PAYLOAD: u64 = 64;
+/// What a greeting alone wishes, which is smaller.
+const GREETING: Wish = Wish { bytes: LEAST_PAYLOAD, ahead: 0, kept: 0 };
 
 impl Connection {
     /// Puts a message into a channel's queue; it is copied once.
@@ -46,7 +48,7 @@ impl Connection {
             self.doubt();
             if self.stage == Stage::Open && self.is_full() {
                 // What has to wait waits for an answer to this one (RFC 9002, section 7.5: probes pass every window).
-                self.send_packet(self.most(), now, sink);
+                self.send_packet(self.most(), Means::AMPLE, now, sink);
             }
         }
         match self.stage {
@@ -67,14 +69,15 @@ impl Connection {
         let (mut left, least) = (0, self.least_content());
         loop {
             self.path.set_demand(if self.may_send() { Demand::Unmet } else { Demand::Met });
-            let Some(most) = self.path.packet_budget(self.most(), now) else { break };
+            let Some(most) = self.path.packet_budget(self.most(), self.wish(now), now) else { break };
             let allowed = allowance.saturating_sub(left + self.path.overhead());
             if allowed < least {
                 // It is the uplink that keeps it back, and not the path.
                 self.path.set_demand(Demand::Met);
                 break;
             }
-            let bytes = self.send_packet(most.min(usize::try_from(allowed).unwrap_or(most)), now, sink);
+            let (most, means) = (most.min(usize::try_from(allowed).unwrap_or(most)), self.path.means(now));
+            let bytes = self.send_packet(most, means, now, sink);
             if bytes == 0 {
                 break;
             }
@@ -108,6 +111,11 @@ impl Connection {
         self.path.is_full() || self.channels.is_full()
     }
 
+    /// What goes first of what waits.
+    pub(super) fn wish(&self, now: Instant) -> Wish {
+        self.channels.wish(now).unwrap_or(GREETING)
+    }
+
     /// Whether anything waits to be said.
     fn waits(&self) -> bool {
         self.hello.wants_packet() || self.channels.wants_to_send()
@@ -119,7 +127,7 @@ impl Connection {
         if self.stage != Stage::Open || !self.may_send() {
             return 0;
         }
-        let allowed = self.path.budget(now) as u64 + self.path.overhead();
+        let allowed = self.path.budget_of(self.wish(now), now) as u64 + self.path.overhead();
         let packets = |bytes: u64| bytes / self.most() as u64 + 1;
         // What frames add to messages is about as much again as their packets' own headers.
         let wanted = self.channels.waiting_bytes().map(|bytes| bytes + 2 * packets(bytes) * self.path.overhead());
@@ -127,14 +135,16 @@ impl Connection {
     }
 
     /// Sends one packet of messages; answers its bytes on the path, 0 if it did not leave.
-    fn send_packet(&mut self, most: usize, now: Instant, sink: &mut impl Sink) -> u32 {
+    fn send_packet(&mut self, most: usize, means: Means, now: Instant, sink: &mut impl Sink) -> u32 {
         let greeting = self.greeting();
         let Self { path, channels, hello, .. } = self;
         let mut number = None;
         let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
             number = Some(sequence);
             let start = greeting.map_or(0, |greeting| control::write_hello(&greeting, room));
-            let frames = room.get_mut(start..).map_or(0, |rest| channels.write(sequence, now, rest));
+            let Some(rest) = room.get_mut(start..) else { return 0 };
+            let before = most.saturating_sub(rest.len());
+            let frames = channels.write_within(sequence, now, rest, means.behind(before));
             // A greeting that is under way already is no reason for a packet.
             if frames > 0 || hello.wants_packet() { start + frames } else { 0 }
         });

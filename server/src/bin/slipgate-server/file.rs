@@ -10,6 +10,7 @@ use slipgate_edge::cli::{Failure, file};
 use slipgate_server::{Config, Dscp};
 
 use crate::app::AppKind;
+use crate::settings::SteeringKind;
 
 /// What the file may say. All of it is optional; a key that does not exist is refused, for it is a typing error.
 ///
@@ -24,6 +25,8 @@ pub(crate) struct File {
     pub(crate) protocol_id: Option<ProtocolId>,
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) slots: Option<u32>,
+    pub(crate) shards: Option<u16>,
+    pub(crate) steering: Option<SteeringKind>,
     pub(crate) tick: Option<u32>,
     pub(crate) app: Option<AppKind>,
     pub(crate) max_token_lifetime: Option<Limit>,
@@ -49,10 +52,12 @@ pub(crate) struct Limits {
     challenge_lifetime: Option<Span>,
     history_tokens: Option<usize>,
     strangers_per_tick: Option<u32>,
+    responses_per_tick: Option<u32>,
     packets_per_client_and_tick: Option<u32>,
     decrypts_per_source: Option<u32>,
     decrypts: Option<u32>,
     pub(crate) packets_per_turn: Option<u32>,
+    pub(crate) time_per_turn: Option<Span>,
 }
 
 impl File {
@@ -71,6 +76,7 @@ impl Limits {
     pub(crate) fn apply(&self, config: &mut Config) {
         let budgets = &mut config.budgets;
         set(&mut budgets.strangers_per_turn, self.strangers_per_tick);
+        set(&mut budgets.responses_per_turn, self.responses_per_tick);
         set(&mut budgets.packets_per_client_and_turn, self.packets_per_client_and_tick);
         set(&mut budgets.decrypts_per_source, self.decrypts_per_source);
         set(&mut budgets.decrypts, self.decrypts);
@@ -100,6 +106,8 @@ mod tests {
             protocol_id = "0xffffffffffffffff"
             key_file = "keys"
             slots = 100
+            shards = 4
+            steering = "cpu"
             tick = 30
             app = "relay"
             max_token_lifetime = "unlimited"
@@ -118,19 +126,25 @@ mod tests {
             challenge_lifetime = "4s"
             history_tokens = 5
             strangers_per_tick = 6
+            responses_per_tick = 5
             packets_per_client_and_tick = 7
             decrypts_per_source = 8
             decrypts = 9
             packets_per_turn = 1000
+            time_per_turn = "4ms"
         "#;
         let file: File = toml::from_str(text).unwrap();
         assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
+        assert_eq!((file.shards, file.steering), (Some(4), Some(SteeringKind::Cpu)));
         let mut config = Config::new(1, 100, Vec::new());
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));
         assert_eq!((config.pending_lifetime.as_secs(), config.challenge_lifetime.as_secs()), (3, 4));
         let budgets = config.budgets;
-        assert_eq!((budgets.strangers_per_turn, budgets.packets_per_client_and_turn), (6, 7));
+        assert_eq!(
+            (budgets.strangers_per_turn, budgets.responses_per_turn, budgets.packets_per_client_and_turn),
+            (6, 5, 7)
+        );
         assert_eq!((budgets.decrypts_per_source, budgets.decrypts), (8, 9));
         for wrong in ["private_key = \"00\"", "first_start = true", "bind = \"game.example:1\"", "[limits]\nslots = 1"]
         {

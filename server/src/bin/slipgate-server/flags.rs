@@ -11,6 +11,7 @@ use slipgate_edge::cli::values::{Limit, ProtocolId, Span};
 use slipgate_server::Dscp;
 
 use crate::app::AppKind;
+use crate::settings::SteeringKind;
 
 const AFTER_HELP: &str = "\
 A value is taken from the flag, else from the environment variable, else from the configuration file, else it is the \
@@ -22,7 +23,7 @@ by commas).
 
 The configuration file has the flags' names with underscores, and further limits in its table [limits]: \
 addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, strangers_per_tick, \
-packets_per_client_and_tick, decrypts_per_source, decrypts, packets_per_turn.
+responses_per_tick, packets_per_client_and_tick, decrypts_per_source, decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients, wait until all have left or --drain is over, and disconnect the rest; a \
 second one does not wait. SIGHUP reads the key file anew, and drops nobody.
@@ -64,6 +65,16 @@ pub(crate) struct Flags {
     /// How many clients there is room for, 1 to 65536 [default: 64]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_SERVER_SLOTS", hide_env_values = true)]
     pub(crate) slots: Option<u32>,
+
+    /// Threads that share the port, each with its own sockets and clients, 1 to 256; more than one on Linux alone
+    /// [default: 1]
+    #[arg(long, value_name = "COUNT", env = "SLIPGATE_SERVER_SHARDS", hide_env_values = true)]
+    pub(crate) shards: Option<u16>,
+
+    /// By what the system chooses a datagram's shard: a hash of its addresses, or the CPU that it arrived on, for network
+    /// cards that keep each client on one CPU [default: hash]
+    #[arg(long, value_enum, env = "SLIPGATE_SERVER_STEERING", hide_env_values = true)]
+    pub(crate) steering: Option<SteeringKind>,
 
     /// Ticks in a second, 10 to 1000; arrivals are answered at once, whatever the tick [default: 60]
     #[arg(long, value_name = "HZ", env = "SLIPGATE_SERVER_TICK", hide_env_values = true)]

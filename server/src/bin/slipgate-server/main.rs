@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod crew;
 mod file;
 mod flags;
 mod serve;
@@ -42,7 +43,12 @@ fn run() -> Result<(), Failure> {
     let signals = Signals::listen()
         .map_err(|error| Failure::run_time(format!("the system refuses to report signals: {error}")))?;
     log::start(settings.log);
-    let (server, clock) = start::start(&settings)?;
-    Service::new(server, clock, settings).run(&signals);
-    Ok(())
+    let (mut servers, clock) = start::start(&settings)?;
+    match servers.pop() {
+        Some(server) if servers.is_empty() => {
+            Service::new(server, clock, settings).run(&signals);
+            Ok(())
+        }
+        last => crew::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals),
+    }
 }

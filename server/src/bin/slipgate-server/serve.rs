@@ -7,7 +7,7 @@ use std::time::Duration;
 use slipgate_edge::cli::keys::KeySource;
 use slipgate_edge::cli::signals::Signals;
 use slipgate_protocol::time::Instant;
-use slipgate_server::{Clock, Inbox, Server};
+use slipgate_server::{Clock, Inbox, KeyRing, Server};
 use tracing::{info, warn};
 
 use crate::app::App;
@@ -103,16 +103,8 @@ impl Service {
     }
 
     fn reload_keys(&mut self) {
-        let Some(path) = self.keys.file() else {
-            warn!("SIGHUP: the keys come from the environment, which cannot be read anew; the old keys stay");
-            return;
-        };
-        match self.keys.read() {
-            Ok(keys) => {
-                info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read anew");
-                self.server.set_keys(keys);
-            }
-            Err(error) => warn!(%error, "SIGHUP: the key file is of no use; the old keys stay"),
+        if let Some(keys) = read_keys_anew(&self.keys) {
+            self.server.set_keys(keys);
         }
     }
 
@@ -131,5 +123,23 @@ impl Service {
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
         info!("stopped");
+    }
+}
+
+/// Reads the keys anew, if they come from a file and it is of use.
+pub(crate) fn read_keys_anew(keys: &KeySource) -> Option<KeyRing> {
+    let Some(path) = keys.file() else {
+        warn!("SIGHUP: the keys come from the environment, which cannot be read anew; the old keys stay");
+        return None;
+    };
+    match keys.read() {
+        Ok(keys) => {
+            info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read anew");
+            Some(keys)
+        }
+        Err(error) => {
+            warn!(%error, "SIGHUP: the key file is of no use; the old keys stay");
+            None
+        }
     }
 }

@@ -5,13 +5,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ArgMatches;
+use clap::{ArgMatches, ValueEnum};
+use serde::Deserialize;
 use slipgate_edge::cli::keys::KeySource;
 use slipgate_edge::cli::log::LogFormat;
 use slipgate_edge::cli::values::Limit;
 use slipgate_edge::cli::{Failure, either};
 use slipgate_protocol::address::is_dialable;
-use slipgate_server::{Address, Config, DEFAULT_PACKETS_PER_TURN, Dscp, Fence, TimeoutPolicy};
+use slipgate_server::{
+    Address, Config, DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN, Dscp, Fence, MAX_SHARDS, Steering, TimeoutPolicy,
+};
 
 use crate::app::AppKind;
 use crate::file::File;
@@ -27,14 +30,37 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 const SLOWEST_TICK: u32 = 10;
 const FASTEST_TICK: u32 = 1000;
 
+/// By what the system chooses a datagram's shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SteeringKind {
+    /// A hash of both addresses
+    #[default]
+    Hash,
+    /// The CPU that it arrived on
+    Cpu,
+}
+
+impl From<SteeringKind> for Steering {
+    fn from(kind: SteeringKind) -> Self {
+        match kind {
+            SteeringKind::Hash => Self::Hash,
+            SteeringKind::Cpu => Self::Cpu,
+        }
+    }
+}
+
 /// All that the program needs to run.
 pub(crate) struct Settings {
     pub(crate) bind: Vec<SocketAddr>,
     /// The protocol's settings; without advertised addresses as long as those are not bound that stand for them.
     pub(crate) config: Config,
     pub(crate) keys: KeySource,
+    pub(crate) shards: u16,
+    pub(crate) steering: Steering,
     pub(crate) tick: u32,
     pub(crate) packets_per_turn: u32,
+    pub(crate) time_per_turn: Duration,
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
     pub(crate) dscp: Dscp,
@@ -54,8 +80,11 @@ impl Settings {
             bind,
             config: Config { advertised, ..config },
             keys: KeySource::choose(matches, flags.key_file, file.key_file)?,
+            shards: shards(flags.shards.or(file.shards))?,
+            steering: flags.steering.or(file.steering).unwrap_or_default().into(),
             tick: tick(flags.tick.or(file.tick))?,
             packets_per_turn: file.limits.packets_per_turn.unwrap_or(DEFAULT_PACKETS_PER_TURN),
+            time_per_turn: file.limits.time_per_turn.map_or(DEFAULT_TIME_PER_TURN, |span| span.0),
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
@@ -114,6 +143,13 @@ fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>,
             let mut seen = BTreeSet::new();
             Ok(given.iter().copied().map(Address::from).filter(|address| seen.insert(*address)).collect())
         }
+    }
+}
+
+fn shards(given: Option<u16>) -> Result<u16, Failure> {
+    match given.unwrap_or(1) {
+        shards @ 1..=MAX_SHARDS => Ok(shards),
+        _ => Err(Failure::usage(format!("--shards must be 1 to {MAX_SHARDS}"))),
     }
 }
 

@@ -9,37 +9,56 @@ use tracing::{info, warn};
 
 use crate::settings::Settings;
 
-/// Binds the sockets, opens the history, and makes the server.
-pub(crate) fn start(settings: &Settings) -> Result<(Server, Clock), Failure> {
+/// Binds the sockets, opens the history, and makes the server, or its shards.
+pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure> {
     let keys = settings.keys.read()?;
-    let sockets = Sockets::bind(&settings.bind).map_err(|error| Failure::run_time(error.to_string()))?;
-    sockets.set_dscp(settings.dscp).map_err(|error| {
-        Failure::run_time(format!("the system refuses to mark packets with the DSCP {}: {error}", settings.dscp))
-    })?;
+    let sockets = bind(settings)?;
     let config = advertising(settings.config.clone(), &sockets);
     // Before a history file is made.
     config.check().map_err(|error| Failure::usage(error.to_string()))?;
     let clock = Clock::start();
     let history = open_history(settings, clock.now())?;
     let remembered = history.as_ref().map_or(0, HistoryFile::len);
-    let server = match history {
-        Some(history) => Server::with_history(sockets, config, keys, clock.now(), history),
-        None => Server::new(sockets, config, keys, clock.now()),
+    let servers = match history {
+        Some(history) => Server::shards_with_history(sockets, config, keys, clock.now(), history),
+        None => Server::shards(sockets, config, keys, clock.now()),
     };
-    let mut server = server.map_err(refused)?;
-    server.set_packets_per_turn(settings.packets_per_turn);
-    if !settings.kernel_filter {
-        server
-            .set_kernel_filter(false)
-            .map_err(|error| Failure::run_time(format!("the system keeps its filter of datagrams: {error}")))?;
+    let mut servers = servers.map_err(refused)?;
+    for server in &mut servers {
+        server.set_packets_per_turn(settings.packets_per_turn);
+        server.set_time_per_turn(settings.time_per_turn);
+        if !settings.kernel_filter {
+            server
+                .set_kernel_filter(false)
+                .map_err(|error| Failure::run_time(format!("the system keeps its filter of datagrams: {error}")))?;
+        }
     }
-    tell(&server, settings, remembered);
-    Ok((server, clock))
+    tell(&servers, settings, remembered);
+    Ok((servers, clock))
+}
+
+/// Binds sockets for each shard, and tells the system what becomes of what leaves and arrives.
+fn bind(settings: &Settings) -> Result<Vec<Sockets>, Failure> {
+    let sockets = Sockets::bind_shards(&settings.bind, settings.shards);
+    let sockets = sockets.map_err(|error| Failure::run_time(error.to_string()))?;
+    for sockets in &sockets {
+        sockets.set_dscp(settings.dscp).map_err(|error| {
+            Failure::run_time(format!("the system refuses to mark packets with the DSCP {}: {error}", settings.dscp))
+        })?;
+    }
+    if let Some(first) = sockets.first() {
+        first.steer(settings.steering, settings.shards).map_err(|error| {
+            Failure::run_time(format!("the system does not steer datagrams by {}: {error}", settings.steering.name()))
+        })?;
+    }
+    Ok(sockets)
 }
 
 /// The settings, with the bound addresses advertised if no others are.
-fn advertising(mut config: Config, sockets: &Sockets) -> Config {
-    if config.advertised.is_empty() {
+fn advertising(mut config: Config, shards: &[Sockets]) -> Config {
+    if config.advertised.is_empty()
+        && let Some(sockets) = shards.first()
+    {
         config.advertised = sockets.local_addresses().into_iter().map(Into::into).collect();
     }
     config
@@ -59,7 +78,8 @@ fn refused(error: StartError) -> Failure {
 }
 
 /// Says how the server runs, and loudly what makes it unfit for the public.
-fn tell(server: &Server, settings: &Settings, remembered: usize) {
+fn tell(servers: &[Server], settings: &Settings, remembered: usize) {
+    let Some(server) = servers.first() else { return };
     let config = server.config();
     let Settings { keys, tick, app, drain, dscp, .. } = settings;
     let sockets = server.sockets();
@@ -69,6 +89,8 @@ fn tell(server: &Server, settings: &Settings, remembered: usize) {
         advertise = list(&config.advertised),
         protocol_id = format_args!("{:#x}", config.protocol_id),
         slots = config.slots,
+        shards = servers.len(),
+        steering = settings.steering.name(),
         tick_hz = tick,
         app = app.name(),
         keys = keys.file().map_or("environment".into(), |path| path.to_string_lossy()).as_ref(),

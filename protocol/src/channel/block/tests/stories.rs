@@ -169,3 +169,19 @@ fn blocks_beyond_the_receivers_limits_are_refused_or_wait() {
     }
     assert_eq!(arrived, 3);
 }
+
+#[test]
+fn a_block_given_up_by_both_ends_at_once_makes_place_for_the_next() {
+    let mut left = blocks(Config { max_at_once: 1, ..Config::default() });
+    let mut right = blocks(Config { max_at_once: 1, admission: Admission::Never, ..Config::default() });
+    let first = left.begin(block(1, 3000), 1).unwrap();
+    left.begin(block(2, 3000), 2).unwrap();
+    let mut room = [0; 1200];
+    let (bytes, part) = left.write(&mut room).unwrap();
+    right.on_frame(&room[..bytes]).unwrap();
+    left.on_acked(part);
+    // The answer comes before the word of the withdrawal has left.
+    assert!(left.cancel(first));
+    assert_eq!(carry(&mut right, &mut left), 1);
+    assert!(matches!(left.write(&mut room), Some((_, Part::Begin(id))) if id != first), "the next one begins");
+}

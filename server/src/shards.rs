@@ -1,0 +1,168 @@
+//! One server on several threads: a shard on each, with sockets, slots and game of its own, and one port for all.
+//!
+//! ```text
+//!   port ─┬─▶ sockets ─▶ Server 0 ─▶ game on thread 0 ─┐ handshakes and ends alone
+//!         ├─▶ sockets ─▶ Server 1 ─▶ game on thread 1 ─┼──▶ register: used tokens, client ids, free slots
+//!         └─▶ sockets ─▶ Server 2 ─▶ game on thread 2 ─┘
+//! ```
+//!
+//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
+//! less than a microsecond. The history file has a lock of its own, because the disk may keep it waiting.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use slipgate_edge::entropy;
+use slipgate_edge::udp::Sockets;
+use slipgate_protocol::crypto::key::KeyRing;
+use slipgate_protocol::netcode::server::{
+    self as netcode, Config, ConfigError, Lend, MAX_SHARDS, Register, ShardPlace,
+};
+use slipgate_protocol::session::Memory;
+use slipgate_protocol::time::Now;
+use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+
+use crate::server::{StartError, fence};
+use crate::{HistoryFile, Server, ShardId};
+
+/// A thread that panicked while it held a lock has left nothing half done that the others could trip over: the register
+/// and the journal are whole between any two of their steps.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The register behind a lock.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Register>>);
+
+impl Lend for Shared {
+    fn lend(&self, work: &mut dyn FnMut(&mut Register)) {
+        work(&mut lock(&self.0));
+    }
+}
+
+/// A journal that all shards write, and what of it is durable.
+struct Written {
+    journal: Box<dyn Journal>,
+    recorded: u64,
+    flushed: u64,
+}
+
+/// One shard's way to the journal: a flush makes durable what all shards have recorded until then.
+struct SharedJournal {
+    written: Arc<Mutex<Written>>,
+    /// The last record of this shard.
+    last: u64,
+}
+
+impl Journal for SharedJournal {
+    fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
+        let mut written = lock(&self.written);
+        written.journal.record(used)?;
+        written.recorded += 1;
+        self.last = written.recorded;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), JournalError> {
+        let mut written = lock(&self.written);
+        if written.flushed < self.last {
+            written.journal.flush()?;
+            written.flushed = written.recorded;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// The shards of one server, one for each of the sockets that [`Sockets::bind_shards`] has bound, each to be given its
+    /// turns on a thread of its own, by times of the same clock. One of them is a server as [`Server::new`] makes it.
+    ///
+    /// All settings are those of the whole server: it is full when all its slots are used, on whatever shards. Budgets of a
+    /// turn are each shard's own, those of decryptions the whole server's. Rates of uplinks are each shard's own.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use slipgate_server::{Clock, Config, Crew, Event, Inbox, Server, ShardId, Sockets};
+    /// # fn start(config: Config, keys: slipgate_server::KeyRing) -> Result<(), Box<dyn std::error::Error>> {
+    ///
+    /// let clock = Clock::start();
+    /// let sockets = Sockets::bind_shards(&["0.0.0.0:40000".parse()?], 4)?;
+    /// let shards = Server::shards(sockets, config, keys, clock.now())?;
+    /// // An echo, on four threads.
+    /// let crew = Crew::start(shards, clock, Duration::from_millis(16), |_: ShardId| {
+    ///     |server: &mut Server, inbox: &mut Inbox| {
+    ///         while let Some(event) = inbox.next(server) {
+    ///             if let Event::Payload { client, bytes, .. } = event {
+    ///                 server.send(client, bytes).unwrap_or_default();
+    ///             }
+    ///         }
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shards(sockets: Vec<Sockets>, config: Config, keys: KeyRing, now: Now) -> Result<Vec<Self>, StartError> {
+        Self::shards_of(sockets, config, keys, now, None)
+    }
+
+    /// As [`shards`](Self::shards), with a history file as [`with_history`](Self::with_history) has it, which they share.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn shards_with_history(
+        sockets: Vec<Sockets>,
+        mut config: Config,
+        keys: KeyRing,
+        now: Now,
+        history: HistoryFile,
+    ) -> Result<Vec<Self>, StartError> {
+        config.fence = fence(config.fence, &history);
+        Self::shards_of(sockets, config, keys, now, Some(history))
+    }
+
+    fn shards_of(
+        sockets: Vec<Sockets>,
+        config: Config,
+        keys: KeyRing,
+        now: Now,
+        history: Option<HistoryFile>,
+    ) -> Result<Vec<Self>, StartError> {
+        let count = u16::try_from(sockets.len()).ok().filter(|count| (1..=MAX_SHARDS).contains(count));
+        let count = count.ok_or(StartError::Config(ConfigError::Shards))?;
+        let seed = || entropy::seed().map_err(StartError::Entropy);
+        let storage = history.map(HistoryFile::into_storage);
+        let memory = Memory::default();
+        let mut sockets = sockets.into_iter();
+        if count == 1
+            && let Some(sockets) = sockets.next()
+        {
+            let netcode = match storage {
+                None => netcode::Server::new(config, keys, &seed()?, now)?,
+                Some(storage) => netcode::Server::with_storage(config, keys, &seed()?, now, storage)?,
+            };
+            return Ok(vec![Self::around(netcode, sockets, now, memory)?]);
+        }
+        let used = storage.as_ref().map(|storage| (&storage.names, storage.used.as_slice()));
+        let register = Shared(Arc::new(Mutex::new(Register::new(&config, count, &seed()?, now, used)?)));
+        let written =
+            storage.map(|storage| Arc::new(Mutex::new(Written { journal: storage.journal, recorded: 0, flushed: 0 })));
+        (0..count)
+            .map(ShardId)
+            .zip(sockets)
+            .map(|(shard, sockets)| {
+                let journal = |written: &Arc<_>| -> Box<dyn Journal> {
+                    Box::new(SharedJournal { written: Arc::clone(written), last: 0 })
+                };
+                let place =
+                    ShardPlace { shard, register: Box::new(register.clone()), journal: written.as_ref().map(journal) };
+                let netcode = netcode::Server::shard(config.clone(), keys.clone(), &seed()?, now, place)?;
+                Self::around(netcode, sockets, now, memory.clone())
+            })
+            .collect()
+    }
+}

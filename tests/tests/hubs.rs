@@ -1,0 +1,311 @@
+//! A game loop on its own thread, and the shards of its server on theirs: what passes through the rings between them.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use slipgate_client::{ClientState, EndReason};
+use slipgate_server::{
+    ChannelConfig, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Hub, HubConfig, HubError, Key,
+    Kind, Layout, SendError, Server, ShardId, Sockets, Traffic,
+};
+use slipgate_tests::live::{
+    DEADLINE, GameClient, IPV4, Order, OurClient, PRIVATE_KEY, PROTOCOL_ID, Turn, run_for, until,
+};
+
+const TICK: Duration = Duration::from_millis(5);
+const CHAT: ChannelId = ChannelId(0);
+const MAP: ChannelId = ChannelId(1);
+const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10 };
+
+fn shards(slots: u32, traffic: &Traffic) -> (Vec<Server>, Clock, SocketAddr) {
+    let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], 2).unwrap();
+    let address = sockets[0].local_addresses()[0];
+    let config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
+    let clock = Clock::start();
+    let servers = Server::shards(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+    let carrying = |server: Server| server.carrying(traffic.clone()).unwrap();
+    (servers.into_iter().map(carrying).collect(), clock, address)
+}
+
+fn start(slots: u32, traffic: &Traffic, config: HubConfig) -> (Hub, SocketAddr) {
+    let (servers, clock, address) = shards(slots, traffic);
+    (Hub::start(servers, clock, TICK, config).unwrap(), address)
+}
+
+fn channels() -> Traffic {
+    let blocks = ChannelConfig::new(Kind::Blocks);
+    Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered), blocks]).unwrap())
+}
+
+fn connecting(address: SocketAddr, players: std::ops::Range<u64>) -> Vec<OurClient> {
+    players.map(|player| OurClient::connect(&Order::new(player, &[address]).mint())).collect()
+}
+
+fn are_in(clients: &[OurClient]) -> bool {
+    clients.iter().all(|client| client.state() == ClientState::Connected)
+}
+
+/// A game that writes down what it hears.
+#[derive(Default)]
+struct Game {
+    came: Vec<(u64, ClientHandle)>,
+    went: Vec<(u64, DisconnectReason)>,
+    payloads: BTreeMap<ClientHandle, Vec<Vec<u8>>>,
+    unsent: Vec<(ClientHandle, ChannelId, SendError)>,
+}
+
+impl Game {
+    fn note(&mut self, event: Event<'_>) {
+        match event {
+            Event::Connected { client, client_id } => self.came.push((client_id, client)),
+            Event::Disconnected { client_id, reason, .. } => self.went.push((client_id, reason)),
+            Event::Payload { client, bytes, .. } | Event::Message { client, bytes, .. } => {
+                assert!(self.came.iter().any(|(_, came)| *came == client), "a client is told of before its words");
+                self.payloads.entry(client).or_default().push(bytes.to_vec());
+            }
+            Event::Unsent { client, channel, error } => self.unsent.push((client, channel, error)),
+            _ => {}
+        }
+    }
+
+    fn listen(&mut self, hub: &mut Hub) {
+        while let Some(event) = hub.next_event() {
+            self.note(event);
+        }
+    }
+}
+
+#[test]
+fn payloads_of_each_client_come_in_order_and_answers_find_their_way_by_the_shard_in_the_handle() {
+    let (mut hub, address) = start(32, &Traffic::Payloads, HubConfig::default());
+    let (mut clients, mut game) = (connecting(address, 0..32), Game::default());
+    until(&mut clients, "all get in", |clients| are_in(clients));
+    for number in 0..50_u8 {
+        clients.iter_mut().for_each(|client| client.send(&[number; 50]));
+        until(&mut clients, "all are heard and answered", |clients| {
+            game.listen(&mut hub);
+            let heard = game.payloads.values().filter(|said| said.len() > number.into()).count();
+            if heard == 32 && clients.iter().all(|client| client.received().len() == usize::from(number)) {
+                for (client, said) in &game.payloads {
+                    hub.send(*client, said.last().unwrap()).unwrap();
+                }
+                hub.flush();
+            }
+            clients.iter().all(|client| client.received().len() > number.into())
+        });
+    }
+    assert!(game.payloads.values().all(|said| said.iter().map(|payload| payload[0]).eq(0..50)));
+    let mut indices: Vec<_> = hub.clients().map(|member| member.index).collect();
+    indices.sort_unstable();
+    assert!(indices.into_iter().eq(0..32), "indices are the whole server's");
+    for (client_id, client) in &game.came {
+        let member = hub.client(*client).unwrap();
+        assert_eq!((member.client_id, member.client), (*client_id, *client));
+        assert_eq!(member.user_data, Order::new(*client_id, &[]).user_data());
+    }
+    let shards: std::collections::BTreeSet<_> = game.came.iter().map(|(_, client)| client.shard()).collect();
+    assert_eq!((shards.len(), hub.connected()), (2, 32));
+    assert!([0, 1].map(|shard| hub.counts(ShardId(shard)).payloads_dropped) == [0, 0]);
+
+    let ended = hub.stop(|event| game.note(event));
+    assert_eq!((ended.panicked, game.went.len()), (None, 32));
+    assert!(game.went.iter().all(|(_, reason)| *reason == DisconnectReason::ServerStopped));
+    until(&mut clients, "all hear of the end", |clients| {
+        clients.iter().all(|client| client.end() == Some(EndReason::DisconnectedByServer))
+    });
+}
+
+#[test]
+fn a_game_that_is_behind_misses_payloads_by_number_and_no_client() {
+    let (mut hub, address) = start(32, &Traffic::Payloads, SMALL);
+    let mut clients = connecting(address, 0..32);
+    until(&mut clients, "all get in", |clients| are_in(clients));
+    let sent = 40 * clients.len() as u64;
+    for _ in 0..40 {
+        clients.iter_mut().for_each(|client| client.send(&[7; 1200]));
+        run_for(&mut clients, Duration::from_millis(2));
+    }
+    let dropped = |hub: &Hub| (0..2).map(|shard| hub.counts(ShardId(shard)).payloads_dropped).sum::<u64>();
+    let received = |hub: &Hub| hub.totals().iter().map(|shard| shard.stats.payloads_received).sum::<u64>();
+    until(&mut clients, "all have arrived, and most were dropped", |_| {
+        received(&hub) == sent && dropped(&hub) > sent / 2
+    });
+    clients.iter_mut().for_each(GameClient::leave);
+    clients.turn();
+    let mut game = Game::default();
+    until(&mut clients, "all have gone", |_| {
+        game.listen(&mut hub);
+        game.went.len() == 32
+    });
+    assert_eq!(game.came.len(), 32, "none was forgotten");
+    let heard = game.payloads.values().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!(heard + dropped(&hub), sent, "each was heard or counted");
+    assert_eq!(hub.connected(), 0);
+}
+
+#[test]
+fn a_ring_that_is_full_refuses_and_takes_again_when_the_shard_has_worked() {
+    let (mut hub, address) = start(4, &Traffic::Payloads, SMALL);
+    let (mut clients, mut game) = (connecting(address, 0..1), Game::default());
+    until(&mut clients, "it gets in", |clients| {
+        game.listen(&mut hub);
+        are_in(clients) && hub.connected() == 1
+    });
+    let client = game.came[0].1;
+    // The shard's thread is busy with something else.
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    hub.on_shard(client.shard(), move |_| wait.recv_timeout(DEADLINE).unwrap()).unwrap();
+    hub.flush();
+    let refused = (0..100).map(|_| hub.send(client, &[1; 1200])).find_map(Result::err);
+    assert_eq!(refused, Some(SendError::Backlogged));
+    let other = ShardId(1 - client.shard().0);
+    hub.on_shard(other, |_| {}).unwrap();
+    go_on.send(()).unwrap();
+    until(&mut clients, "there is room again", |_| hub.send(client, b"again").is_ok());
+    hub.flush();
+    until(&mut clients, "it arrives", |clients| clients[0].received().iter().any(|payload| payload == b"again"));
+
+    assert_eq!(hub.send(client, b""), Err(SendError::Empty));
+    assert_eq!(hub.send(client, &[0; 1201]), Err(SendError::TooLarge));
+    assert_eq!(hub.send_message(client, CHAT, b"hi"), Err(SendError::WrongTraffic));
+    hub.disconnect(client).unwrap();
+    hub.flush();
+    until(&mut clients, "it is gone", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 0
+    });
+    assert_eq!(game.went, [(0, DisconnectReason::Kicked)]);
+    assert_eq!((hub.send(client, b"too late"), hub.client(client)), (Err(SendError::Gone), None));
+}
+
+/// A client that carries channels, and what it heard.
+struct Talker {
+    client: slipgate_client::Client,
+    inbox: slipgate_client::Inbox,
+    clock: Clock,
+    heard: Vec<Vec<u8>>,
+    ended: bool,
+}
+
+impl Talker {
+    fn connect(address: SocketAddr, player: u64) -> Self {
+        let clock = Clock::start();
+        let mut client = slipgate_client::Client::new().unwrap().carrying(channels()).unwrap();
+        client.connect(Order::new(player, &[address]).mint().token, clock.now()).unwrap();
+        Self { client, inbox: slipgate_client::Inbox::default(), clock, heard: Vec::new(), ended: false }
+    }
+}
+
+impl Turn for Talker {
+    fn turn(&mut self) {
+        self.client.begin_turn(self.clock.now());
+        while let Some(event) = self.inbox.next(&mut self.client) {
+            match event {
+                slipgate_client::Event::Message { bytes, .. } => self.heard.push(bytes.to_vec()),
+                slipgate_client::Event::Ended { .. } => self.ended = true,
+                _ => {}
+            }
+        }
+        self.client.end_turn();
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}, {} heard", self.client.state(), self.heard.len())
+    }
+}
+
+#[test]
+fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_rings_are_small() {
+    let config = HubConfig { entries: 64, bytes: 160 << 10 };
+    let (mut hub, address) = start(4, &channels(), config);
+    let mut talkers: Vec<_> = (0..4).map(|player| Talker::connect(address, player)).collect();
+    until(&mut talkers, "all get in", |talkers| {
+        talkers.iter().all(|talker| talker.client.state() == ClientState::Connected)
+    });
+    let (mut game, mut said, mut echoed) = (Game::default(), [0_u32; 4], [0_usize; 4]);
+    let start = Instant::now();
+    while talkers.iter().any(|talker| talker.heard.len() < 200) {
+        assert!(start.elapsed() < DEADLINE, "{}", talkers.describe());
+        for (talker, said) in talkers.iter_mut().zip(&mut said) {
+            while *said < 200 && talker.client.send_message(CHAT, &words(*said)).is_ok() {
+                *said += 1;
+            }
+        }
+        talkers.turn();
+        // A slow game: a few events a tick.
+        for _ in 0..10 {
+            let Some(event) = hub.next_event() else { break };
+            game.note(event);
+        }
+        for ((_, client), echoed) in game.came.iter().zip(&mut echoed) {
+            let words = game.payloads.get(client).map_or(&[][..], Vec::as_slice);
+            while let Some(message) = words.get(*echoed)
+                && hub.send_message(*client, CHAT, message).is_ok()
+            {
+                *echoed += 1;
+            }
+        }
+        hub.flush();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(game.unsent.is_empty(), "{:?}", game.unsent);
+    for talker in &talkers {
+        assert!(talker.heard.iter().eq((0..200).map(words).collect::<Vec<_>>().iter()));
+    }
+    let client = game.came[0].1;
+    assert_eq!(hub.send(client, b"hi"), Err(SendError::WrongTraffic));
+    assert_eq!(hub.send_message(client, ChannelId(9), b"hi"), Err(SendError::NoChannel));
+    assert_eq!(hub.send_message(client, MAP, b"hi"), Err(SendError::WrongKind));
+    hub.kick(client, "that is enough").unwrap();
+    hub.flush();
+    until(&mut talkers, "one is kicked", |talkers| talkers.iter().filter(|talker| talker.ended).count() == 1);
+    hub.stop(|event| game.note(event));
+    assert_eq!((game.came.len(), game.went.len()), (4, 4));
+}
+
+/// The words of a number: some long ones, that take several packets.
+fn words(number: u32) -> Vec<u8> {
+    let mut words = number.to_le_bytes().to_vec();
+    words.resize(if number.is_multiple_of(20) { 5000 } else { 40 }, number as u8);
+    words
+}
+
+#[test]
+fn a_message_that_its_shard_cannot_send_is_told_of() {
+    let (mut hub, address) = start(4, &channels(), HubConfig::default());
+    let (mut talkers, mut game) = (vec![Talker::connect(address, 1)], Game::default());
+    until(&mut talkers, "it gets in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 1
+    });
+    let client = game.came[0].1;
+    // More than the channel's queue holds, before the shard can send any.
+    let message = vec![7; 1024];
+    let given = (0..4000).filter(|_| hub.send_message(client, CHAT, &message).is_ok()).count();
+    hub.flush();
+    until(&mut talkers, "what does not fit is told of", |_| {
+        game.listen(&mut hub);
+        !game.unsent.is_empty()
+    });
+    assert_eq!(game.unsent[0], (client, CHAT, SendError::Backlogged));
+    until(&mut talkers, "the rest arrives", |talkers| {
+        game.listen(&mut hub);
+        talkers[0].heard.len() + game.unsent.len() == given
+    });
+}
+
+#[test]
+fn what_a_hub_cannot_carry_is_refused_at_its_start() {
+    for (traffic, config, expected) in [
+        (Traffic::packets(), HubConfig::default(), "Packets"),
+        (Traffic::Payloads, HubConfig { entries: 63, ..HubConfig::default() }, "Config"),
+        (channels(), SMALL, "Config"),
+    ] {
+        let (servers, clock, _) = shards(4, &traffic);
+        let refused = Hub::start(servers, clock, TICK, config).map(|_| ()).unwrap_err();
+        assert_eq!(format!("{refused:?}"), expected);
+    }
+    assert!(matches!(Hub::start(Vec::new(), Clock::start(), TICK, SMALL), Err(HubError::NoShard)));
+}

@@ -1,0 +1,131 @@
+//! How much work a typed message can cause: a number of steps that is known before its first byte is read.
+//!
+//! Time is not measured, for a busy machine would decide: steps are counted. Each is a value that a message makes, and takes
+//! nanoseconds; and there are at most [`MAX_VALUES`], whatever a message of up to a mebibyte says of itself.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, LinkedList, VecDeque};
+use std::time::Instant;
+
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use slipgate_protocol::channel::typed::{
+    Bincode, Codec, MAX_BYTES, MAX_VALUES, Postcard, TypedErrorKind, VALUES_BASE, VALUES_PER_BYTE,
+};
+use slipgate_tests::counting::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+thread_local! {
+    static STEPS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A value that counts each of its kind whose decoding begins.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Step<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Step<T> {
+    fn deserialize<D: Deserializer<'de>>(codec: D) -> Result<Self, D::Error> {
+        STEPS.set(STEPS.get() + 1);
+        T::deserialize(codec).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "what is decoded is counted, and not looked at")]
+enum Shape {
+    Nothing,
+    Pair(Step<()>, Step<()>),
+    Named { inner: Box<Step<Shape>> },
+    Many(Vec<Step<Shape>>),
+}
+
+/// The most values of a message of so many bytes.
+fn most_values(bytes: usize) -> usize {
+    (VALUES_BASE + VALUES_PER_BYTE * bytes).min(MAX_VALUES)
+}
+
+/// What liars send: lengths that grow beyond all bounds, and then bytes that announce as much again.
+fn lies() -> Vec<Vec<u8>> {
+    let mut room = [0; 16];
+    let mut lies = Vec::new();
+    for length in [3_u64, 60_000, u64::MAX] {
+        let bincode = Bincode::default().encode(&length, &mut room).unwrap();
+        lies.push(room[..bincode].to_vec());
+        let postcard = Postcard::default().encode(&length, &mut room).unwrap();
+        lies.push(room[..postcard].to_vec());
+    }
+    let beginnings = lies.clone();
+    // Ten thousand bytes are allowed as many values as any message.
+    for size in [100, 1200, 10_000] {
+        for beginning in &beginnings {
+            lies.push(beginning.iter().copied().cycle().take(size).collect());
+            lies.extend([0, 1, 3].map(|fill| {
+                let mut lie = beginning.clone();
+                lie.resize(size, fill);
+                lie
+            }));
+        }
+    }
+    lies
+}
+
+/// Decodes a message, and holds the steps and the calls for memory to the bound. Answers the steps.
+fn steps<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> usize {
+    STEPS.set(0);
+    let most = most_values(message.len());
+    let asked = allocations(|| drop(codec.decode_owned::<T>(message)));
+    let (steps, name) = (STEPS.get(), std::any::type_name::<T>());
+    // The one that breaks the bound begins, and ends at once.
+    assert!(steps <= most + 1, "{name}: {steps} steps for a message of {} bytes", message.len());
+    // A value asks for its own memory, and makes what holds it grow once at most; an error has a text.
+    assert!(asked <= 2 * most as u64 + 4, "{name}: {asked} times memory for a message of {} bytes", message.len());
+    steps
+}
+
+/// Answers the most steps that any lie caused.
+fn survives<T: DeserializeOwned>(lies: &[Vec<u8>]) -> usize {
+    let (bincode, postcard) = (Bincode::with_limit(MAX_BYTES), Postcard::with_limit(MAX_BYTES));
+    let of = |lie: &Vec<u8>| steps::<T>(&bincode, lie).max(steps::<T>(&postcard, lie));
+    lies.iter().map(of).max().unwrap()
+}
+
+#[test]
+fn no_message_of_any_shape_takes_more_steps_than_its_bytes_allow() {
+    let lies = lies();
+    let worst = [
+        survives::<Vec<Step<()>>>(&lies),
+        survives::<Vec<Vec<Step<()>>>>(&lies),
+        survives::<Vec<Step<Option<Step<()>>>>>(&lies),
+        survives::<Vec<[Step<()>; 16]>>(&lies),
+        survives::<Vec<Step<u8>>>(&lies),
+        survives::<Vec<Step<String>>>(&lies),
+        survives::<Vec<Box<Step<()>>>>(&lies),
+        survives::<VecDeque<Step<()>>>(&lies),
+        survives::<LinkedList<Step<()>>>(&lies),
+        survives::<BTreeSet<Step<()>>>(&lies),
+        survives::<BTreeMap<Step<u8>, Step<()>>>(&lies),
+        survives::<HashMap<Step<u16>, Vec<Step<()>>>>(&lies),
+        survives::<Step<Shape>>(&lies),
+        survives::<Vec<Step<Shape>>>(&lies),
+    ];
+    // The bound is nearly reached, so it is a bound that ends them.
+    assert!(worst.into_iter().any(|steps| steps > MAX_VALUES / 2), "{worst:?}");
+}
+
+/// The figure behind "less than a millisecond": `cargo test --release -p slipgate-tests --test typed_work -- --nocapture`.
+#[test]
+fn the_most_values_of_a_message_are_decoded() {
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Unit;
+    let mut room = vec![0; 64];
+    let bytes = Bincode::with_limit(MAX_BYTES).encode(&u64::from(MAX_VALUES as u32 - 1), &mut room).unwrap();
+    // Behind it, what makes the message long enough for so many.
+    room.truncate(bytes);
+    room.resize(MAX_BYTES, 0);
+    let begun = Instant::now();
+    let decoded = Bincode::with_limit(MAX_BYTES).decode::<Vec<Unit>>(&room);
+    println!("{MAX_VALUES} values in {:?}", begun.elapsed());
+    assert_eq!(decoded, Err(TypedErrorKind::Trailing), "all of them were read, and then the rest was found");
+}
