@@ -12,7 +12,7 @@
 //!
 //!  Reading ──┬▶ ceiling ────── does loss without a queue depend on the rate?
 //!            ├▶ pulse ──────── whose queue is it?
-//!            └▶ modes          Startup ──▶ Delay (steady) ◀──▶ Compete (company, cubic)
+//!            └▶ modes          Startup ◀──▶ Delay (steady) ◀──▶ Compete (company, cubic)
 //! ```
 //!
 //! Of the peer it needs when packets arrived by its clock and how long it held the acknowledgement; without them it goes
@@ -118,6 +118,8 @@ pub struct Glide {
 
 /// ```text
 ///  Startup ──▶ Delay ◀──▶ Compete
+///     ▲          │
+///     └──────────┘ no limit was met yet
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
