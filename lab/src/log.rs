@@ -70,6 +70,8 @@ pub struct FlowLog {
     pub sent: Series,
     /// Packets that the policer or the queue dropped.
     pub dropped: Series,
+    /// Bytes that the path lost on its own account.
+    pub lost: Series,
     /// Every packet that left the bottleneck.
     pub waits: Vec<Wait>,
 }

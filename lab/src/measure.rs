@@ -87,13 +87,15 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
     figures
 }
 
-/// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
+/// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did. Nobody sends again
+/// here, so that what the path lost on its own account counts as arrived: a session sends it in other packets.
 fn transfer(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> f64 {
     let Source::GameAndTransfer { game, from, bytes } = flow.source else { return 0.0 };
     let mut arrived = 0.0;
     let mut at = from;
     while arrived < 0.99 * bytes && at < scenario.duration {
-        arrived += log.arrived.between(at, at + SLICE) - game.rate * SLICE.as_secs_f64();
+        let passed = [&log.arrived, &log.lost].map(|series| series.between(at, at + SLICE));
+        arrived += passed.iter().sum::<f64>() - game.rate * SLICE.as_secs_f64();
         at += SLICE;
     }
     (at - from).as_secs_f64()

@@ -93,6 +93,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("D1", &[Bound::Served(0.995)]),
     ("D2", &[Bound::Served(0.97), Bound::Delay(32.0)]),
     ("D3", &[Bound::Served(0.995)]),
+    ("D4", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(5.0)]),
     ("E1", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
     ("E2", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
     ("F1", &[Bound::Served(0.30), Bound::ServedAtMost(0.60)]),

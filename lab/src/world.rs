@@ -238,7 +238,12 @@ impl<'a> World<'a> {
             let left_at = now.since_start().as_secs_f32();
             log.waits.push(Wait { left_at, waited: passed.waited.as_secs_f32() });
         }
-        let Some(arrives_at) = self.link.forward(now) else { return };
+        let Some(arrives_at) = self.link.forward(now) else {
+            if let Some(log) = self.log.flows.get_mut(packet.flow) {
+                log.lost.add(f64::from(packet.bytes), now);
+            }
+            return;
+        };
         let Some(ends) = self.ends.get(packet.flow) else { return };
         let read_at = ends.read_at(arrives_at, 1);
         self.schedule(read_at, Event::Arrival(packet));

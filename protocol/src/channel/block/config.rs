@@ -13,7 +13,8 @@ const SLICE_BYTES: u16 = 160;
 pub struct Config {
     /// Bytes of each slice that this end sends, 128 to 1,152; 160 by default: several travel in one frame, as many as a
     /// packet has room for, and one finds a place in the least packet that congestion avoidance grants. Slices that are
-    /// larger than that wait, while more urgent messages want all that a bad path carries.
+    /// larger than that wait, while more urgent messages want all that a bad path carries. A peer that announces payloads in
+    /// which one does not fit gets larger ones all the same: where peers' payloads differ, choose slices for the smallest.
     pub slice_bytes: u16,
     /// The largest block that this end takes, 64 MiB by default.
     pub max_block_bytes: u32,

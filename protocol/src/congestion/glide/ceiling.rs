@@ -11,9 +11,11 @@ use crate::congestion::Departed;
 const TEST_SHARE: f64 = 0.80;
 /// The test lasts a round trip and this, in seconds, and until enough packets are known; then this at most.
 const TEST_TIME: f64 = 0.5;
-const TEST_PATIENCE: f64 = 6.0;
-/// Enough are as many as would lose this many packets, and at least [`LEAST_PACKETS`].
+const TEST_PATIENCE: f64 = 3.0;
+/// Enough are as many as would lose this many packets, at so many times, and at least [`LEAST_PACKETS`]: losses that come
+/// in bursts stay away for a while at any rate.
 const TEST_LOSSES: f64 = 12.0;
+const TEST_EVENTS: f64 = 6.0;
 const LEAST_PACKETS: f64 = 60.0;
 /// Loss below this share of what it was has gone away.
 const GONE: f64 = 0.2;
@@ -57,6 +59,8 @@ struct Test {
     begin: f64,
     end: f64,
     loss: f64,
+    /// Packets that are enough to judge.
+    enough: f64,
     delivery: f64,
     acked: f64,
     lost: f64,
@@ -145,20 +149,24 @@ impl Ceiling {
             return Finding::Void;
         }
         let packets = test.acked + test.lost;
-        let enough = TEST_LOSSES / test.loss;
-        if !(now > test.end && packets >= enough.max(LEAST_PACKETS)) && now <= test.end + TEST_PATIENCE {
+        // So many are lost that, whatever follows, it has not gone away.
+        let stays = test.lost > GONE * test.loss * test.enough;
+        let is_known = stays || packets >= test.enough;
+        if !(now > test.end && is_known) && now <= test.end + TEST_PATIENCE {
             self.test = Some(test);
             return Finding::Nothing;
         }
         self.tested_at = now;
         let loss = test.lost / packets.max(1.0);
-        if loss < GONE * test.loss && packets >= enough {
+        if loss < GONE * test.loss && packets >= test.enough {
             losses.settle(loss, now);
             (self.renewals, self.lowered) = (0, false);
             self.limit_to(test.delivery / (1.0 - loss), now);
             return Finding::Policed;
         }
-        losses.settle(0.5 * (loss + test.loss), now);
+        // What is not known yet is taken for what it was.
+        let share = (packets / test.enough).min(1.0);
+        losses.settle(test.loss + 0.5 * share * (loss - test.loss), now);
         Finding::Inherent
     }
 
@@ -194,7 +202,8 @@ impl Ceiling {
         if now - self.tested_at > TEST_INTERVAL && now > self.until && losses.long() > LEAST_LOSS {
             let end = now + reading.round_trip + TEST_TIME;
             let loss = losses.long();
-            self.test = Some(Test { begin: now, end, loss, delivery: carried, acked: 0.0, lost: 0.0 });
+            let enough = (TEST_LOSSES / loss).max(TEST_EVENTS / losses.long_events()).max(LEAST_PACKETS);
+            self.test = Some(Test { begin: now, end, loss, enough, delivery: carried, acked: 0.0, lost: 0.0 });
             return Finding::Test { rate: TEST_SHARE * carried, until: end + TEST_PATIENCE + TEST_TIME };
         }
         Finding::Nothing
@@ -217,6 +226,7 @@ mod tests {
     use core::time::Duration;
     use std::vec;
 
+    use super::super::losses::Sent;
     use super::super::reading::{QUIET, queued};
     use super::*;
     use crate::time::Instant;
@@ -226,13 +236,20 @@ mod tests {
     /// A ceiling whose test has begun, and the losses that made it: a fifth of all packets.
     fn testing() -> (Ceiling, Losses) {
         let (mut ceiling, mut losses) = (Ceiling::new(), Losses::new());
-        for step in 0..50 {
-            losses.count(80, 20, 90.0 + f64::from(step) * 0.2);
-        }
+        lose(&mut losses, 20, 1, 90.0);
         let finding = ceiling.hear(&LOSSY, &[], &[], &mut losses, true, 1e6);
-        assert!(matches!(finding, Finding::Test { rate, until } if rate == 8e5 && until > 106.0), "{finding:?}");
+        assert!(matches!(finding, Finding::Test { rate, until } if rate == 8e5 && until > 104.0), "{finding:?}");
         assert!(ceiling.is_testing());
         (ceiling, losses)
+    }
+
+    /// For ten seconds, of each hundred packets so many are lost, so many of them in a row.
+    fn lose(losses: &mut Losses, lost: usize, in_a_row: usize, from: f64) {
+        let mut sent = Sent::new(from);
+        for _ in 0..50 {
+            let lost = sent.hundred(lost, in_a_row, 0.2);
+            losses.count(100 - lost.len(), &lost, &sent.departures, sent.now);
+        }
     }
 
     fn packets(count: usize, at: f64) -> vec::Vec<Departed> {
@@ -273,6 +290,34 @@ mod tests {
     }
 
     #[test]
+    fn a_few_lost_packets_are_enough_to_know_that_loss_stays_and_few_packets_change_little_of_what_was_known() {
+        let (mut ceiling, mut losses) = testing();
+        let later = Reading { now: 101.0, ..QUIET };
+        let (acked, lost) = (packets(5, 100.5), packets(3, 100.5));
+        assert_eq!(ceiling.hear(&later, &acked, &lost, &mut losses, true, 1e6), Finding::Inherent);
+        assert!((0.2..0.22).contains(&losses.inherent()), "{}", losses.inherent());
+    }
+
+    #[test]
+    fn loss_in_bursts_has_not_gone_away_because_there_was_none_for_a_while() {
+        let (mut ceiling, mut losses) = (Ceiling::new(), Losses::new());
+        lose(&mut losses, 20, 10, 90.0);
+        ceiling.hear(&LOSSY, &[], &[], &mut losses, true, 1e6);
+        let later = Reading { now: 101.0, ..QUIET };
+        assert_eq!(ceiling.hear(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6), Finding::Nothing);
+        assert_eq!(ceiling.hear(&later, &packets(100, 100.6), &[], &mut losses, true, 1e6), Finding::Policed);
+    }
+
+    #[test]
+    fn one_waits_three_seconds_for_enough_packets_and_no_longer() {
+        let (mut ceiling, mut losses) = testing();
+        let mut hear =
+            |now: f64| ceiling.hear(&Reading { now, ..QUIET }, &packets(1, now - 0.1), &[], &mut losses, true, 1e6);
+        assert_eq!(hear(103.4), Finding::Nothing);
+        assert_eq!(hear(103.6), Finding::Inherent);
+    }
+
+    #[test]
     fn packets_from_before_the_test_do_not_count() {
         let (mut ceiling, mut losses) = testing();
         let later = Reading { now: 101.0, ..QUIET };
@@ -293,9 +338,7 @@ mod tests {
         let later = Reading { now: 101.0, ..QUIET };
         ceiling.hear(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6);
         let mut lose_until = |ceiling: &mut Ceiling, now: f64, arrivals: f64| {
-            for step in 0..10 {
-                losses.count(80, 20, now - 2.0 + f64::from(step) * 0.2);
-            }
+            lose(&mut losses, 20, 1, now - 10.0);
             let soon = Reading { now, arrivals, ..LOSSY };
             ceiling.hear(&soon, &[], &[], &mut losses, true, 9e5)
         };
@@ -309,9 +352,7 @@ mod tests {
     #[test]
     fn nothing_is_tested_while_another_question_is_asked() {
         let mut losses = Losses::new();
-        for step in 0..50 {
-            losses.count(80, 20, 90.0 + f64::from(step) * 0.2);
-        }
+        lose(&mut losses, 20, 1, 90.0);
         assert_eq!(Ceiling::new().hear(&LOSSY, &[], &[], &mut losses, false, 1e6), Finding::Nothing);
     }
 }

@@ -12,7 +12,7 @@
 //!
 //!  Reading ──┬▶ ceiling ────── does loss without a queue depend on the rate?
 //!            ├▶ pulse ──────── whose queue is it?
-//!            └▶ modes          Startup ──▶ Delay (steady) ◀──▶ Compete (company, cubic)
+//!            └▶ modes          Startup ◀──▶ Delay (steady) ◀──▶ Compete (company, cubic)
 //! ```
 //!
 //! Of the peer it needs when packets arrived by its clock and how long it held the acknowledgement; without them it goes
@@ -45,7 +45,7 @@ use self::pulse::{Belief, Pulses, Verdict};
 use self::reading::Reading;
 use self::silence::Silence;
 use self::stall::Stall;
-use self::startup::Progress;
+use self::startup::{Progress, Startup};
 use self::steady::{Circumstances, Question, Steady};
 use super::{BytesPerSecond, Controller, Demand, FLOOR, Feedback, Newest, Phase, Report};
 use crate::time::Instant;
@@ -108,6 +108,7 @@ pub struct Glide {
     ceiling: Ceiling,
     pulses: Pulses,
     silence: Silence,
+    startup: Startup,
     steady: Steady,
     company: Company,
     /// When startup ended, in seconds.
@@ -117,6 +118,8 @@ pub struct Glide {
 
 /// ```text
 ///  Startup ──▶ Delay ◀──▶ Compete
+///     ▲          │
+///     └──────────┘ no limit was met yet
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -154,6 +157,7 @@ impl Glide {
             ceiling: Ceiling::new(),
             pulses: Pulses::new(),
             silence: Silence::default(),
+            startup: Startup::new(),
             steady: Steady::new(),
             company: Company::new(largest_packet),
             grown_up_at: f64::NEG_INFINITY,
@@ -169,7 +173,7 @@ impl Glide {
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
         let queue_at_once = self.delay.queue_at_once()?;
-        self.losses.count(feedback.acked.len(), feedback.lost.len(), now);
+        self.losses.count(feedback.acked.len(), feedback.lost, &self.departures, now);
         let arrivals = self.delivery.rate();
         if arrivals <= 0.0 {
             return None;
@@ -278,13 +282,16 @@ impl Glide {
     }
 
     fn start_up(&mut self, reading: &Reading) {
-        match startup::hear(reading, self.rate, self.config.initial.0) {
+        match self.startup.hear(reading, self.rate, self.config.initial.0) {
             Progress::Grow(rate) => self.rate = rate,
             Progress::End(rate) => {
                 self.mode = Mode::Delay;
                 self.grown_up_at = reading.now;
                 self.rate = rate;
                 self.steady.begin(reading.delivery, reading);
+                if !reading.app_limited && !reading.loses_more {
+                    self.steady.set_limit(reading.delivery);
+                }
             }
         }
     }
@@ -305,6 +312,11 @@ impl Glide {
             self.pulse(reading);
         }
         if reading.is_draining || self.ceiling.is_testing() {
+            return;
+        }
+        let is_calm = !self.is_held(reading.now) && !reading.loses_more && !reading.app_limited;
+        if is_calm && !self.steady.knows_limit() {
+            self.mode = Mode::Startup;
             return;
         }
         if !self.is_held(reading.now) {

@@ -79,6 +79,8 @@ const DRAIN_MARGIN: f64 = 0.03;
 pub(super) struct Steady {
     /// The path's limit, where it was met last; zero before.
     limit: f64,
+    /// A queue was met there, and not something that only looked like a limit: loss, or an application with little to send.
+    limit_is_known: bool,
     cut_at: f64,
     grow_after: f64,
     ours_until: f64,
@@ -132,6 +134,7 @@ impl Steady {
     pub(super) fn new() -> Self {
         Self {
             limit: 0.0,
+            limit_is_known: false,
             cut_at: f64::NEG_INFINITY,
             grow_after: f64::NEG_INFINITY,
             ours_until: f64::NEG_INFINITY,
@@ -156,6 +159,7 @@ impl Steady {
     /// Others left the queue, or it was ours after all.
     pub(super) fn begin_after_company(&mut self, reading: &Reading, is_ours: bool) {
         self.begin(reading.delivery, reading);
+        self.limit_is_known = true;
         self.episode = None;
         if is_ours {
             self.ours_until = reading.now + OURS_TIME_AFTER_COMPANY;
@@ -171,6 +175,12 @@ impl Steady {
 
     pub(super) fn set_limit(&mut self, limit: f64) {
         self.limit = limit;
+        self.limit_is_known = true;
+    }
+
+    /// Whether the path's limit has shown. Until then there is no reason to go slowly.
+    pub(super) fn knows_limit(&self) -> bool {
+        self.limit_is_known
     }
 
     /// Takes note of a feedback in any mode.
@@ -179,6 +189,7 @@ impl Steady {
             self.empty_at = reading.now;
         }
         if reading.queue > reading.target {
+            self.limit_is_known |= !reading.app_limited;
             let weight = if self.limit <= 0.0 { 1.0 } else { (reading.step / LIMIT_TIME).min(1.0) };
             self.limit += (reading.delivery - self.limit) * weight;
         }

@@ -190,6 +190,19 @@ fn random_loss_does_not_slow_it_down() {
 }
 
 #[test]
+fn startup_that_ended_without_a_queue_goes_on_and_one_that_met_its_limit_does_not() {
+    for (limit, expected) in [(None, Mode::Startup), (Some(1e5), Mode::Delay)] {
+        let mut path = Path::new(20.0, 400.0, 400.0);
+        path.glide.mode = Mode::Delay;
+        if let Some(limit) = limit {
+            path.glide.steady.set_limit(limit);
+        }
+        path.run(0.8);
+        assert_eq!(path.glide.mode, expected, "{limit:?}");
+    }
+}
+
+#[test]
 fn a_path_that_loses_most_of_its_rate_is_drained_within_two_seconds_and_found_again() {
     let mut path = Path::new(4.0, 50.0, 2000.0);
     path.run(10.0);

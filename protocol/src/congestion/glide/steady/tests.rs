@@ -15,6 +15,16 @@ fn at(seconds: f64, reading: Reading) -> Reading {
 }
 
 #[test]
+fn the_limit_is_known_when_who_sends_all_he_may_meets_a_queue() {
+    let mut steady = Steady::new();
+    steady.begin(1e6, &QUIET);
+    steady.observe(&Reading { app_limited: true, ..queued(0.1, 1.0) });
+    assert!(!steady.knows_limit());
+    steady.observe(&queued(0.1, 1.1));
+    assert!(steady.knows_limit());
+}
+
+#[test]
 fn with_an_empty_queue_the_rate_creeps_near_the_limit_and_leaps_far_from_it() {
     let near = begun().steer(&QUIET, 1e6, f64::INFINITY);
     assert!(near > 1e6 && near < 1.012e6, "{near}");
