@@ -14,7 +14,7 @@ use slipgate_protocol::time::Instant;
 use super::path::{Arrivals, RoundTrip, lost_since, one_way};
 use super::{FIRST_RATE, LEAST_RATE};
 
-// All of section 6.3, figure 3; delays in seconds.
+// All of figure 3; delays in seconds.
 /// The signal at which the highest rate is held (`XREF`; its weight `PRIO` is one).
 const REFERENCE: f64 = 0.01;
 /// The pace of gradual change (`KAPPA`), and the weight of the signal's own change (`ETA`).
