@@ -19,7 +19,7 @@ Each cell is the share that was served (of a game's demand) or used (of the path
 queueing delay that 95 % of the packets did not exceed, in milliseconds: means over the seeds.
 
 Time is virtual and all randomness comes from the seed: the same command gives the same figures everywhere. Play it \
-with a release build; the whole table takes about a minute.
+with a release build; the whole table takes some minutes.
 
   slipgate lab congestion --scenario E1,E2 --controller glide,cubic
   slipgate lab congestion --controller glide --random-paths 300
