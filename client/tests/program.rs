@@ -263,6 +263,14 @@ fn ends_soon(mut child: Child) -> ExitStatus {
     panic!("the program does not end");
 }
 
+/// Whether this process was started with the signal ignored, as a shell does in the background: programs inherit that.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_while_connected_ends_the_program_in_good_order() {
@@ -288,6 +296,10 @@ fn a_signal_ends_the_program_while_it_waits_for_its_token() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     for waiting in [&["--token", "-"][..], &["--issuer", &url, "--client-id", "1"]] {
         for (name, number) in [("-INT", 2), ("-TERM", 15)] {
+            if is_ignored(number) {
+                eprintln!("SKIPPED: whoever started the tests ignores signal {number}, and so does the program");
+                continue;
+            }
             let mut command = program(waiting);
             let child = command.env("SLIPGATE_API_KEY", "k").stdin(Stdio::piped()).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(300));

@@ -4,7 +4,7 @@ use slipgate_protocol::congestion::{
     Algorithm, BinaryConfig, BytesPerSecond, Config, Congestion, Controller, Fixed, GlideConfig, Shape,
 };
 
-use crate::rival::{Aimd, Bbr, Cubic};
+use crate::rival::{Aimd, Bbr, Cubic, Gcc, Nada};
 use crate::scenario::{Flow, Ruler, Scenario};
 use crate::source::LARGEST_PACKET;
 
@@ -27,13 +27,18 @@ pub enum Rule {
     Cubic,
     /// BBR, in its main features.
     Bbr,
+    /// Google's congestion control of 2016, in its main features.
+    Gcc,
+    /// NADA, which is told twice the path's rate as the most there can be.
+    Nada,
     /// Glide, as a session has it by default.
     Glide,
 }
 
 impl Rule {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 6] = [Self::None, Self::Binary, Self::Aimd, Self::Cubic, Self::Bbr, Self::Glide];
+    pub const ALL: [Self; 8] =
+        [Self::None, Self::Binary, Self::Aimd, Self::Cubic, Self::Bbr, Self::Gcc, Self::Nada, Self::Glide];
 
     /// Its name, in the table and on the command line.
     #[must_use]
@@ -44,6 +49,8 @@ impl Rule {
             Self::Aimd => "aimd",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Gcc => "gcc",
+            Self::Nada => "nada",
             Self::Glide => "glide",
         }
     }
@@ -62,6 +69,8 @@ impl Rule {
             Self::Aimd => return rival(Aimd::default()),
             Self::Cubic => return rival(Cubic::default()),
             Self::Bbr => return rival(Bbr::default()),
+            Self::Gcc => return rival(Gcc::default()),
+            Self::Nada => return rival(Nada::up_to(BytesPerSecond(2.0 * scenario.path.rate))),
         };
         Congestion::new(Config { algorithm, shape: SHAPE })
     }

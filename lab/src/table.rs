@@ -112,7 +112,7 @@ fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
         Figure::Drops => Some(format!("{:.1} % dropped", 100.0 * figures.dropped)),
         Figure::Fairness => figures.fairness.map(|index| format!("Jain's index {index:.3}")),
         Figure::Transfer => figures.transfer.map(|seconds| match seconds {
-            24.9.. => "transfer never done".to_owned(),
+            24.9.. => "transfer not done in 25 s".to_owned(),
             _ => format!("transfer in {seconds:.1} s"),
         }),
     }

@@ -164,7 +164,7 @@ reasons! {
     ChallengeExpired => "challenge_expired",
     /// Strangers used up their share of this turn.
     StrangerBudget => "stranger_budget",
-    /// Pending clients, or this one of them, used up their share of this turn.
+    /// Responses of pending clients, or forged ones of this one, used up their share of this turn.
     PendingBudget => "pending_budget",
     /// A connected client used up its share of this turn.
     ClientBudget => "client_budget",

@@ -16,6 +16,8 @@ pub(crate) struct Reading {
     left: u32,
     /// When the turn began to read.
     since: Option<Instant>,
+    /// The turn was asked for more than it may read.
+    is_cut_short: bool,
     cut_short: u64,
 }
 
@@ -26,6 +28,7 @@ impl Default for Reading {
             time: DEFAULT_TIME_PER_TURN,
             left: DEFAULT_PACKETS_PER_TURN,
             since: None,
+            is_cut_short: false,
             cut_short: 0,
         }
     }
@@ -41,14 +44,17 @@ impl Reading {
     }
 
     pub(crate) fn begin_turn(&mut self) {
-        (self.left, self.since) = (self.packets, None);
+        (self.left, self.since, self.is_cut_short) = (self.packets, None, false);
     }
 
     /// Whether the turn reads on. It reads one batch at least.
     pub(crate) fn goes_on(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let goes_on = self.left > 0 && (self.left == self.packets || now.since(since) < self.time);
-        self.cut_short += u64::from(!goes_on);
+        if !goes_on && !self.is_cut_short {
+            self.is_cut_short = true;
+            self.cut_short += 1;
+        }
         goes_on
     }
 
@@ -80,7 +86,9 @@ mod tests {
         reading.note(64);
         assert!(reading.goes_on(at(104)));
         reading.note(136);
-        assert!(!reading.goes_on(at(104)), "no packets are left");
+        for _ in 0..3 {
+            assert!(!reading.goes_on(at(104)), "no packets are left");
+        }
         reading.begin_turn();
         assert!(reading.goes_on(at(200)), "a turn's time begins when it begins to read");
         reading.note(64);

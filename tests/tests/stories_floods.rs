@@ -117,13 +117,30 @@ fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client
         assert!(world.present(server, stranger(2), &[0x13; 326]).is_err());
     }
     assert!(world.discarded(server, Discard::StrangerBudget) >= 190);
-    assert_eq!(world.discarded(server, Discard::PendingBudget), 196, "four of one pending client are looked at");
+    assert_eq!(world.discarded(server, Discard::PendingBudget), 200 - 64, "so many forgeries are opened of each");
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
     assert_eq!(world.servers[server].core.connected(), 1);
-    // In the next turn, who was flooded is looked at again.
+}
+
+#[test]
+fn junk_and_forgeries_under_a_pending_clients_own_address_do_not_keep_it_out() {
+    let mut world = World::perfect(8);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
     world.turn();
-    assert_ne!(world.present(server, stranger(2), &[0x13; 326]), Err(Discard::PendingBudget));
+    // Whatever is no response does not count, and forged ones do not for a while.
+    for _ in 0..5000 {
+        assert!(world.present(server, stranger(1), &[0x15; 100]).is_err());
+        assert!(world.present(server, stranger(1), &[0x13; 300]).is_err());
+    }
+    for _ in 0..60 {
+        assert_eq!(world.present(server, stranger(1), &[0x13; 326]), Err(Discard::NotAuthentic));
+    }
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+    assert_eq!(world.servers[server].core.connected(), 1);
 }
 
 #[test]

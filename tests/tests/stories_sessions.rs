@@ -455,7 +455,8 @@ fn filled(slots: u32, clients: u32) -> (Server, Vec<Holder>, Now) {
     let home = address("10.0.0.1:40000");
     let (keys, seed, now) = (world.private_key.clone().into(), Seed::from_bytes([1; 32]), world.now());
     let mut config = Config::new(PROTOCOL_ID, slots, vec![home]);
-    (config.budgets.decrypts, config.budgets.strangers_per_turn) = (u32::MAX, u32::MAX);
+    let budgets = &mut config.budgets;
+    (budgets.decrypts, budgets.strangers_per_turn, budgets.responses_per_turn) = (u32::MAX, u32::MAX, u32::MAX);
     let mut core = Server::new(config, keys, &seed, now).unwrap();
     let mut holders: Vec<_> = (0..=clients).map(|id| Holder::of(&world.mint(&to(home, u64::from(id))))).collect();
     for (place, holder) in holders.iter_mut().enumerate().take(clients as usize) {

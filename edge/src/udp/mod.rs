@@ -228,6 +228,7 @@ impl Sockets {
             let room = if both && place == 0 { BATCH / 2 } else { BATCH };
             self.drained &= self.datapath.receive(&port.socket, batch, room, &mut self.stats);
         }
+        self.wakes.note_read(batch.len());
     }
 
     /// Whether nothing more waited when the last batch was received.

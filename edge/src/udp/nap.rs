@@ -21,13 +21,13 @@ pub enum Woke {
 
 /// Sleeps until a datagram has arrived or the time is over. It does not sleep while datagrams wait.
 ///
-/// When it is woken more than 8,000 times a second, it lets datagrams gather for half a millisecond at a time, so that a
-/// batch of them costs one wake: see `wakes`.
+/// When datagrams wake it more than 8,000 times a second, it lets them gather for half a millisecond at a time, so that a
+/// batch of them costs one wake: see `wakes`. A [`Waker`](super::Waker) does not end that moment.
 ///
 /// # Errors
 /// When the system cannot wait.
 pub fn nap(sockets: &mut Sockets, timeout: Duration) -> io::Result<Woke> {
-    let gathers = sockets.is_drained() && sockets.wakes.should_gather();
+    let gathers = sockets.wakes.begin(Instant::now()) && sockets.is_drained();
     let gathered = if gathers { GATHER.min(timeout) } else { Duration::ZERO };
     if gathers {
         thread::sleep(gathered);
@@ -35,8 +35,11 @@ pub fn nap(sockets: &mut Sockets, timeout: Duration) -> io::Result<Woke> {
     let (was_drained, lay_down_at) = (sockets.is_drained(), Instant::now());
     sockets.wait(timeout.saturating_sub(gathered))?;
     let awake_at = Instant::now();
-    sockets.wakes.note(!sockets.is_drained(), awake_at);
-    // While datagrams gathered, some may have come.
+    // Who was woken by another thread was not woken by datagrams.
+    if was_drained && !sockets.is_drained() {
+        sockets.wakes.note_wake(awake_at);
+    }
+    // While datagrams gathered, some may have come: then the wait behind it was none.
     let slept = was_drained && awake_at.duration_since(lay_down_at) >= BLINK;
     Ok(if slept { Woke::Fresh } else { Woke::Unsure })
 }
@@ -62,5 +65,26 @@ mod tests {
             woke == Woke::Unsure
         });
         assert!(found_waiting);
+    }
+
+    #[test]
+    fn under_load_datagrams_gather_before_they_wake_and_a_lone_one_ends_that() {
+        let mut sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
+        let (sender, mut batch) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), ReceiveBatch::default());
+        let rapid = Instant::now();
+        (0..8).for_each(|_| sockets.wakes.note_wake(rapid));
+        for datagrams in [10, 10, 1] {
+            for _ in 0..datagrams {
+                sender.send_to(b"early", sockets.local_addresses()[0]).unwrap();
+            }
+            let lay_down_at = Instant::now();
+            assert_eq!(nap(&mut sockets, Duration::from_secs(5)).unwrap(), Woke::Unsure);
+            let slept = lay_down_at.elapsed();
+            assert!(slept >= GATHER && slept < Duration::from_secs(5), "{slept:?}");
+            while !sockets.is_drained() {
+                sockets.receive(&mut batch);
+            }
+        }
+        assert!(!sockets.wakes.begin(Instant::now()), "it was not worth it");
     }
 }

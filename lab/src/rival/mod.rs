@@ -3,11 +3,17 @@
 mod aimd;
 mod bbr;
 mod cubic;
+mod gcc;
+mod nada;
 mod path;
+#[cfg(test)]
+mod tests;
 
 pub use aimd::Aimd;
 pub use bbr::Bbr;
 pub use cubic::Cubic;
+pub use gcc::Gcc;
+pub use nada::Nada;
 use path::RoundTrip;
 use slipgate_protocol::congestion::BytesPerSecond;
 

@@ -1,6 +1,7 @@
 //! What every rival measures of its path.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use slipgate_protocol::congestion::Feedback;
 use slipgate_protocol::time::Instant;
@@ -32,6 +33,38 @@ impl RoundTrip {
         }
         Some(sample)
     }
+}
+
+/// How fast packets arrive at the peer, over a window of time.
+#[derive(Clone, Debug)]
+pub(super) struct Arrivals {
+    window: Duration,
+    /// When how many bytes had arrived, the oldest from the window's start.
+    history: VecDeque<(Instant, u64)>,
+}
+
+impl Arrivals {
+    pub(super) fn over(window: Duration) -> Self {
+        Self { window, history: VecDeque::new() }
+    }
+
+    /// Takes a report; answers the rate in bytes per second, once a whole window is known.
+    pub(super) fn hear(&mut self, feedback: &Feedback<'_>) -> Option<f64> {
+        self.history.push_back((feedback.now, feedback.delivered));
+        while self.history.get(1).is_some_and(|(at, _)| feedback.now.reached(*at, self.window)) {
+            self.history.pop_front();
+        }
+        let (since, delivered) = *self.history.front()?;
+        let whole = feedback.now.reached(since, self.window);
+        whole.then(|| (feedback.delivered - delivered) as f64 / feedback.now.since(since).as_secs_f64())
+    }
+}
+
+/// When the newest packet arrived and how long it took, in seconds: by two clocks, so that only differences mean anything.
+pub(super) fn one_way(feedback: &Feedback<'_>) -> Option<(f64, f64)> {
+    let newest = feedback.newest?;
+    let arrival = newest.received_at?.0.as_secs_f64();
+    Some((arrival, arrival - newest.sent_at.since_start().as_secs_f64()))
 }
 
 /// Bytes that a report acknowledges.

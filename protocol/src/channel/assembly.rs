@@ -37,6 +37,16 @@ impl Assembly {
         Self { bytes, chain: Chain::default(), seen: PieceSet::default(), missing: pieces_of(bytes) }
     }
 
+    /// How many pieces are missing.
+    pub(super) const fn missing(&self) -> u16 {
+        self.missing
+    }
+
+    /// Whether a piece is missing.
+    pub(super) fn lacks(&self, piece: u16) -> bool {
+        !self.seen.has(piece)
+    }
+
     /// Takes the pieces of a slice that are new.
     pub(super) fn add(&mut self, first: u16, data: &[u8], store: &mut Store, credit: Credit) -> Progress {
         for (piece, data) in (first..).zip(data.chunks(PIECE_BYTES)) {

@@ -7,9 +7,9 @@ use super::assembly::{Partials, Slice};
 use super::frame::Body;
 use super::layout::{ChannelConfig, ChannelId, Kind};
 use super::message_id::MessageId;
-use super::pieces::{PIECE_BYTES, Store};
+use super::pieces::Store;
 use super::violation::Violation;
-use super::window::{Outcome, Window};
+use super::window::{Ahead, Outcome, Window};
 use crate::time::Instant;
 
 /// The receiver's half of one channel.
@@ -87,15 +87,9 @@ impl Incoming {
         }
     }
 
-    /// How many pieces a frame takes to keep, at most, if it may not be dropped.
-    pub(super) fn pieces_to_keep(&self, body: &Body) -> usize {
-        let Self::Reliable { window } = self else { return 0 };
-        match body {
-            Body::Whole { id, data } | Body::Slice { id, data, .. } if window.would_wait(*id) => {
-                data.len().div_ceil(PIECE_BYTES)
-            }
-            _ => 0,
-        }
+    /// How many pieces a frame takes to keep, at most, if it may not be dropped, behind what `ahead` tells of others.
+    pub(super) fn pieces_to_keep(&self, kind: Kind, body: &Body, ahead: &mut Ahead) -> usize {
+        if let Self::Reliable { window } = self { window.preview(kind, body, ahead) } else { 0 }
     }
 }
 

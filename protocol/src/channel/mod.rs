@@ -54,7 +54,7 @@ pub use self::layout::{
     ChannelConfig, ChannelId, Kind, Layout, LayoutError, LayoutFault, LayoutHash, MAX_CHANNELS, MAX_MESSAGE_BYTES,
     MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
 };
-pub use self::pieces::PIECE_BYTES;
+pub use self::pieces::{PIECE_BYTES, RESERVE_BYTES};
 pub use self::precedence::{Means, Wish};
 pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;

@@ -16,6 +16,11 @@ pub(super) const MAX_PIECES: u16 = 512;
 const GROUP: usize = 32;
 /// What a group counts in the shared budget.
 const GROUP_BYTES: usize = GROUP * size_of::<Piece>();
+/// Pieces that every store may use outside the shared budget: a connection waits for what it lost although others hold
+/// all of the budget.
+const RESERVE: usize = GROUP;
+/// Bytes of memory that every connection may take for what arrives, outside the budget that it shares with others.
+pub const RESERVE_BYTES: usize = GROUP_BYTES;
 /// How long after the last use the memory is kept for the next one.
 pub(super) const RETENTION: Duration = Duration::from_secs(10);
 /// The end of a chain.
@@ -61,18 +66,18 @@ pub(super) enum Credit {
 pub(super) struct Store {
     groups: Vec<Box<[Piece; GROUP]>>,
     free: u32,
-    free_pieces: usize,
     used: usize,
     last_use: Instant,
     shared: Option<MemoryBudget>,
-    /// Bytes that are taken of the shared budget.
+    /// Groups whose bytes are taken of the shared budget: as many as have been in use together beyond the reserve. What an
+    /// overdraft left free is not among them, and nothing else is kept there.
     taken: usize,
 }
 
 impl Store {
     /// An empty store, which takes its memory from a budget shared with others, if there is one.
     pub(super) fn new(shared: Option<MemoryBudget>) -> Self {
-        Self { groups: Vec::new(), free: NONE, free_pieces: 0, used: 0, last_use: Instant::default(), shared, taken: 0 }
+        Self { groups: Vec::new(), free: NONE, used: 0, last_use: Instant::default(), shared, taken: 0 }
     }
 
     /// Stores a whole message. `None` if there is no memory.
@@ -152,10 +157,9 @@ impl Store {
 
     /// How many more pieces could be stored now without an overdraft, as far as `enough`.
     pub(super) fn spare(&self, enough: usize) -> usize {
-        match &self.shared {
-            Some(shared) if self.free_pieces < enough => self.free_pieces + shared.left() / GROUP_BYTES * GROUP,
-            _ => enough.max(self.free_pieces),
-        }
+        let Some(shared) = &self.shared else { return enough };
+        let own = self.allowed().saturating_sub(self.used);
+        if own >= enough { own } else { own + shared.left() / GROUP_BYTES * GROUP }
     }
 
     /// Bytes of memory that are taken now.
@@ -163,14 +167,21 @@ impl Store {
         self.groups.len() * GROUP_BYTES
     }
 
+    /// How many pieces may be in use for what has been taken of the shared budget.
+    const fn allowed(&self) -> usize {
+        RESERVE + self.taken * GROUP
+    }
+
     fn take(&mut self, credit: Credit) -> Option<u32> {
-        if self.free == NONE && !self.grow(credit) {
+        if !self.may_use_more() && credit == Credit::No {
             return None;
+        }
+        if self.free == NONE {
+            self.grow();
         }
         let place = self.free;
         let piece = self.piece_mut(place)?;
         self.free = core::mem::replace(&mut piece.next, NONE);
-        self.free_pieces -= 1;
         self.used += 1;
         Some(place)
     }
@@ -180,32 +191,34 @@ impl Store {
         if let Some(piece) = self.piece_mut(place) {
             piece.next = free;
             self.free = place;
-            self.free_pieces += 1;
             self.used -= 1;
         }
     }
 
-    fn grow(&mut self, credit: Credit) -> bool {
-        if let Some(shared) = &self.shared {
-            if shared.take(GROUP_BYTES) {
-                self.taken += GROUP_BYTES;
-            } else if credit == Credit::No {
-                return false;
-            }
+    /// Whether the reserve and the shared budget allow one more piece, which is taken of the budget if need be.
+    fn may_use_more(&mut self) -> bool {
+        let Some(shared) = &self.shared else { return true };
+        if self.used < self.allowed() {
+            return true;
         }
+        let taken = shared.take(GROUP_BYTES);
+        self.taken += usize::from(taken);
+        taken
+    }
+
+    fn grow(&mut self) {
         let first = self.groups.len() * GROUP;
         self.groups.push(Box::new([EMPTY; GROUP]));
         for place in (first..first + GROUP).rev() {
             self.used += 1;
             self.put_back(place as u32);
         }
-        true
     }
 
     fn release_all(&mut self) {
-        (self.groups, self.free, self.free_pieces) = (Vec::new(), NONE, 0);
+        (self.groups, self.free) = (Vec::new(), NONE);
         if let Some(shared) = &self.shared {
-            shared.give(core::mem::take(&mut self.taken));
+            shared.give(core::mem::take(&mut self.taken) * GROUP_BYTES);
         }
     }
 
@@ -267,13 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_budget_bounds_all_stores_but_for_overdrafts_and_gets_everything_back() {
+    fn a_shared_budget_bounds_all_stores_but_for_reserves_and_overdrafts_and_gets_everything_back() {
         let shared = MemoryBudget::new(3 * GROUP_BYTES);
         let mut stores = [0; 2].map(|_| Store::new(Some(shared.clone())));
-        let large = message(2 * GROUP * PIECE_BYTES);
+        let large = message(3 * GROUP * PIECE_BYTES);
         let chain = stores[0].store(&large, Credit::No).unwrap();
+        assert_eq!(shared.left(), GROUP_BYTES, "one of the three groups is the reserve");
         assert!(stores[1].store(&large, Credit::No).is_none());
-        assert_eq!(stores[1].spare(GROUP), GROUP, "what was not enough is kept for later");
+        assert_eq!(stores[1].spare(2 * GROUP), 2 * GROUP, "what was not enough is kept for later");
         let overdraft = stores[1].store(&large, Credit::Overdraft).unwrap();
         assert_eq!(shared.left(), 0);
         stores[1].release(overdraft);
@@ -286,5 +300,23 @@ mod tests {
             assert_eq!(store.bytes(), 0);
         }
         assert_eq!(shared.left(), 3 * GROUP_BYTES);
+    }
+
+    #[test]
+    fn what_an_overdraft_left_free_is_not_kept_for_other_messages() {
+        let mut store = Store::new(Some(MemoryBudget::new(0)));
+        let large = message(10 * GROUP * PIECE_BYTES);
+        let mut kept = Vec::new();
+        for _ in 0..5 {
+            let overdraft = store.store(&large, Credit::Overdraft).unwrap();
+            assert_eq!(store.spare(1), 0);
+            store.release(overdraft);
+            while store.spare(1) > 0 {
+                kept.push(store.store(&[1], Credit::No).unwrap());
+            }
+        }
+        assert_eq!(kept.len(), RESERVE);
+        assert_eq!(store.bytes(), 11 * GROUP_BYTES);
+        kept.into_iter().for_each(|chain| store.release(chain));
     }
 }

@@ -8,6 +8,8 @@ use super::*;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
+mod shared_memory;
+
 const C: ChannelId = ChannelId(0);
 
 /// One end, with the number of its next packet and what it received.
@@ -435,34 +437,6 @@ fn a_message_behind_others_in_every_packet_is_cut_rather_than_kept_waiting() {
         }
         assert!(other.received.contains(&(1, message(9, 1000))), "{kind:?}");
     }
-}
-
-#[test]
-fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
-    let layout = Arc::new(Layout::new(vec![of(Kind::ReliableOrdered)]).unwrap());
-    let memory = crate::reliability::MemoryBudget::new(5000);
-    let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
-    other.channels = Channels::new(Arc::clone(&layout), Some(memory.clone()));
-    for number in 0..30 {
-        one.send(C, &message(number, 1000));
-    }
-    let packets: Vec<_> = one.packets(1180);
-    let (missing, rest) = packets.split_first().unwrap();
-    let (taken, refused): (Vec<_>, Vec<_>) = rest.iter().partition(|(_, frames)| {
-        let fits = other.channels.can_take(frames);
-        if fits {
-            other.take(frames).unwrap();
-        }
-        fits
-    });
-    assert!(taken.len() >= 3 && refused.len() > 20, "{} taken", taken.len());
-    assert!(other.received.is_empty() && memory.left() < 1000);
-    for (sequence, frames) in [missing].into_iter().chain(refused) {
-        assert!(other.channels.can_take(frames), "what is in order needs no memory");
-        other.take(frames).unwrap();
-        one.channels.on_acked(*sequence);
-    }
-    assert_eq!(other.received(), (0..30).map(|number| message(number, 1000)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::assembly::{Assembly, Progress};
+use super::frame::Body;
 use super::layout::{ChannelConfig, ChannelId, Kind};
 use super::message_id::MessageId;
-use super::pieces::{Chain, Credit, Store};
+use super::pieces::{Chain, Credit, PIECE_BYTES, Store, pieces_of};
 use super::slab::Slab;
 use super::violation::Violation;
 
@@ -47,6 +48,17 @@ pub(super) struct Window {
     assemblies: Slab<Assembly>,
     /// Bytes of the messages in the slots, the missing parts of slices included.
     bytes: u32,
+}
+
+/// How far the frames of a packet would bring a window, if they were taken.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead {
+    /// How many of the oldest messages would be there.
+    settled: u32,
+    /// Pieces that would come of the one behind them.
+    brought: u16,
+    /// The piece behind the last one of these.
+    end: u16,
 }
 
 impl Window {
@@ -128,9 +140,58 @@ impl Window {
         true
     }
 
-    /// Whether a message would have to wait here for others: then it takes memory.
-    pub(super) fn would_wait(&self, id: MessageId) -> bool {
-        id.ahead_of(self.next).is_some_and(|ahead| ahead > 0)
+    /// How many pieces must be kept, at most, of what a packet brings beside messages that are in order by then. `ahead` is
+    /// what earlier frames of the packet have done here.
+    ///
+    /// The slices of the oldest missing message count for nothing: what they take is bounded by the largest message, and
+    /// without them there would be no end of waiting.
+    pub(super) fn preview(&self, kind: Kind, body: &Body, ahead: &mut Ahead) -> usize {
+        let (Body::Whole { id, .. } | Body::Slice { id, .. } | Body::Withdrawn { id }) = body else { return 0 };
+        let Some(place) = id.ahead_of(self.next).filter(|place| *place >= ahead.settled) else { return 0 };
+        let in_order = place == ahead.settled;
+        match body {
+            Body::Slice { bytes, first, data, .. } if in_order => {
+                self.bring(ahead, *bytes, *first, data.len());
+                0
+            }
+            Body::Whole { .. } | Body::Withdrawn { .. } if in_order => {
+                self.pass(ahead);
+                0
+            }
+            Body::Whole { .. } if kind == Kind::ReliableUnordered => 0,
+            Body::Whole { data, .. } | Body::Slice { data, .. } if !self.has(place) => data.len().div_ceil(PIECE_BYTES),
+            _ => 0,
+        }
+    }
+
+    /// A slice of the oldest missing message would come. Slices of a packet count while their pieces ascend, so that none
+    /// counts twice.
+    fn bring(&self, ahead: &mut Ahead, bytes: u32, first: u16, data: usize) {
+        let assembly = match self.slots.get(ahead.settled as usize) {
+            Some(Slot::Partial(number)) => self.assemblies.get(*number),
+            _ => None,
+        };
+        if first < ahead.end {
+            return;
+        }
+        ahead.end = first.saturating_add(data.div_ceil(PIECE_BYTES) as u16);
+        let is_new = |piece: &u16| assembly.is_none_or(|assembly| assembly.lacks(*piece));
+        ahead.brought += (first..ahead.end).filter(is_new).count() as u16;
+        if ahead.brought == assembly.map_or(pieces_of(bytes), Assembly::missing) {
+            self.pass(ahead);
+        }
+    }
+
+    /// The oldest missing message would be there, and those be delivered that waited for it.
+    fn pass(&self, ahead: &mut Ahead) {
+        *ahead = Ahead { settled: ahead.settled + 1, ..Ahead::default() };
+        while self.has(ahead.settled) {
+            ahead.settled += 1;
+        }
+    }
+
+    fn has(&self, place: u32) -> bool {
+        matches!(self.slots.get(place as usize), Some(Slot::Stored { .. } | Slot::Settled))
     }
 
     /// The place of a message that is of use, in a window that reaches as far; `None` if it came before.

@@ -77,7 +77,9 @@ impl Config {
 /// The memory that the connections of a server may take together for what arrives in pieces. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// For packets in fragments, and for messages that must be put together or wait for older ones.
+    /// For packets in fragments, and for messages that must be put together or wait for older ones. When it is used up
+    /// every connection has [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) beside it, and as much as the largest message
+    /// of each reliable channel takes, so that nobody who holds the rest can stop the others.
     pub messages: MemoryBudget,
     /// For blocks, which must not keep messages waiting until they are whole.
     pub blocks: MemoryBudget,

@@ -86,7 +86,9 @@ impl Packets {
         self.path.send_plain_acks(now, sink);
     }
 
-    /// The oldest news of a packet that was sent. Ask until there is none, once a turn.
+    /// The oldest news of a packet that was sent. Ask until there is none, once a turn: of what nobody asks for, the oldest is
+    /// forgotten when there is a window of it, and counted in
+    /// [`Counters::untold_events`](reliability::Counters::untold_events).
     pub fn poll_event(&mut self) -> Option<Event> {
         self.path.poll_news()
     }

@@ -40,10 +40,22 @@ pub(super) struct Path {
     news: Option<News>,
 }
 
-/// Verdicts that the application has not asked for yet: at most as many as the window of sent packets holds.
+/// Verdicts that the application has not asked for yet: at most as many as the window of sent packets holds. Newer ones
+/// displace the oldest.
 struct News {
     most: usize,
     queue: VecDeque<Event>,
+    displaced: u64,
+}
+
+impl News {
+    fn push(&mut self, event: Event) {
+        if self.queue.len() >= self.most {
+            self.queue.pop_front();
+            self.displaced += 1;
+        }
+        self.queue.push_back(event);
+    }
 }
 
 /// The packets of ours whose fate became known with the last datagram or tick.
@@ -175,7 +187,7 @@ impl Path {
 
     /// Keeps what becomes of packets for [`Path::poll_news`].
     pub(super) fn with_news(self, window: u16) -> Self {
-        Self { news: Some(News { most: window.into(), queue: VecDeque::new() }), ..self }
+        Self { news: Some(News { most: window.into(), queue: VecDeque::new(), displaced: 0 }), ..self }
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -262,11 +274,9 @@ impl Path {
     /// Asks the endpoint which packets were acknowledged. Answers the newest, if none newer was before.
     fn collect_acked(&mut self) -> Option<(Sequence, Departed)> {
         let mut newest = None;
-        while self.news.as_ref().is_none_or(|news| news.queue.len() < news.most)
-            && let Some(event) = self.endpoint.poll_event()
-        {
+        while let Some(event) = self.endpoint.poll_event() {
             if let Some(news) = &mut self.news {
-                news.queue.push_back(event);
+                news.push(event);
             }
             if let Event::Acked { sequence, .. } = event
                 && let Some(landed) = self.flight.acked(sequence)
@@ -488,7 +498,9 @@ impl Path {
     }
 
     pub(super) fn stats(&self, now: Instant) -> (reliability::Stats, congestion::Stats) {
-        (self.endpoint.stats(now), self.congestion.stats(now))
+        let mut endpoint = self.endpoint.stats(now);
+        endpoint.counters.untold_events += self.news.as_ref().map_or(0, |news| news.displaced);
+        (endpoint, self.congestion.stats(now))
     }
 }
 

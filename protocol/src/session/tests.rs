@@ -17,6 +17,7 @@ use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
 mod many_messages;
 mod many_packets;
+mod news_unasked;
 mod small_packets;
 mod time_of_a_loop;
 

@@ -6,23 +6,40 @@ use super::Channels;
 use crate::channel::block::Reception;
 use crate::channel::frame::{Body, Frame};
 use crate::channel::incoming::Receipt;
-use crate::channel::layout::{ChannelId, Kind};
+use crate::channel::layout::{ChannelId, Kind, MAX_CHANNELS};
 use crate::channel::violation::Violation;
-use crate::channel::window::Outcome;
+use crate::channel::window::{Ahead, Outcome};
 use crate::channel::{Arrival, Place, ReadAt};
 use crate::time::Instant;
+
+/// The bytes of a frame that has a piece of a message: a head, an id, and what fills the piece.
+const LEAST_BYTES_OF_A_PIECE: usize = 3;
 
 impl Channels {
     /// Whether there is memory for what the frames of a packet may have to leave here. If there is not, the packet
     /// should be refused, so that its sender holds it for lost. Without a shared budget there always is.
+    ///
+    /// What is in order needs none: a sender that writes its oldest messages first gets on although others hold all of the
+    /// budget. For what it lost on the way there are [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) of its own.
     #[must_use]
     pub fn can_take(&self, frames: &[u8]) -> bool {
-        let (mut at, mut pieces) = (ReadAt::default(), 0);
-        while let Ok(frame) = Frame::read(frames, &mut at, &self.layout) {
-            let incoming = self.incoming.get(usize::from(frame.channel.0));
-            pieces += incoming.map_or(0, |incoming| incoming.pieces_to_keep(&frame.body));
+        let most = frames.len() / LEAST_BYTES_OF_A_PIECE;
+        self.receiving.spare(most) >= most || {
+            let pieces = self.pieces_to_keep(frames);
+            self.receiving.spare(pieces) >= pieces
         }
-        pieces == 0 || self.receiving.spare(pieces) >= pieces
+    }
+
+    fn pieces_to_keep(&self, frames: &[u8]) -> usize {
+        let (mut at, mut pieces) = (ReadAt::default(), 0);
+        let mut ahead = [Ahead::default(); MAX_CHANNELS];
+        while let Ok(Frame { channel, body }) = Frame::read(frames, &mut at, &self.layout) {
+            let index = usize::from(channel.0);
+            let incoming = self.incoming.get(index).zip(self.layout.channel(channel)).zip(ahead.get_mut(index));
+            pieces +=
+                incoming.map_or(0, |((incoming, config), ahead)| incoming.pieces_to_keep(config.kind, &body, ahead));
+        }
+        pieces
     }
 
     /// Reads on in the frames of a packet, and answers the next message. `scratch` holds those that do not lie in the

@@ -76,8 +76,8 @@ pub struct Budgets {
     /// Datagrams of strangers (without a slot) that one turn looks at; 1,024. What is beyond is dropped unseen, and
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
-    /// Packets from the addresses of pending clients that one turn looks at; 1,024. A flood of strangers takes nothing from
-    /// it, and of each pending client a turn looks at four.
+    /// Responses from the addresses of pending clients that one turn opens; 1,024. A flood of strangers takes nothing from
+    /// it, and of the forged ones from each pending client's address a turn opens 64.
     pub responses_per_turn: u32,
     /// Authentic packets of one connected client that one turn takes; 256.
     pub packets_per_client_and_turn: u32,

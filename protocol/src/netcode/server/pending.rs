@@ -25,8 +25,9 @@ use crate::wire::UserData;
 /// any path on which a game is played.
 const FAIR_TIME: Duration = Duration::from_secs(1);
 
-/// Packets from one pending client's address that one turn looks at. Clients answer a challenge ten times a second.
-const TRIES_PER_TURN: u8 = 4;
+/// Forged responses from one pending client's address that one turn opens. Clients answer a challenge ten times a second for
+/// five seconds: even among a thousand forgeries a turn, one of these fifty is nearly sure to be opened.
+const FORGERIES_PER_TURN: u32 = 64;
 
 /// What a pending client is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +57,9 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
-    /// The turn in which something came last from its address, and how much.
+    /// The turn in which forged responses came last from its address, and how many.
     turn: u64,
-    tries: u8,
+    forgeries: u32,
     /// It was sent a challenge, so that a response may come.
     challenged: bool,
     owes: Option<Reply>,
@@ -121,15 +122,19 @@ impl PendingClients {
         self.by_address.get(address).copied().filter(|place| !self.is_late(*place, now))
     }
 
-    /// Whether another packet from a pending client's address may be looked at in this turn: whoever writes under its
-    /// address must not take what other clients may send.
-    pub(super) fn take_try(&mut self, place: u32, turn: u64) -> bool {
-        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return false };
+    /// Whether another response of a pending client may be opened in this turn: whoever writes under its address must not
+    /// take what other clients may send.
+    pub(super) fn has_tries(&self, place: u32, turn: u64) -> bool {
+        self.get(place).is_some_and(|entry| entry.turn != turn || entry.forgeries < FORGERIES_PER_TURN)
+    }
+
+    /// A response from a pending client's address did not open.
+    pub(super) fn note_forgery(&mut self, place: u32, turn: u64) {
+        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
         if entry.turn != turn {
-            (entry.turn, entry.tries) = (turn, 0);
+            (entry.turn, entry.forgeries) = (turn, 0);
         }
-        entry.tries = entry.tries.saturating_add(1);
-        entry.tries <= TRIES_PER_TURN
+        entry.forgeries += 1;
     }
 
     fn is_late(&self, place: u32, now: Instant) -> bool {
@@ -173,7 +178,7 @@ impl PendingClients {
             server_index,
             since: now,
             turn: 0,
-            tries: 0,
+            forgeries: 0,
             challenged: false,
             owes: None,
         };

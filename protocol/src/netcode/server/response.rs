@@ -10,6 +10,7 @@ use crate::crypto::lane::Lane;
 use crate::discard::Discard;
 use crate::time::Now;
 use crate::token::history::UsedToken;
+use crate::wire::TAG_BYTES;
 use crate::wire::packet::{Challenge, Header, PacketKind};
 
 /// Whether a packet with this prefix claims to be a response.
@@ -26,16 +27,25 @@ impl Server {
             let connected = self.slots.at_address(&from).is_some();
             return Err(if connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
-        if !self.pending.take_try(place, self.turn) {
-            return Err(Discard::PendingBudget);
-        }
-        self.ledger.take_response()?;
-        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        // What is no response is seen at a glance, and costs nobody's budget.
         let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
         if header.kind != PacketKind::Response {
             return Err(Discard::WrongState);
         }
-        let content = self.cipher.open(&pending.client_to_server, &header, datagram)?;
+        if !header.kind.allows_content(datagram.len() - header.bytes - TAG_BYTES) {
+            return Err(Discard::ContentSize);
+        }
+        if !self.pending.has_tries(place, self.turn) {
+            return Err(Discard::PendingBudget);
+        }
+        self.ledger.take_response()?;
+        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        let opened = self.cipher.open(&pending.client_to_server, &header, datagram);
+        if opened.is_err() {
+            self.pending.note_forgery(place, self.turn);
+        }
+        let content = opened?;
+        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
         let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
         self.challenger.verify(challenge, &pending.bound, now.monotonic, self.config.challenge_lifetime)?;
         let (bound, age, tag) = (pending.bound, pending.age, pending.tag);

@@ -1,0 +1,160 @@
+//! Memory for what arrives that many connections share.
+
+use super::*;
+use crate::reliability::MemoryBudget;
+
+const RELIABLE: [Kind; 2] = [Kind::ReliableUnordered, Kind::ReliableOrdered];
+
+/// An end whose memory for what arrives is of a budget.
+fn sharing(configs: &[ChannelConfig], memory: &MemoryBudget) -> End {
+    let mut end = End::new(configs);
+    end.channels = Channels::new(Arc::new(Layout::new(configs.to_vec()).unwrap()), Some(memory.clone()));
+    end
+}
+
+/// Two ends; the second one has no memory left but what the last channel holds, which waits for its first message.
+fn without_memory(kind: Kind) -> [End; 2] {
+    let configs = [of(kind), ChannelConfig { priority: 1, ..of(Kind::ReliableOrdered) }];
+    let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
+    one.send(ChannelId(1), b"lost");
+    let _lost = one.packet(20).unwrap();
+    for _ in 0..RESERVE_BYTES / PIECE_BYTES - 2 {
+        one.send(ChannelId(1), b"waits");
+        let (sequence, frames) = one.packet(20).unwrap();
+        assert!(other.channels.can_take(&frames));
+        other.take(&frames).unwrap();
+        one.channels.on_acked(sequence);
+    }
+    assert!(other.received.is_empty());
+    [one, other]
+}
+
+#[test]
+fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
+    let memory = MemoryBudget::new(5000);
+    let mut one = End::new(&[of(Kind::ReliableOrdered)]);
+    let mut other = sharing(&[of(Kind::ReliableOrdered)], &memory);
+    for number in 0..40 {
+        one.send(C, &message(number, 1000));
+    }
+    let packets: Vec<_> = one.packets(1180);
+    let (missing, rest) = packets.split_first().unwrap();
+    let (taken, refused): (Vec<_>, Vec<_>) = rest.iter().partition(|(_, frames)| {
+        let fits = other.channels.can_take(frames);
+        if fits {
+            other.take(frames).unwrap();
+        }
+        fits
+    });
+    assert!(taken.len() >= 6 && refused.len() > 20, "{} taken", taken.len());
+    assert!(other.received.is_empty() && memory.left() < 1000);
+    for (sequence, frames) in [missing].into_iter().chain(refused) {
+        assert!(other.channels.can_take(frames), "what is in order needs no memory");
+        other.take(frames).unwrap();
+        one.channels.on_acked(*sequence);
+    }
+    assert_eq!(other.received(), (0..40).map(|number| message(number, 1000)).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_memory_whatever_is_in_order_within_its_packet_is_taken() {
+    for (kind, bytes) in RELIABLE.into_iter().flat_map(|kind| [1, 100, 700, 3000].map(|bytes| (kind, bytes))) {
+        let [mut one, mut other] = without_memory(kind);
+        let expected: Vec<_> = (0..15).map(|number| message(number, bytes)).collect();
+        for message in &expected {
+            one.send(C, message);
+        }
+        for (_, frames) in one.packets(1180) {
+            assert!(other.channels.can_take(&frames), "{kind:?} {bytes}");
+            other.take(&frames).unwrap();
+        }
+        assert_eq!(other.received(), expected, "{kind:?} {bytes}");
+    }
+}
+
+#[test]
+fn without_memory_a_slice_that_was_lost_makes_place_for_what_is_behind_its_message() {
+    let [mut one, mut other] = without_memory(Kind::ReliableOrdered);
+    one.send(C, &message(0, 1300));
+    let (lost, _) = one.packet(800).unwrap();
+    let (sequence, frames) = one.packet(800).unwrap();
+    assert!(other.channels.can_take(&frames), "slices of the oldest missing message");
+    other.take(&frames).unwrap();
+    one.channels.on_acked(sequence);
+    (1..4).for_each(|number| one.send(C, &message(number, 40)));
+    one.channels.on_lost(lost);
+    let (_, frames) = one.packet(1180).unwrap();
+    assert!(other.channels.can_take(&frames));
+    other.take(&frames).unwrap();
+    let expected = [(0, 1300), (1, 40), (2, 40), (3, 40)].map(|(number, bytes)| message(number, bytes));
+    assert_eq!(other.received(), expected);
+}
+
+#[test]
+fn a_slice_that_a_packet_repeats_makes_no_message_complete() {
+    let [_, mut other] = without_memory(Kind::ReliableOrdered);
+    // A message of 300 bytes, with its first piece three times, and three messages behind it: memory there is for two.
+    let first = [&[0x41, 0, 0xac, 2, 0, 0x80, 1][..], &[7; 128]].concat();
+    let behind = [[1, 1, 1, b'x'], [1, 1, 1, b'y'], [1, 1, 1, b'z']].concat();
+    let frames = [first.repeat(3), behind.clone()].concat();
+    assert!(!other.channels.can_take(&frames));
+    // What comes complete needs none.
+    let frames = [[&[0x41, 0, 0xac, 2, 0, 0xac, 2][..], &[7; 300]].concat(), behind].concat();
+    assert!(other.channels.can_take(&frames));
+    other.take(&frames).unwrap();
+    assert_eq!(other.received().len(), 4);
+}
+
+/// Random numbers.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u8 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % end) as u8
+    }
+
+    /// A packet of messages and slices, most of them behind the first missing one.
+    fn frames(&mut self) -> Vec<u8> {
+        let mut frames = Vec::new();
+        for _ in 0..=self.below(4) {
+            let is_first = self.below(200) == 0;
+            let (channel, id) = (1 + self.below(2), if is_first { 0 } else { 1 + self.below(100) });
+            if self.below(2) == 0 {
+                let bytes = self.below(100);
+                frames.extend([channel, id, bytes]);
+                frames.resize(frames.len() + usize::from(bytes), 7);
+            } else {
+                // Of a message of 2,000 bytes, one piece.
+                frames.extend([channel | 0x40, id, 0xd0, 15, self.below(15), 0x80, 1]);
+                frames.resize(frames.len() + 128, 7);
+            }
+        }
+        frames
+    }
+}
+
+#[test]
+fn whatever_peers_send_the_memory_of_all_is_bounded_by_the_budget_and_a_reserve_for_each() {
+    const BUDGET: usize = 40_000;
+    const ENDS: usize = 5;
+    // The oldest missing message of each channel, in whole groups of pieces.
+    const OLDEST: usize = 2 * RESERVE_BYTES;
+    let (memory, mut chance, mut used_up) = (MemoryBudget::new(BUDGET), Chance(4), 0);
+    let configs = RELIABLE.map(|kind| ChannelConfig { max_message_bytes: 2000, queue_bytes: 1 << 18, ..of(kind) });
+    let mut ends: Vec<_> = (0..ENDS).map(|_| sharing(&configs, &memory)).collect();
+    for turn in 0..20_000 {
+        if turn % 400 == 0 {
+            ends[turn / 400 % ENDS] = sharing(&configs, &memory);
+        }
+        let frames = chance.frames();
+        let end = &mut ends[usize::from(chance.below(ENDS as u64))];
+        if end.channels.can_take(&frames) && end.take(&frames).is_err() {
+            *end = sharing(&configs, &memory);
+        }
+        let bytes: usize = ends.iter().map(|end| end.channels.memory_bytes()).sum();
+        assert!(bytes <= BUDGET + ENDS * (RESERVE_BYTES + OLDEST), "{bytes}");
+        used_up += usize::from(memory.left() < RESERVE_BYTES);
+    }
+    assert!(used_up > 1000, "{used_up}");
+}
