@@ -38,11 +38,13 @@ pub struct Means {
     pub credit: i64,
     /// How much more may be under way.
     pub window: i64,
+    /// Up to where blocks may fill the packet, if a slice fits: what is behind it must not wait for long.
+    pub bulk: usize,
 }
 
 impl Means {
     /// Nothing limits the packet but its size.
-    pub const AMPLE: Self = Self { credit: i64::MAX, window: i64::MAX };
+    pub const AMPLE: Self = Self { credit: i64::MAX, window: i64::MAX, bulk: usize::MAX };
 
     /// Whether it is enough for so many bytes whoever is ahead of others or has to leave something to them.
     pub(super) fn is_ample(self, bytes: u64) -> bool {
@@ -57,7 +59,7 @@ impl Means {
             return self;
         }
         let left = |means: i64| means.saturating_sub_unsigned(bytes as u64);
-        Self { credit: left(self.credit), window: left(self.window) }
+        Self { credit: left(self.credit), window: left(self.window), bulk: self.bulk.saturating_sub(bytes) }
     }
 }
 

@@ -17,6 +17,8 @@ use crate::time::Instant;
 const TICK_SMOOTHING: f64 = 0.125;
 /// Nobody's tick is longer: 10 in a second are the article's slow rate.
 const LONGEST_TICK: Duration = FLOOR_INTERVAL;
+/// A packet of what can wait lasts no longer on the path, in seconds, unless it is of the least kind.
+const BULK_PACKET_TIME: f64 = 0.010;
 /// Weight of one packet's fate in the share of lost packets.
 const LOSS_SMOOTHING: f64 = 0.01;
 
@@ -214,6 +216,15 @@ impl Congestion {
         Some(ready.min(alive))
     }
 
+    /// How large the packets of what can wait had best be: what the rate brings in 10 ms, at least 256 bytes, at most a
+    /// whole packet. A larger one would keep what comes behind it waiting on a thin path, and would itself look like a queue
+    /// there.
+    #[must_use]
+    pub fn bulk_packet_bytes(&self, now: Instant) -> u32 {
+        let bytes = (self.controller.rate(now).0 * BULK_PACKET_TIME) as u32;
+        bytes.max(FLOOR_PACKET_BYTES).min(self.shape.packet_bytes)
+    }
+
     /// What a game had best send now, to be asked before it composes a tick.
     #[must_use]
     pub fn suggestion(&self, now: Instant) -> Suggestion {
@@ -301,6 +312,13 @@ mod tests {
             }
         }
         assert_eq!(sent, 100);
+    }
+
+    #[test]
+    fn a_packet_of_what_can_wait_lasts_ten_milliseconds_within_the_least_and_the_largest() {
+        for (rate, bytes) in [(2560.0, 256), (32_000.0, 320), (64_000.0, 640), (1e6, 1253), (1e12, 1253)] {
+            assert_eq!(fixed(rate).bulk_packet_bytes(at(0)), bytes, "{rate}");
+        }
     }
 
     #[test]

@@ -438,7 +438,17 @@ impl Path {
     pub(super) fn means(&self, now: Instant) -> Means {
         // Who may be ahead without limit is held by the window alone.
         let ahead = Claim { ahead: u64::MAX, kept: 0 };
-        Means { credit: self.payload_of(Claim::default(), now), window: self.payload_of(ahead, now) }
+        Means {
+            credit: self.payload_of(Claim::default(), now),
+            window: self.payload_of(ahead, now),
+            bulk: self.bulk(now),
+        }
+    }
+
+    /// Up to where blocks may fill a packet, in bytes of its payload.
+    pub(super) fn bulk(&self, now: Instant) -> usize {
+        let bytes = u64::from(self.congestion.bulk_packet_bytes(now));
+        bytes.saturating_sub(self.overhead() + FRAME_BYTES) as usize
     }
 
     /// Whether more packets are under way than one can wait for.

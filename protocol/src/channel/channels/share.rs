@@ -2,11 +2,14 @@
 
 use super::Channels;
 use crate::channel::block_lane::BlockLane;
-use crate::channel::layout::ChannelId;
+use crate::channel::layout::{ChannelId, Kind};
 use crate::channel::outgoing::Outgoing;
 use crate::channel::precedence::{Means, PACKET_BYTES, Wish};
 use crate::channel::schedule::priority_of;
 use crate::time::Instant;
+
+/// What a slice costs in a packet beside its bytes, at most: channel, length, and its own header of 7.
+const SLICE_FRAME_BYTES: usize = 12;
 
 /// How much of a packet that is being written which class may fill.
 pub(super) struct Share {
@@ -58,12 +61,25 @@ impl Channels {
     /// lower classes all the same, if enough has come in for both: they save the headers of a packet of their own.
     pub(super) fn limit(&self, share: &Share, channel: ChannelId, now: Instant) -> usize {
         let Share { waiting, means, room, owed } = *share;
+        let room = self.slice_room(channel).map_or(room, |slice| room.min(slice.max(means.bulk)));
         if means.is_ample(owed.saturating_add(room as u64)) || self.is_starved(channel, now) {
             return room;
         }
         let credit = means.credit.saturating_add_unsigned(self.ahead(waiting, channel, now));
         let window = means.window.saturating_sub_unsigned(self.kept(channel, now));
         usize::try_from(credit.min(window).saturating_sub_unsigned(owed)).unwrap_or(0).min(room)
+    }
+
+    /// Bytes of frames without which no slice of a block leaves, whichever channel it is in.
+    #[must_use]
+    pub fn least_bulk(&self) -> usize {
+        self.channels().filter_map(|channel| self.slice_room(channel)).max().unwrap_or(0)
+    }
+
+    /// Bytes of frames that a slice takes; `None` of a channel that is none of blocks.
+    fn slice_room(&self, channel: ChannelId) -> Option<usize> {
+        let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
+        Some(usize::from(config.blocks.slice_bytes) + SLICE_FRAME_BYTES)
     }
 
     /// About how many bytes of frames a channel has that wait.
@@ -110,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::channel::block::Block;
-    use crate::channel::{ChannelConfig, Kind, Layout, STARVED_AFTER, SendOptions};
+    use crate::channel::{ChannelConfig, Layout, STARVED_AFTER, SendOptions};
     use crate::wire::reliable::Sequence;
 
     const STATE: ChannelId = ChannelId(0);
@@ -120,8 +136,10 @@ mod tests {
         Instant::from_start(Duration::from_millis(millis))
     }
 
+    const MUCH: Means = Means { credit: 100_000, window: 100_000, bulk: 1200 };
+
     fn means(credit: i64) -> Means {
-        Means { credit, window: 100_000 }
+        Means { credit, ..MUCH }
     }
 
     /// A sender whose block is accepted, and whose state has lately been of so many bytes.
@@ -164,6 +182,19 @@ mod tests {
             assert!((600..610).contains(&state), "{credit}: {state}");
             assert!((160 * slices..160 * slices + 20).contains(&map), "{credit}: {map}");
         }
+    }
+
+    #[test]
+    fn on_a_thin_path_a_block_fills_as_much_of_a_packet_as_does_not_keep_others_waiting_but_a_slice_at_least() {
+        for (bulk, slices) in [(1200, 7), (600, 3), (200, 1), (0, 1)] {
+            let [state, map] = write(&mut sender(600), 1186, Means { bulk, ..MUCH }, at(10));
+            assert!(state == 0 && (160 * slices..160 * slices + 20).contains(&map), "{bulk}: {map}");
+        }
+        // A state may have the whole packet, and then it holds nothing else.
+        let mut channels = sender(600);
+        send_state(&mut channels, 1000, at(10));
+        let [state, map] = write(&mut channels, 1186, Means { bulk: 600, ..MUCH }, at(10));
+        assert!(state > 1000 && map == 0, "{state}, {map}");
     }
 
     #[test]

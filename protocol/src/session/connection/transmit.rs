@@ -113,7 +113,9 @@ impl Connection {
 
     /// What goes first of what waits.
     pub(super) fn wish(&self, now: Instant) -> Wish {
-        self.channels.wish(now).unwrap_or(GREETING)
+        let wish = self.channels.wish(now).unwrap_or(GREETING);
+        let bytes = || self.path.bulk(now).max(self.channels.least_bulk()) as u64;
+        if wish.bytes == u64::MAX { Wish { bytes: bytes(), ..wish } } else { wish }
     }
 
     /// Whether anything waits to be said.
