@@ -257,6 +257,8 @@ impl<G: Game> Shift<G> {
             self.turn();
             self.rest();
         }
+        // What was asked of the shard before it was told to stop comes first.
+        self.turn();
         self.server.begin_turn(self.clock.now());
         self.server.stop();
         self.game.end(&mut self.server, &mut self.inbox);

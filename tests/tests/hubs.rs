@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use slipgate_client::{ClientState, EndReason};
@@ -308,4 +310,29 @@ fn what_a_hub_cannot_carry_is_refused_at_its_start() {
         assert_eq!(format!("{refused:?}"), expected);
     }
     assert!(matches!(Hub::start(Vec::new(), Clock::start(), TICK, SMALL), Err(HubError::NoShard)));
+}
+
+#[test]
+fn what_was_asked_of_a_shard_right_before_the_stop_is_done() {
+    for _ in 0..20 {
+        let (mut hub, _) = start(4, &channels(), HubConfig::default());
+        let done = Arc::new(AtomicU32::new(0));
+        for shard in 0..2 {
+            let done = Arc::clone(&done);
+            hub.on_shard(ShardId(shard), move |_| _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
+        }
+        let ended = hub.stop(|_| {});
+        assert_eq!((done.load(Ordering::Relaxed), ended.panicked), (2, None));
+    }
+}
+
+#[test]
+fn shards_that_do_not_carry_the_same_do_not_start() {
+    let other = Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::Sequenced)]).unwrap());
+    for other in [Traffic::Payloads, other] {
+        let (mut servers, clock, _) = shards(4, &channels());
+        let last = servers.pop().unwrap().carrying(other).unwrap();
+        servers.push(last);
+        assert!(matches!(Hub::start(servers, clock, TICK, HubConfig::default()), Err(HubError::Mixed)));
+    }
 }

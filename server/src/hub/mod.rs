@@ -67,6 +67,8 @@ pub enum HubError {
     Packets,
     /// No shard was given.
     NoShard,
+    /// Not all shards carry the same: [`Server::carrying`] was not said to each of them, or with other channels.
+    Mixed,
     /// The system has no thread left, or no handle to wake one.
     Io(io::Error),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for HubError {
             Self::Config => f.write_str("the rings are too small for what must pass through them"),
             Self::Packets => f.write_str("a hub carries payloads or channels, and no acknowledged packets"),
             Self::NoShard => f.write_str("a hub needs at least one shard"),
+            Self::Mixed => f.write_str("all shards of a hub carry the same: payloads, or the same channels"),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -180,6 +183,9 @@ impl Hub {
     /// See [`HubError`].
     pub fn start(shards: Vec<Server>, clock: Clock, tick: Duration, config: HubConfig) -> Result<Self, HubError> {
         let traffic = shards.first().ok_or(HubError::NoShard)?.traffic().clone();
+        if !shards.iter().all(|shard| is_same(shard.traffic(), &traffic)) {
+            return Err(HubError::Mixed);
+        }
         let largest = match &traffic {
             Traffic::Packets(_) => return Err(HubError::Packets),
             Traffic::Payloads => MAX_PAYLOAD_BYTES,
@@ -270,8 +276,10 @@ impl Hub {
         }
     }
 
-    /// Gives a message to its client's shard, which puts it into a channel; only where [`Traffic`] is `Channels`. If the
-    /// shard cannot, because the channel's queue is full or the client has left meanwhile, [`Event::Unsent`] tells.
+    /// Gives a message to its client's shard, which puts it into a channel; only where [`Traffic`] is `Channels`. `Ok` says
+    /// that it is on its way to the shard, and no more: if the channel's queue is full there, or the client has left meanwhile,
+    /// the message is not sent, and [`Event::Unsent`] tells. Whoever may fill a queue asks the shard by
+    /// [`on_shard`](Self::on_shard), where [`Server::send_message`] answers at once.
     ///
     /// # Errors
     /// `Gone` if the game has heard of its end, `TooLarge`, `Backlogged` when the ring is full, `NoChannel`, `WrongKind`, or
@@ -322,7 +330,8 @@ impl Hub {
     }
 
     /// Has work done on a shard's own thread, with all that its server can do: blocks, budgets, weights. It comes after what
-    /// was sent before, and asks for memory, so it is nothing for each packet.
+    /// was sent before, also when [`stop`](Self::stop) comes right behind it, and asks for memory, so it is nothing for each
+    /// packet.
     ///
     /// # Errors
     /// `Backlogged`, or `Gone` if there is no such shard.
@@ -432,5 +441,13 @@ impl Line {
         }
         self.has_errands = true;
         Ok(())
+    }
+}
+/// Whether two shards carry the same.
+fn is_same(one: &Traffic, other: &Traffic) -> bool {
+    match (one, other) {
+        (Traffic::Payloads, Traffic::Payloads) | (Traffic::Packets(_), Traffic::Packets(_)) => true,
+        (Traffic::Channels(one, _), Traffic::Channels(other, _)) => one.hash() == other.hash(),
+        _ => false,
     }
 }
