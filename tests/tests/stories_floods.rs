@@ -33,7 +33,7 @@ fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing(
     let junk = [vec![0x15; 100], vec![0x13; 326], vec![0xff; 1300], expired];
     let server_at = world.servers[server].address;
     for turn in 0..60 {
-        for number in 0..200 {
+        for number in 0..210 {
             world.inject(stranger(number), server_at, &junk[(turn + number) % junk.len()]);
         }
         let payload = world.payload(60);
@@ -44,8 +44,8 @@ fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing(
     world.turn();
     assert_eq!(world.servers[server].received.len(), 60, "every payload of the client's");
     assert_eq!(world.clients[client].received.len(), 60, "and every echo");
-    // Four of them asked for admission, and are pending.
-    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 145);
+    // Some of them asked for admission, and are pending.
+    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 150);
     assert_eq!(world.discarded(server, Discard::ClientBudget), 0);
 }
 
