@@ -75,7 +75,7 @@ impl Datapath {
     /// Sends the batch's datagrams of one family.
     pub(super) fn send(&mut self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
         if self.able.batching == Batching::Off {
-            return portable::send(socket, family, batch, stats);
+            return portable::send(socket, family, batch, stats, || system::let_cut(socket.as_fd()));
         }
         self.plan.make(batch.leaving(), family, self.able.batching);
         let Self { able, plan } = self;
@@ -110,5 +110,9 @@ impl Carrier for Batch<'_> {
 
     fn send_one(&mut self, run: &Run) -> io::Result<usize> {
         self.socket.send_to(self.datagrams(run).next().unwrap_or_default(), run.to)
+    }
+
+    fn let_cut(&mut self) -> bool {
+        system::let_cut(self.socket.as_fd())
     }
 }

@@ -56,6 +56,9 @@ impl Port {
         if sharing == Sharing::First {
             share(&socket)?;
         }
+        if address.is_ipv4() {
+            keep_whole(&socket);
+        }
         Ok(Self { socket: UdpSocket::from_std(socket.into()), drops: Drops::default() })
     }
 
@@ -101,6 +104,14 @@ fn ask_for_buffers(socket: &Socket) {
     let _ = sizes().take_while(worth_asking).any(|size| socket.set_recv_buffer_size(size).is_ok());
     let _ = sizes().take_while(worth_asking).any(|size| socket.set_send_buffer_size(size).is_ok());
 }
+
+#[cfg(target_os = "linux")]
+fn keep_whole(socket: &Socket) {
+    super::system::keep_whole(std::os::fd::AsFd::as_fd(socket));
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn keep_whole(_: &Socket) {}
 
 #[cfg(target_os = "linux")]
 fn drops(socket: &UdpSocket) -> Option<u32> {

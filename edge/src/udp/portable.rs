@@ -35,7 +35,7 @@ impl Datapath {
     }
 
     pub(super) fn send(&self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
-        send(socket, family, batch, stats);
+        send(socket, family, batch, stats, || false);
     }
 }
 
@@ -64,10 +64,26 @@ pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize,
     false
 }
 
-/// Sends the batch's datagrams of one family.
-pub(super) fn send(socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
+/// Sends the batch's datagrams of one family. One that is too large for its path is sent again if the kernel cuts it now,
+/// and did not before: that is what `let_cut` answers.
+pub(super) fn send(
+    socket: &UdpSocket,
+    family: Family,
+    batch: &SendBatch,
+    stats: &mut SocketStats,
+    let_cut: impl Fn() -> bool,
+) {
     for (to, datagram) in batch.iter().filter(|(to, _)| Family::of(to) == family) {
         stats.send_calls += 1;
-        stats.note_sent(socket.send_to(datagram, to), datagram.len());
+        let mut sent = socket.send_to(datagram, to);
+        if is_too_large(&sent) && let_cut() {
+            sent = socket.send_to(datagram, to);
+        }
+        stats.note_sent(sent, datagram.len());
     }
+}
+
+/// Whether a datagram was refused for its size.
+pub(super) fn is_too_large(sent: &io::Result<usize>) -> bool {
+    sent.as_ref().is_err_and(|error| Trouble::of(error) == Trouble::TooLarge)
 }

@@ -8,6 +8,7 @@ use std::io;
 use super::Batching;
 use super::batch::BATCH;
 use super::batched::may_be_missing;
+use super::portable::is_too_large;
 use super::runs::Run;
 use super::stats::{SocketStats, Trouble};
 
@@ -32,6 +33,8 @@ pub(super) trait Carrier {
     fn send_many(&mut self, runs: &[Run]) -> io::Result<usize>;
     /// Sends a run of one datagram as every system can.
     fn send_one(&mut self, run: &Run) -> io::Result<usize>;
+    /// Lets the kernel cut datagrams for paths that are too narrow for them, and answers whether it did not until now.
+    fn let_cut(&mut self) -> bool;
 }
 
 /// Sends all runs, counts what became of each datagram, and lowers what the system is held `able` to when it lacks it.
@@ -52,6 +55,8 @@ pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], able: &mut Abl
                 rest = waiting;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Some path is narrow: better a datagram in pieces than none. From now on all are sent so.
+            Err(error) if Trouble::of(&error) == Trouble::TooLarge && carrier.let_cut() => {}
             Err(error) => {
                 rest = later;
                 if run.count > 1 {
@@ -92,7 +97,11 @@ fn send_portably(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, abl
 
 fn send_one(carrier: &mut impl Carrier, run: &Run, stats: &mut SocketStats) {
     stats.send_calls += 1;
-    stats.note_sent(carrier.send_one(run), run.bytes());
+    let mut sent = carrier.send_one(run);
+    if is_too_large(&sent) && carrier.let_cut() {
+        sent = carrier.send_one(run);
+    }
+    stats.note_sent(sent, run.bytes());
 }
 
 #[cfg(test)]

@@ -145,6 +145,36 @@ pub(super) fn drops(socket: BorrowedFd<'_>) -> Option<u32> {
     info.last().copied().filter(|_| told)
 }
 
+/// Has the kernel send IPv4 datagrams of this socket whole or not at all, and answers whether that is news: then it says
+/// `EMSGSIZE` of one that a path is known to be too narrow for, where it would have cut it.
+///
+/// The bytes on the wire are the same: the kernel forbids others to cut them by default. But it draws no
+/// identification for them (RFC 6864, section 4.1: what cannot be cut needs none), which saves it 5 % of an echo.
+pub(super) fn keep_whole(socket: BorrowedFd<'_>) -> bool {
+    change_discovery(socket, libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO)
+}
+
+/// Takes back what [`keep_whole`] did, and answers whether there was something to take back.
+pub(super) fn let_cut(socket: BorrowedFd<'_>) -> bool {
+    change_discovery(socket, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_WANT)
+}
+
+/// Changes how a socket heeds the MTU of paths, if it does `from` now: where an operator has chosen otherwise for the whole
+/// machine, that stays.
+fn change_discovery(socket: BorrowedFd<'_>, from: c_int, to: c_int) -> bool {
+    let mut now: c_int = -1;
+    let mut bytes = size_of_val(&now) as socklen_t;
+    let (level, option) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+    // SAFETY: the kernel writes at most `bytes` bytes to `now`, and reads as many from `to`; both are that large and plain
+    // numbers.
+    unsafe {
+        let asked = libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut now).cast(), &mut bytes);
+        asked == 0
+            && now == from
+            && libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const to).cast(), bytes) == 0
+    }
+}
+
 /// Has the datagrams of all sockets on this one's port go to the socket whose number, in the order of binding, is that of
 /// the CPU they arrived on, modulo so many: a program of three instructions that the kernel runs
 /// (`SO_ATTACH_REUSEPORT_CBPF`).

@@ -10,16 +10,12 @@
 //! A token of this start is found by its tag as it stands in the request, so that one that is replayed costs one keyed
 //! lookup. A journal knows the names of tokens alone: names are made where it, or what it kept, asks for them.
 
-use core::time::Duration;
-
+use super::used::Used;
 use crate::crypto::digest::{Digest, DigestKey};
-use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
+use crate::crypto::keyed::HashKey;
 use crate::discard::Discard;
-use crate::time::{Instant, Now, UnixSeconds};
+use crate::time::{Now, UnixSeconds};
 use crate::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
-
-/// How often expired entries are looked for.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A token that was used for a connection, as a journal keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,24 +57,16 @@ impl TokenTag {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    expires: UnixSeconds,
-    /// When it has expired by the monotonic clock. A wall clock that jumps forward must not empty the history.
-    until: Instant,
-}
-
 /// Which tokens were used for a connection.
 pub struct History {
     names: DigestKey,
-    entries: KeyedMap<TokenTag, Entry>,
+    used: Used<TokenTag>,
     /// Those that earlier starts used.
-    restored: KeyedMap<Digest, Entry>,
+    restored: Used<Digest>,
     capacity: usize,
     /// The latest expiry of an entry that was forgotten: a token that expires by then may have been used, whatever a
     /// wall clock says that was stepped back since.
     forgotten: UnixSeconds,
-    next_sweep: Instant,
 }
 
 impl History {
@@ -87,11 +75,10 @@ impl History {
     pub fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
         Self {
             names,
-            entries: map_with_capacity(capacity, hash.clone()),
-            restored: map_with_capacity(0, hash),
+            used: Used::new(capacity, hash.clone()),
+            restored: Used::new(0, hash),
             capacity,
             forgotten: UnixSeconds(0),
-            next_sweep: Instant::default(),
         }
     }
 
@@ -104,7 +91,7 @@ impl History {
     /// Whether the token with this tag was used for a connection, in this start or in those that a journal has kept.
     #[must_use]
     pub fn is_consumed(&self, tag: &TokenTag) -> bool {
-        self.entries.contains_key(tag) || (!self.restored.is_empty() && self.restored.contains_key(&self.name(tag)))
+        self.used.contains(tag) || (self.restored.len() > 0 && self.restored.contains(&self.name(tag)))
     }
 
     /// Whether tokens that expire then may have been forgotten, so that none of them can be trusted to be unused.
@@ -116,7 +103,7 @@ impl History {
     /// How many tokens are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len() + self.restored.len()
+        self.used.len() + self.restored.len()
     }
 
     /// Whether no token is remembered.
@@ -139,13 +126,15 @@ impl History {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
-        self.entries.insert(tag, Entry { expires, until: until(expires, now) });
+        if !self.used.contains(&tag) {
+            self.used.insert(tag, expires, now);
+        }
         Ok(())
     }
 
     /// The token with this tag was not used after all: it could not be written down.
     pub fn retract(&mut self, tag: &TokenTag) {
-        self.entries.remove(tag);
+        self.used.remove(tag);
     }
 
     /// Remembers a token that an earlier start used, as a journal has kept it. Asks for memory: it is for the start.
@@ -156,39 +145,27 @@ impl History {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
-        self.restored.insert(used.name, Entry { expires: used.expires, until: until(used.expires, now) });
+        if !self.restored.contains(&used.name) {
+            self.restored.insert(used.name, used.expires, now);
+        }
         Ok(())
     }
 
-    /// Forgets the tokens that have expired by both clocks.
+    /// Forgets tokens that have expired by both clocks: all of them within about a second, and few at a time.
     pub fn sweep(&mut self, now: Now) {
-        if now.monotonic < self.next_sweep {
-            return;
-        }
-        self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
-        let today = now.unix.seconds();
-        let forgotten = &mut self.forgotten;
-        let mut keep = |entry: &Entry| {
-            let keep = entry.expires > today || entry.until > now.monotonic;
-            if !keep {
-                *forgotten = (*forgotten).max(entry.expires);
-            }
-            keep
-        };
-        self.entries.retain(|_, entry| keep(entry));
-        self.restored.retain(|_, entry| keep(entry));
+        let Self { used, restored, forgotten, .. } = self;
+        let mut forgets = |expires| *forgotten = (*forgotten).max(expires);
+        used.sweep(now, &mut forgets);
+        restored.sweep(now, &mut forgets);
     }
-}
-
-fn until(expires: UnixSeconds, now: Now) -> Instant {
-    now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(now.unix.seconds().0)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::crypto::key::Seed;
-    use crate::time::UnixMillis;
+    use crate::time::{Instant, UnixMillis};
+    use core::time::Duration;
 
     fn history(capacity: usize) -> History {
         let seed = Seed::from_bytes([3; 32]);

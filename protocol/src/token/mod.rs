@@ -12,6 +12,7 @@ pub mod challenge;
 pub mod history;
 pub mod issue;
 pub mod redeem;
+mod used;
 
 use alloc::boxed::Box;
 use core::fmt;

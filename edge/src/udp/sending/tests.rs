@@ -16,6 +16,10 @@ struct Kernel {
     refuses_segments: Option<i32>,
     left: Vec<usize>,
     calls_for_one: usize,
+    /// Whether it does not cut datagrams, and would if it were asked to.
+    keeps_whole: bool,
+    /// Whether calls for one are refused while it does not cut.
+    refuses_one_while_whole: bool,
 }
 
 impl Carrier for Kernel {
@@ -40,11 +44,18 @@ impl Carrier for Kernel {
     fn send_one(&mut self, run: &Run) -> io::Result<usize> {
         assert_eq!(run.count, 1);
         self.calls_for_one += 1;
+        if self.refuses_one_while_whole && self.keeps_whole {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
         if let Some(code) = self.refuses_one {
             return Err(io::Error::from_raw_os_error(code));
         }
         self.left.push(run.first);
         Ok(run.bytes())
+    }
+
+    fn let_cut(&mut self) -> bool {
+        std::mem::take(&mut self.keeps_whole)
     }
 }
 
@@ -95,7 +106,7 @@ fn a_refused_datagram_is_counted_by_kind_and_what_follows_leaves() {
 #[test]
 fn a_call_that_a_signal_ended_is_made_again() {
     let mut kernel = Kernel { answers: [Err(libc::EINTR)].into(), ..Kernel::default() };
-    let stats = send(&mut kernel, 3, 1, &mut Batching::Segments.clone());
+    let stats = send(&mut kernel, 3, 1, &mut { Batching::Segments });
     assert_eq!((stats.send_calls, kernel.left.len()), (2, 3));
 }
 
@@ -154,4 +165,22 @@ fn a_receiver_that_nothing_can_be_sent_to_does_not_end_batches() {
     let stats = send(&mut kernel, 3, 1, &mut batching);
     assert_eq!((kernel.left.as_slice(), batching), ([1, 2].as_slice(), Batching::Segments));
     assert_eq!(stats.trouble(Trouble::Other), 1);
+}
+
+#[test]
+fn a_datagram_that_is_too_large_for_its_path_is_cut_instead_and_what_is_before_and_behind_it_leaves_once() {
+    let mut kernel = Kernel { answers: [Ok(2), Err(libc::EMSGSIZE)].into(), keeps_whole: true, ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    let stats = send(&mut kernel, 5, 1, &mut batching);
+    assert_eq!((kernel.left.as_slice(), kernel.calls_for_one), ([0, 1, 2, 3, 4].as_slice(), 0));
+    assert_eq!((stats.trouble(Trouble::TooLarge), stats.datagrams_sent, batching), (0, 5, Batching::Segments));
+}
+
+#[test]
+fn without_batches_a_datagram_that_is_too_large_is_cut_too() {
+    let mut kernel = Kernel { answers: [Err(libc::ENOSYS)].into(), keeps_whole: true, ..Kernel::default() };
+    kernel.refuses_one_while_whole = true;
+    let stats = send(&mut kernel, 3, 1, &mut { Batching::Segments });
+    assert_eq!((kernel.left.as_slice(), kernel.calls_for_one), ([0, 1, 2].as_slice(), 4));
+    assert_eq!(stats.trouble(Trouble::TooLarge), 0);
 }

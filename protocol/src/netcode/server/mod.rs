@@ -348,13 +348,13 @@ impl Server {
         datagram: &'d mut [u8],
         now: Now,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
-        match (datagram.first(), self.slots.at_address(&from)) {
-            (None, _) => Err(Discard::Empty),
-            (Some(&REQUEST_PREFIX), _) => self.request(from, datagram, now).map(|()| None),
-            (Some(prefix), Some(slot)) if !response::is_response(*prefix) => {
-                self.established(slot, datagram, now.monotonic)
-            }
-            _ => self.response(from, datagram, now).map(|()| None),
+        let Some(prefix) = datagram.first().copied() else { return Err(Discard::Empty) };
+        if prefix == REQUEST_PREFIX {
+            return self.request(from, datagram, now).map(|()| None);
+        }
+        match self.slots.at_address(&from) {
+            Some(slot) if !response::is_response(prefix) => self.established(slot, datagram, now.monotonic),
+            slot => self.response(from, slot.is_some(), datagram, now).map(|()| None),
         }
     }
 

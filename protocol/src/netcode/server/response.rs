@@ -21,10 +21,15 @@ pub(super) const fn is_response(prefix: u8) -> bool {
 impl Server {
     /// Handles an encrypted packet from an address without a slot, or a response from any: at best its sender gets a
     /// slot and is owed a keep-alive.
-    pub(super) fn response(&mut self, from: Address, datagram: &mut [u8], now: Now) -> Result<(), Discard> {
+    pub(super) fn response(
+        &mut self,
+        from: Address,
+        connected: bool,
+        datagram: &mut [u8],
+        now: Now,
+    ) -> Result<(), Discard> {
         let Some(place) = self.pending.at_address(&from, now.monotonic) else {
             self.ledger.take_stranger()?;
-            let connected = self.slots.at_address(&from).is_some();
             return Err(if connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
         // What is no response is seen at a glance, and costs nobody's budget.
