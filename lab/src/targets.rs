@@ -27,6 +27,8 @@ pub enum Bound {
     Recovers(f64),
     /// At most so many seconds for the transfer.
     Transfer(f64),
+    /// At most this multiple of the first transfer's time for the second.
+    TransferAgain(f64),
     /// At least this index of fairness.
     Fairness(f64),
 }
@@ -48,6 +50,10 @@ impl Bound {
             Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
             Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
             Self::Transfer(bound) => at_most(figures.transfer.unwrap_or(f64::NAN), bound),
+            Self::TransferAgain(bound) => {
+                let [first, second] = [figures.transfer, figures.transfer_again].map(|time| time.unwrap_or(f64::NAN));
+                at_most(second / first, bound)
+            }
             Self::Fairness(bound) => at_least(figures.fairness.unwrap_or(f64::NAN), bound),
         }
     }
@@ -67,6 +73,9 @@ impl Bound {
             Self::Then(bound) => ("then p95 delay at most", ms(bound)),
             Self::Recovers(bound) => ("recovers within", seconds(bound)),
             Self::Transfer(bound) => ("transfers within", seconds(bound)),
+            Self::TransferAgain(bound) => {
+                ("the second transfer takes at most", [format!("{bound:.1} times"), format!("{figure:.2} times")])
+            }
             Self::Fairness(bound) => ("Jain's index at least", [format!("{bound:.2}"), format!("{figure:.3}")]),
         };
         [format!("{what} {bound}"), figure]
@@ -118,6 +127,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("K6", &[Bound::Served(0.995)]),
     ("K7", &[Bound::Transfer(1.5)]),
     ("L1", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(3.0)]),
+    ("L2", &[Bound::Served(0.995), Bound::TransferAgain(1.3)]),
 ];
 
 /// A target and what was measured.
