@@ -1,8 +1,8 @@
 //! The document that stands in `specs/congestion-table.md`: what was measured, and how to measure it again.
 
-use crate::random_paths;
+use crate::random_paths::{self, Spread};
 use crate::rules::Rule;
-use crate::table::{SEEDS, markdown, rows};
+use crate::table::{Row, SEEDS, markdown, rows};
 use crate::{scenarios, targets};
 
 /// How many paths are drawn for the document.
@@ -37,10 +37,16 @@ of jitter, up to 5 % of loss, 10 to 60 reports per second.
 
 ";
 
-/// The whole document.
+/// The whole document: everything is played.
 #[must_use]
 pub fn document(threads: usize) -> String {
     let rows = rows(&scenarios::all(), &Rule::ALL, &SEEDS, threads);
-    let random = random_paths::markdown(&random_paths::spreads(RANDOM_PATHS, Rule::Glide, threads));
-    [HEAD, &markdown(&rows), TARGETS_HEAD, &targets::markdown(&targets::check(&rows)), RANDOM_HEAD, &random].concat()
+    compose(&rows, &random_paths::spreads(RANDOM_PATHS, Rule::Glide, threads))
+}
+
+/// The document that says what was measured.
+#[must_use]
+pub fn compose(rows: &[Row], spreads: &[Spread]) -> String {
+    let (targets, random) = (targets::markdown(&targets::check(rows)), random_paths::markdown(spreads));
+    [HEAD, &markdown(rows), TARGETS_HEAD, &targets, RANDOM_HEAD, &random].concat()
 }
