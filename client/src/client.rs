@@ -113,9 +113,9 @@ impl Client {
         let name = netcode::name(&token);
         // A session of this client's own that ended is the core's to refuse, with its state.
         if Some(name) != self.noted && used_tokens::contains(&name) {
-            return Err(ConnectError::TokenUsed);
+            return Err(self.core.refuse_used_token());
         }
-        self.core.netcode_mut().connect_where(token, now.monotonic, |server| self.sockets.reaches(server))
+        self.core.connect(token, now.monotonic, |server| self.sockets.reaches(server))
     }
 
     /// Becomes connected without packets, as the client of a server in the same program (host-and-play): its payloads
@@ -135,7 +135,7 @@ impl Client {
     /// Leaves for a reason, with a text of up to 256 bytes for people: where [`Traffic`] is `Channels`, go on with turns until
     /// the end comes as an event, at most a second later. Elsewhere the text is not sent, and this is
     /// [`disconnect`](Self::disconnect). The application's own reasons are those from
-    /// [`ByeCode::FIRST_OF_APPLICATION`] on.
+    /// [`ByeCode::FIRST_OF_APPLICATION`] on; smaller ones count as 0.
     pub fn leave(&mut self, code: ByeCode, text: &str) {
         self.core.leave(code, text);
     }
@@ -255,7 +255,8 @@ impl Client {
         self.core.farewell()
     }
 
-    /// Why the last connection ended, as far as channels know more of it than [`EndReason`] says.
+    /// What was said at the end of the last connection, by either side, where [`Traffic`] is `Channels`: code and text are in
+    /// it. `None` where nothing was said.
     #[must_use]
     pub const fn end(&self) -> Option<&End> {
         self.core.end()

@@ -172,7 +172,7 @@ pub use slipgate_protocol::netcode::server::{
     ShardId, Stats,
 };
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
-pub use slipgate_protocol::session::{Budget, Connection, PathStats, SendError, Traffic};
+pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
 pub use slipgate_protocol::time::Now;
 pub use slipgate_protocol::wire::UserData;
 

@@ -9,6 +9,7 @@ use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
 use slipgate_protocol::netcode::server::Server;
 use slipgate_protocol::server::{self as core, Event};
+use slipgate_protocol::session::End;
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::token::Servers;
 use tracing::{info, warn};
@@ -124,10 +125,10 @@ impl Reporter {
             }
             Event::Disconnected { client, client_id, reason } => {
                 let (slot, connected) = (client.slot(), netcode.connected());
-                // What exactly was wrong with a peer is told while its connection is still there.
-                let detail =
-                    server.connection(*client).and_then(|connection| connection.end()).map(ToString::to_string);
-                info!(client_id, slot, reason = reason.name(), detail, connected, "client disconnected");
+                // What exactly was wrong with a peer, and what was said.
+                let end = server.end(*client);
+                let (code, detail) = (end.and_then(End::code).map(|code| code.0), end.map(ToString::to_string));
+                info!(client_id, slot, reason = reason.name(), code, detail, connected, "client disconnected");
             }
         }
     }

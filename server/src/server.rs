@@ -18,7 +18,7 @@ use slipgate_protocol::netcode::server::{
     self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, ShardId, Stats,
 };
 use slipgate_protocol::server::{self as core, Message, Received};
-use slipgate_protocol::session::{self, Budget, Connection, Memory, PathStats, SendError, Traffic};
+use slipgate_protocol::session::{self, Budget, Connection, End, Memory, PathStats, SendError, Traffic};
 use slipgate_protocol::time::{Instant, Now};
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
@@ -278,6 +278,13 @@ impl Server {
         self.core.connection(client)
     }
 
+    /// What was said at the end of a client's connection, by either side, where [`Traffic`] is `Channels`: code and text are
+    /// in it. For the time of its event; `None` where nothing was said.
+    #[must_use]
+    pub fn end(&self, client: ClientHandle) -> Option<&End> {
+        self.core.end(client)
+    }
+
     /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
     pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
         self.core.connection_mut(client)
@@ -356,7 +363,8 @@ impl Server {
     }
 
     /// As [`kick`](Self::kick), with a reason for programs: the application's own are those from
-    /// [`ByeCode::FIRST_OF_APPLICATION`] on.
+    /// [`ByeCode::FIRST_OF_APPLICATION`] on, and smaller ones count as 0, but for [`ByeCode::SHUTDOWN`], which tells both
+    /// sides of a stop.
     pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
         self.core.kick(client, code, text)
     }
@@ -372,9 +380,10 @@ impl Server {
         self.core.stop();
     }
 
-    /// As [`stop`](Self::stop), with a reason for programs and a text for people, of up to 256 bytes, instead.
-    pub fn stop_with(&mut self, code: ByeCode, text: &str) {
-        self.core.stop_with(code, text);
+    /// As [`stop`](Self::stop), with a text of its own for people, of up to 256 bytes. The code is always
+    /// [`ByeCode::SHUTDOWN`], by which clients know a stop from a kick.
+    pub fn stop_with(&mut self, text: &str) {
+        self.core.stop_with(text);
     }
 
     /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.

@@ -51,7 +51,8 @@ pub struct Hall {
     pub events: Vec<server::Event>,
     /// What the server sent to addresses where no player is.
     pub replies: Vec<(Address, Vec<u8>)>,
-    traffic: Traffic,
+    /// What payloads of who joins from now on carry, on its side.
+    pub traffic: Traffic,
     mint: World,
     now: Duration,
     scratch: Vec<u8>,
@@ -95,8 +96,13 @@ impl Hall {
 
     /// A token for a player of this id.
     pub fn token(&mut self, client_id: u64) -> ConnectToken {
+        self.token_for(client_id, 45)
+    }
+
+    /// A token of the hall's beginning that is valid for so many seconds.
+    pub fn token_for(&mut self, client_id: u64, lifetime: u32) -> ConnectToken {
         let servers = vec![self.home];
-        self.mint.mint(&TokenSpec { client_id, servers, lifetime: 45, timeout: 5, user_data: [0; 256] })
+        self.mint.mint(&TokenSpec { client_id, servers, lifetime, timeout: 5, user_data: [0; 256] })
     }
 
     /// A player comes, and has a slot after a few turns.
@@ -104,11 +110,26 @@ impl Hall {
     /// # Panics
     /// When it gets none.
     pub fn join(&mut self, conditions: Conditions) -> ClientHandle {
+        let token = self.token(self.players.len() as u64 + 1);
+        let id = self.knock(conditions, token);
+        for _ in 0..200 {
+            self.turn();
+            if let (Some(client), ClientState::Connected) = (self.handle(id), self.player(id).core.netcode().state()) {
+                return client;
+            }
+        }
+        panic!("player {id} got no slot");
+    }
+
+    /// A player begins to connect with a token; answers the player's id.
+    ///
+    /// # Panics
+    /// When the token is none.
+    pub fn knock(&mut self, conditions: Conditions, token: ConnectToken) -> u64 {
         let id = self.players.len() as u64 + 1;
         let mut core = Client::new(NetcodeClient::new(TimeoutPolicy::Clamped));
         core.set_traffic(self.traffic.clone()).expect("settings to run with");
-        let token = self.token(id);
-        core.netcode_mut().connect(token, self.now().monotonic).expect("a client that is free");
+        core.connect(token, self.now().monotonic, |_| true).expect("a client that is free");
         self.players.push(Player {
             core,
             address: address(&format!("10.1.0.{id}:5000")),
@@ -117,13 +138,7 @@ impl Hall {
             events: Vec::new(),
             scratch: Vec::new(),
         });
-        for _ in 0..200 {
-            self.turn();
-            if let (Some(client), ClientState::Connected) = (self.handle(id), self.player(id).core.netcode().state()) {
-                return client;
-            }
-        }
-        panic!("player {id} got no slot");
+        id
     }
 
     /// A player by its id.

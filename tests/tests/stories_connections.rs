@@ -97,7 +97,10 @@ fn a_farewell_is_heard_with_its_text_although_packets_get_lost() {
     assert_eq!(heard.to_string(), "the match is over");
     assert!(pair.run_until(Duration::from_secs(2), FRAME, |pair| pair.side(End::A).connection.is_over()));
     assert!(pair.side(End::B).connection.is_over());
-    assert_eq!(pair.side(End::A).connection.end(), Some(&Reason::Left));
+    assert_eq!(
+        pair.side(End::A).connection.end(),
+        Some(&Reason::Left { code: ByeCode(300), text: "the match is over".into() })
+    );
 }
 
 #[test]

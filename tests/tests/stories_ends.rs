@@ -253,12 +253,12 @@ fn a_server_that_stops_says_so_on_channels_and_in_the_same_turn_frees_every_slot
 }
 
 #[test]
-fn a_server_stops_for_a_reason_of_its_own() {
+fn a_server_stops_with_words_of_its_own() {
     let mut world = World::new();
     assert_eq!(world.server.clients().collect::<Vec<_>>(), [world.handle]);
-    world.server.stop_with(ByeCode(400), "we move to another house");
+    world.server.stop_with("we move to another house");
     world.turn();
-    let heard = End::Farewell { code: ByeCode(400), text: "we move to another house".to_owned() };
+    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: "we move to another house".to_owned() };
     assert_eq!(world.connection.end(), Some(&heard));
 }
 

@@ -85,7 +85,9 @@ fn a_client_that_leaves_with_a_word_knows_that_it_left() {
         let player = hall.player(1);
         let ended = matches!(player.events[..], [.., client::Event::Ended { reason: EndReason::Left }]);
         assert!(ended, "{:?}", player.events);
-        assert_eq!((player.core.end(), player.core.farewell()), (Some(&End::Left), None));
+        let (code, text) = if with_a_word { (300, "good night") } else { (0, "") };
+        let left = End::Left { code: ByeCode(code), text: text.into() };
+        assert_eq!((player.core.end(), player.core.farewell()), (Some(&left), None));
         assert_eq!((hall.handle(1), hall.server.clients().count()), (None, 0));
         assert!(hall.server.connection(client).is_none());
         assert_eq!(hall.ends(), [(1, DisconnectReason::Left)]);

@@ -39,11 +39,11 @@ pub struct Hello {
 }
 
 /// Why a session ends. Codes from 256 on are the application's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ByeCode(pub u16);
 
 impl ByeCode {
-    /// The application ends it, for the reason in the text.
+    /// The application ends it, for the reason in the text: a client leaves, or the server kicks it.
     pub const KICKED: Self = Self(0);
     /// The layouts of the two ends differ.
     pub const LAYOUT_MISMATCH: Self = Self(1);
@@ -51,10 +51,17 @@ impl ByeCode {
     pub const VERSION_MISMATCH: Self = Self(2);
     /// The peer sent what no honest one sends.
     pub const VIOLATION: Self = Self(3);
-    /// The server shuts down.
+    /// The server shuts down, for the reason in the text.
     pub const SHUTDOWN: Self = Self(4);
     /// The first code that is the application's.
     pub const FIRST_OF_APPLICATION: Self = Self(256);
+
+    /// As an application may say it: the session's own reasons are the session's to give, and become [`Self::KICKED`].
+    #[must_use]
+    pub const fn of_application(self) -> Self {
+        let may_be_said = self.0 == Self::SHUTDOWN.0 || self.0 >= Self::FIRST_OF_APPLICATION.0;
+        if may_be_said { self } else { Self::KICKED }
+    }
 }
 
 /// The last words of a session.

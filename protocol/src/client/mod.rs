@@ -20,9 +20,10 @@ use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
 use crate::discard::Discard;
 use crate::netcode::Outbox;
-use crate::netcode::client::{self as netcode, EndReason};
+use crate::netcode::client::{self as netcode, ConnectError, EndReason};
 use crate::session::{Budget, ConfigError, Connection, End, Line, PathStats, Place, SendError, Traffic};
 use crate::time::Instant;
+use crate::token::ConnectToken;
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
 
@@ -86,6 +87,33 @@ impl Client {
     #[must_use]
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Begins to connect to the first of the token's servers that gives a slot, passing over those that `reaches` denies.
+    /// What the last connection said at its end is forgotten.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(
+        &mut self,
+        token: ConnectToken,
+        now: Instant,
+        reaches: impl Fn(Address) -> bool,
+    ) -> Result<(), ConnectError> {
+        let began = self.netcode.connect_where(token, now, reaches);
+        if began != Err(ConnectError::Busy) {
+            (self.farewell, self.end) = (None, None);
+        }
+        began
+    }
+
+    /// Refuses a token that another client of this program has used, as if this one had.
+    pub fn refuse_used_token(&mut self) -> ConnectError {
+        let error = self.netcode.refuse_used_token();
+        if error != ConnectError::Busy {
+            (self.farewell, self.end) = (None, None);
+        }
+        error
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -204,6 +232,7 @@ impl Client {
                     self.wake = Instant::NEVER;
                     // The line's own word on why it ended counts for more.
                     let reason = self.end.as_ref().map_or(reason, reason_of);
+                    self.netcode.amend_end(reason);
                     self.events.push_back(Event::Ended { reason });
                 }
             }
@@ -222,12 +251,13 @@ impl Client {
 
     /// Keeps what the connection said about its end.
     fn note_end(&mut self, reason: EndReason) {
+        (self.farewell, self.end) = (None, None);
         let Some(Line::Channels(connection)) = &self.line else { return };
-        let end = connection.end().or((reason == EndReason::Left).then_some(&End::Left));
-        if let Some(End::Farewell { text, .. }) = end {
+        let left = || (reason == EndReason::Left).then(|| End::Left { code: ByeCode::KICKED, text: String::new() });
+        self.end = connection.end().cloned().or_else(left);
+        if let Some(End::Farewell { text, .. }) = &self.end {
             self.farewell = Some(text.clone());
         }
-        self.end = end.cloned();
     }
 
     /// What the server said to this player when it ended the last connection, if it said something.
@@ -236,7 +266,8 @@ impl Client {
         self.farewell.as_deref().filter(|text| !text.is_empty())
     }
 
-    /// Why the last connection ended, as far as channels know more of it than [`EndReason`] says.
+    /// What was said at the end of the last connection, by either side, where traffic is on channels: code and text are in
+    /// it. `None` where nothing was said.
     #[must_use]
     pub const fn end(&self) -> Option<&End> {
         self.end.as_ref()
@@ -428,8 +459,8 @@ fn poll_line(line: &mut Line) -> Option<Event> {
 /// What an end is to a player.
 const fn reason_of(end: &End) -> EndReason {
     match end {
-        End::Left => EndReason::Left,
-        End::Farewell { code: ByeCode::SHUTDOWN, .. } => EndReason::DisconnectedByServer,
+        End::Left { .. } => EndReason::Left,
+        End::Farewell { code: ByeCode::SHUTDOWN, .. } => EndReason::ServerStopped,
         End::Farewell { .. } => EndReason::Kicked,
         End::LayoutMismatch { .. } => EndReason::LayoutMismatch,
         End::VersionMismatch => EndReason::VersionMismatch,

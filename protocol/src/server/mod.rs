@@ -30,7 +30,7 @@ use crate::congestion::{BytesPerSecond, Uplink, Weight};
 use crate::discard::Discard;
 use crate::netcode::server::{self as netcode, ClientHandle, DisconnectReason};
 use crate::netcode::{self as lower, Outbox};
-use crate::session::{Budget, ConfigError, Connection, Line, Memory, PathStats, SendError, Traffic};
+use crate::session::{Budget, ConfigError, Connection, End, Line, Memory, PathStats, SendError, Traffic};
 use crate::time::{Instant, Now};
 use crate::wire::MAX_PAYLOAD_BYTES;
 use crate::wire::reliable::Sequence;
@@ -58,6 +58,8 @@ pub struct Server {
     first: u32,
     uplink: Option<Uplink>,
     events: VecDeque<Event>,
+    /// What was said at the end of the last connection in each slot, where something was; as long as it needs to be.
+    ends: Vec<Option<(ClientHandle, End)>>,
     /// Slots whose lines may have events to ask for; each is here once at most.
     noisy: VecDeque<u32>,
     room: Box<[u8; MAX_PAYLOAD_BYTES]>,
@@ -84,6 +86,7 @@ impl Server {
             first: 0,
             uplink: None,
             events: VecDeque::with_capacity(3 * slots + 2),
+            ends: Vec::new(),
             noisy: VecDeque::with_capacity(slots),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),
             stopping: false,
@@ -261,8 +264,21 @@ impl Server {
                     self.events.extend(core::iter::from_fn(|| seat.poll_event()));
                     seat.tell_end(reason);
                     self.events.extend(core::iter::from_fn(|| seat.poll_event()));
+                    self.keep_end(&seat);
                 }
             }
+        }
+    }
+
+    /// Keeps what was said at the end until the slot's next connection ends: the event of it may be taken later.
+    fn keep_end(&mut self, seat: &Seat) {
+        let Some(end) = seat.end() else { return };
+        let slot = seat.client().slot() as usize;
+        if slot >= self.ends.len() {
+            self.ends.resize(slot + 1, None);
+        }
+        if let Some(home) = self.ends.get_mut(slot) {
+            *home = Some((seat.client(), end.clone()));
         }
     }
 
@@ -390,11 +406,11 @@ impl Server {
     /// [`transmit`](Self::transmit) clients with channels are told that the server stops, by [`ByeCode::SHUTDOWN`] and
     /// [`STOP_TEXT`], and all get their disconnect packets. Nobody waits to be heard: who wants that kicks them first.
     pub fn stop(&mut self) {
-        self.stop_with(ByeCode::SHUTDOWN, STOP_TEXT);
+        self.stop_with(STOP_TEXT);
     }
 
-    /// As [`stop`](Self::stop), for a reason of the application's.
-    pub fn stop_with(&mut self, code: ByeCode, text: &str) {
+    /// As [`stop`](Self::stop), with another text for people. The code stays: by it players know a stop from a kick.
+    pub fn stop_with(&mut self, text: &str) {
         self.netcode.set_admitting(false);
         self.follow();
         self.stopping = true;
@@ -405,7 +421,7 @@ impl Server {
                 events.extend(core::iter::from_fn(|| seat.poll_event()));
                 seat.tell_end(DisconnectReason::ServerStopped);
                 events.extend(core::iter::from_fn(|| seat.poll_event()));
-                seat.leave(code, text);
+                seat.leave(ByeCode::SHUTDOWN, text);
             } else {
                 netcode.disconnect_for(seat.client(), DisconnectReason::ServerStopped);
             }
@@ -420,6 +436,17 @@ impl Server {
     pub fn connection(&self, client: ClientHandle) -> Option<&Connection> {
         let seat = self.seats.get(client.slot() as usize)?.as_ref().filter(|seat| seat.is(client))?;
         if let Line::Channels(connection) = &seat.line { Some(connection) } else { None }
+    }
+
+    /// What was said at the end of a client's connection, by either side, where traffic is on channels: code and text are
+    /// in it. `None` while it goes on, where nothing was said, and when the next connection in its slot has ended.
+    #[must_use]
+    pub fn end(&self, client: ClientHandle) -> Option<&End> {
+        if let Some(seat) = self.seat_of(client) {
+            return seat.end();
+        }
+        let (of, end) = self.ends.get(client.slot() as usize)?.as_ref()?;
+        (*of == client).then_some(end)
     }
 
     /// As [`connection`](Self::connection), to be changed.

@@ -74,7 +74,7 @@ impl Seat {
             if let Some(event) = self.poll_line() {
                 return Some(event);
             }
-            let reason = self.end()?;
+            let reason = self.reason()?;
             self.tell_end(reason);
         }
         self.last_events.pop_front()
@@ -115,9 +115,14 @@ impl Seat {
     }
 
     /// Why the connection has ended, if it has.
-    fn end(&self) -> Option<DisconnectReason> {
+    fn reason(&self) -> Option<DisconnectReason> {
+        self.end().map(reason)
+    }
+
+    /// What was said at the end.
+    pub(super) const fn end(&self) -> Option<&End> {
         match &self.line {
-            Line::Channels(connection) => connection.end().map(reason),
+            Line::Channels(connection) => connection.end(),
             _ => None,
         }
     }
@@ -137,7 +142,7 @@ impl Seat {
     /// Why the slot should be free now, if it should.
     pub(super) fn over(&self) -> Option<DisconnectReason> {
         match &self.line {
-            Line::Channels(connection) if connection.is_over() => self.end(),
+            Line::Channels(connection) if connection.is_over() => self.reason(),
             _ => None,
         }
     }
@@ -163,7 +168,8 @@ impl Seat {
 /// What an end is to those who count disconnects.
 const fn reason(end: &End) -> DisconnectReason {
     match end {
-        End::Left => DisconnectReason::Kicked,
+        End::Left { code: ByeCode::SHUTDOWN, .. } => DisconnectReason::ServerStopped,
+        End::Left { .. } => DisconnectReason::Kicked,
         End::Farewell { .. } => DisconnectReason::Left,
         End::LayoutMismatch { .. } => DisconnectReason::LayoutMismatch,
         End::VersionMismatch => DisconnectReason::VersionMismatch,

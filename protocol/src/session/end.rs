@@ -11,7 +11,12 @@ use crate::channel::{LayoutHash, Violation};
 #[non_exhaustive]
 pub enum End {
     /// This side said goodbye.
-    Left,
+    Left {
+        /// Why, as a number, as the peer was told it.
+        code: ByeCode,
+        /// Why, for people, as the peer was told it; it may be empty.
+        text: String,
+    },
     /// The peer said goodbye.
     Farewell {
         /// Why, as a number; those from 256 on are the application's.
@@ -36,10 +41,33 @@ pub enum End {
     Accused,
 }
 
+impl End {
+    /// The number that one side gave the other for it; `None` where no side left of its own will.
+    #[must_use]
+    pub const fn code(&self) -> Option<ByeCode> {
+        match self {
+            Self::Left { code, .. } | Self::Farewell { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// What one side said to the other for people; it may be empty.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Left { text, .. } | Self::Farewell { text, .. } => text,
+            _ => "",
+        }
+    }
+}
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Left => f.write_str("this side said goodbye"),
+            Self::Left { .. } => f.write_str("this side said goodbye"),
+            Self::Farewell { code: ByeCode::SHUTDOWN, text } if text.is_empty() => {
+                f.write_str("the other side shuts down")
+            }
             Self::Farewell { text, .. } if text.is_empty() => f.write_str("the other side said goodbye"),
             Self::Farewell { text, .. } => f.write_str(text),
             Self::LayoutMismatch { ours, theirs: Some(theirs) } => {

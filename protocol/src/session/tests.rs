@@ -367,8 +367,9 @@ fn a_farewell_that_is_heard_ends_both_at_once() {
     pair.ends[0].leave(ByeCode(256), "see you");
     pair.run(15);
     assert!(pair.ends.iter().all(Connection::is_over));
+    let left = End::Left { code: ByeCode(256), text: "see you".into() };
     let heard = End::Farewell { code: ByeCode(256), text: "see you".into() };
-    assert_eq!([pair.ends[0].end(), pair.ends[1].end()], [Some(&End::Left), Some(&heard)]);
+    assert_eq!([pair.ends[0].end(), pair.ends[1].end()], [Some(&left), Some(&heard)]);
 }
 
 #[test]

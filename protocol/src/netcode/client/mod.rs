@@ -154,6 +154,16 @@ impl Client {
         }
     }
 
+    /// Refuses a token that another client of this program has used, as if this one had; answers how.
+    pub fn refuse_used_token(&mut self) -> ConnectError {
+        if self.state().is_active() {
+            return ConnectError::Busy;
+        }
+        (self.connected, self.ended) = (None, None);
+        self.role = Role::Idle(Some(EndReason::InvalidToken));
+        ConnectError::TokenUsed
+    }
+
     /// Becomes connected without packets, as the client of a server in the same program (host-and-play).
     ///
     /// # Errors
@@ -187,6 +197,13 @@ impl Client {
                 }
                 self.ended = Some(Event::Ended { reason });
             }
+        }
+    }
+
+    /// A layer above knows better why the last connection ended.
+    pub fn amend_end(&mut self, reason: EndReason) {
+        if let Role::Idle(Some(known)) = &mut self.role {
+            *known = reason;
         }
     }
 

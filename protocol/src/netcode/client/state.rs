@@ -8,7 +8,7 @@ use core::fmt;
 pub enum ClientState {
     /// The attempt outlasted the token's lifetime.
     TokenExpired = -6,
-    /// The token is malformed, was used already, or lists no address that can be dialled.
+    /// This client has used the token already, or the token lists no address that can be dialled.
     InvalidToken = -5,
     /// It was connected, and nothing arrived for the token's time-out.
     TimedOut = -4,
@@ -16,7 +16,7 @@ pub enum ClientState {
     ResponseTimedOut = -3,
     /// No server answered the connection request.
     RequestTimedOut = -2,
-    /// Every server said that it is full.
+    /// Every server said that it is full, or that it admits nobody now.
     Denied = -1,
     /// Not connected: the start, or a clean end.
     #[default]
@@ -75,8 +75,11 @@ impl ClientState {
             Self::InvalidToken => "The game server's invitation is not valid. Please try again.",
             Self::TimedOut => "The connection to the game server was lost.",
             Self::ResponseTimedOut => "The game server stopped answering while you were connecting. Please try again.",
-            Self::RequestTimedOut => "The game server does not answer. Please check your connection and try again.",
-            Self::Denied => "The game server is full. Please try again later.",
+            Self::RequestTimedOut => {
+                "The game server does not answer: it may be down, your connection broken, or your invitation used or \
+                 expired. Please try again."
+            }
+            Self::Denied => "The game server is full, or admits nobody now. Please try again later.",
             Self::Disconnected => "You are not connected.",
             Self::SendingRequest => "Contacting the game server ...",
             Self::SendingResponse => "Joining the game ...",
@@ -110,27 +113,55 @@ impl fmt::Display for ClientState {
 }
 
 /// Why an attempt or a connection ended.
+///
+/// What each side is told, whichever way a connection ends (on channels, code and text are in
+/// [`session::End`](crate::session::End); without channels nothing travels but the fact):
+///
+/// | what happened | here | at the server ([`DisconnectReason`]) |
+/// | --- | --- | --- |
+/// | the client leaves, with or without code and text | `Left` | `Left` |
+/// | the server kicks it, on channels | `Kicked` | `Kicked` |
+/// | the server stops, on channels | `ServerStopped` | `ServerStopped` |
+/// | the server kicks or stops without channels, or its words got lost | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
+/// | nothing arrives for the token's time-out | `TimedOut` | `TimedOut` |
+/// | the server is full, or drains | `Denied` | |
+/// | the token is dropped unheard: used, expired, of another server | `RequestTimedOut`, or `TokenExpired` | |
+/// | this client has used the token | `InvalidToken` | |
+/// | the two ends have other channels | `LayoutMismatch` | `LayoutMismatch` |
+/// | one breaks the rules | `Violation` or `Accused` | `Accused` or `Violation` |
+/// | the player connects anew, by takeover | `TimedOut` | `TakenOver` |
+/// | a socket fails | none: it is counted, and may come to a time-out | the same |
+///
+/// [`DisconnectReason`]: crate::netcode::server::DisconnectReason
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
     /// This client left.
     Left,
-    /// The server disconnected this client: it was kicked, or the server stops.
+    /// The server disconnected this client without saying why: there are no channels, or the words got lost. It was kicked,
+    /// or the server stops.
     DisconnectedByServer,
-    /// It was connected, and nothing arrived for the token's time-out.
+    /// It was connected, and nothing arrived for the token's time-out: the path is broken, the server crashed, or another
+    /// client of this player took over.
     TimedOut,
-    /// Challenged, but no slot was given in time.
+    /// Challenged, but no slot was given in time: the path broke, or the token or the player got a slot meanwhile by another
+    /// address.
     ResponseTimedOut,
-    /// No server answered the connection request.
+    /// No server answered the connection request. It is down, its address is wrong, or a firewall stands between. Or it drops
+    /// the token, which servers do without a word: one that was used already, that has expired, that is from before the
+    /// server's start, for other servers or another protocol id, or sealed with another key; or of a player who is connected.
     RequestTimedOut,
-    /// Every server said that it is full.
+    /// Every server said that it is full, or that it admits nobody now: it drains. The packet has no room for which.
     Denied,
-    /// The attempt outlasted the token's lifetime.
+    /// The attempt outlasted the token's lifetime, all servers together.
     TokenExpired,
-    /// The token was used already, or lists no address that can be dialled.
+    /// This client has used the token already, or the token lists no address that can be dialled. (A token that was used by
+    /// another one is dropped by the server: `RequestTimedOut`.)
     InvalidToken,
-    /// The server said goodbye, perhaps with a text for the player.
+    /// The server kicked this client, perhaps with a code and a text for the player.
     Kicked,
+    /// The server said that it stops, perhaps with a text for the player.
+    ServerStopped,
     /// The server's channels are not this client's.
     LayoutMismatch,
     /// The server speaks another version of the session layer.
@@ -145,7 +176,7 @@ pub enum EndReason {
 
 impl EndReason {
     /// Every reason.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Left,
         Self::DisconnectedByServer,
         Self::TimedOut,
@@ -155,6 +186,7 @@ impl EndReason {
         Self::TokenExpired,
         Self::InvalidToken,
         Self::Kicked,
+        Self::ServerStopped,
         Self::LayoutMismatch,
         Self::VersionMismatch,
         Self::NotASession,
@@ -169,6 +201,7 @@ impl EndReason {
             Self::Left
             | Self::DisconnectedByServer
             | Self::Kicked
+            | Self::ServerStopped
             | Self::LayoutMismatch
             | Self::VersionMismatch
             | Self::NotASession
@@ -190,6 +223,7 @@ impl EndReason {
             Self::Left => "left",
             Self::DisconnectedByServer => "disconnected_by_server",
             Self::Kicked => "kicked",
+            Self::ServerStopped => "server_stopped",
             Self::LayoutMismatch => "layout_mismatch",
             Self::VersionMismatch => "version_mismatch",
             Self::NotASession => "not_a_session",
@@ -206,6 +240,7 @@ impl EndReason {
             Self::Left => "You have left the game.",
             Self::DisconnectedByServer => "The game server has ended the connection.",
             Self::Kicked => "The game server has asked you to leave.",
+            Self::ServerStopped => "The game server shuts down.",
             Self::LayoutMismatch => "Your game and the game server do not fit together. Is your game up to date?",
             Self::VersionMismatch => "Your game and the game server are of different ages. Is your game up to date?",
             Self::NotASession => "The game server speaks another language than your game.",
@@ -238,7 +273,7 @@ mod tests {
         assert_eq!((sentences.len(), names.len()), (10, 10));
         let sentences: BTreeSet<_> = EndReason::ALL.iter().map(ToString::to_string).collect();
         let names: BTreeSet<_> = EndReason::ALL.iter().map(|reason| reason.name()).collect();
-        assert_eq!((sentences.len(), names.len()), (14, 14));
+        assert_eq!((sentences.len(), names.len()), (15, 15));
         assert!(EndReason::ALL.iter().all(|reason| !reason.state().is_active()));
     }
 }

@@ -80,7 +80,8 @@ pub enum Event {
     },
 }
 
-/// Why a client's connection ended.
+/// Why a client's connection ended. What the client is told of it stands at
+/// [`EndReason`](crate::netcode::client::EndReason).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum DisconnectReason {

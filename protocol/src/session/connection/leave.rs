@@ -43,12 +43,15 @@ impl Default for Farewell {
 }
 
 impl Connection {
-    /// Leaves, with a text for people of up to 256 bytes; what is longer is cut. It is said until the peer has heard it or
-    /// the time for farewells is up; see [`is_over`](Self::is_over).
+    /// Leaves, with a text for people of up to 256 bytes; what is longer is cut. Codes that are not
+    /// [an application's](ByeCode::of_application) count as 0. It is said until the peer has heard it or the time for
+    /// farewells is up; see [`is_over`](Self::is_over).
     pub fn leave(&mut self, code: ByeCode, text: &str) {
         if self.stage == Stage::Open {
-            self.farewell.text.push_str(text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default());
-            self.break_off(End::Left, code);
+            let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
+            let code = code.of_application();
+            self.farewell.text.push_str(text);
+            self.break_off(End::Left { code, text: text.into() }, code);
         }
     }
 
