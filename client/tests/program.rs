@@ -182,7 +182,7 @@ fn the_exit_status_says_what_went_wrong() {
         (Some(Manner::Swallows), 5, "are missing, and 0 were wrong"),
         (Some(Manner::Garbles), 5, "were wrong"),
         (Some(Manner::KicksAfterTen), 4, "The game server has ended the connection."),
-        (Some(Manner::IsFull), 3, "The game server is full."),
+        (Some(Manner::IsFull), 3, "The game server is full,"),
         (None, 3, "The game server does not answer:"),
     ] {
         let game = manner.map(Game::start);

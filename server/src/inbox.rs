@@ -59,7 +59,7 @@ pub enum Event<'a> {
         /// As many bytes as the channel allows, none among them.
         bytes: &'a [u8],
     },
-    /// News of a client's channels: what became of blocks.
+    /// News of a client's channels: what became of blocks, and of messages that asked for a receipt.
     Channel {
         /// Whose.
         client: ClientHandle,
