@@ -46,7 +46,7 @@ pub enum Event<'a> {
         /// As many bytes as the channel allows, none among them.
         bytes: &'a [u8],
     },
-    /// News of the channels: what became of blocks.
+    /// News of the channels: what became of blocks, and of messages that asked for a receipt.
     Channel(ChannelEvent),
     /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
     Partial {

@@ -101,7 +101,9 @@ mod used_tokens;
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::channel::control::ByeCode;
-pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
+};
 pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion};
 pub use slipgate_protocol::discard::{Discard, Discards};

@@ -89,8 +89,8 @@ impl Client {
         self.send_typed_with(&Bincode::default(), channel, value, SendOptions::default())
     }
 
-    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, or a key by which newer messages replace
-    /// older ones.
+    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
+    /// ones, or a receipt.
     ///
     /// # Errors
     /// As [`send_typed`](Self::send_typed).

@@ -36,6 +36,9 @@ pub struct Figures {
     /// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<f64>,
+    /// The same of a second transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_again: Option<f64>,
 }
 
 /// How a flow follows a fall of the rate and its return.
@@ -80,25 +83,30 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
         }
         Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
         Some(Figure::Transfer) => {
-            figures.transfer = measured.first().map(|(flow, log)| transfer(scenario, flow, log));
+            let [first, second] = measured.first().map_or([None; 2], |(flow, log)| transfers(scenario, flow, log));
+            (figures.transfer, figures.transfer_again) = (first, second);
         }
         Some(Figure::Drops) | None => {}
     }
     figures
 }
 
-/// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did. Nobody sends again
-/// here, so that what the path lost on its own account counts as arrived: a session sends it in other packets.
-fn transfer(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> f64 {
-    let Source::GameAndTransfer { game, from, bytes } = flow.source else { return 0.0 };
-    let mut arrived = 0.0;
-    let mut at = from;
-    while arrived < 0.99 * bytes && at < scenario.duration {
-        let passed = [&log.arrived, &log.lost].map(|series| series.between(at, at + SLICE));
-        arrived += passed.iter().sum::<f64>() - game.rate * SLICE.as_secs_f64();
-        at += SLICE;
-    }
-    (at - from).as_secs_f64()
+/// Seconds until nearly all bytes of the first transfer and of the second had arrived, which waits for what is left of the
+/// first; all that were left if they never did. Nobody sends again here, so that what the path lost on its own account
+/// counts as arrived: a session sends it in other packets.
+fn transfers(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> [Option<f64>; 2] {
+    let Source::GameAndTransfer { game, from, bytes, again } = flow.source else { return [None; 2] };
+    let (mut arrived, mut at) = (0.0, from);
+    let mut until = |bytes: f64, start: Duration| {
+        while arrived < bytes && at < scenario.duration {
+            let passed = [&log.arrived, &log.lost].map(|series| series.between(at, at + SLICE));
+            arrived += passed.iter().sum::<f64>() - game.rate * SLICE.as_secs_f64();
+            at += SLICE;
+        }
+        at.saturating_sub(start).as_secs_f64()
+    };
+    let first = until(0.99 * bytes, from);
+    [Some(first), again.map(|again| until(1.99 * bytes, again))]
 }
 
 /// The bytes that could have arrived: what was asked for, as far as the path had room for it, without what it loses on
@@ -228,6 +236,7 @@ pub fn mean(runs: &[Figures]) -> Figures {
         }),
         fairness: some(|run| run.fairness),
         transfer: some(|run| run.transfer),
+        transfer_again: some(|run| run.transfer_again),
     }
 }
 
@@ -275,6 +284,19 @@ mod tests {
         assert!((fall.adaptation - 1.0).abs() < 0.011, "{fall:?}");
         assert!((fall.peak_ms - 300.0).abs() < 0.01 && (fall.then_p95_ms - 10.0).abs() < 0.01, "{fall:?}");
         assert_eq!(fall.recovery, 0.0);
+    }
+
+    #[test]
+    fn a_second_transfer_waits_for_what_is_left_of_the_first() {
+        // Beside a game of 100 kB/s, 400 kB/s are left.
+        let game = crate::source::Game { rate: 1e5, ticks: 60.0 };
+        let again = Some(Duration::from_secs(11));
+        let mut twice = scenario(Some(Figure::Transfer));
+        twice.flows[0].source = Source::GameAndTransfer { game, from: FROM, bytes: 1e6, again };
+        let figures = measure(&twice, &log(1e6));
+        let slice = SLICE.as_secs_f64();
+        assert!((figures.transfer.unwrap() - 2.475).abs() <= slice, "{figures:?}");
+        assert!((figures.transfer_again.unwrap() - 3.975).abs() <= slice, "{figures:?}");
     }
 
     #[test]

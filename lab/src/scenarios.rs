@@ -114,7 +114,7 @@ fn satellites() -> Vec<Scenario> {
         jitter: Jitter::InOrder(ms(10)),
         ..Path::new(25e6, 540, 600)
     };
-    let source = Source::GameAndTransfer { game: Game::of(256e3), from: seconds(5), bytes: 4e6 };
+    let source = Source::GameAndTransfer { game: Game::of(256e3), from: seconds(5), bytes: 4e6, again: None };
     let transfer = alone("D4", "satellite, 540 ms, 0.5 % lost in bursts, game of 256k and 4 MB, 25M", rain, source);
     vec![
         seed_game("D0", "satellite, 300 ms, game of 61k", Path::new(10e6, 300, 300)),
@@ -217,7 +217,7 @@ fn frames() -> Vec<Scenario> {
     let lan = || Path { round_trip: Duration::from_micros(200), ..Path::new(1e9, 0, 20) };
     let near = game("K5", "drifting frames, game of 256k in one network", 256e3, lan());
     let far = game("K6", "drifting frames, game of 1M, 20M", 1e6, Path::new(20e6, 30, 250));
-    let source = Source::GameAndTransfer { game: Game::of(64e3), from: seconds(10), bytes: 4e6 };
+    let source = Source::GameAndTransfer { game: Game::of(64e3), from: seconds(10), bytes: 4e6, again: None };
     let large = alone("K7", "drifting frames, game of 64k and 4 MB in one network", lan(), source);
     let large = Scenario { figure: Some(Figure::Transfer), ..large };
     vec![
@@ -232,7 +232,15 @@ fn frames() -> Vec<Scenario> {
 }
 
 fn transfers() -> Vec<Scenario> {
-    let source = Source::GameAndTransfer { game: Game::of(64e3), from: seconds(10), bytes: 4e6 };
-    let both = alone("L1", "game of 64k, from 10 s on a transfer of 4 MB, 20M", Path::new(20e6, 40, 250), source);
-    vec![Scenario { duration: seconds(35), figure: Some(Figure::Transfer), ..both }]
+    let game = Game::of(64e3);
+    let transferring = |again| Source::GameAndTransfer { game, from: seconds(10), bytes: 4e6, again };
+    let path = Path::new(20e6, 40, 250);
+    let once = alone("L1", "game of 64k, from 10 s on a transfer of 4 MB, 20M", path, transferring(None));
+    let path = Path::new(10e6, 600, 600);
+    let title = "game of 64k, after 10 s and 40 s a transfer of 4 MB, 10M, 600 ms";
+    let twice = alone("L2", title, path, transferring(Some(seconds(40))));
+    vec![
+        Scenario { duration: seconds(35), figure: Some(Figure::Transfer), ..once },
+        Scenario { duration: seconds(65), figure: Some(Figure::Transfer), ..twice },
+    ]
 }

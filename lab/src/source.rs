@@ -28,6 +28,8 @@ pub enum Source {
         from: Duration,
         /// Its size, in bytes.
         bytes: f64,
+        /// When another one of that size starts, if one does.
+        again: Option<Duration>,
     },
 }
 
@@ -80,7 +82,7 @@ pub struct Application {
     fresh: f64,
     /// Bytes of the transfer that wait; all there are for bulk.
     transfer: f64,
-    transfer_started: bool,
+    transfers_started: usize,
 }
 
 impl Application {
@@ -89,7 +91,7 @@ impl Application {
     pub fn new(source: Source, started_at: Instant) -> Self {
         let transfer = if source == Source::Bulk { f64::INFINITY } else { 0.0 };
         let next_tick = started_at;
-        Self { source, started_at, next_tick, ticks: 0, fresh: 0.0, transfer, transfer_started: false }
+        Self { source, started_at, next_tick, ticks: 0, fresh: 0.0, transfer, transfers_started: 0 }
     }
 
     /// Lets time pass; `demand` hears of the bytes that were asked for.
@@ -103,12 +105,12 @@ impl Application {
             self.ticks += 1;
             self.next_tick = self.started_at.after(Duration::from_secs_f64(self.ticks as f64 / game.ticks));
         }
-        if let Source::GameAndTransfer { from, bytes, .. } = self.source
-            && !self.transfer_started
-            && now.since_start() >= from
+        if let Source::GameAndTransfer { from, bytes, again, .. } = self.source
+            && let Some(Some(next)) = [Some(from), again].get(self.transfers_started)
+            && now.since_start() >= *next
         {
-            self.transfer_started = true;
-            self.transfer = bytes;
+            self.transfers_started += 1;
+            self.transfer += bytes;
             demand(bytes);
         }
     }
@@ -160,8 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_waits_for_the_game_and_ends() {
-        let source = Source::GameAndTransfer { game: Game::of(96e3), from: Duration::from_secs(1), bytes: 5000.0 };
+    fn a_transfer_waits_for_the_game_and_ends_and_another_one_starts() {
+        let (from, again) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
+        let source = Source::GameAndTransfer { game: Game::of(96e3), from, bytes: 5000.0, again };
         let mut application = Application::new(source, at(0));
         application.tick(at(0), |_| {});
         assert_eq!(application.next_packet(1e6), Some(200));
@@ -174,6 +177,12 @@ mod tests {
             application.sent(bytes);
         }
         assert_eq!(sizes, [1200, 1200, 1200, 1200, 1200, 1200, 200]);
+        application.tick(at(1999), |_| {});
+        application.sent(application.fresh as u32);
+        assert_eq!(application.next_packet(1e6), None);
+        application.tick(at(2000), |_| {});
+        application.sent(application.fresh as u32);
+        assert_eq!(application.transfer, 5000.0);
     }
 
     #[test]

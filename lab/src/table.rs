@@ -111,9 +111,14 @@ fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
         }),
         Figure::Drops => Some(format!("{:.1} % dropped", 100.0 * figures.dropped)),
         Figure::Fairness => figures.fairness.map(|index| format!("Jain's index {index:.3}")),
-        Figure::Transfer => figures.transfer.map(|seconds| match seconds {
-            24.9.. => "transfer not done in 25 s".to_owned(),
-            _ => format!("transfer in {seconds:.1} s"),
+        Figure::Transfer => figures.transfer.map(|first| match figures.transfer_again {
+            Some(second) => format!("transfer {}, again {}", within(first), within(second)),
+            None => format!("transfer {}", within(first)),
         }),
     }
+}
+
+/// How long a transfer took: no scenario leaves one less than 25 s.
+fn within(seconds: f64) -> String {
+    if seconds >= 24.9 { "not done in 25 s".to_owned() } else { format!("in {seconds:.1} s") }
 }

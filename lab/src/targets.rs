@@ -27,6 +27,8 @@ pub enum Bound {
     Recovers(f64),
     /// At most so many seconds for the transfer.
     Transfer(f64),
+    /// At most this multiple of the first transfer's time for the second.
+    TransferAgain(f64),
     /// At least this index of fairness.
     Fairness(f64),
 }
@@ -48,6 +50,10 @@ impl Bound {
             Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
             Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
             Self::Transfer(bound) => at_most(figures.transfer.unwrap_or(f64::NAN), bound),
+            Self::TransferAgain(bound) => {
+                let [first, second] = [figures.transfer, figures.transfer_again].map(|time| time.unwrap_or(f64::NAN));
+                at_most(second / first, bound)
+            }
             Self::Fairness(bound) => at_least(figures.fairness.unwrap_or(f64::NAN), bound),
         }
     }
@@ -55,7 +61,7 @@ impl Bound {
     /// The bound and a figure, for people.
     fn say(self, figure: f64) -> [String; 2] {
         let percent = |bound: f64| [format!("{:.1} %", 100.0 * bound), format!("{:.2} %", 100.0 * figure)];
-        let ms = |bound: f64| [format!("{bound:.0} ms"), format!("{figure:.1} ms")];
+        let ms = |bound: f64| [format!("{bound} ms"), format!("{figure:.1} ms")];
         let seconds = |bound: f64| [format!("{bound:.1} s"), format!("{figure:.2} s")];
         let (what, [bound, figure]) = match self {
             Self::Served(bound) => ("serves or uses at least", percent(bound)),
@@ -67,6 +73,9 @@ impl Bound {
             Self::Then(bound) => ("then p95 delay at most", ms(bound)),
             Self::Recovers(bound) => ("recovers within", seconds(bound)),
             Self::Transfer(bound) => ("transfers within", seconds(bound)),
+            Self::TransferAgain(bound) => {
+                ("the second transfer takes at most", [format!("{bound:.1} times"), format!("{figure:.2} times")])
+            }
             Self::Fairness(bound) => ("Jain's index at least", [format!("{bound:.2}"), format!("{figure:.3}")]),
         };
         [format!("{what} {bound}"), figure]
@@ -105,6 +114,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("F7", &[Bound::Served(0.90)]),
     ("G1", &[Bound::Served(0.99), Bound::Delay(120.0)]),
     ("G2", &[Bound::Served(0.88), Bound::Delay(120.0)]),
+    ("G3", &[Bound::Served(0.97), Bound::Delay(33.0)]),
     ("G4", &[Bound::Served(0.80), Bound::Delay(120.0)]),
     ("G5", &[Bound::Served(0.97), Bound::Delay(20.0)]),
     ("H1", &[Bound::Served(0.995), Bound::Delay(25.0)]),
@@ -113,11 +123,23 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("I1", &[Bound::Dropped(0.015)]),
     ("J1", &[Bound::Delay(50.0)]),
     ("J2", &[Bound::Fairness(0.97), Bound::Delay(30.0)]),
-    ("K4", &[Bound::Served(0.97), Bound::Delay(25.0)]),
+    ("K1", &[Bound::Served(0.995), Bound::Delay(20.0)]),
+    ("K2", &[Bound::Served(0.995), Bound::Delay(20.0)]),
+    ("K3", &[Bound::Served(0.995), Bound::Delay(30.0)]),
+    ("K4", &[Bound::Served(0.995), Bound::Delay(25.0)]),
     ("K5", &[Bound::Served(0.995)]),
     ("K6", &[Bound::Served(0.995)]),
     ("K7", &[Bound::Transfer(1.5)]),
     ("L1", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(3.0)]),
+    ("L2", &[Bound::Served(0.995), Bound::TransferAgain(1.3)]),
+];
+
+/// What is still to be reached; the day it is, it becomes a target.
+pub const OPEN: &[(&str, &[Bound])] = &[
+    ("F7", &[Bound::Served(0.95)]),
+    ("G3", &[Bound::Served(0.99), Bound::Delay(16.0)]),
+    ("K1", &[Bound::Delay(13.5)]),
+    ("K3", &[Bound::Delay(25.0)]),
 ];
 
 /// A target and what was measured.
@@ -133,12 +155,12 @@ pub struct Checked {
     pub reached: bool,
 }
 
-/// Checks the targets of the rows in which the default controller was measured.
+/// Checks bounds in the rows in which the default controller was measured.
 #[must_use]
-pub fn check(rows: &[Row]) -> Vec<Checked> {
+pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<Checked> {
     let check_row = |row: &Row| {
         let figures = row.figures.iter().find(|(rule, _)| *rule == Rule::Glide).map(|(_, figures)| *figures)?;
-        let bounds = TARGETS.iter().find(|(name, _)| *name == row.name)?.1;
+        let bounds = bounds.iter().find(|(name, _)| *name == row.name)?.1;
         let checked = bounds.iter().map(|bound| {
             let (figure, reached) = bound.check(&figures);
             Checked { name: row.name.clone(), bound: *bound, figure, reached }
@@ -148,19 +170,19 @@ pub fn check(rows: &[Row]) -> Vec<Checked> {
     rows.iter().filter_map(check_row).flatten().collect()
 }
 
-/// The targets as they stand in the specification, those that are missed by name.
+/// The targets as they stand in the specification: how many are reached, and by name those that are not.
 #[must_use]
-pub fn markdown(checked: &[Checked]) -> String {
-    let reached = checked.iter().filter(|target| target.reached).count();
-    let mut text = format!("{reached} of {} targets of the default controller, Glide, are reached.", checked.len());
-    if reached == checked.len() {
-        text += "\n";
-    } else {
-        text += " Open:\n\n| | target | measured |\n|---|---|---|\n";
-    }
-    for open in checked.iter().filter(|target| !target.reached) {
-        let [bound, figure] = open.bound.say(open.figure);
-        let _ = writeln!(text, "| {} | {bound} | {figure} |", open.name);
+pub fn markdown(rows: &[Row]) -> String {
+    let (targets, open) = (check(TARGETS, rows), check(OPEN, rows));
+    let reached = targets.iter().filter(|target| target.reached).count();
+    let count = targets.len();
+    let mut text = format!(
+        "{reached} of {count} targets of the default controller, Glide, are reached. Not yet:\n\n\
+         | | target | measured |\n|---|---|---|\n"
+    );
+    for missed in targets.iter().chain(&open).filter(|target| !target.reached) {
+        let [bound, figure] = missed.bound.say(missed.figure);
+        let _ = writeln!(text, "| {} | {bound} | {figure} |", missed.name);
     }
     text
 }

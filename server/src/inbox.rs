@@ -59,7 +59,7 @@ pub enum Event<'a> {
         /// As many bytes as the channel allows, none among them.
         bytes: &'a [u8],
     },
-    /// News of a client's channels: what became of blocks.
+    /// News of a client's channels: what became of blocks, and of messages that asked for a receipt.
     Channel {
         /// Whose.
         client: ClientHandle,
@@ -72,6 +72,8 @@ pub enum Event<'a> {
         client: ClientHandle,
         /// On which channel.
         channel: ChannelId,
+        /// The tag of its receipt, if it asked for one; no other event tells of it.
+        receipt: Option<u64>,
         /// Why.
         error: SendError,
     },
@@ -85,7 +87,8 @@ pub enum Event<'a> {
         /// What had arrived.
         partial: PartialBlock,
     },
-    /// A client's connection has ended; its handle reaches nobody any more.
+    /// A client's connection has ended; its handle reaches nobody any more. What was said at the end, [`Server::end`] and
+    /// [`Hub::end`](crate::Hub::end) tell while this event is looked at.
     Disconnected {
         /// The handle it had.
         client: ClientHandle,

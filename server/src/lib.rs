@@ -97,6 +97,23 @@
 //! }
 //! ```
 //!
+//! What became of a message is told once to whoever asks, as for snapshots that leave out what has not changed since the
+//! newest one that a client has:
+//! ```no_run
+//! # use slipgate_server::{ChannelEvent, ChannelId, ClientHandle, Event, Fate, Inbox, SendError, SendOptions, Server};
+//! # const STATE: ChannelId = ChannelId(1);
+//! # fn turn(server: &mut Server, inbox: &mut Inbox, client: ClientHandle, tick: u64, baseline: &mut u64) -> Result<(), SendError> {
+//! # let changes_since = |_: u64| [0; 8];
+//! while let Some(event) = inbox.next(server) {
+//!     if let Event::Channel { event: ChannelEvent::Receipt { channel: STATE, tag, fate: Fate::Arrived }, .. } = event {
+//!         *baseline = tag.max(*baseline);
+//!     }
+//! }
+//! let options = SendOptions { receipt: Some(tick), ..SendOptions::default() };
+//! server.send_message_with(client, STATE, &changes_since(*baseline), options)
+//! # }
+//! ```
+//!
 //! A loop that answers at once sleeps in [`Server::wait`], which returns when something arrives, and ends its turns at
 //! its own pace. Acknowledgements and blocks do not wait for the next tick then:
 //! ```no_run
@@ -143,7 +160,9 @@ pub use slipgate_edge::key_file;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Steering, Trouble, Waker};
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::channel::control::ByeCode;
-pub use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendOptions};
+pub use slipgate_protocol::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
+};
 pub use slipgate_protocol::channel::{block, typed};
 pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight};
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};

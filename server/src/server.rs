@@ -195,7 +195,8 @@ impl Server {
         self.send_message_with(client, channel, message, SendOptions::default())
     }
 
-    /// As [`send_message`](Self::send_message), with a deadline, or a key by which newer messages replace older ones.
+    /// As [`send_message`](Self::send_message), with a deadline, a key by which newer messages replace older ones, or a
+    /// receipt, by which the game hears what became of it.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).

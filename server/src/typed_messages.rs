@@ -9,7 +9,7 @@ use slipgate_protocol::channel::typed::{Bincode, Codec, TypedErrorKind};
 use slipgate_protocol::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
 use slipgate_protocol::session::SendError;
 
-use crate::{ClientHandle, Server};
+use crate::{ClientHandle, Hub, Server};
 
 /// A typed message that is wrong: whose, on which channel, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -119,8 +119,8 @@ impl Server {
         self.send_typed_with(&Bincode::default(), client, channel, value, SendOptions::default())
     }
 
-    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, or a key by which newer messages replace
-    /// older ones.
+    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
+    /// ones, or a receipt.
     ///
     /// # Errors
     /// As [`send_typed`](Self::send_typed).
@@ -146,15 +146,61 @@ impl Server {
         options: SendOptions,
     ) -> Result<(), SendTypedError> {
         let mut room = std::mem::take(&mut self.typed_room);
-        room.resize(MAX_MESSAGE_BYTES as usize, 0);
-        let sent = match codec.encode(value, &mut room) {
-            Ok(bytes) => {
-                let message = room.get(..bytes).unwrap_or_default();
-                self.send_message_with(client, channel, message, options).map_err(SendTypedError::Send)
-            }
-            Err(kind) => Err(SendTypedError::Value(TypedError { client, channel, kind })),
-        };
+        let sent = encode(&mut room, codec, client, channel, value).and_then(|message| {
+            self.send_message_with(client, channel, message, options).map_err(SendTypedError::Send)
+        });
         self.typed_room = room;
         sent
     }
+}
+
+impl Hub {
+    /// Puts a value into a message for a client's channel, by the default codec, [`Bincode`], as
+    /// [`Server::send_typed`] does; then it goes the way of [`send_message`](Self::send_message).
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message), or that the value makes no message.
+    pub fn send_typed<T: Serialize + ?Sized>(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        value: &T,
+    ) -> Result<(), SendTypedError> {
+        self.send_typed_with(&Bincode::default(), client, channel, value, SendOptions::default())
+    }
+
+    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
+    /// ones, or a receipt.
+    ///
+    /// # Errors
+    /// As [`send_typed`](Self::send_typed).
+    pub fn send_typed_with<T: Serialize + ?Sized>(
+        &mut self,
+        codec: &impl Codec,
+        client: ClientHandle,
+        channel: ChannelId,
+        value: &T,
+        options: SendOptions,
+    ) -> Result<(), SendTypedError> {
+        let mut room = std::mem::take(&mut self.typed_room);
+        let sent = encode(&mut room, codec, client, channel, value).and_then(|message| {
+            self.send_message_with(client, channel, message, options).map_err(SendTypedError::Send)
+        });
+        self.typed_room = room;
+        sent
+    }
+}
+
+/// Makes a message of a value.
+fn encode<'room, T: Serialize + ?Sized>(
+    room: &'room mut Vec<u8>,
+    codec: &impl Codec,
+    client: ClientHandle,
+    channel: ChannelId,
+    value: &T,
+) -> Result<&'room [u8], SendTypedError> {
+    room.resize(MAX_MESSAGE_BYTES as usize, 0);
+    let refused = |kind| SendTypedError::Value(TypedError { client, channel, kind });
+    let bytes = codec.encode(value, room).map_err(refused)?;
+    Ok(room.get(..bytes).unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_protocol::channel::{ChannelConfig, Kind, Layout, PIECE_BYTES, SendOptions};
+use slipgate_protocol::channel::{ChannelConfig, Fate, Kind, Layout, PIECE_BYTES, SendOptions};
 use slipgate_protocol::time::Instant;
 
 /// Bytes of a message's number.
@@ -41,6 +41,15 @@ struct Sent {
     /// A newer one under the same key was sent.
     replaced: bool,
     arrived: bool,
+    receipt: Receipt,
+}
+
+/// What its sender was told of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receipt {
+    NotAsked,
+    Awaited,
+    Told(Fate),
 }
 
 impl Sent {
@@ -90,6 +99,12 @@ impl Ledger {
         self.owed
     }
 
+    /// The number of the next message: what one that asks for a receipt has for a tag.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.messages.len() as u64
+    }
+
     /// The next message, of at least [`NUMBER_BYTES`].
     pub fn compose(&mut self, noise: &Noise, bytes: usize) -> &[u8] {
         let number = self.messages.len() as u32;
@@ -109,6 +124,7 @@ impl Ledger {
             key: options.key,
             replaced: false,
             arrived: false,
+            receipt: if options.receipt.is_some() { Receipt::Awaited } else { Receipt::NotAsked },
         });
         self.owed += usize::from(self.kind.is_reliable() && deadline.is_none());
         if let Some(older) = options.key.and_then(|key| self.keys.insert(key, number)) {
@@ -151,6 +167,40 @@ impl Ledger {
         self.newest.insert(sent.key, number);
         self.arrived += 1;
         self.change(number, |message| message.arrived = true);
+    }
+}
+
+impl Ledger {
+    /// The sender was told of a message.
+    ///
+    /// # Panics
+    /// When nobody asked, when it was told before, or when it is not so.
+    pub fn note_receipt(&mut self, tag: u64, fate: Fate) {
+        let number = u32::try_from(tag).expect("a tag is a number here");
+        let kind = self.kind;
+        let sent = self.messages.get_mut(number as usize).expect("nobody sent this message");
+        assert_eq!(sent.receipt, Receipt::Awaited, "{kind:?}: message {number} is told to be {fate:?}");
+        sent.receipt = Receipt::Told(fate);
+        let (arrived, keyed) = (sent.arrived, sent.key.is_some());
+        match fate {
+            Fate::Arrived => {
+                // One that replaced a waiting one has left before older ones.
+                let has_newer = || self.newest.values().any(|newest| keyed || *newest > number);
+                let is_passed_over = || kind == Kind::Sequenced && has_newer();
+                assert!(arrived || is_passed_over(), "{kind:?}: message {number} has not arrived");
+            }
+            Fate::Lost => assert!(!kind.is_reliable(), "{kind:?}: message {number} leaves again"),
+            Fate::Expired => assert!(sent.deadline.is_some(), "{kind:?}: message {number} may wait for ever"),
+            Fate::Superseded => assert!(sent.replaced, "{kind:?}: message {number} is the newest under its key"),
+            _ => panic!("{kind:?}: what is {fate:?}?"),
+        }
+    }
+
+    /// How many receipts were told, and how many are awaited.
+    #[must_use]
+    pub fn receipts(&self) -> (usize, usize) {
+        let count = |is: fn(Receipt) -> bool| self.messages.iter().filter(|sent| is(sent.receipt)).count();
+        (count(|receipt| matches!(receipt, Receipt::Told(_))), count(|receipt| receipt == Receipt::Awaited))
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use slipgate_protocol::channel::block::Block;
 use slipgate_protocol::channel::{
-    Arrival, ChannelConfig, ChannelId, Channels, Kind, Layout, MAX_QUEUE_MESSAGES, ReadAt, SendOptions,
+    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Fate, Kind, Layout, MAX_QUEUE_MESSAGES, ReadAt,
+    SendOptions,
 };
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::Sequence;
@@ -32,6 +33,8 @@ struct Talk {
     scratch: Vec<u8>,
     delivered: u64,
     delivered_bytes: u64,
+    /// Receipts, and those of them that tell of an arrival.
+    told: [u64; 2],
 }
 
 impl Talk {
@@ -44,6 +47,7 @@ impl Talk {
             scratch: Vec::new(),
             delivered: 0,
             delivered_bytes: 0,
+            told: [0; 2],
         }
     }
 
@@ -56,7 +60,7 @@ impl Talk {
                 for (bytes, every) in [(40, 1), (700, 3), (5000, 16)] {
                     if (tick + u64::from(id)).is_multiple_of(every) {
                         let key = (bytes == 40 && tick.is_multiple_of(5)).then_some(tick % 3);
-                        let options = SendOptions { key, ..SendOptions::default() };
+                        let options = SendOptions { key, receipt: Some(tick), ..SendOptions::default() };
                         let _ = channels.send(ChannelId(id), &message[..bytes], options, now);
                     }
                 }
@@ -95,6 +99,11 @@ impl Talk {
                 }
                 self.ends[from].on_acked(*packet);
             }
+            while let Some(event) = self.ends[from].poll_event() {
+                let ChannelEvent::Receipt { fate, .. } = event else { continue };
+                self.told[0] += 1;
+                self.told[1] += u64::from(fate == Fate::Arrived);
+            }
         }
     }
 }
@@ -106,10 +115,12 @@ fn after_warm_up_nothing_is_allocated() {
     for tick in 0..1500 {
         talk.tick(tick);
     }
-    let before = (talk.delivered, talk.delivered_bytes);
+    let before = (talk.delivered, talk.delivered_bytes, talk.told);
     let count = allocations(|| (1500..6000).for_each(|tick| talk.tick(tick)));
     let (delivered, bytes) = (talk.delivered - before.0, talk.delivered_bytes - before.1);
-    println!("{delivered} messages, {bytes} bytes");
+    let [told, arrived] = [0, 1].map(|which| talk.told[which] - before.2[which]);
+    println!("{delivered} messages, {bytes} bytes, {told} receipts, {arrived} of arrivals");
+    assert!(told > 40_000 && arrived > told / 2, "{told} receipts, {arrived} of arrivals");
     assert_eq!(count, 0);
     assert!(delivered > 40_000 && bytes > 10_000_000, "only {delivered} messages");
 }

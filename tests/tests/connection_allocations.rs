@@ -51,6 +51,11 @@ fn say(turn: u64, mut send: impl FnMut(ChannelId, &[u8])) {
     }
 }
 
+/// Every other turn's messages ask what becomes of them.
+fn asking(turn: u64) -> SendOptions {
+    SendOptions { receipt: Some(turn).filter(|turn| turn.is_multiple_of(2)), ..SendOptions::default() }
+}
+
 // Connections alone -------------------------------------------------------------------------------------------------
 
 /// A path that loses some datagrams and repeats others, and is as large as it will ever be from the start.
@@ -104,7 +109,7 @@ fn talk(ends: &mut [End; 2], paths: &mut [Path; 2], turns: std::ops::Range<u64>)
             end.connection.tick(now);
             // A queue that is full is no reason to ask for memory.
             say(turn, |channel, message| {
-                let _ = end.connection.send(channel, message, SendOptions::default(), now);
+                let _ = end.connection.send(channel, message, asking(turn), now);
             });
             end.connection.transmit(now, path);
             while end.connection.poll_event().is_some() {}
@@ -231,8 +236,8 @@ impl Together {
         let turn = self.turn;
         let handle = self.server.netcode().find(1).expect("a slot");
         say(turn, |channel, message| {
-            let _ = self.client.send_message(channel, message, SendOptions::default(), now.monotonic);
-            let _ = self.server.send_message(handle, channel, message, SendOptions::default(), now);
+            let _ = self.client.send_message(channel, message, asking(turn), now.monotonic);
+            let _ = self.server.send_message(handle, channel, message, asking(turn), now);
         });
     }
 }

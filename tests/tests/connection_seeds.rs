@@ -158,12 +158,15 @@ impl Game {
         let most = self.layout.channel(channel).unwrap().max_message_bytes as usize;
         let most = if self.chance.random_bool(0.8) { most.min(300) } else { most };
         let bytes = self.chance.random_range(NUMBER_BYTES..=most);
-        let options = SendOptions {
+        let mut options = SendOptions {
             deadline: self.chance.random_bool(0.1).then(|| millis(&mut self.chance, 300)),
             key: self.chance.random_bool(0.2).then(|| self.chance.random_range(0..4)),
+            receipt: None,
         };
         let now = self.pair.now();
         let ledger = &mut self.ledgers[end as usize][usize::from(channel.0)];
+        // Two of three ask what becomes of them.
+        options.receipt = Some(ledger.next_number()).filter(|number| number % 3 != 0);
         let message = ledger.compose(&self.noise, bytes);
         match self.pair.side(end).connection.send(channel, message, options, now) {
             Ok(()) => ledger.note_sent(options, now),
@@ -227,8 +230,13 @@ impl Game {
             ledger.note_arrived(&message, &self.noise, self.longest, now);
         }
         for event in events {
-            let ChannelEvent::Block { channel, event } = event else { panic!("{event:?}") };
-            self.hear_of_block(end, channel, event);
+            match event {
+                ChannelEvent::Block { channel, event } => self.hear_of_block(end, channel, event),
+                ChannelEvent::Receipt { channel, tag, fate } => {
+                    self.ledgers[end as usize][usize::from(channel.0)].note_receipt(tag, fate);
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 
@@ -292,8 +300,9 @@ impl Game {
             && self.pair.link.up.on_the_way() + self.pair.link.down.on_the_way() == 0
     }
 
-    /// Plays for a while, then waits until all that is owed has arrived. Answers how many messages did.
-    fn play(mut self) -> usize {
+    /// Plays for a while, then waits until all that is owed has arrived. Answers how many messages did, and of how many
+    /// their sender was told.
+    fn play(mut self) -> [usize; 2] {
         for _ in 0..self.chance.random_range(30..150) {
             for end in End::BOTH {
                 if self.chance.random_bool(0.6) {
@@ -309,11 +318,15 @@ impl Game {
         }
         self.check_counters();
         (0..30).for_each(|_| self.turn(Duration::from_millis(500)));
+        for ledger in self.ledgers.iter().flatten() {
+            assert_eq!(ledger.receipts().1, 0, "what became of a message was not told");
+        }
         for end in End::BOTH {
             assert_eq!(self.pair.side(end).connection.channels().memory_bytes(), 0, "something is kept for ever");
         }
         self.part();
-        self.ledgers.iter().flatten().map(Ledger::arrived).sum()
+        let sum = |of: fn(&Ledger) -> usize| self.ledgers.iter().flatten().map(of).sum();
+        [sum(Ledger::arrived), sum(|ledger| ledger.receipts().0)]
     }
 
     /// What did not arrive of reliable messages was too late or replaced, and is counted.
@@ -351,8 +364,13 @@ impl Game {
 
 fn play_all(seeds: std::ops::Range<u64>) {
     let count = seeds.end - seeds.start;
-    let arrived: usize = seeds.map(|seed| Game::new(seed).play()).sum();
-    println!("{arrived} messages arrived in {count} worlds");
+    let mut sums = [0; 2];
+    for seed in seeds {
+        sums.iter_mut().zip(Game::new(seed).play()).for_each(|(sum, of_world)| *sum += of_world);
+    }
+    let [arrived, told] = sums;
+    println!("{arrived} messages arrived in {count} worlds, {told} receipts were told");
+    assert!(told > 100 * count as usize, "too few asked");
     assert!(arrived > 100 * count as usize, "the worlds did not do much");
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use slipgate_client::{ClientState, EndReason};
 use slipgate_server::{
-    ChannelConfig, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Hub, HubConfig, HubError, Key,
-    Kind, Layout, SendError, Server, ShardId, Sockets, Traffic,
+    ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Hub,
+    HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic,
 };
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, Order, OurClient, PRIVATE_KEY, PROTOCOL_ID, Turn, run_for, until,
@@ -55,7 +55,8 @@ struct Game {
     came: Vec<(u64, ClientHandle)>,
     went: Vec<(u64, DisconnectReason)>,
     payloads: BTreeMap<ClientHandle, Vec<Vec<u8>>>,
-    unsent: Vec<(ClientHandle, ChannelId, SendError)>,
+    unsent: Vec<(ClientHandle, ChannelId, Option<u64>, SendError)>,
+    receipts: Vec<(u64, Fate)>,
 }
 
 impl Game {
@@ -67,7 +68,10 @@ impl Game {
                 assert!(self.came.iter().any(|(_, came)| *came == client), "a client is told of before its words");
                 self.payloads.entry(client).or_default().push(bytes.to_vec());
             }
-            Event::Unsent { client, channel, error } => self.unsent.push((client, channel, error)),
+            Event::Unsent { client, channel, receipt, error } => self.unsent.push((client, channel, receipt, error)),
+            Event::Channel { event: ChannelEvent::Receipt { channel: CHAT, tag, fate }, .. } => {
+                self.receipts.push((tag, fate));
+            }
             _ => {}
         }
     }
@@ -285,17 +289,62 @@ fn a_message_that_its_shard_cannot_send_is_told_of() {
     let client = game.came[0].1;
     // More than the channel's queue holds, before the shard can send any.
     let message = vec![7; 1024];
-    let given = (0..4000).filter(|_| hub.send_message(client, CHAT, &message).is_ok()).count();
+    let asking = |tag| SendOptions { receipt: Some(tag), ..SendOptions::default() };
+    let given = (0..4000).filter(|tag| hub.send_message_with(client, CHAT, &message, asking(*tag)).is_ok()).count();
     hub.flush();
     until(&mut talkers, "what does not fit is told of", |_| {
         game.listen(&mut hub);
         !game.unsent.is_empty()
     });
-    assert_eq!(game.unsent[0], (client, CHAT, SendError::Backlogged));
-    until(&mut talkers, "the rest arrives", |talkers| {
+    assert!(matches!(game.unsent[0], (of, CHAT, Some(_), SendError::Backlogged) if of == client));
+    until(&mut talkers, "the rest arrives", |_| {
         game.listen(&mut hub);
-        talkers[0].heard.len() + game.unsent.len() == given
+        game.receipts.len() + game.unsent.len() == given
     });
+    assert_eq!(talkers[0].heard.len(), game.receipts.len());
+    assert!(game.receipts.iter().all(|(_, fate)| *fate == Fate::Arrived));
+    let (unsent, told) = (game.unsent.iter().filter_map(|unsent| unsent.2), game.receipts.iter().map(|told| told.0));
+    let tags: std::collections::BTreeSet<_> = unsent.chain(told).collect();
+    assert_eq!(tags.len(), given, "each is told of by its tag, once");
+}
+
+#[test]
+fn values_pass_through_a_hub_and_both_sides_know_what_was_said_at_the_end() {
+    let (mut hub, address) = start(4, &channels(), HubConfig::default());
+    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 3
+    });
+    for (client_id, client) in &game.came {
+        hub.send_typed(*client, CHAT, &(*client_id, "welcome")).unwrap();
+    }
+    assert!(hub.send_typed(game.came[0].1, CHAT, &vec![0_u8; 20_000]).is_err(), "larger than the channel allows");
+    hub.flush();
+    until(&mut talkers, "each is welcome", |talkers| talkers.iter().all(|talker| talker.heard.len() == 1));
+    for (player, talker) in (0..).zip(&talkers) {
+        assert_eq!(slipgate_client::decode(CHAT, &talker.heard[0]), Ok((player as u64, "welcome")));
+    }
+    let kicked = game.came.iter().find(|(client_id, _)| *client_id == 0).unwrap().1;
+    hub.kick_with(kicked, ByeCode(300), "no rockets").unwrap();
+    hub.flush();
+    talkers[1].client.leave(ByeCode(301), "supper");
+    let mut ends = BTreeMap::new();
+    until(&mut talkers, "two have gone", |_| {
+        while let Some(event) = hub.next_event() {
+            if let Event::Disconnected { client, client_id, .. } = event {
+                ends.insert(client_id, hub.end(client).cloned().unwrap());
+            }
+        }
+        ends.len() == 2
+    });
+    let said = ends.values().map(|end| (end.code().unwrap(), end.text()));
+    assert!(said.eq([(ByeCode(300), "no rockets"), (ByeCode(301), "supper")]), "{ends:?}");
+    hub.stop_with("until tomorrow", |_| {});
+    until(&mut talkers, "all have ended", |talkers| talkers.iter().all(|talker| talker.ended));
+    let heard = talkers.iter().map(|talker| talker.client.farewell());
+    assert!(heard.eq([Some("no rockets"), None, Some("until tomorrow")]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_server::block::{self, Block, ContentDigest};
 use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
 use slipgate_server::{
-    ChannelConfig, ChannelId, DisconnectReason, Kind, Layout, SendError, SendOptions, SendTypedError, Traffic,
+    ChannelConfig, ChannelId, DisconnectReason, Fate, Kind, Layout, SendError, SendOptions, SendTypedError, Traffic,
 };
 use slipgate_tests::live::{run_for, until};
 
@@ -76,6 +76,57 @@ fn chat_arrives_once_and_in_order_state_never_after_newer_state_and_blocks_whole
         assert!(states.is_sorted_by(|older, newer| older < newer), "{states:?}");
         assert_eq!(states.last(), Some(&199), "nothing is lost on a loopback that carries this little");
         assert_eq!(log.received, [(label, ContentDigest::of(expected))]);
+    }
+}
+
+#[test]
+fn who_asks_what_became_of_a_message_hears_it_once() {
+    let (mut host, mut guest) = meet(channels());
+    let client = host.client();
+    let asking = |tag| SendOptions { receipt: Some(tag), ..SendOptions::default() };
+    let long = content(8, 9000);
+    for tag in 0..50 {
+        for (channel, message) in [(CHAT, &line(tag as u32)), (STATE, &long)] {
+            host.server.send_message_with(client, channel, message, asking(tag)).expect("the queue has room");
+            guest.client.send_message_with(channel, message, asking(tag)).expect("the queue has room");
+        }
+        host.server.send_message(client, CHAT, b"nobody asks").expect("the queue has room");
+        fetch_both(&mut host, &mut guest);
+        until(&mut (&mut host, &mut guest), "the state has room", |(host, guest)| {
+            host.server.free(client, STATE).bytes > 20_000 && guest.client.free(STATE).bytes > 20_000
+        });
+    }
+    until(&mut (&mut host, &mut guest), "all receipts", |(host, guest)| {
+        [&host.log, &guest.log].iter().all(|log| log.receipts.len() == 100)
+    });
+    let replaced = SendOptions { key: Some(1), ..asking(50) };
+    let late = SendOptions { deadline: Some(std::time::Duration::ZERO), ..asking(51) };
+    host.server.send_message_with(client, CHAT, b"the door is open", replaced).expect("sent");
+    host.server
+        .send_message_with(client, CHAT, b"the door is shut", SendOptions { receipt: Some(52), ..replaced })
+        .expect("sent");
+    host.server.send_message_with(client, STATE, b"was", late).expect("sent");
+    until(&mut (&mut host, &mut guest), "three more", |(host, _)| host.log.receipts.len() == 103);
+    run_for(&mut (&mut host, &mut guest), std::time::Duration::from_millis(100));
+    let three = host.log.receipts.split_off(100);
+    for expected in [(CHAT, 50, Fate::Superseded), (STATE, 51, Fate::Expired), (CHAT, 52, Fate::Arrived)] {
+        assert!(three.contains(&expected), "{three:?}");
+    }
+    for (ours, theirs) in [(&host.log, &guest.log), (&guest.log, &host.log)] {
+        assert_eq!(ours.receipts.len(), 100);
+        for channel in [CHAT, STATE] {
+            let of_it = ours.receipts.iter().filter(|(on, ..)| *on == channel).map(|(_, tag, fate)| (*tag, *fate));
+            let mut told: Vec<_> = of_it.collect();
+            // Of what one datagram tells the newest may come first.
+            told.sort_by_key(|(tag, _)| *tag);
+            assert!(told.iter().map(|(tag, _)| *tag).eq(0..50), "each once: {told:?}");
+            let arrived = told.iter().filter(|(_, fate)| *fate == Fate::Arrived).count();
+            let heard = theirs
+                .on(channel)
+                .filter(|message| !message.starts_with(b"nobody") && !message.starts_with(b"the door"));
+            assert_eq!(arrived, heard.count(), "as many as were heard");
+            assert!(arrived == 50 || channel == STATE, "{told:?}");
+        }
     }
 }
 

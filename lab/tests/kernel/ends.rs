@@ -17,6 +17,9 @@ use slipgate_protocol::wire::reliable::Sequence;
 /// Bytes of a packet that the kernel adds: Ethernet, IPv4 and UDP.
 const HEADERS: u32 = 14 + 20 + 8;
 
+/// Who wanted to sleep for a millisecond and was woken after this was woken in time.
+const PUNCTUAL: Duration = Duration::from_millis(3);
+
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -28,15 +31,22 @@ pub(crate) struct Arrival {
     pub(crate) bytes: u32,
 }
 
+/// What came of it.
+pub(crate) struct Played {
+    pub(crate) arrivals: Vec<Arrival>,
+    /// The share of the time in which the sender should have run and did not, because the machine was busy.
+    pub(crate) kept_waiting: f64,
+}
+
 /// Sends for so long, and answers what arrived.
-pub(crate) fn play(sockets: &(UdpSocket, UdpSocket), source: Source, duration: Duration) -> Result<Vec<Arrival>> {
+pub(crate) fn play(sockets: &(UdpSocket, UdpSocket), source: Source, duration: Duration) -> Result<Played> {
     let (start, done) = (Clock::now(), AtomicBool::new(false));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&sockets.1, start, &done));
         let sent = send(&sockets.0, source, duration, start);
         done.store(true, Ordering::Relaxed);
         let arrivals = receiving.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()));
-        sent.and(arrivals)
+        Ok(Played { kept_waiting: sent?.as_secs_f64() / duration.as_secs_f64(), arrivals: arrivals? })
     })
 }
 
@@ -44,8 +54,10 @@ fn now(start: Clock) -> Instant {
     Instant::from_start(start.elapsed())
 }
 
-fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) -> Result<()> {
+/// Answers how long it was kept from running.
+fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) -> Result<Duration> {
     socket.set_nonblocking(true)?;
+    let mut kept_waiting = Duration::ZERO;
     let shape = Shape { packets_per_second: 60.0, packet_bytes: 1200, header_bytes: HEADERS };
     let congestion = Congestion::new(Config { shape, ..Config::default() });
     let mut sender = Sender::new(congestion, Application::new(source, now(start)));
@@ -56,9 +68,11 @@ fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) ->
             put(socket, leaving, now(start))?;
         }
         let next = sender.next_departure(now(start)).unwrap_or(Instant::NEVER);
+        let asleep = Clock::now();
         thread::sleep(next.since(now(start)).clamp(Duration::from_micros(50), Duration::from_millis(1)));
+        kept_waiting += asleep.elapsed().saturating_sub(PUNCTUAL);
     }
-    Ok(())
+    Ok(kept_waiting)
 }
 
 fn hear(socket: &UdpSocket, sender: &mut Sender, start: Clock) -> Result<()> {

@@ -1,6 +1,8 @@
 //! The kernel's word on the simulator's: real datagrams through a bottleneck of `tc tbf`, with the real controller.
 //!
-//! The bounds are generous, because a busy machine delays datagrams as a path does; the figures are printed.
+//! The bounds are what is measured, with a margin; the figures are printed. A busy machine holds datagrams up as a path
+//! does, and nothing but the controller makes them quicker: who stays within the bounds once in three attempts can do it,
+//! and an attempt in which the sender was kept from running does not count.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
@@ -16,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use ends::{Arrival, play};
+use ends::{Arrival, Played, play};
 use place::Place;
 use slipgate_lab::source::{Game, Source};
 
@@ -51,76 +53,114 @@ fn figures(arrivals: &[Arrival], from: f64, until: f64, rate: f64) -> (f64, f64,
     (bits / (until - from) / rate, at(0.5), at(0.95))
 }
 
+/// Of an attempt: whether it stayed within its bounds, and the share of the time in which the machine kept it from running.
+struct Attempt {
+    within: bool,
+    kept_waiting: f64,
+}
+
+/// With so little of waiting an attempt counts.
+const UNDISTURBED: f64 = 0.01;
+/// So many attempts that count, and so many in all.
+const COUNTING: usize = 3;
+const ATTEMPTS: usize = 6;
+
+/// Attempts it until it is within its bounds; `None` for what cannot be attempted here.
+fn once_in_three(attempt: impl Fn() -> Option<Attempt>) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counted = 0;
+    for _ in 0..ATTEMPTS {
+        let Some(Attempt { within, kept_waiting }) = attempt() else { return };
+        eprintln!("  kept from running for {:.2} % of the time", 100.0 * kept_waiting);
+        if within {
+            return;
+        }
+        counted += usize::from(kept_waiting < UNDISTURBED);
+        assert!(counted < COUNTING, "not once in three attempts within the bounds");
+    }
+    skipped("the machine is too busy");
+}
+
 #[test]
 fn alone_on_four_megabits_the_path_is_used_and_quick() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(place) = place("x", "4mbit", 125_000) else { return };
-    let arrivals = play(&place.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
-    let (used, median, p95) = figures(&arrivals, 3.0, 10.0, 4e6);
-    eprintln!("alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms", 100.0 * used);
-    assert!(used > 0.8 && median < 60.0);
+    once_in_three(|| {
+        let place = place("x", "4mbit", 125_000)?;
+        let played = play(&place.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
+        let (used, median, p95) = figures(&played.arrivals, 3.0, 10.0, 4e6);
+        eprintln!("alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms", 100.0 * used);
+        Some(Attempt { within: used >= 0.97 && median <= 20.0 && p95 <= 30.0, kept_waiting: played.kept_waiting })
+    });
 }
 
 #[test]
 fn a_fall_of_the_rate_is_followed_and_its_return_too() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(place) = place("y", "4mbit", 250_000) else { return };
+    once_in_three(|| {
+        let place = place("y", "4mbit", 250_000)?;
+        let Played { arrivals, kept_waiting } = over_a_fall(&place);
+        let during = arrivals.iter().filter(|arrival| (5.0..10.0).contains(&arrival.at.as_secs_f64()));
+        let peak = during.map(|arrival| arrival.delay.as_millis()).max().unwrap();
+        let (low, median, p95) = figures(&arrivals, 7.5, 10.0, 0.5e6);
+        let (back, ..) = figures(&arrivals, 12.5, 15.0, 4e6);
+        eprintln!(
+            "4M, for 5 s 0.5M: peak {peak} ms, after 2.5 s {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms; \
+             2.5 s after the return {:.1} % used",
+            100.0 * low,
+            100.0 * back
+        );
+        let within = peak <= 900 && low >= 0.95 && median <= 40.0 && p95 <= 60.0 && back >= 0.88;
+        Some(Attempt { within, kept_waiting })
+    });
+}
+
+fn over_a_fall(place: &Place) -> Played {
     let sockets = place.sockets().unwrap();
-    let arrivals = thread::scope(|scope| {
+    thread::scope(|scope| {
         let playing = scope.spawn(|| play(&sockets, Source::Bulk, Duration::from_secs(15)));
         thread::sleep(Duration::from_secs(5));
         place.set_rate("500kbit", 250_000).unwrap();
         thread::sleep(Duration::from_secs(5));
         place.set_rate("4mbit", 250_000).unwrap();
         playing.join().unwrap().unwrap()
-    });
-    let during = |from: f64, until: f64| arrivals.iter().filter(move |a| (from..until).contains(&a.at.as_secs_f64()));
-    let peak = during(5.0, 10.0).map(|arrival| arrival.delay.as_millis()).max().unwrap();
-    let (low, median, p95) = figures(&arrivals, 7.5, 10.0, 0.5e6);
-    let (back, ..) = figures(&arrivals, 12.5, 15.0, 4e6);
-    eprintln!(
-        "4M, for 5 s 0.5M: peak {peak} ms, after 2.5 s {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms; \
-         2.5 s after the return {:.1} % used",
-        100.0 * low,
-        100.0 * back
-    );
-    assert!(low > 0.5 && median < 250.0 && back > 0.4);
+    })
 }
 
 #[test]
-fn a_game_keeps_its_rate_beside_the_kernels_tcp() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for control in ["cubic", "bbr"] {
-        let Some(place) = place(&control[..1], "10mbit", 312_500) else { return };
-        let streams = match place.stream(control) {
-            Ok(streams) => streams,
-            Err(reason) => {
-                skipped(&format!("the kernel has no {control}: {reason}"));
-                continue;
-            }
-        };
-        beside(control, &place, streams);
-    }
+fn a_game_keeps_its_rate_beside_the_kernels_cubic() {
+    once_in_three(|| beside("cubic", 0.95));
 }
 
-fn beside(control: &str, place: &Place, (upload, download): (TcpStream, TcpStream)) {
+#[test]
+fn a_game_keeps_its_rate_beside_the_kernels_bbr() {
+    once_in_three(|| beside("bbr", 0.85));
+}
+
+/// A game of 1 Mbit/s, of which so much must be served, beside a TCP on 10 Mbit/s, if there is such a TCP.
+fn beside(control: &str, least: f64) -> Option<Attempt> {
+    let place = place(&control[..1], "10mbit", 312_500)?;
+    let (upload, download) = match place.stream(control) {
+        Ok(streams) => streams,
+        Err(reason) => {
+            skipped(&format!("the kernel has no {control}: {reason}"));
+            return None;
+        }
+    };
     let sockets = place.sockets().unwrap();
     let done = AtomicBool::new(false);
-    let (arrivals, received) = thread::scope(|scope| {
+    let (played, received) = thread::scope(|scope| {
         let sink = scope.spawn(|| drain(download));
         scope.spawn(|| fill(upload, &done));
-        let arrivals = play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12));
+        let played = play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12));
         done.store(true, Ordering::Relaxed);
-        (arrivals.unwrap(), sink.join().unwrap())
+        (played.unwrap(), sink.join().unwrap())
     });
-    let (served, median, p95) = figures(&arrivals, 4.0, 12.0, 1e6);
+    let (served, median, p95) = figures(&played.arrivals, 4.0, 12.0, 1e6);
     eprintln!(
         "game of 1M against the kernel's {control} on 10M: {:.1} % served, delay {median:.1} ms, 95 % {p95:.1} ms; \
          {control} got {:.1} Mbit/s",
         100.0 * served,
         received as f64 * 8.0 / 12e6
     );
-    assert!(served > 0.5);
+    Some(Attempt { within: served >= least, kept_waiting: played.kept_waiting })
 }
 
 fn fill(mut stream: TcpStream, done: &AtomicBool) {

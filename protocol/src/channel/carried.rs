@@ -1,10 +1,12 @@
 //! What each packet carried, until its fate is known: then the messages hear of it.
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use super::block::Part;
 use super::layout::ChannelId;
 use super::message_id::MessageId;
+use super::receipts::Share;
 use crate::wire::reliable::Sequence;
 
 /// The most packets that are remembered; one that is displaced counts as lost.
@@ -17,7 +19,8 @@ const RESERVE: usize = MAX_PACKETS / 8;
 /// How many packets a late acknowledgement of a lost one is waited for.
 const LATE_PACKETS: u16 = 128;
 
-/// Reliable cargo of a packet: consecutive messages, pieces of one, or a frame of a block.
+/// Cargo of a packet whose fate matters: consecutive messages, pieces of one, a frame of a block, or some of a message
+/// that is sent once and asked for a receipt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Load {
     /// `count` messages, whole or withdrawn, from `first` on.
@@ -26,18 +29,23 @@ pub(super) enum Load {
     Slice { channel: ChannelId, id: MessageId, first: u16, count: u16 },
     /// A frame of a block.
     Block { channel: ChannelId, part: Part },
+    /// A message that is not sent again, or pieces of it.
+    Once { channel: ChannelId, share: Share },
 }
 
+/// What is known of a packet: ever more, and never less.
+///
 /// ```text
-///  Awaited ──▶ Acked
-///     │          ▲
-///     └──▶ Again ┘ (the acknowledgement was late)
+///  Awaited ──▶ Probed ──▶ Lost ──▶ Acked (the acknowledgement was late)
+///     └──────────┴──────────┴───────▲
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+enum Known {
     Awaited,
-    /// What it carried was offered anew: it is lost, or was probed for.
-    Again,
+    /// What it carried was offered anew to be on the safe side.
+    Probed,
+    /// What it carried was offered anew, and what cannot be is lost.
+    Lost,
     Acked,
 }
 
@@ -47,7 +55,7 @@ struct Departed {
     /// The number of its first load: of all that were ever noted, wrapping.
     first_load: u32,
     loads: u16,
-    fate: Fate,
+    known: Known,
 }
 
 /// The packets under way, the oldest first, and their loads in the same order. A packet's fate costs a binary search and a
@@ -65,7 +73,7 @@ impl Carried {
     pub(super) fn note(&mut self, packet: Sequence, load: Load) {
         if self.packets.back().is_none_or(|newest| newest.packet != packet) {
             let first_load = self.first_load.wrapping_add(self.loads.len() as u32);
-            self.packets.push_back(Departed { packet, first_load, loads: 0, fate: Fate::Awaited });
+            self.packets.push_back(Departed { packet, first_load, loads: 0, known: Known::Awaited });
         }
         let Some(newest) = self.packets.back_mut() else { return };
         if newest.loads > 0 && self.loads.back_mut().is_some_and(|last| last.absorb(load)) {
@@ -81,10 +89,10 @@ impl Carried {
         while let Some(oldest) = self.packets.front() {
             let age = packet.distance_from(oldest.packet);
             let crowded = self.packets.len() >= MAX_PACKETS || self.loads.len() >= MAX_LOADS;
-            let keep = match oldest.fate {
-                Fate::Acked => false,
-                Fate::Again => !crowded && age < LATE_PACKETS,
-                Fate::Awaited => !crowded && usize::from(age) < MAX_PACKETS,
+            let keep = match oldest.known {
+                Known::Acked => false,
+                Known::Lost => !crowded && age < LATE_PACKETS,
+                Known::Awaited | Known::Probed => !crowded && usize::from(age) < MAX_PACKETS,
             };
             if keep {
                 return;
@@ -98,42 +106,46 @@ impl Carried {
     pub(super) fn is_full(&self, newest: Sequence) -> bool {
         let spans_all = |oldest: &Departed| usize::from(newest.distance_from(oldest.packet)) >= MAX_PACKETS - RESERVE;
         self.packets.front().is_some_and(|oldest| {
-            oldest.fate == Fate::Awaited && (self.loads.len() >= MAX_LOADS - RESERVE || spans_all(oldest))
+            oldest.known == Known::Awaited && (self.loads.len() >= MAX_LOADS - RESERVE || spans_all(oldest))
         })
     }
 
     /// The packet arrived: its loads, if that is news.
     pub(super) fn acked(&mut self, packet: Sequence) -> impl Iterator<Item = Load> {
-        self.settle(packet, Fate::Acked)
+        self.settle(packet, Known::Acked)
     }
 
-    /// The packet is lost: its loads, if they have not been offered anew.
+    /// The packet is lost: its loads, but for those that a probe has offered anew.
     pub(super) fn lost(&mut self, packet: Sequence) -> impl Iterator<Item = Load> {
-        self.settle(packet, Fate::Again)
+        self.settle(packet, Known::Lost)
     }
 
-    /// The loads of the oldest packet that is awaited: they are offered anew.
+    /// The loads of the oldest packet that is awaited and has any that can leave anew.
     pub(super) fn probe(&mut self) -> impl Iterator<Item = Load> {
-        let oldest =
-            self.packets.iter().find(|departed| departed.fate == Fate::Awaited).map(|departed| departed.packet);
-        let packet = oldest.unwrap_or_default();
-        self.settle_if(oldest.is_some(), packet, Fate::Again)
+        let awaited = |departed: &&Departed| departed.known == Known::Awaited;
+        let may_leave_anew =
+            |departed: &&Departed| self.loads.range(self.range(departed)).any(|load| load.is_sent_again());
+        let oldest = self.packets.iter().filter(awaited).find(may_leave_anew).map(|departed| departed.packet);
+        self.settle(oldest, Known::Probed)
     }
 
-    fn settle(&mut self, packet: Sequence, fate: Fate) -> impl Iterator<Item = Load> {
-        self.settle_if(true, packet, fate)
+    fn settle(&mut self, packet: impl Into<Option<Sequence>>, known: Known) -> impl Iterator<Item = Load> {
+        let place = packet.into().and_then(|packet| self.place_of(packet));
+        let departed = place.and_then(|place| self.packets.get_mut(place)).filter(|departed| departed.known < known);
+        let (mut loads, mut was_probed) = (0..0, false);
+        if let Some(departed) = departed {
+            was_probed = core::mem::replace(&mut departed.known, known) == Known::Probed && known == Known::Lost;
+            let departed = *departed;
+            loads = self.range(&departed);
+        }
+        self.loads.range(loads).copied().filter(move |load| !was_probed || !load.is_sent_again())
     }
 
-    fn settle_if(&mut self, known: bool, packet: Sequence, fate: Fate) -> impl Iterator<Item = Load> {
-        let place = if known { self.place_of(packet) } else { None };
-        let departed = place.and_then(|place| self.packets.get_mut(place));
-        let news = departed.filter(|departed| departed.fate != Fate::Acked && departed.fate != fate);
-        let (before, count) = news.map_or((0, 0), |departed| {
-            departed.fate = fate;
-            (departed.first_load.wrapping_sub(self.first_load) as usize, departed.loads.into())
-        });
-        let end = (before + count).min(self.loads.len());
-        self.loads.range(before.min(end)..end).copied()
+    /// Where the loads of a packet are.
+    fn range(&self, departed: &Departed) -> Range<usize> {
+        let first = departed.first_load.wrapping_sub(self.first_load) as usize;
+        let end = (first + usize::from(departed.loads)).min(self.loads.len());
+        first.min(end)..end
     }
 
     fn place_of(&self, packet: Sequence) -> Option<usize> {
@@ -148,7 +160,8 @@ impl Carried {
         let loads = usize::from(oldest.loads).min(self.loads.len());
         self.first_load = self.first_load.wrapping_add(loads as u32);
         for load in self.loads.drain(..loads) {
-            if oldest.fate == Fate::Awaited {
+            let was_offered = oldest.known == Known::Probed && load.is_sent_again();
+            if oldest.known < Known::Lost && !was_offered {
                 lost(load);
             }
         }
@@ -158,8 +171,15 @@ impl Carried {
 impl Load {
     /// The index of its channel in the layout.
     pub(super) fn channel_index(self) -> usize {
-        let (Self::Whole { channel, .. } | Self::Slice { channel, .. } | Self::Block { channel, .. }) = self;
+        let (Self::Whole { channel, .. }
+        | Self::Slice { channel, .. }
+        | Self::Block { channel, .. }
+        | Self::Once { channel, .. }) = self;
         channel.0.into()
+    }
+
+    const fn is_sent_again(self) -> bool {
+        !matches!(self, Self::Once { .. })
     }
 
     /// Takes in the message behind its last one; answers whether it could.

@@ -16,7 +16,9 @@ use super::outgoing::Outgoing;
 use super::pieces::{RETENTION, Store};
 use super::precedence::Bursts;
 use super::queue::Terms;
+use super::receipts::Asked;
 use super::schedule::Schedule;
+use super::sending::Sending;
 use super::stats::ChannelStats;
 use super::{ChannelEvent, Free, SendError, SendOptions};
 use crate::reliability::MemoryBudget;
@@ -40,7 +42,7 @@ pub struct Channels {
     bursts: Bursts,
     carried: Carried,
     /// Of messages that leave.
-    sending: Store,
+    sending: Sending,
     /// Of messages that arrive.
     receiving: Store,
     /// The newest packet.
@@ -55,7 +57,7 @@ impl Channels {
     #[must_use]
     pub fn new(layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Self {
         Self {
-            outgoing: layout.channels().map(|_| Outgoing::new()).collect(),
+            outgoing: layout.channels().map(|config| Outgoing::new(config.kind)).collect(),
             incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
             blocks: layout.channels().map(|_| BlockLane::default()).collect(),
             block_memory: None,
@@ -63,7 +65,7 @@ impl Channels {
             schedule: Schedule::new(&layout),
             bursts: Bursts::new(layout.channels().count()),
             carried: Carried::default(),
-            sending: Store::new(None),
+            sending: Sending::new(),
             receiving: Store::new(memory),
             newest: None,
             draining: None,
@@ -103,7 +105,8 @@ impl Channels {
     ///
     /// # Errors
     /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of blocks; `TooLarge` for a message that
-    /// the layout does not allow; `Backlogged` when the queue is full, which [`Channels::free`] tells before.
+    /// the layout does not allow; `Backlogged` when the queue is full, which [`Channels::free`] tells before, or too many
+    /// receipts are awaited or were not taken.
     pub fn send(
         &mut self,
         channel: ChannelId,
@@ -120,7 +123,13 @@ impl Channels {
             return Err(SendError::TooLarge);
         }
         let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
-        let sent = outgoing.push(config, message, Terms { deadline, key: options.key, now }, &mut self.sending);
+        let receipt = options.receipt.map(|tag| Asked { channel, tag });
+        let terms = Terms { deadline, key: options.key, receipt, now };
+        let sent = if receipt.is_some() && !self.sending.receipts.has_room() {
+            Err(SendError::Backlogged)
+        } else {
+            outgoing.push(config, message, terms, &mut self.sending)
+        };
         match sent {
             Ok(()) => outgoing.counters.sent += 1,
             Err(_) => outgoing.counters.backlogged += 1,
@@ -163,6 +172,9 @@ impl Channels {
     /// What the application has to hear next beside messages. To be called until `None` once a tick: each call also
     /// hashes some of the blocks that have arrived.
     pub fn poll_event(&mut self) -> Option<ChannelEvent> {
+        if let Some(receipt) = self.sending.receipts.poll() {
+            return Some(receipt);
+        }
         let lanes = (0..).map(ChannelId).zip(&mut self.blocks);
         let event = |(channel, lane): (_, &mut BlockLane)| Some((channel, lane.poll_event()?));
         lanes.filter_map(event).map(|(channel, event)| ChannelEvent::Block { channel, event }).next()
@@ -185,14 +197,14 @@ impl Channels {
     /// Bytes of memory that messages take now, those that leave and those that arrive.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.sending.bytes() + self.receiving.bytes()
+        self.sending.store.bytes() + self.receiving.bytes()
     }
 
-    /// When there is something to do that nothing from outside brings about: blocks that have arrived are to be hashed, a
-    /// budget lets no more leave in this tick, or memory is to be given back.
+    /// When there is something to do that nothing from outside brings about: blocks that have arrived are to be hashed,
+    /// receipts are to be taken, a budget lets no more leave in this tick, or memory is to be given back.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        if self.blocks.iter().any(BlockLane::has_work) || self.waits_for_tick() {
+        if self.blocks.iter().any(BlockLane::has_work) || self.sending.receipts.has_news() || self.waits_for_tick() {
             return Some(now);
         }
         (self.memory_bytes() > 0).then(|| now.after(RETENTION))
@@ -206,7 +218,7 @@ impl Channels {
             outgoing.tick(now, &mut self.sending);
             outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);
         }
-        self.sending.tick(now);
+        self.sending.store.tick(now);
         self.receiving.tick(now);
     }
 }

@@ -5,12 +5,15 @@ use alloc::collections::VecDeque;
 use super::carried::Load;
 use super::frame_plan::{Plan, plan};
 use super::key_index::KeyIndex;
+use super::layout::Kind;
 use super::message_id::MessageId;
 use super::outgoing::Departure;
 use super::pen::Prefix;
 use super::piece_set::PieceSet;
-use super::pieces::{Chain, PIECE_BYTES, Store, pieces_of};
+use super::pieces::{Chain, PIECE_BYTES, pieces_of};
 use super::queue::Waiting;
+use super::receipts::{Fate, Ticket};
+use super::sending::Sending;
 use super::slab::Slab;
 use crate::time::Instant;
 
@@ -22,6 +25,7 @@ struct Flight {
     since: Instant,
     key: Option<u64>,
     passed_over: bool,
+    receipt: Option<Ticket>,
     state: State,
 }
 
@@ -54,6 +58,7 @@ struct Slices {
 
 /// The window of one channel. Ids are consecutive in it.
 pub(super) struct Flights {
+    kind: Kind,
     oldest: MessageId,
     window: VecDeque<Flight>,
     /// The ids of messages under keys.
@@ -65,8 +70,9 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(kind: Kind) -> Self {
         Self {
+            kind,
             oldest: MessageId::new(0),
             window: VecDeque::new(),
             keys: KeyIndex::new(),
@@ -120,7 +126,7 @@ impl Flights {
     /// Writes the first message that is due, or as many pieces of it as fit. Answers whether anything was written.
     pub(super) fn write(&mut self, out: &mut Departure<'_, '_>) -> bool {
         if self.is_late(self.first_due, out.now) {
-            self.withdraw(self.first_due, out.store);
+            self.withdraw(self.first_due, Fate::Expired, out.sending);
             out.counters.expired += 1;
         }
         let id = self.oldest.ahead(self.first_due as u32);
@@ -152,17 +158,17 @@ impl Flights {
     }
 
     /// Some messages, sent whole or withdrawn, have arrived.
-    pub(super) fn acked(&mut self, first: MessageId, count: u16, store: &mut Store) {
+    pub(super) fn acked(&mut self, first: MessageId, count: u16, sending: &mut Sending) {
         for ahead in 0..count {
             if let Some(place) = self.place_of(first.ahead(ahead.into())) {
-                self.complete(place, store);
+                self.complete(place, sending);
             }
         }
-        self.forget_done();
+        self.forget_done(sending);
     }
 
     /// Some pieces of a message have arrived.
-    pub(super) fn acked_pieces(&mut self, id: MessageId, first: u16, count: u16, store: &mut Store) {
+    pub(super) fn acked_pieces(&mut self, id: MessageId, first: u16, count: u16, sending: &mut Sending) {
         let Some(place) = self.place_of(id) else { return };
         let Some(slices) = self.slices_of(place) else { return };
         for piece in first..first.saturating_add(count) {
@@ -170,9 +176,9 @@ impl Flights {
             slices.unacked.remove(piece);
         }
         if slices.unacked.is_empty() {
-            self.complete(place, store);
+            self.complete(place, sending);
         }
-        self.forget_done();
+        self.forget_done(sending);
     }
 
     /// Some messages may not have arrived.
@@ -202,25 +208,25 @@ impl Flights {
     ///
     /// One of which some pieces have left and others are due is let through: if it were withdrawn, a key that gets large
     /// messages faster than they leave would never get one across.
-    pub(super) fn supersede(&mut self, key: u64, store: &mut Store) -> bool {
+    pub(super) fn supersede(&mut self, key: u64, sending: &mut Sending) -> bool {
         let newest = self.keys.place(key).and_then(|id| self.place_of(MessageId::new(id as u32)));
         let superseded = newest.filter(|place| {
             let flight = self.window.get(*place).filter(|flight| flight.key == Some(key));
             flight.is_some_and(|flight| !self.is_half_way(flight))
         });
         if let Some(place) = superseded {
-            self.withdraw(place, store);
+            self.withdraw(place, Fate::Superseded, sending);
         }
         superseded.is_some()
     }
 
     fn admit(&mut self, message: Waiting, state: State) {
-        let Waiting { chain, bytes, deadline, since, key, .. } = message;
+        let Waiting { chain, bytes, deadline, since, key, receipt, .. } = message;
         self.bytes += bytes;
         if let Some(key) = key {
             self.keys.note(key, self.next_id().number().into());
         }
-        self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, state });
+        self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, receipt, state });
     }
 
     fn is_late(&self, place: usize, now: Instant) -> bool {
@@ -229,29 +235,36 @@ impl Flights {
     }
 
     /// The message will not be sent any more; that will.
-    fn withdraw(&mut self, place: usize, store: &mut Store) {
-        self.let_go(place, State::Withdrawn { due: true }, store);
+    fn withdraw(&mut self, place: usize, fate: Fate, sending: &mut Sending) {
+        self.let_go(place, State::Withdrawn { due: true }, Some(fate), sending);
         self.first_due = self.first_due.min(place);
     }
 
-    fn complete(&mut self, place: usize, store: &mut Store) {
-        self.let_go(place, State::Done, store);
+    fn complete(&mut self, place: usize, sending: &mut Sending) {
+        // In order the peer's application has it only when it has all before it.
+        let fate = (self.kind != Kind::ReliableOrdered).then_some(Fate::Arrived);
+        self.let_go(place, State::Done, fate, sending);
         self.pass_over_not_due();
     }
 
-    /// Gives back what the message takes in memory. Its bytes still count: the receiver may hold them.
-    fn let_go(&mut self, place: usize, state: State, store: &mut Store) {
+    /// Gives back what the message takes in memory, and tells its fate if that is known. Its bytes still count: the
+    /// receiver may hold them.
+    fn let_go(&mut self, place: usize, state: State, fate: Option<Fate>, sending: &mut Sending) {
         let Some(flight) = self.window.get_mut(place) else { return };
-        store.release(core::mem::take(&mut flight.chain));
+        sending.store.release(core::mem::take(&mut flight.chain));
+        if let Some(fate) = fate {
+            sending.receipts.tell(flight.receipt.take(), fate);
+        }
         if let State::Sliced(number) = core::mem::replace(&mut flight.state, state) {
             self.slices.remove(number);
         }
         self.keys.forget(flight.key.take(), self.oldest.ahead(place as u32).number().into());
     }
 
-    fn forget_done(&mut self) {
+    fn forget_done(&mut self, sending: &mut Sending) {
         while self.window.front().is_some_and(|flight| matches!(flight.state, State::Done)) {
             let Some(flight) = self.window.pop_front() else { break };
+            sending.receipts.tell(flight.receipt, Fate::Arrived);
             self.bytes -= flight.bytes;
             self.oldest = self.oldest.ahead(1);
             self.first_due = self.first_due.saturating_sub(1);
@@ -295,7 +308,7 @@ impl Flights {
 /// Writes a message whole; it fits.
 fn write_whole(flight: &mut Flight, id: MessageId, out: &mut Departure<'_, '_>) -> bool {
     let room = out.pen.begin(out.channel, Prefix::Whole(Some(id)), flight.bytes as usize);
-    out.store.copy(&flight.chain, 0, room);
+    out.sending.store.copy(&flight.chain, 0, room);
     flight.state = State::Whole { due: false };
     out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
     true
@@ -311,7 +324,7 @@ fn write_slice(flight: &Flight, slices: Option<&mut Slices>, id: MessageId, out:
     if bytes == 0 {
         return false;
     }
-    out.store.copy(&flight.chain, first, out.pen.begin(out.channel, prefix, bytes));
+    out.sending.store.copy(&flight.chain, first, out.pen.begin(out.channel, prefix, bytes));
     let count = pieces_of(bytes as u32);
     for piece in first..first + count {
         slices.due.remove(piece);
@@ -327,4 +340,22 @@ fn write_withdrawn(id: MessageId, out: &mut Departure<'_, '_>) -> bool {
         out.note(Load::Whole { channel: out.channel, first: id, count: 1 });
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_takes_no_memory_of_a_message_under_way() {
+        struct Before {
+            _chain: Chain,
+            _bytes: u32,
+            _times: [Instant; 2],
+            _key: Option<u64>,
+            _passed_over: bool,
+            _state: State,
+        }
+        assert_eq!(size_of::<Flight>(), size_of::<Before>());
+    }
 }

@@ -36,7 +36,9 @@ mod piece_set;
 mod pieces;
 mod precedence;
 mod queue;
+mod receipts;
 mod schedule;
+mod sending;
 mod slab;
 mod stats;
 pub mod typed;
@@ -56,6 +58,7 @@ pub use self::layout::{
 };
 pub use self::pieces::{PIECE_BYTES, RESERVE_BYTES};
 pub use self::precedence::{Means, Wish};
+pub use self::receipts::{Fate, MAX_RECEIPTS};
 pub use self::schedule::{STARVED_AFTER, TURN_BYTES};
 pub use self::stats::ChannelStats;
 pub use self::violation::Violation;
@@ -74,13 +77,16 @@ pub struct SendOptions {
     ///
     /// Keys are those of one channel. Finding the older message costs the same however many wait or are under way.
     pub key: Option<u64>,
+    /// A tag of the application's own: by [`ChannelEvent::Receipt`] it hears once what became of the message. `None`:
+    /// nobody asks, and nothing is kept for it.
+    pub receipt: Option<u64>,
 }
 
 /// Why a message was not taken. Nothing has changed; the connection lives on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The channel's queue is full.
+    /// The channel's queue is full, or [`MAX_RECEIPTS`] are awaited or were not taken, and the message asks for one more.
     Backlogged,
     /// The message is larger than the layout allows.
     TooLarge,
@@ -162,6 +168,16 @@ pub enum ChannelEvent {
         channel: ChannelId,
         /// What became of it.
         event: block::Event,
+    },
+    /// What became of a message that asked for a receipt; told once. Those that are awaited when the connection ends are
+    /// not told: of them nothing is known.
+    Receipt {
+        /// Its channel.
+        channel: ChannelId,
+        /// What stood in [`SendOptions::receipt`].
+        tag: u64,
+        /// What became of it.
+        fate: Fate,
     },
 }
 

@@ -6,9 +6,11 @@ use super::frame_plan::{Plan, plan};
 use super::layout::{ChannelConfig, ChannelId, Kind};
 use super::message_id::MessageId;
 use super::pen::{Pen, Prefix};
-use super::pieces::{PIECE_BYTES, Store, pieces_of};
+use super::pieces::{PIECE_BYTES, pieces_of};
 use super::precedence::FRAME_BYTES;
 use super::queue::{Queue, Terms};
+use super::receipts::Ticket;
+use super::sending::Sending;
 use super::stats::ChannelStats;
 use super::{Free, SendError};
 use crate::time::Instant;
@@ -17,7 +19,7 @@ use crate::wire::reliable::Sequence;
 /// The packet that is being written, and what all channels share.
 pub(super) struct Packet<'a, 'room> {
     pub(super) pen: &'a mut Pen<'room>,
-    pub(super) store: &'a mut Store,
+    pub(super) sending: &'a mut Sending,
     pub(super) carried: &'a mut Carried,
     pub(super) sequence: Sequence,
     pub(super) now: Instant,
@@ -27,7 +29,7 @@ pub(super) struct Packet<'a, 'room> {
 pub(super) struct Departure<'a, 'room> {
     pub(super) channel: ChannelId,
     pub(super) pen: &'a mut Pen<'room>,
-    pub(super) store: &'a mut Store,
+    pub(super) sending: &'a mut Sending,
     carried: &'a mut Carried,
     pub(super) counters: &'a mut ChannelStats,
     sequence: Sequence,
@@ -35,9 +37,16 @@ pub(super) struct Departure<'a, 'room> {
 }
 
 impl Departure<'_, '_> {
-    /// Notes reliable cargo of the packet.
+    /// Notes cargo of the packet whose fate matters.
     pub(super) fn note(&mut self, load: Load) {
         self.carried.note(self.sequence, load);
+    }
+
+    /// Notes that the packet carries some of a message that is sent once, if somebody wants to hear of that.
+    fn note_share(&mut self, receipt: Option<Ticket>) {
+        if let Some(share) = receipt.and_then(|ticket| self.sending.receipts.share(ticket)) {
+            self.note(Load::Once { channel: self.channel, share });
+        }
     }
 }
 
@@ -51,10 +60,10 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         Self {
             queue: Queue::default(),
-            flights: Flights::new(),
+            flights: Flights::new(kind),
             next_id: MessageId::default(),
             counters: ChannelStats::default(),
         }
@@ -82,7 +91,7 @@ impl Outgoing {
         config: &ChannelConfig,
         message: &[u8],
         terms: Terms,
-        store: &mut Store,
+        sending: &mut Sending,
     ) -> Result<(), SendError> {
         let replaced = self.queue.bytes_under(terms.key);
         let free = self.free(config);
@@ -90,15 +99,15 @@ impl Outgoing {
         if !fits || (replaced.is_none() && free.messages == 0) {
             return Err(SendError::Backlogged);
         }
-        let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, store));
-        let waited = self.queue.push(message, terms, store);
+        let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, sending));
+        let waited = self.queue.push(message, terms, sending);
         self.counters.superseded += u64::from(under_way) + u64::from(waited);
         Ok(())
     }
 
     /// Drops what waited too long to be sent for the first time.
-    pub(super) fn tick(&mut self, now: Instant, store: &mut Store) {
-        self.counters.expired += self.queue.expire(now, store);
+    pub(super) fn tick(&mut self, now: Instant, sending: &mut Sending) {
+        self.counters.expired += self.queue.expire(now, sending);
     }
 
     /// Whether anything could leave.
@@ -124,12 +133,12 @@ impl Outgoing {
 
     /// Writes one frame, and answers whether there was room for it.
     pub(super) fn write(&mut self, channel: ChannelId, kind: Kind, packet: &mut Packet<'_, '_>) -> bool {
-        self.tick(packet.now, packet.store);
+        self.tick(packet.now, packet.sending);
         let Self { queue, flights, next_id, counters } = self;
         let mut out = Departure {
             channel,
             pen: packet.pen,
-            store: packet.store,
+            sending: packet.sending,
             carried: packet.carried,
             counters,
             sequence: packet.sequence,
@@ -143,10 +152,11 @@ impl Outgoing {
     }
 
     /// What a packet carried of this channel has arrived.
-    pub(super) fn acked(&mut self, load: Load, store: &mut Store) {
+    pub(super) fn acked(&mut self, load: Load, sending: &mut Sending) {
         match load {
-            Load::Whole { first, count, .. } => self.flights.acked(first, count, store),
-            Load::Slice { id, first, count, .. } => self.flights.acked_pieces(id, first, count, store),
+            Load::Whole { first, count, .. } => self.flights.acked(first, count, sending),
+            Load::Slice { id, first, count, .. } => self.flights.acked_pieces(id, first, count, sending),
+            Load::Once { share, .. } => sending.receipts.acked(share),
             Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
         }
     }
@@ -156,6 +166,7 @@ impl Outgoing {
         match load {
             Load::Whole { first, count, .. } => self.flights.offer(first, count),
             Load::Slice { id, first, count, .. } => self.flights.offer_pieces(id, first, count),
+            Load::Once { .. } => {}
             Load::Block { .. } => debug_assert!(false, "a block is not a channel's of messages"),
         }
     }
@@ -197,11 +208,12 @@ fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, out: &mut 
         }
         Plan::Whole => {
             let room = out.pen.begin(out.channel, Prefix::Whole(id), message.bytes as usize);
-            out.store.copy(&message.chain, 0, room);
+            out.sending.store.copy(&message.chain, 0, room);
             if id.is_some() {
                 *next_id = next_id.ahead(1);
             }
-            drop_first(queue, out.store);
+            out.note_share(message.receipt);
+            let_first_go(queue, out.sending);
             true
         }
         Plan::Slices => {
@@ -224,16 +236,19 @@ fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), out: &mut 
     if bytes == 0 {
         return false;
     }
-    out.store.copy(&message.chain, first, out.pen.begin(out.channel, prefix, bytes));
+    out.sending.store.copy(&message.chain, first, out.pen.begin(out.channel, prefix, bytes));
     message.begun = Some((id, first + pieces_of(bytes as u32)));
+    out.note_share(message.receipt);
     if bytes == left {
-        drop_first(queue, out.store);
+        let_first_go(queue, out.sending);
     }
     true
 }
 
-fn drop_first(queue: &mut Queue, store: &mut Store) {
+/// All of a message has left that is sent once.
+fn let_first_go(queue: &mut Queue, sending: &mut Sending) {
     if let Some(message) = queue.pop() {
-        store.release(message.chain);
+        sending.store.release(message.chain);
+        sending.receipts.all_left(message.receipt);
     }
 }

@@ -4,7 +4,9 @@ use alloc::collections::VecDeque;
 
 use super::key_index::KeyIndex;
 use super::message_id::MessageId;
-use super::pieces::{Chain, Credit, Store};
+use super::pieces::{Chain, Credit};
+use super::receipts::{Asked, Fate, Ticket};
+use super::sending::Sending;
 use crate::time::Instant;
 
 /// A message in a queue.
@@ -20,6 +22,7 @@ pub(super) struct Waiting {
     pub(super) begun: Option<(MessageId, u16)>,
     /// A packet left in which there was not enough room for it.
     pub(super) passed_over: bool,
+    pub(super) receipt: Option<Ticket>,
 }
 
 /// What a message is besides its bytes.
@@ -27,6 +30,7 @@ pub(super) struct Waiting {
 pub(super) struct Terms {
     pub(super) deadline: Instant,
     pub(super) key: Option<u64>,
+    pub(super) receipt: Option<Asked>,
     pub(super) now: Instant,
 }
 
@@ -74,9 +78,9 @@ impl Queue {
     /// Puts a message behind all others, or in the place of the one with the same key: so that a key which gets a new
     /// message in every tick still has its turn. One of which some pieces have left goes on leaving: if it were replaced,
     /// a key that gets large messages faster than they leave would never get one across. Answers whether it replaced one.
-    pub(super) fn push(&mut self, message: &[u8], terms: Terms, store: &mut Store) -> bool {
+    pub(super) fn push(&mut self, message: &[u8], terms: Terms, sending: &mut Sending) -> bool {
         // The senders' store has no shared budget: it is bounded by the queues.
-        let chain = store.store(message, Credit::Overdraft).unwrap_or_default();
+        let chain = sending.store.store(message, Credit::Overdraft).unwrap_or_default();
         let new = Waiting {
             number: self.next_number,
             chain,
@@ -86,6 +90,7 @@ impl Queue {
             key: terms.key,
             begun: None,
             passed_over: false,
+            receipt: terms.receipt.and_then(|asked| sending.receipts.ask(asked)),
         };
         self.bytes += new.bytes;
         self.first_deadline = Some(self.first_deadline.map_or(new.deadline, |first| first.min(new.deadline)));
@@ -101,12 +106,12 @@ impl Queue {
         let (number, since, passed_over) = (old.number, old.since, old.passed_over);
         let old = core::mem::replace(old, Waiting { number, since, passed_over, ..new });
         self.bytes -= old.bytes;
-        store.release(old.chain);
+        sending.close(old.chain, old.receipt, Fate::Superseded);
         true
     }
 
     /// Drops the messages whose deadline has come, and answers how many there were.
-    pub(super) fn expire(&mut self, now: Instant, store: &mut Store) -> u64 {
+    pub(super) fn expire(&mut self, now: Instant, sending: &mut Sending) -> u64 {
         if self.first_deadline.is_none_or(|first| now < first) {
             return 0;
         }
@@ -119,7 +124,7 @@ impl Queue {
                 return true;
             }
             keys.forget(message.key, message.number);
-            store.release(core::mem::take(&mut message.chain));
+            sending.close(core::mem::take(&mut message.chain), message.receipt.take(), Fate::Expired);
             false
         });
         (self.bytes, self.first_deadline) = (bytes, Some(first_deadline));

@@ -8,6 +8,7 @@ use super::*;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
+mod receipts;
 mod shared_memory;
 
 const C: ChannelId = ChannelId(0);

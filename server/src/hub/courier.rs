@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelEvent, ChannelId, SendOptions};
-use slipgate_protocol::session::{SendError, Traffic};
+use slipgate_protocol::session::{End, SendError, Traffic};
 use slipgate_protocol::wire::USER_DATA_BYTES;
 
 use super::lane::{Entry, Inlet, NOTHING, Outlet, Room};
@@ -34,6 +35,7 @@ pub(super) enum News {
         client: ClientHandle,
         client_id: u64,
         reason: DisconnectReason,
+        end: Option<End>,
     },
     Payload {
         client: ClientHandle,
@@ -57,6 +59,7 @@ pub(super) enum News {
     Unsent {
         client: ClientHandle,
         channel: ChannelId,
+        receipt: Option<u64>,
         error: SendError,
     },
 }
@@ -99,6 +102,7 @@ pub(super) enum Errand {
     /// With a text for people.
     Kick {
         client: ClientHandle,
+        code: ByeCode,
         bytes: usize,
     },
     Do(Work),
@@ -152,14 +156,14 @@ impl Courier {
                 }
                 Errand::Message { client, channel, options, .. } => {
                     if let Err(error) = server.send_message_with(client, channel, body, options) {
-                        self.news.put(News::Unsent { client, channel, error }, &[]);
+                        self.news.put(News::Unsent { client, channel, receipt: options.receipt, error }, &[]);
                     }
                 }
                 Errand::Disconnect { client } => {
                     server.disconnect(client);
                 }
-                Errand::Kick { client, .. } => {
-                    server.kick(client, std::str::from_utf8(body).unwrap_or_default());
+                Errand::Kick { client, code, .. } => {
+                    server.kick_with(client, code, std::str::from_utf8(body).unwrap_or_default());
                 }
                 Errand::Do(work) => work(server),
             }
@@ -178,7 +182,8 @@ impl Courier {
                     self.news.put(News::Connected { client, client_id, known }, user_data)
                 }
                 Event::Disconnected { client, client_id, reason } => {
-                    self.news.put(News::Disconnected { client, client_id, reason }, &[])
+                    let end = server.end(client).cloned();
+                    self.news.put(News::Disconnected { client, client_id, reason, end }, &[])
                 }
                 Event::Payload { client, sequence, bytes } => {
                     let has_room = self.news.room().takes(bytes.len(), FOR_EVENTS);

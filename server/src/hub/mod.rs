@@ -28,9 +28,10 @@ use std::time::Duration;
 
 use slipgate_edge::clock::Clock;
 use slipgate_protocol::address::Address;
+use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Kind, SendOptions};
 use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::session::{SendError, Traffic};
+use slipgate_protocol::session::{End, SendError, Traffic};
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
 
 use self::courier::{Counters, Courier, Errand, News};
@@ -174,6 +175,10 @@ pub struct Hub {
     at: usize,
     in_a_row: u32,
     connected: u32,
+    /// What was said at the end of whom the last such event told.
+    ended: Option<(ClientHandle, End)>,
+    /// Where values become messages; taken with the first one.
+    pub(crate) typed_room: Vec<u8>,
 }
 
 impl Hub {
@@ -207,7 +212,8 @@ impl Hub {
         }
         let pairs = shards.into_iter().zip(couriers).collect();
         let crew = Crew::start_each(pairs, clock, tick)?;
-        Ok(Self { crew, lines, traffic, at: 0, in_a_row: 0, connected: 0 })
+        let (ended, typed_room) = (None, Vec::new());
+        Ok(Self { crew, lines, traffic, at: 0, in_a_row: 0, connected: 0, ended, typed_room })
     }
 
     /// The next event of any shard, or `None` when nothing waits. Those of one client come in order.
@@ -245,7 +251,8 @@ impl Hub {
                 }
                 Event::Connected { client, client_id }
             }
-            News::Disconnected { client, client_id, reason } => {
+            News::Disconnected { client, client_id, reason, end } => {
+                self.ended = end.map(|end| (client, end));
                 let place = line.members.get_mut(client.slot() as usize);
                 if place.and_then(|place| place.take_if(|member| member.client == client)).is_some() {
                     self.connected -= 1;
@@ -256,7 +263,7 @@ impl Hub {
             News::Message { client, channel, .. } => Event::Message { client, channel, bytes },
             News::Channel { client, event } => Event::Channel { client, event },
             News::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
-            News::Unsent { client, channel, error } => Event::Unsent { client, channel, error },
+            News::Unsent { client, channel, receipt, error } => Event::Unsent { client, channel, receipt, error },
         })
     }
 
@@ -288,7 +295,8 @@ impl Hub {
         self.send_message_with(client, channel, message, SendOptions::default())
     }
 
-    /// As [`send_message`](Self::send_message), with a deadline, or a key by which newer messages replace older ones.
+    /// As [`send_message`](Self::send_message), with a deadline, a key by which newer messages replace older ones, or a
+    /// receipt, by which the game hears what became of it, unless it is [`Event::Unsent`].
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -323,10 +331,18 @@ impl Hub {
     /// # Errors
     /// `Gone`, `TooLarge` or `Backlogged`.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> Result<(), SendError> {
+        self.kick_with(client, ByeCode::KICKED, text)
+    }
+
+    /// As [`kick`](Self::kick), with a reason for programs; see [`Server::kick_with`].
+    ///
+    /// # Errors
+    /// As [`kick`](Self::kick).
+    pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> Result<(), SendError> {
         if text.len() > TEXT_BYTES {
             return Err(SendError::TooLarge);
         }
-        self.put(client, Errand::Kick { client, bytes: text.len() }, text.as_bytes())
+        self.put(client, Errand::Kick { client, code, bytes: text.len() }, text.as_bytes())
     }
 
     /// Has work done on a shard's own thread, with all that its server can do: blocks, budgets, weights. It comes after what
@@ -366,6 +382,13 @@ impl Hub {
     #[must_use]
     pub fn client(&self, client: ClientHandle) -> Option<&Member> {
         self.lines.get(usize::from(client.shard().0))?.member(client)
+    }
+
+    /// What was said at the end of a client's connection, by either side, as [`Server::end`] tells it: code and text are in
+    /// it. From its `Disconnected` event to the next one; `None` where nothing was said.
+    #[must_use]
+    pub fn end(&self, client: ClientHandle) -> Option<&End> {
+        self.ended.as_ref().filter(|(of, _)| *of == client).map(|(_, end)| end)
     }
 
     /// Every client that is connected, as far as the game has heard.
@@ -412,6 +435,17 @@ impl Hub {
     /// Replaces the private keys on all shards; see [`Server::set_keys`].
     pub fn set_keys(&self, keys: &KeyRing) {
         self.crew.set_keys(keys);
+    }
+
+    /// As [`stop`](Self::stop), with a text of its own for people; see [`Server::stop_with`]. A shard whose ring is full
+    /// says what `stop` says.
+    pub fn stop_with(mut self, text: &str, last: impl FnMut(Event<'_>)) -> Ended {
+        for shard in (0..).map(ShardId).take(self.lines.len()) {
+            let text = text.to_owned();
+            // Nobody is left without an end: the stop comes behind it.
+            let _ = self.on_shard(shard, move |server| server.stop_with(&text));
+        }
+        self.stop(last)
     }
 
     /// Disconnects everyone, hands out the last events, and waits for the threads.

@@ -1,7 +1,6 @@
 //! Echo and relay, over IPv4, IPv6 and both.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use crate::player::{Player, until};
 use crate::program::{Place, Program};
@@ -82,6 +81,6 @@ fn an_idle_server_sleeps() {
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     };
     let before = spent();
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(spent() - before <= 20, "{} of 200 hundredths", spent() - before);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -214,7 +214,7 @@ impl Program {
 
     #[cfg(target_os = "linux")]
     pub(crate) fn proc(&self, file: &str) -> String {
-        fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join(file)).unwrap()
+        fs::read_to_string(PathBuf::from("/proc").join(self.child.id().to_string()).join(file)).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use slipgate_protocol::reliability;
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_server::block::{self, Block, ContentDigest, PartialBlock};
 use slipgate_server::{
-    ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Inbox, Key, Server, Sockets, Traffic,
+    ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Fate, Inbox, Key, Server, Sockets, Traffic,
 };
 use slipgate_tests::live::{IPV4, Order, PRIVATE_KEY, PROTOCOL_ID, Turn, until};
 
@@ -24,6 +24,8 @@ pub struct Log {
     /// Blocks that the other end has whole.
     pub delivered: usize,
     pub partials: Vec<(ChannelId, PartialBlock)>,
+    /// What became of messages that asked.
+    pub receipts: Vec<(ChannelId, u64, Fate)>,
 }
 
 impl Log {
@@ -32,12 +34,13 @@ impl Log {
         self.messages.iter().filter(move |(of, _)| *of == channel).map(|(_, bytes)| bytes.clone())
     }
 
-    fn note_block(&mut self, event: ChannelEvent) {
+    fn note(&mut self, event: ChannelEvent) {
         match event {
             ChannelEvent::Block { event: block::Event::Received { label, content, .. }, .. } => {
                 self.received.push((label, ContentDigest::of(&content.into_vec())));
             }
             ChannelEvent::Block { event: block::Event::Delivered { .. }, .. } => self.delivered += 1,
+            ChannelEvent::Receipt { channel, tag, fate } => self.receipts.push((channel, tag, fate)),
             other => panic!("nobody breaks a transfer off here: {other:?}"),
         }
     }
@@ -133,7 +136,7 @@ impl Turn for Host {
                 Event::Message { channel, bytes, .. } => self.log.messages.push((channel, bytes.to_vec())),
                 Event::Packet { sequence, bytes, .. } => self.log.packets.push((sequence, bytes.to_vec())),
                 Event::Sent { event, .. } => self.log.news.push(event),
-                Event::Channel { event, .. } => self.log.note_block(event),
+                Event::Channel { event, .. } => self.log.note(event),
                 Event::Partial { channel, partial, .. } => self.log.partials.push((channel, partial)),
                 Event::Disconnected { reason, .. } => self.ended.push(reason),
                 _ => {}
@@ -198,7 +201,7 @@ impl Turn for Guest {
                 Event::Message { channel, bytes } => self.log.messages.push((channel, bytes.to_vec())),
                 Event::Packet { sequence, bytes } => self.log.packets.push((sequence, bytes.to_vec())),
                 Event::Sent(event) => self.log.news.push(event),
-                Event::Channel(event) => self.log.note_block(event),
+                Event::Channel(event) => self.log.note(event),
                 Event::Partial { channel, partial } => self.log.partials.push((channel, partial)),
                 Event::Ended { reason } => self.ended.push(reason),
                 _ => {}

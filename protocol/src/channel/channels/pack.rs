@@ -10,6 +10,7 @@ use crate::channel::outgoing::{Outgoing, Packet};
 use crate::channel::pen::Pen;
 use crate::channel::precedence::Means;
 use crate::channel::schedule::Candidate;
+use crate::channel::sending::Sending;
 use crate::time::Instant;
 use crate::wire::reliable::Sequence;
 
@@ -31,8 +32,8 @@ impl Channels {
     /// Writes frames into the rest of a packet, and answers how many bytes they take: 0 if nothing waits or fits.
     ///
     /// Packets are written in the order of their numbers. The frames end where the packet ends: nothing may be written
-    /// behind them. Of a packet in which reliable messages left, [`Channels::on_acked`] or [`Channels::on_lost`] must
-    /// tell later.
+    /// behind them. Of a packet in which messages left that are reliable or ask for a receipt, [`Channels::on_acked`] or
+    /// [`Channels::on_lost`] must tell later.
     pub fn write(&mut self, packet: Sequence, now: Instant, room: &mut [u8]) -> usize {
         self.write_within(packet, now, room, Means::AMPLE)
     }
@@ -96,9 +97,9 @@ impl Channels {
 
     /// A packet is lost: what it carried of reliable channels leaves anew, in another packet.
     pub fn on_lost(&mut self, packet: Sequence) {
-        let Self { carried, outgoing, blocks, .. } = self;
+        let Self { carried, outgoing, blocks, sending, .. } = self;
         for load in carried.lost(packet) {
-            offer(outgoing, blocks, load);
+            lose(outgoing, blocks, sending, load);
         }
     }
 
@@ -116,8 +117,8 @@ impl Channels {
         let passed = self.newest.map_or(0, |newest| packet.distance_from(newest));
         debug_assert!(passed < 1 << 15, "packets are written in the order of their numbers");
         self.newest = Some(packet);
-        let Self { carried, outgoing, blocks, .. } = self;
-        carried.make_place(packet, |load| offer(outgoing, blocks, load));
+        let Self { carried, outgoing, blocks, sending, .. } = self;
+        carried.make_place(packet, |load| lose(outgoing, blocks, sending, load));
     }
 
     /// One bit for each channel that could write a frame.
@@ -184,8 +185,8 @@ impl Channels {
     ) -> Option<bool> {
         let outgoing = self.outgoing.get_mut(usize::from(channel.0))?;
         let kind = self.layout.channel(channel)?.kind;
-        let (store, carried) = (&mut self.sending, &mut self.carried);
-        Some(outgoing.write(channel, kind, &mut Packet { pen, store, carried, sequence, now }))
+        let (sending, carried) = (&mut self.sending, &mut self.carried);
+        Some(outgoing.write(channel, kind, &mut Packet { pen, sending, carried, sequence, now }))
     }
 
     fn write_block(&mut self, channel: ChannelId, pen: &mut Pen<'_>, packet: Sequence) -> Option<()> {
@@ -193,6 +194,14 @@ impl Channels {
         let part = pen.block(channel, |room| lane.write(room))?;
         self.carried.note(packet, Load::Block { channel, part });
         Some(())
+    }
+}
+
+/// Tells that a load is lost: to be sent anew, or to be given up.
+fn lose(outgoing: &mut [Outgoing], blocks: &mut [BlockLane], sending: &mut Sending, load: Load) {
+    match load {
+        Load::Once { share, .. } => sending.receipts.lost(share),
+        load => offer(outgoing, blocks, load),
     }
 }
 

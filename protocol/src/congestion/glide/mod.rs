@@ -261,6 +261,9 @@ impl Glide {
             Mode::Compete => self.compete(reading, feedback, verdict),
         }
         let most = (MOST_OF_PEAK * reading.peak).max(self.config.initial.0);
+        if self.mode == Mode::Delay && reading.app_limited && self.steady.forgets_limit(most) {
+            self.startup = Startup::new();
+        }
         let limit = most.min(self.ceiling.limit(reading.now)).min(self.config.most.0);
         self.rate = self.rate.min(limit).max(self.config.protected.0.max(FLOOR.0));
     }

@@ -18,6 +18,8 @@ const FAR_QUEUE: f64 = 0.4;
 const FAR_OF_CEILING: f64 = 0.9;
 /// One grows only if this share of the rate is sent.
 const USED: f64 = 0.75;
+/// The limit is forgotten when the rate may reach less than this share of it.
+const FORGET_BELOW: f64 = 0.5;
 /// Time constant of the path's limit, in seconds.
 const LIMIT_TIME: f64 = 0.5;
 
@@ -181,6 +183,14 @@ impl Steady {
     /// Whether the path's limit has shown. Until then there is no reason to go slowly.
     pub(super) fn knows_limit(&self) -> bool {
         self.limit_is_known
+    }
+
+    /// Whoever had little to send for long may send `most`, which is far from where the path's limit was met: what it is
+    /// now nobody knows, and it is looked for as at the beginning. Answers whether it was forgotten just now.
+    pub(super) fn forgets_limit(&mut self, most: f64) -> bool {
+        let forgets = self.limit_is_known && most < FORGET_BELOW * self.limit;
+        self.limit_is_known &= !forgets;
+        forgets
     }
 
     /// Takes note of a feedback in any mode.

@@ -32,6 +32,8 @@ struct Path {
     queues: Vec<f64>,
     drops: u64,
     silent: bool,
+    /// Bytes per second that there are to send.
+    wanted: f64,
 }
 
 impl Path {
@@ -57,7 +59,13 @@ impl Path {
             queues: Vec::new(),
             drops: 0,
             silent: false,
+            wanted: f64::INFINITY,
         }
+    }
+
+    fn want(&mut self, bytes_per_second: f64) {
+        self.wanted = bytes_per_second;
+        self.glide.set_demand(if bytes_per_second.is_finite() { Demand::Met } else { Demand::Unmet });
     }
 
     fn moment(seconds: f64) -> Instant {
@@ -80,7 +88,7 @@ impl Path {
 
     fn send(&mut self) {
         let now = Self::moment(self.now);
-        let rate = self.glide.rate(now).0;
+        let rate = self.glide.rate(now).0.min(self.wanted);
         self.credit = (self.credit + rate * 0.001).min(f64::max(2400.0, 0.005 * rate));
         let window = self.glide.window(now).unwrap_or(u64::MAX);
         while self.credit >= 1200.0 && self.in_flight + u64::from(PACKET) <= window {
@@ -200,6 +208,19 @@ fn startup_that_ended_without_a_queue_goes_on_and_one_that_met_its_limit_does_no
         path.run(0.8);
         assert_eq!(path.glide.mode, expected, "{limit:?}");
     }
+}
+
+#[test]
+fn who_had_little_to_send_for_long_is_as_quick_as_at_the_beginning() {
+    let mut path = Path::new(10.0, 400.0, 600.0);
+    let first = path.run(5.0);
+    path.run(20.0);
+    path.want(8000.0);
+    path.run(15.0);
+    assert!(path.glide.rate(Path::moment(path.now)).0 <= INITIAL.0);
+    path.want(f64::INFINITY);
+    let again = path.run(5.0);
+    assert!(again > 0.9 * first, "{first} of the path at first, then {again}");
 }
 
 #[test]

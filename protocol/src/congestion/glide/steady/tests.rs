@@ -25,6 +25,15 @@ fn the_limit_is_known_when_who_sends_all_he_may_meets_a_queue() {
 }
 
 #[test]
+fn a_limit_far_above_what_may_be_sent_is_forgotten_and_a_near_one_stays() {
+    let mut steady = begun();
+    steady.set_limit(1e6);
+    assert!(!steady.forgets_limit(5.1e5) && steady.knows_limit());
+    assert!(steady.forgets_limit(4.9e5) && !steady.knows_limit());
+    assert!(!steady.forgets_limit(4.9e5), "it is forgotten once");
+}
+
+#[test]
 fn with_an_empty_queue_the_rate_creeps_near_the_limit_and_leaps_far_from_it() {
     let near = begun().steer(&QUIET, 1e6, f64::INFINITY);
     assert!(near > 1e6 && near < 1.012e6, "{near}");
