@@ -138,7 +138,7 @@ fn lists_of_the_largest_message_decode_and_so_do_those_of_wrapped_numbers() {
     whole([1.5_f32; 3], MAX_BYTES / 12 - 2);
 }
 
-/// The figures behind "less than half a millisecond": `cargo test --release -p slipgate-tests --test typed_work --
+/// The figures behind "less than a millisecond": `cargo test --release -p slipgate-tests --test typed_work --
 /// --nocapture`. They are printed, and held to nothing.
 #[test]
 fn what_messages_make_of_nothing_is_timed() {

@@ -11,8 +11,8 @@ pub const MEMORY_BASE: usize = 64 * 1024;
 /// Values without a byte of their own that a message may hold for each of its bytes: units, and the structs, tuples and
 /// wrappers around what has bytes. A value that has a byte is paid for by it, so there are no more of those than bytes.
 pub const VALUES_PER_BYTE: usize = 2;
-/// Values without a byte of their own that any message may hold. At about ten nanoseconds for each, what a message makes
-/// of nothing takes less than half a millisecond.
+/// Values without a byte of their own that any message may hold. At some nanoseconds for each, what a message of up to
+/// 64 KiB makes of nothing takes less than a millisecond.
 pub const VALUES_BASE: usize = 16 * 1024;
 /// How deep values may be nested, and with them the calls that decode and drop them.
 pub const MAX_DEPTH: usize = 128;
@@ -31,8 +31,9 @@ const FIRST_PLACES: usize = 12;
 /// The same beside the elements' own bytes: a hash table's control group.
 const FIRST_BYTES: usize = 24;
 
-/// As how many values an element counts that has neither bytes nor a size: a list asks for memory for it all the same.
-const VALUES_PER_EMPTY_ELEMENT: usize = 5;
+/// As how many values an element counts that has neither bytes nor a size: a linked list asks for memory for it all the
+/// same, which takes ten times as long as a value.
+const VALUES_PER_EMPTY_ELEMENT: usize = 12;
 
 /// What is left for a message's value.
 pub(super) struct Budget {
