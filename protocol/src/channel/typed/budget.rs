@@ -8,12 +8,12 @@ use super::TypedErrorKind;
 pub const MEMORY_PER_BYTE: usize = 64;
 /// Bytes of memory that any value may take.
 pub const MEMORY_BASE: usize = 64 * 1024;
-/// Values that a message may hold for each of its bytes: those that take no bytes, and the wrappers around one that does.
-pub const VALUES_PER_BYTE: usize = 16;
-/// Values that any message may hold.
-pub const VALUES_BASE: usize = 4096;
-/// The most values of any message. At some nanoseconds for each, decoding takes less than a millisecond.
-pub const MAX_VALUES: usize = 1 << 17;
+/// Values without a byte of their own that a message may hold for each of its bytes: units, and the structs, tuples and
+/// wrappers around what has bytes. A value that has a byte is paid for by it, so there are no more of those than bytes.
+pub const VALUES_PER_BYTE: usize = 2;
+/// Values without a byte of their own that any message may hold. At some nanoseconds for each, what a message of up to
+/// 64 KiB makes of nothing takes less than a millisecond.
+pub const VALUES_BASE: usize = 16 * 1024;
 /// How deep values may be nested, and with them the calls that decode and drop them.
 pub const MAX_DEPTH: usize = 128;
 
@@ -30,6 +30,10 @@ const BYTES_PER_ELEMENT: usize = 20;
 const FIRST_PLACES: usize = 12;
 /// The same beside the elements' own bytes: a hash table's control group.
 const FIRST_BYTES: usize = 24;
+
+/// As how many values an element counts that has neither bytes nor a size: a linked list asks for memory for it all the
+/// same, which takes ten times as long as a value.
+const VALUES_PER_EMPTY_ELEMENT: usize = 12;
 
 /// What is left for a message's value.
 pub(super) struct Budget {
@@ -51,6 +55,10 @@ impl Element {
         Self { bytes: size_of::<T>(), align: align_of::<T>() }
     }
 
+    const fn is_empty(self) -> bool {
+        self.bytes == 0
+    }
+
     /// Both together, as a map's entry.
     pub(super) fn and(self, other: Self) -> Self {
         let align = self.align.max(other.align);
@@ -65,7 +73,7 @@ impl Budget {
     /// What a message of so many bytes may take.
     pub(super) fn of_message(bytes: usize) -> Self {
         let memory = bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE - UNSEEN);
-        let values = bytes.saturating_mul(VALUES_PER_BYTE).saturating_add(VALUES_BASE).min(MAX_VALUES);
+        let values = bytes.saturating_mul(VALUES_PER_BYTE).saturating_add(VALUES_BASE);
         Self { memory: Cell::new(memory), values: Cell::new(values), depth: Cell::new(0), broken: Cell::new(None) }
     }
 
@@ -87,14 +95,28 @@ impl Budget {
             true => (FIRST_PLACES, FIRST_BYTES),
             false => (PLACES_PER_ELEMENT, BYTES_PER_ELEMENT),
         };
+        if element.is_empty() {
+            // Its own value is charged beside it.
+            self.count(VALUES_PER_EMPTY_ELEMENT - 1)?;
+        }
         self.take(element.bytes.saturating_mul(places).saturating_add(bytes))
     }
 
-    /// Charges a value: one of the count, and its own bytes, for it may be put into a box.
+    /// Charges a value that has a byte of its own: what it takes as a value, for it may be put into a box.
     pub(super) fn take_value<T>(&self) -> Result<(), Broken> {
-        let left = self.values.get().checked_sub(1).ok_or_else(|| self.refuse(TypedErrorKind::TooManyValues))?;
-        self.values.set(left);
         self.take(size_of::<T>())
+    }
+
+    /// Charges a value that has no byte of its own: one of the count, too.
+    pub(super) fn take_byteless<T>(&self) -> Result<(), Broken> {
+        self.count(1)?;
+        self.take(size_of::<T>())
+    }
+
+    fn count(&self, values: usize) -> Result<(), Broken> {
+        let left = self.values.get().checked_sub(values).ok_or_else(|| self.refuse(TypedErrorKind::TooManyValues))?;
+        self.values.set(left);
+        Ok(())
     }
 
     /// A value that holds others begins.

@@ -47,7 +47,7 @@ struct Watching<'b, D> {
 }
 
 impl<'b, D> Watching<'b, D> {
-    /// The value's visitor, watched, once the value itself is charged.
+    /// The visitor of a value that has a byte of its own, watched, once the value itself is charged.
     fn watch<'de, V: Visitor<'de>>(&self, visitor: V, holds: Holds) -> Result<WatchedVisitor<'b, V>, D::Error>
     where
         D: Deserializer<'de>,
@@ -56,7 +56,16 @@ impl<'b, D> Watching<'b, D> {
         Ok(WatchedVisitor { visitor, budget: self.budget, holds })
     }
 
-    /// Decodes a value that holds others, one level deeper.
+    /// The same of a value that has no byte of its own: a unit, or what only holds others.
+    fn watch_byteless<'de, V: Visitor<'de>>(&self, visitor: V, holds: Holds) -> Result<WatchedVisitor<'b, V>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        self.budget.take_byteless::<V::Value>().map_err(super::budget::Broken::into_error)?;
+        Ok(WatchedVisitor { visitor, budget: self.budget, holds })
+    }
+
+    /// Decodes a value that holds others, one level deeper; before them stands a byte of its own, or a length.
     fn nest<'de, V: Visitor<'de>>(
         self,
         visitor: V,
@@ -67,6 +76,30 @@ impl<'b, D> Watching<'b, D> {
         D: Deserializer<'de>,
     {
         let visitor = self.watch(visitor, holds)?;
+        self.descend(visitor, decode)
+    }
+
+    /// Decodes a value of which nothing stands in the message but its fields, one level deeper.
+    fn nest_fields<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        decode: impl FnOnce(D, WatchedVisitor<'b, V>) -> Result<V::Value, D::Error>,
+    ) -> Result<V::Value, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let visitor = self.watch_byteless(visitor, Holds::Fields)?;
+        self.descend(visitor, decode)
+    }
+
+    fn descend<'de, V: Visitor<'de>>(
+        self,
+        visitor: WatchedVisitor<'b, V>,
+        decode: impl FnOnce(D, WatchedVisitor<'b, V>) -> Result<V::Value, D::Error>,
+    ) -> Result<V::Value, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
         self.budget.enter().map_err(super::budget::Broken::into_error)?;
         let value = decode(self.codec, visitor);
         self.budget.leave();
@@ -92,7 +125,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
         deserialize_f32 deserialize_f64
-        deserialize_str deserialize_bytes deserialize_unit deserialize_identifier deserialize_ignored_any
+        deserialize_str deserialize_bytes deserialize_identifier deserialize_ignored_any
     }
 
     /// Of a format that says its types: none of ours does, and another would have to be bounded otherwise.
@@ -111,8 +144,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
         self.codec.deserialize_bytes(visitor)
     }
 
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        let visitor = self.watch_byteless(visitor, Holds::Nothing)?;
+        self.codec.deserialize_unit(visitor)
+    }
+
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.watch(visitor, Holds::Nothing)?;
+        let visitor = self.watch_byteless(visitor, Holds::Nothing)?;
         self.codec.deserialize_unit_struct(name, visitor)
     }
 
@@ -121,7 +159,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_newtype_struct(name, visitor))
+        self.nest_fields(visitor, |codec, visitor| codec.deserialize_newtype_struct(name, visitor))
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -133,7 +171,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_tuple(length, visitor))
+        self.nest_fields(visitor, |codec, visitor| codec.deserialize_tuple(length, visitor))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -142,7 +180,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_tuple_struct(name, length, visitor))
+        self.nest_fields(visitor, |codec, visitor| codec.deserialize_tuple_struct(name, length, visitor))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -151,7 +189,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watching<'_, D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.nest(visitor, Holds::Fields, |codec, visitor| codec.deserialize_struct(name, fields, visitor))
+        self.nest_fields(visitor, |codec, visitor| codec.deserialize_struct(name, fields, visitor))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
