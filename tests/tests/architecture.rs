@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("congestion", &["time", "wire"]),
     ("channel", &["time", "discard", "wire", "crypto", "reliability"]),
     ("session", &["time", "discard", "wire", "reliability", "congestion", "channel"]),
-    ("client", &["time", "address", "discard", "wire", "channel", "netcode", "reliability", "session"]),
+    ("client", &["time", "address", "discard", "wire", "token", "channel", "netcode", "reliability", "session"]),
     ("server", &["time", "address", "discard", "wire", "channel", "congestion", "netcode", "reliability", "session"]),
     ("netcode", &["time", "address", "discard", "wire", "crypto", "token"]),
 ];

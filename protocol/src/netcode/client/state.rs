@@ -115,7 +115,7 @@ impl fmt::Display for ClientState {
 /// Why an attempt or a connection ended.
 ///
 /// What each side is told, whichever way a connection ends (on channels, code and text are in
-/// [`session::End`](crate::session::End); without channels nothing travels but the fact):
+/// `session::End`; without channels nothing travels but the fact):
 ///
 /// | what happened | here | at the server ([`DisconnectReason`]) |
 /// | --- | --- | --- |
