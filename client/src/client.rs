@@ -119,23 +119,30 @@ impl Client {
     }
 
     /// Becomes connected without packets, as the client of a server in the same program (host-and-play): its payloads
-    /// go through the server's `loopback_send` and `loopback_receive`.
+    /// go through the server's `loopback_send` and `loopback_receive`. Only where [`Traffic`] is `Payloads`; elsewhere the
+    /// player who hosts connects by UDP as all others do, with a token.
     ///
     /// # Errors
-    /// `Busy` when connecting or connected.
+    /// `Busy` when connecting or connected, or `WrongTraffic`.
     pub fn connect_loopback(&mut self, client_index: u32, max_clients: u32) -> Result<(), ConnectError> {
+        let Traffic::Payloads = self.core.traffic() else { return Err(ConnectError::WrongTraffic) };
         self.core.netcode_mut().connect_loopback(client_index, max_clients)
     }
 
     /// Leaves: the state is `Disconnected` at once, and ten disconnect packets leave with the end of the turn.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text of [`leave`](Self::leave), or wait for the
+    /// receipt.
     pub fn disconnect(&mut self) {
         self.core.disconnect();
     }
 
-    /// Leaves for a reason, with a text of up to 256 bytes for people: where [`Traffic`] is `Channels`, go on with turns until
-    /// the end comes as an event, at most a second later. Elsewhere the text is not sent, and this is
-    /// [`disconnect`](Self::disconnect). The application's own reasons are those from
+    /// Leaves for a reason, with a text of up to 256 bytes for people; a longer one is cut, between two characters. Where
+    /// [`Traffic`] is `Channels`, go on with turns until the end comes as an event, at most a second later. Elsewhere the text
+    /// is not sent, and this is [`disconnect`](Self::disconnect). The application's own reasons are those from
     /// [`ByeCode::FIRST_OF_APPLICATION`] on; smaller ones count as 0.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
     pub fn leave(&mut self, code: ByeCode, text: &str) {
         self.core.leave(code, text);
     }
@@ -233,6 +240,9 @@ impl Client {
     }
 
     /// How the path is: round-trip time, jitter, loss, bandwidths. `None` as for [`budget`](Self::budget).
+    ///
+    /// What arrives while a loop sleeps without [`wait`](Self::wait) is read when it wakes: it adds up to a frame of its own to
+    /// the round trip that it measures, and to that of the other side.
     #[must_use]
     pub fn path(&self) -> Option<PathStats> {
         self.core.path(self.now.monotonic)

@@ -105,6 +105,7 @@ mod used_tokens;
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::channel::control::ByeCode;
+pub use slipgate_protocol::channel::typed::TypedError;
 pub use slipgate_protocol::channel::{
     ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
 };
@@ -113,9 +114,12 @@ pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::client::{ClientState, ConnectError, EndReason};
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
+pub use slipgate_protocol::reliability::Event as PacketEvent;
 pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
-pub use slipgate_protocol::time::Now;
+pub use slipgate_protocol::time::{Instant, Now};
 pub use slipgate_protocol::token::{ConnectToken, PublicFacts};
+pub use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+pub use slipgate_protocol::wire::reliable::Sequence;
 pub use slipgate_protocol::wire::token::LayoutError;
 
 pub use self::client::Client;

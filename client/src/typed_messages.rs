@@ -15,9 +15,11 @@ use crate::Client;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendTypedError {
-    /// The codec cannot say the value, or not in as few bytes as a message may have.
+    /// The codec cannot say the value, or not within its own limit and the 65,536 bytes that a message has at most, on whatever
+    /// channel.
     Value(TypedError),
-    /// The message was not taken.
+    /// The message was not taken. One that is too large for its own channel alone (`max_message_bytes` of its
+    /// [`ChannelConfig`](crate::ChannelConfig)) is `TooLarge` here.
     Send(SendError),
 }
 

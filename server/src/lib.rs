@@ -152,6 +152,7 @@ mod crew;
 mod filtering;
 mod hub;
 mod inbox;
+mod loopback_error;
 mod reading;
 mod report;
 mod server;
@@ -172,18 +173,20 @@ pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight
 pub use slipgate_protocol::crypto::key::{Key, KeyRing};
 pub use slipgate_protocol::discard::{Discard, Discards};
 pub use slipgate_protocol::netcode::server::{
-    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, LoopbackError, MAX_SHARDS,
-    ShardId, Stats,
+    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, MAX_SHARDS, ShardId, Stats,
 };
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
+pub use slipgate_protocol::reliability::Event as PacketEvent;
 pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
-pub use slipgate_protocol::time::Now;
-pub use slipgate_protocol::wire::UserData;
+pub use slipgate_protocol::time::{Instant, Now, UnixMillis};
+pub use slipgate_protocol::wire::reliable::Sequence;
+pub use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 pub use self::crew::{Crew, Ended, Game, Panicked};
 pub use self::history_file::HistoryFile;
 pub use self::hub::{Hub, HubConfig, HubCounts, HubError, Member};
 pub use self::inbox::{Event, Inbox};
+pub use self::loopback_error::LoopbackError;
 pub use self::reading::{DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN};
 pub use self::server::{Server, StartError};
 pub use self::totals::Totals;

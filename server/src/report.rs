@@ -25,7 +25,7 @@ const ONCE: [(Discard, &str); 5] = [
         Discard::BeforeStart,
         "a valid connect token from before this server's start, or before its history began, was refused, because it \
          might have been used then; further ones are only counted (before_start). A history file makes this needless \
-         at later starts, and so does telling the server that this is its first start",
+         at later starts, and so does telling the server that this is its first start (`Config::fence`, `--first-start`)",
     ),
     (
         Discard::HistoryFull,
@@ -55,6 +55,8 @@ pub(crate) struct Reporter {
     told: [bool; ONCE.len()],
     told_of_misdirected: bool,
     told_of_journal: bool,
+    /// Clients of whose beginning was told, and not of their end.
+    connected: u32,
 }
 
 /// What a summary is about.
@@ -110,25 +112,28 @@ impl Reporter {
             told: [false; ONCE.len()],
             told_of_misdirected: false,
             told_of_journal: false,
+            connected: 0,
         }
     }
 
     /// Tells of a client's life.
-    pub(crate) fn note(&self, event: &Event, server: &core::Server) {
-        let netcode = server.netcode();
+    pub(crate) fn note(&mut self, event: &Event, server: &core::Server) {
         match event {
             Event::Packet { .. } | Event::Channel { .. } | Event::Partial { .. } => {}
             Event::Connected { client, client_id } => {
-                let address = netcode.client(*client).and_then(|info| info.address);
+                let address = server.netcode().client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                info!(client_id, slot = client.slot(), address, connected = netcode.connected(), "client connected");
+                self.connected += 1;
+                info!(client_id, slot = client.slot(), address, connected = self.connected, "client connected");
             }
             Event::Disconnected { client, client_id, reason } => {
-                let (slot, connected) = (client.slot(), netcode.connected());
+                self.connected = self.connected.saturating_sub(1);
+                let (slot, connected) = (client.slot(), self.connected);
                 // What exactly was wrong with a peer, and what was said.
                 let end = server.end(*client);
                 let (code, detail) = (end.and_then(End::code).map(|code| code.0), end.map(ToString::to_string));
-                info!(client_id, slot, reason = reason.name(), code, detail, connected, "client disconnected");
+                let text = end.map(End::text).filter(|text| !text.is_empty());
+                info!(client_id, slot, reason = reason.name(), code, text, detail, connected, "client disconnected");
             }
         }
     }

@@ -23,9 +23,9 @@ use slipgate_protocol::time::{Instant, Now};
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
-use crate::LoopbackError;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
+use crate::loopback_error::LoopbackError;
 use crate::reading::Reading;
 use crate::report::Reporter;
 
@@ -267,6 +267,9 @@ impl Server {
     }
 
     /// How a client's path is: round-trip time, jitter, loss, bandwidths. `None` where [`Traffic`] is `Payloads`.
+    ///
+    /// What arrives while a loop sleeps without [`wait`](Self::wait) is read when it wakes: it adds up to a turn of its own to
+    /// the round trip that it measures, and to that of the other side.
     #[must_use]
     pub fn path(&self, client: ClientHandle) -> Option<PathStats> {
         self.core.path(client, self.now)
@@ -356,8 +359,11 @@ impl Server {
         self.core.netcode().shard_id()
     }
 
-    /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes. Its event comes now.
-    /// Where [`Traffic`] is not `Channels` the text is not sent. Answers whether it was connected.
+    /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes; a longer one is cut,
+    /// between two characters. Its event comes now. Where [`Traffic`] is not `Channels` the text is not sent. Answers whether
+    /// it was connected.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> bool {
         self.core.kick(client, ByeCode::KICKED, text)
     }
@@ -365,23 +371,33 @@ impl Server {
     /// As [`kick`](Self::kick), with a reason for programs: the application's own are those from
     /// [`ByeCode::FIRST_OF_APPLICATION`] on, and smaller ones count as 0, but for [`ByeCode::SHUTDOWN`], which tells both
     /// sides of a stop.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
     pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
         self.core.kick(client, code, text)
     }
 
     /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text of [`kick`](Self::kick), or wait for the
+    /// receipt.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
         self.core.disconnect(client)
     }
 
     /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn; clients with channels hear
     /// that the server shuts down.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text of [`stop_with`](Self::stop_with), or wait
+    /// for the receipt.
     pub fn stop(&mut self) {
         self.core.stop();
     }
 
-    /// As [`stop`](Self::stop), with a text of its own for people, of up to 256 bytes. The code is always
-    /// [`ByeCode::SHUTDOWN`], by which clients know a stop from a kick.
+    /// As [`stop`](Self::stop), with a text of its own for people, of up to 256 bytes; a longer one is cut, between two
+    /// characters. The code is always [`ByeCode::SHUTDOWN`], by which clients know a stop from a kick.
+    ///
+    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
     pub fn stop_with(&mut self, text: &str) {
         self.core.stop_with(text);
     }
@@ -450,7 +466,8 @@ impl Server {
         self.core.clients()
     }
 
-    /// How many clients are connected to this shard.
+    /// How many clients have a slot of this shard. Those who were kicked, or whom a stop concerns, have theirs until they have
+    /// heard why, so they are counted here, and are not among [`clients`](Self::clients) any more.
     #[must_use]
     pub fn connected(&self) -> u32 {
         self.core.netcode().connected()
@@ -492,12 +509,14 @@ impl Server {
         &self.sockets
     }
 
-    /// Gives a client in the same program a slot (host-and-play).
+    /// Gives a client in the same program a slot (host-and-play). Only where [`Traffic`] is `Payloads`; elsewhere the player
+    /// who hosts connects by UDP as all others do, with a token.
     ///
     /// # Errors
-    /// No slot is free, or the client id is connected.
+    /// No slot is free, the client id is connected, or `WrongTraffic`.
     pub fn connect_loopback(&mut self, client_id: u64, user_data: UserData) -> Result<ClientHandle, LoopbackError> {
-        self.core.netcode_mut().connect_loopback(client_id, user_data, self.now)
+        let Traffic::Payloads = self.traffic() else { return Err(LoopbackError::WrongTraffic) };
+        Ok(self.core.netcode_mut().connect_loopback(client_id, user_data, self.now)?)
     }
 
     /// The client's side in the same program: sends a payload to the game.

@@ -320,6 +320,9 @@ impl Hub {
 
     /// Has a client disconnected; its event comes.
     ///
+    /// What is not acknowledged by then may not arrive: put last words into the text of [`kick`](Self::kick), or wait for the
+    /// receipt.
+    ///
     /// # Errors
     /// `Gone` or `Backlogged`.
     pub fn disconnect(&mut self, client: ClientHandle) -> Result<(), SendError> {
@@ -328,13 +331,17 @@ impl Hub {
 
     /// Has a client disconnected with a text for people, of up to 256 bytes; its event comes.
     ///
+    /// What is not acknowledged by then may not arrive: put last words into the text, or wait for the receipt.
+    ///
     /// # Errors
-    /// `Gone`, `TooLarge` or `Backlogged`.
+    /// `Gone`, `TooLarge` (the text has more than 256 bytes; a hub cuts none), or `Backlogged`.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> Result<(), SendError> {
         self.kick_with(client, ByeCode::KICKED, text)
     }
 
     /// As [`kick`](Self::kick), with a reason for programs; see [`Server::kick_with`].
+    ///
+    /// What is not acknowledged by then may not arrive: put last words into the text, or wait for the receipt.
     ///
     /// # Errors
     /// As [`kick`](Self::kick).
@@ -437,8 +444,10 @@ impl Hub {
         self.crew.set_keys(keys);
     }
 
-    /// As [`stop`](Self::stop), with a text of its own for people; see [`Server::stop_with`]. A shard whose ring is full
-    /// says what `stop` says.
+    /// As [`stop`](Self::stop), with a text of its own for people, of up to 256 bytes; see [`Server::stop_with`], which cuts
+    /// a longer one. A shard whose ring is full says what `stop` says.
+    ///
+    /// What is not acknowledged by then may not arrive: put last words into the text, or wait for the receipt.
     pub fn stop_with(mut self, text: &str, last: impl FnMut(Event<'_>)) -> Ended {
         for shard in (0..).map(ShardId).take(self.lines.len()) {
             let text = text.to_owned();
@@ -449,6 +458,9 @@ impl Hub {
     }
 
     /// Disconnects everyone, hands out the last events, and waits for the threads.
+    ///
+    /// What is not acknowledged by then may not arrive: put last words into the text of [`stop_with`](Self::stop_with), or
+    /// wait for the receipt.
     pub fn stop(mut self, mut last: impl FnMut(Event<'_>)) -> Ended {
         self.crew.tell_to_stop();
         loop {

@@ -59,6 +59,8 @@ pub enum ConnectError {
     NoServer,
     /// The client is on its way or connected: disconnect first.
     Busy,
+    /// The client carries packets or channels, and a connection within the same program bare payloads alone.
+    WrongTraffic,
 }
 
 impl fmt::Display for ConnectError {
@@ -67,6 +69,10 @@ impl fmt::Display for ConnectError {
             Self::TokenUsed => "this connect token was used already; ask the issuer for a new one",
             Self::NoServer => "the connect token lists no address to which a packet could be sent",
             Self::Busy => "the client is connecting or connected; disconnect it first",
+            Self::WrongTraffic => {
+                "the client carries packets or channels, and a connection within the same program bare payloads alone; \
+                 connect by UDP"
+            }
         })
     }
 }
