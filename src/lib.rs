@@ -12,6 +12,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "client")]
 pub use slipgate_client as client;
 pub use slipgate_protocol as protocol;

@@ -89,6 +89,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod client;
 #[cfg(feature = "fetch")]
 pub mod fetch;

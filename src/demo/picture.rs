@@ -4,11 +4,18 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use slipgate::protocol::discard::Discard;
 
 use super::clients::ClientReport;
 use super::game::Rules;
 use super::seats::SeatReport;
 use super::server::ServerReport;
+
+/// Reasons to drop a datagram though nothing is wrong, and what it was then.
+pub(super) const EXPECTED: [(Discard, &str); 2] = [
+    (Discard::AddressConnected, "a request or response that was repeated and came late"),
+    (Discard::UnknownSender, "a last packet of a client that had left"),
+];
 
 /// What there is to show.
 pub(super) struct Picture {
@@ -87,6 +94,7 @@ impl Picture {
             lines.push(format!("{:>7}  … and {} more", "", self.clients.len() - rows));
         }
         lines.extend([self.total(), String::new(), self.server_line(), format!("dropped   {}", self.drops())]);
+        lines.extend(self.legend());
         lines
     }
 
@@ -170,6 +178,14 @@ impl Picture {
             let _ = write!(drops, "{separator}{reason} {count}");
         }
         if drops.is_empty() { "none".to_owned() } else { drops }
+    }
+
+    /// A line for each reason to drop that belongs to a healthy game on a bad line, if it occurred.
+    pub(super) fn legend(&self) -> impl Iterator<Item = String> {
+        EXPECTED
+            .iter()
+            .filter(|(reason, _)| self.server.discards.count(*reason) > 0)
+            .map(|(reason, what)| format!("{:10}{reason}: {what}", ""))
     }
 
     /// The picture in one line.

@@ -14,14 +14,14 @@ use slipgate_conditioner::Preset;
 use slipgate_edge::cli::Failure;
 
 use super::Flags;
-use super::picture::Picture;
+use super::picture::{EXPECTED, Picture};
 use super::server::ServerReport;
 use crate::say;
 
 /// How often there is a line where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines of the picture beside the clients': heading, all, server, drops, more.
-const OTHER_LINES: u16 = 6;
+/// Lines of the picture beside the clients': heading, more, all, an empty one, server, drops, and what these mean.
+const OTHER_LINES: u16 = 6 + EXPECTED.len() as u16;
 /// Columns and rows of a terminal that does not tell them.
 const USUAL_SIZE: (u16, u16) = (120, 30);
 
@@ -112,6 +112,9 @@ impl Screen {
         if self.style == Style::Json {
             say(&last.json_summary(verdict.is_ok()).to_string());
         } else {
+            if self.style == Style::Lines {
+                last.legend().for_each(|line| say(&line));
+            }
             say("");
             say(&last.summary(verdict.is_ok()));
         }

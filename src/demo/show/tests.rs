@@ -80,6 +80,25 @@ fn the_table_shows_each_client_all_together_and_drops_by_reason() {
 }
 
 #[test]
+fn drops_that_belong_to_a_bad_line_are_explained_as_soon_as_there_are_any() {
+    let (mut picture, _) = all_well();
+    let repeated = "          address_connected: a request or response that was repeated and came late";
+    let left = "          unknown_sender: a last packet of a client that had left";
+    picture.server.discards.add(Discard::TooShort);
+    assert_eq!(picture.legend().count(), 0);
+    picture.server.discards.add(Discard::UnknownSender);
+    assert!(picture.legend().eq([left]));
+    picture.server.discards.add(Discard::AddressConnected);
+    let table = picture.table(30);
+    let drops = "dropped   too_short 1, unknown_sender 1, address_connected 1";
+    assert_eq!(table[table.len() - 3..], [drops, repeated, left]);
+    // The heading, the clients and the rest fit a small terminal, so that the next picture lies over this one.
+    let (mut screen, mut out, height) = (screen(Style::Table), Vec::new(), OTHER_LINES + 3);
+    screen.draw_table(&picture, Some((120, height)), &mut out).expect("a vector takes everything");
+    assert_eq!(screen.drawn_lines, height - 1);
+}
+
+#[test]
 fn a_terminal_without_a_size_is_taken_for_a_usual_one_and_its_cursor_is_never_hidden() {
     let (picture, _) = all_well();
     let drawn = |size| {
