@@ -205,7 +205,7 @@ mod tests {
         (0..6000).for_each(|key| used.insert(key, UnixSeconds(4), at(3000)));
         let mut forgotten = 0;
         used.sweep(at(3900), |_| forgotten += 1);
-        for turn in 1..=60 {
+        for turn in 1..=120 {
             let before = forgotten;
             used.sweep(at(4000 + turn * 17), |_| forgotten += 1);
             assert!(forgotten - before <= 710, "turn {turn}");
