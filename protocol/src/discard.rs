@@ -162,7 +162,7 @@ reasons! {
     ChallengeForeign => "challenge_foreign",
     /// The challenge is older than a challenge may become.
     ChallengeExpired => "challenge_expired",
-    /// Strangers used up their share of this turn.
+    /// Strangers' requests used up their share of this turn.
     StrangerBudget => "stranger_budget",
     /// Responses of pending clients, or forged ones of this one, used up their share of this turn.
     PendingBudget => "pending_budget",

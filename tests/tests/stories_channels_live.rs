@@ -191,9 +191,14 @@ fn a_value_that_makes_no_message_is_refused_and_nothing_is_sent() {
     let client = host.client();
     let essay = "x".repeat(20_000);
     let too_large = SendTypedError::Send(SendError::TooLarge);
-    assert_eq!(host.server.send_typed(client, CHAT, &essay), Err(too_large), "larger than the channel allows");
+    let (wide, options) = (Bincode::with_limit(64 * 1024), SendOptions::default());
+    let sent = host.server.send_typed_with(&wide, client, CHAT, &essay, options);
+    assert_eq!(sent, Err(too_large), "larger than the channel allows");
     let too_large = slipgate_client::SendTypedError::Send(SendError::TooLarge);
-    assert_eq!(guest.client.send_typed(CHAT, &essay), Err(too_large));
+    assert_eq!(guest.client.send_typed_with(&wide, CHAT, &essay, options), Err(too_large));
+    let error = guest.client.send_typed(CHAT, &essay);
+    let Err(slipgate_client::SendTypedError::Value(error)) = error else { panic!("{error:?}") };
+    assert_eq!(error.kind, TypedErrorKind::TooLarge, "larger than the codec's default");
     let narrow = Bincode::with_limit(100);
     let error = host.server.send_typed_with(&narrow, client, CHAT, &essay, SendOptions::default());
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };

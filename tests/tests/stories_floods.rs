@@ -29,12 +29,13 @@ fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing(
     });
     let (client, _) = world.connected_client(1, server);
     world.run_for(SECOND / 10);
-    let expired = holder(&mut world, 2, server).request();
-    let junk = [vec![0x15; 100], vec![0x13; 326], vec![0xff; 1300], expired];
+    let request = holder(&mut world, 2, server).request();
+    let junk = [vec![0x15; 100], vec![0x13; 326], vec![0xff; 1300]];
     let server_at = world.servers[server].address;
     for turn in 0..60 {
         for number in 0..210 {
             world.inject(stranger(number), server_at, &junk[(turn + number) % junk.len()]);
+            world.inject(stranger(number), server_at, &request);
         }
         let payload = world.payload(60);
         world.client_sends(client, &payload).unwrap();
@@ -80,7 +81,7 @@ fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_
 }
 
 #[test]
-fn requests_and_responses_from_a_connected_address_are_strangers_work() {
+fn requests_from_a_connected_address_are_strangers_work_and_responses_nobodys() {
     let mut world = World::perfect(3);
     let server = world.add_server_with(4, |config| {
         config.fence = Fence::Open;
@@ -93,6 +94,9 @@ fn requests_and_responses_from_a_connected_address_are_strangers_work() {
     for _ in 0..10 {
         let response = token.seal(PacketKind::Response, &[0; 308]);
         assert_eq!(world.present(server, stranger(1), &response), Err(Discard::AddressConnected));
+    }
+    for _ in 0..10 {
+        assert_eq!(world.present(server, stranger(1), &token.request()), Err(Discard::TokenUsed));
     }
     assert_eq!(world.present(server, stranger(1), &token.request()), Err(Discard::StrangerBudget));
     let payload = world.payload(20);
@@ -109,11 +113,12 @@ fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client
     });
     let mut honest = holder(&mut world, 1, server);
     let flooded = holder(&mut world, 2, server);
+    let everywhere = holder(&mut world, 3, server).request();
     let challenge = world.challenged(server, &honest, stranger(1));
     world.challenged(server, &flooded, stranger(2));
     world.turn();
     for number in 0..200 {
-        let _ = world.present(server, stranger(10 + number), &[0x13; 326]);
+        let _ = world.present(server, stranger(10 + number), &everywhere);
         assert!(world.present(server, stranger(2), &[0x13; 326]).is_err());
     }
     assert!(world.discarded(server, Discard::StrangerBudget) >= 190);
@@ -144,6 +149,22 @@ fn junk_and_forgeries_under_a_pending_clients_own_address_do_not_keep_it_out() {
 }
 
 #[test]
+fn packets_of_strangers_keep_no_request_out() {
+    let mut world = World::perfect(9);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let honest = holder(&mut world, 1, server);
+    for number in 0..10_000 {
+        // The shape of a keep-alive, which a kernel's filter lets pass.
+        let presented = world.present(server, stranger(number), &[0x14; 26]);
+        assert_eq!(presented, Err(Discard::UnknownSender));
+        let mut foreign = honest.request();
+        foreign[15] ^= 1;
+        assert_eq!(world.present(server, stranger(number), &foreign), Err(Discard::RequestProtocol));
+    }
+    world.challenged(server, &honest, stranger(1));
+}
+
+#[test]
 fn responses_of_all_pending_clients_together_have_a_budget_of_a_turn() {
     let mut world = World::perfect(7);
     let server = world.add_server_with(4, |config| {
@@ -167,9 +188,11 @@ fn budgets_come_back_with_the_next_turn() {
         config.fence = Fence::Open;
         config.budgets.strangers_per_turn = 3;
     });
+    let mut altered = holder(&mut world, 1, server).request();
+    *altered.last_mut().unwrap() ^= 1;
     for _ in 0..5 {
-        let outcomes: Vec<_> = (0..5).map(|_| world.present(server, stranger(1), &[0x15; 60]).unwrap_err()).collect();
-        let (seen, unseen) = (Discard::UnknownSender, Discard::StrangerBudget);
+        let outcomes: Vec<_> = (0..5).map(|_| world.present(server, stranger(1), &altered).unwrap_err()).collect();
+        let (seen, unseen) = (Discard::TokenNotAuthentic, Discard::StrangerBudget);
         assert_eq!(outcomes, [seen, seen, seen, unseen, unseen]);
         world.turn();
     }

@@ -125,6 +125,29 @@ fn forgeries_under_players_addresses_have_a_budget_of_their_own() {
     }
 }
 
+#[test]
+fn forgeries_under_one_players_address_silence_no_other_player() {
+    let mut world = World::perfect(7);
+    let server = world.add_server_with(4, |config| config.fence = slipgate_protocol::netcode::server::Fence::Open);
+    let players = [address("10.5.5.5:5555"), address("10.5.5.6:5555")];
+    let mut holders = [1, 2].map(|client| Holder::of(&world.token(client, &[server])));
+    for (holder, place) in holders.iter_mut().zip(players) {
+        world.admitted(server, holder, place);
+    }
+    world.turn();
+    let forged = [0x15, 200, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+    let opened =
+        (0..20_000).filter(|_| world.present(server, players[0], &forged) == Err(Discard::NotAuthentic)).count();
+    assert_eq!(opened, 1024);
+    assert_eq!(world.present(server, players[1], &holders[1].keep_alive()), Ok(None));
+    world.turn();
+    assert_eq!(
+        world.present(server, players[0], &holders[0].keep_alive()),
+        Ok(None),
+        "and in the next turn neither the one"
+    );
+}
+
 // Thieves who are first ---------------------------------------------------------------------------------------------
 
 #[test]

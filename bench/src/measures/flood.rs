@@ -16,6 +16,9 @@ use crate::{cpu, stage};
 
 /// Datagrams of junk in a second.
 const RATE: u64 = 100_000;
+/// Different datagrams of junk. One of 32 looks like a payload packet, passes the kernel filter and wakes the server: of a
+/// few datagrams it would be chance how many do.
+const KINDS_OF_JUNK: usize = 2048;
 /// The driver sends no more than this without looking at its player.
 const MOST_AT_ONCE: u64 = 400;
 /// After the last packet its answer has this long.
@@ -68,7 +71,7 @@ fn flood(corner: &mut Corner, time: Duration) -> io::Result<[f64; 3]> {
 }
 
 fn drive(corner: &mut Corner, base: Duration, time: Duration) -> io::Result<Seen> {
-    let mut junk = [0; 64 * PAYLOAD_BYTES];
+    let mut junk = vec![0; KINDS_OF_JUNK * PAYLOAD_BYTES];
     corner.crowd.fill(&mut junk);
     let start = Instant::now();
     let mut seen = Seen { sent: 0, heard: 0, gap: Duration::ZERO, junk: 0 };
@@ -91,7 +94,7 @@ fn drive(corner: &mut Corner, base: Duration, time: Duration) -> io::Result<Seen
         }
         let due = (RATE * elapsed.min(time).as_micros() as u64 / 1_000_000).saturating_sub(seen.junk);
         for _ in 0..due.min(MOST_AT_ONCE) {
-            let datagram = junk.chunks(PAYLOAD_BYTES).nth(seen.junk as usize % 64).unwrap_or_default();
+            let datagram = junk.chunks(PAYLOAD_BYTES).nth(seen.junk as usize % KINDS_OF_JUNK).unwrap_or_default();
             let from = Ipv4Addr::from(STRANGERS + (seen.junk % 60_000) as u32);
             corner.crowd.forge(0, from, datagram)?;
             seen.junk += 1;

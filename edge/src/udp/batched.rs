@@ -83,9 +83,9 @@ impl Datapath {
     }
 }
 
-/// Whether an error may mean that the system has no such call.
+/// Whether an error may mean that the system has no such call, or a sandbox that it may not be made (EPERM).
 pub(super) fn may_be_missing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL))
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM))
 }
 
 /// A batch on its way through a socket.

@@ -19,11 +19,13 @@ pub(super) struct Able {
     pub(super) batching: Batching,
     /// A run has left that the kernel was to cut.
     pub(super) has_cut: bool,
+    /// Some path was too narrow for a datagram.
+    pub(super) is_narrow: bool,
 }
 
 impl Default for Able {
     fn default() -> Self {
-        Self { batching: Batching::Segments, has_cut: false }
+        Self { batching: Batching::Segments, has_cut: false, is_narrow: false }
     }
 }
 
@@ -55,8 +57,13 @@ pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], able: &mut Abl
                 rest = waiting;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The socket's buffer is full, for whomever the rest is: to ask for each would cost calls when there is no time.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let lost = rest.iter().map(|run| run.count as u64).sum();
+                return stats.note_troubles(Trouble::BufferFull, lost);
+            }
             // Some path is narrow: better a datagram in pieces than none. From now on all are sent so.
-            Err(error) if Trouble::of(&error) == Trouble::TooLarge && carrier.let_cut() => {}
+            Err(error) if Trouble::of(&error) == Trouble::TooLarge && carrier.let_cut() => able.is_narrow = true,
             Err(error) => {
                 rest = later;
                 if run.count > 1 {
@@ -79,7 +86,8 @@ fn send_singly(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able:
     let sent_before = stats.datagrams_sent;
     send_runs(carrier, singles.get(..count).unwrap_or_default(), able, stats);
     // A kernel that has cut can: before Linux 6.14 one says EINVAL of a path that is too narrow for the pieces.
-    let may_mean_so = may_be_missing(refusal) && !able.has_cut || refusal.raw_os_error() == Some(libc::EIO);
+    let may_mean_so =
+        may_be_missing(refusal) && !able.has_cut && !able.is_narrow || refusal.raw_os_error() == Some(libc::EIO);
     if may_mean_so && stats.datagrams_sent > sent_before {
         able.batching = able.batching.min(Batching::Messages);
     }

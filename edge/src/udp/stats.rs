@@ -155,8 +155,12 @@ impl SocketStats {
     }
 
     pub(super) fn note_trouble(&mut self, kind: Trouble) {
+        self.note_troubles(kind, 1);
+    }
+
+    pub(super) fn note_troubles(&mut self, kind: Trouble, times: u64) {
         if let Some(count) = self.troubles.get_mut(kind as usize) {
-            *count += 1;
+            *count += times;
         }
     }
 }

@@ -66,7 +66,7 @@ fn send(kernel: &mut Kernel, count: usize, row: usize, batching: &mut Batching) 
     let mut plan = Plan::default();
     plan.make(&leaving, Family::V4, *batching);
     let mut stats = SocketStats::default();
-    let mut able = Able { batching: *batching, has_cut: false };
+    let mut able = Able { batching: *batching, has_cut: false, is_narrow: false };
     send_runs(kernel, plan.runs(), &mut able, &mut stats);
     *batching = able.batching;
     let troubles = Trouble::ALL.iter().map(|kind| stats.trouble(*kind)).sum::<u64>();
@@ -88,7 +88,6 @@ fn what_the_kernel_takes_in_parts_all_leaves_in_order() {
 #[test]
 fn a_refused_datagram_is_counted_by_kind_and_what_follows_leaves() {
     for (code, kind) in [
-        (libc::EAGAIN, Trouble::BufferFull),
         (libc::ENOBUFS, Trouble::BufferFull),
         (libc::ECONNREFUSED, Trouble::Refused),
         (libc::EPERM, Trouble::Forbidden),
@@ -96,11 +95,42 @@ fn a_refused_datagram_is_counted_by_kind_and_what_follows_leaves() {
         (libc::EMSGSIZE, Trouble::TooLarge),
     ] {
         let mut kernel = Kernel { answers: [Ok(3), Err(code), Ok(2), Err(code)].into(), ..Kernel::default() };
+        // What a sandbox forbids to many may be allowed to one; what a firewall forbids is forbidden by whatever call.
+        kernel.refuses_one = (code == libc::EPERM).then_some(code);
         let mut batching = Batching::Segments;
         let stats = send(&mut kernel, 10, 1, &mut batching);
         assert_eq!(kernel.left, [0, 1, 2, 4, 5, 7, 8, 9], "{code}");
         assert_eq!((stats.trouble(kind), batching), (2, Batching::Segments), "{code}");
     }
+}
+
+#[test]
+fn when_the_sockets_buffer_is_full_the_rest_is_lost_at_once() {
+    for row in [1, 4] {
+        let answers = [Ok(2), Err(libc::EAGAIN)].into();
+        let mut kernel = Kernel { answers, ..Kernel::default() };
+        let stats = send(&mut kernel, 64, row, &mut { Batching::Segments });
+        assert_eq!((kernel.left.len(), kernel.calls_for_one, stats.send_calls), (2 * row, 0, 2));
+        assert_eq!(stats.trouble(Trouble::BufferFull), 64 - 2 * row as u64);
+    }
+}
+
+#[test]
+fn where_a_sandbox_forbids_batches_each_leaves_by_itself() {
+    let mut kernel = Kernel { answers: [Err(libc::EPERM)].into(), ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    send(&mut kernel, 3, 1, &mut batching);
+    assert_eq!((kernel.left.as_slice(), batching, kernel.calls_for_one), ([0, 1, 2].as_slice(), Batching::Off, 3));
+}
+
+#[test]
+fn a_first_run_to_a_narrow_path_ends_no_runs() {
+    // A kernel before 6.14 says EINVAL of pieces that a path is too narrow for, and EMSGSIZE of each by itself.
+    let answers = [Err(libc::EINVAL), Err(libc::EMSGSIZE)].into();
+    let mut kernel = Kernel { answers, keeps_whole: true, ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    send(&mut kernel, 4, 4, &mut batching);
+    assert_eq!((kernel.left.as_slice(), batching), ([0, 1, 2, 3].as_slice(), Batching::Segments));
 }
 
 #[test]

@@ -82,8 +82,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A stranger's datagram is looked at.
-    pub(super) fn take_stranger(&mut self) -> Result<(), Discard> {
+    /// A stranger's request is looked at.
+    pub(super) fn take_request(&mut self) -> Result<(), Discard> {
         self.strangers_left = self.strangers_left.checked_sub(1).ok_or(Discard::StrangerBudget)?;
         Ok(())
     }

@@ -73,7 +73,7 @@ pub enum Fence {
 /// How much work others may cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
-    /// Datagrams of strangers (without a slot) that one turn looks at; 1,024. What is beyond is dropped unseen, and
+    /// Requests of strangers that one turn looks at; 1,024. What is beyond is dropped unseen, and
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
     /// Responses from the addresses of pending clients that one turn opens; 1,024. A flood of strangers takes nothing from

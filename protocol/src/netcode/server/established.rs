@@ -6,6 +6,10 @@ use crate::netcode::Payload;
 use crate::time::Instant;
 use crate::wire::packet::{Header, PacketKind};
 
+/// Packets under one client's address that a turn opens in vain. The least that all together may be, sixteen times as many,
+/// are those of sixteen players' addresses.
+const FORGERIES_PER_TURN: u32 = 1024;
+
 impl Server {
     /// Handles a packet from the address of a slot, in the client's own budget.
     pub(super) fn established<'d>(
@@ -17,17 +21,22 @@ impl Server {
         let turn = self.turn;
         let link = self.slots.link(slot).ok_or(Discard::UnknownSender)?;
         if link.turn != turn {
-            (link.turn, link.turn_packets) = (turn, 0);
+            (link.turn, link.turn_packets, link.turn_forgeries) = (turn, 0, 0);
         }
         if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
             return Err(Discard::ClientBudget);
         }
         let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
         // Whoever writes under a player's address must not be able to use up what the player may send: only what opens
-        // counts for the client, and what does not, for all forgers together.
+        // counts for the client. What does not counts for those who write under this address, so that they keep nobody else
+        // out, and for all forgers together, so that their work is bounded.
+        if link.turn_forgeries >= FORGERIES_PER_TURN {
+            return Err(Discard::ForgeryBudget);
+        }
         self.ledger.check_forgeries()?;
         let opened = self.cipher.open_fresh(&link.client_to_server, &mut link.window, &header, datagram);
         if opened == Err(Discard::NotAuthentic) {
+            link.turn_forgeries += 1;
             self.ledger.note_forgery();
         }
         let content = opened?;

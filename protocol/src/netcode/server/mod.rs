@@ -57,7 +57,7 @@ use crate::wire::packet::REQUEST_PREFIX;
 use crate::wire::token::Servers;
 
 /// How often what has expired in the register is looked for.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Something that happened to a client. The payloads come from [`Server::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

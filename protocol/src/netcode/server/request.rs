@@ -32,8 +32,9 @@ pub(super) enum Way {
 impl Server {
     /// Handles a connection request: at best its sender becomes pending and is owed a challenge.
     pub(super) fn request(&mut self, from: Address, datagram: &[u8], now: Now) -> Result<(), Discard> {
-        self.ledger.take_stranger()?;
         let request = Request::parse(datagram, self.config.protocol_id)?;
+        // What is no request of this game is seen at a glance, and costs nobody's budget.
+        self.ledger.take_request()?;
         self.check_expiry(request.expires, now)?;
         let tag = TokenTag::of(request.sealed);
         let keys = self.keys.keys().len() as u32;

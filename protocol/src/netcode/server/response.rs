@@ -29,7 +29,7 @@ impl Server {
         now: Now,
     ) -> Result<(), Discard> {
         let Some(place) = self.pending.at_address(&from, now.monotonic) else {
-            self.ledger.take_stranger()?;
+            // Two lookups: what is known by now costs requests nothing of their budget.
             return Err(if connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
         // What is no response is seen at a glance, and costs nobody's budget.

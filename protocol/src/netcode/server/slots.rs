@@ -75,6 +75,8 @@ pub(super) struct Link {
     /// Packets in the turn numbered `turn`.
     pub(super) turn: u64,
     pub(super) turn_packets: u32,
+    /// Packets under its address in that turn that did not open.
+    pub(super) turn_forgeries: u32,
     owes: Owes,
     in_debts: bool,
 }
@@ -404,6 +406,7 @@ impl Link {
             confirmed: false,
             turn: 0,
             turn_packets: 0,
+            turn_forgeries: 0,
             owes: Owes::default(),
             in_debts: false,
         }
