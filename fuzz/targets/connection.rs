@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
-use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Free, Kind, Layout, LayoutHash, SendOptions};
+use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
 use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
 use slipgate_protocol::reliability::{self, Sink};
 use slipgate_protocol::session::{Config, Connection, MIN_PAYLOAD};
@@ -158,7 +158,8 @@ impl End {
         let channels = self.connection.channels();
         let empty = |channel: ChannelId| {
             let config = LAYOUT.channel(channel).expect("one of the layout's");
-            channels.free(channel) == Free { bytes: config.queue_bytes, messages: config.queue_messages }
+            let free = channels.free(channel);
+            (free.bytes, free.messages) == (config.queue_bytes, config.queue_messages)
         };
         let quiet = self.path.under_way.is_empty() && (0..3).map(ChannelId).all(empty);
         let blocks = channels.blocks(BLOCKS);

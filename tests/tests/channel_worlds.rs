@@ -14,7 +14,8 @@ const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnord
 const QUEUE_BYTES: u32 = 64 * 1024;
 
 fn layout() -> Arc<Layout> {
-    let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, ..ChannelConfig::new(kind) };
+    // Without a deadline what is sent once waits behind the rest, and leaves.
+    let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::new(kind) };
     Arc::new(Layout::new(KINDS.map(channel).into()).unwrap())
 }
 

@@ -11,7 +11,9 @@ use slipgate_conditioner::{
 };
 use slipgate_protocol::channel::block::{self, Admission, Block, BlockId};
 use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, SendError, SendOptions};
+use slipgate_protocol::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, MAX_RECEIPTS, SendError, SendOptions,
+};
 use slipgate_protocol::congestion::{self, Algorithm, BytesPerSecond};
 use slipgate_protocol::session::{self, Config};
 use slipgate_tests::connected::{End, Pair};
@@ -287,7 +289,7 @@ impl Game {
     fn is_empty(&mut self, end: End) -> bool {
         let (layout, channels) = (&self.layout, self.pair.side(end).connection.channels());
         (0..).map(ChannelId).zip(layout.channels()).all(|(id, config)| {
-            let full = Free { bytes: config.queue_bytes, messages: config.queue_messages };
+            let full = Free { bytes: config.queue_bytes, messages: config.queue_messages, receipts: MAX_RECEIPTS };
             config.kind == Kind::Blocks || channels.free(id) == full
         })
     }

@@ -19,6 +19,7 @@ const STEP: Duration = Duration::from_millis(5);
 /// How long a datagram is held back at most.
 const HELD_BACK: Duration = Duration::from_millis(60);
 const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
+const QUEUE_BYTES: u32 = 256 * 1024;
 const BLOCKS: ChannelId = ChannelId(4);
 const BLOCK_BYTES: [usize; 5] = [0, 1, 280, 9_000, 60_000];
 
@@ -88,7 +89,7 @@ impl Load {
 
     /// The usual channels, with queues that hold what is under way.
     fn layout(self) -> Arc<Layout> {
-        let channel = |kind| ChannelConfig { queue_bytes: 256 * 1024, deadline: None, ..ChannelConfig::new(kind) };
+        let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::new(kind) };
         let kinds = KINDS.into_iter().chain([Kind::Blocks]);
         Arc::new(Layout::new(kinds.map(channel).collect()).unwrap())
     }
@@ -291,8 +292,18 @@ impl World {
         }
     }
 
-    /// After a while nothing is remembered.
+    /// Twelve seconds after the last message is known to have arrived nothing is remembered.
     fn forget(&mut self) {
+        let rests = |pair: &mut Pair, end: &End| {
+            let channels = pair.side(*end).connection.channels();
+            [2, 3].iter().all(|id| channels.free(ChannelId(*id)).bytes == QUEUE_BYTES)
+        };
+        for _ in 0..60 {
+            if End::BOTH.iter().all(|end| rests(&mut self.pair, end)) {
+                break;
+            }
+            self.turn(Duration::from_millis(500));
+        }
         for _ in 0..24 {
             self.turn(Duration::from_millis(500));
         }

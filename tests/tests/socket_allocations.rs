@@ -1,9 +1,11 @@
-//! Sockets ask for no memory after they were bound, whatever a system call carries.
+//! Sockets ask for no memory after they were bound, whatever a system call carries; and what a server holds for its clients.
 
 use slipgate_edge::udp::{BATCH, Batching, ReceiveBatch, SendBatch, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::netcode::Outbox;
-use slipgate_tests::counting::{Counting, allocations};
+use slipgate_server::{Clock, Config, Inbox, Key, Server};
+use slipgate_tests::counting::{Counting, allocations, held};
+use slipgate_tests::live::{PRIVATE_KEY, PROTOCOL_ID};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -49,5 +51,25 @@ fn a_batch_that_is_sent_and_received_costs_no_allocation() {
             }
         });
         assert_eq!((count, asked), (50 * (BATCH - 5), 0), "{batching:?}");
+    }
+}
+
+#[test]
+fn a_server_holds_less_than_4_kib_for_each_of_its_clients() {
+    // All of it is asked for at the start. Hash tables double at powers of two: right behind one they are at their largest.
+    for slots in [1_000, 4_000, 7_300, 10_000, 14_500, 65_536] {
+        let clock = Clock::start();
+        let (server, bytes) = held(|| {
+            let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+            let config = Config::new(PROTOCOL_ID, slots, vec![sockets.local_addresses()[0].into()]);
+            let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+            (server, Inbox::default())
+        });
+        // What a server has for itself: batches, and buckets for sources of requests.
+        let of_its_own = 512 * 1024;
+        let each = (bytes - of_its_own) / i64::from(slots);
+        assert!(each < 4096, "{each} bytes for each of {slots}");
+        assert!(each > 1000, "it is all asked for at the start");
+        drop(server);
     }
 }

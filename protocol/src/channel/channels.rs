@@ -125,7 +125,7 @@ impl Channels {
         let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
         let receipt = options.receipt.map(|tag| Asked { channel, tag });
         let terms = Terms { deadline, key: options.key, receipt, now };
-        let sent = if receipt.is_some() && !self.sending.receipts.has_room() {
+        let sent = if receipt.is_some() && self.sending.receipts.free() == 0 {
             Err(SendError::Backlogged)
         } else {
             outgoing.push(config, message, terms, &mut self.sending)
@@ -185,7 +185,7 @@ impl Channels {
     pub fn free(&self, channel: ChannelId) -> Free {
         let outgoing = self.outgoing.get(usize::from(channel.0));
         let config = self.layout.channel(channel).filter(|config| config.kind != Kind::Blocks);
-        outgoing.zip(config).map_or(Free::default(), |(outgoing, config)| outgoing.free(config))
+        outgoing.zip(config).map_or(Free::default(), |(outgoing, config)| outgoing.free(config, &self.sending))
     }
 
     /// What the channel has counted; `None` for a channel that does not exist.

@@ -75,6 +75,9 @@ pub struct SendOptions {
     /// A newer message with the same key replaces an older one that was not sent or not acknowledged; but one that is
     /// being sent, in more than one packet, is sent to its end.
     ///
+    /// In a full queue only an older one that was never sent makes room, if the newer one's bytes fit; one that is under way
+    /// does not, and the newer one is [`Backlogged`](SendError::Backlogged).
+    ///
     /// Keys are those of one channel. Finding the older message costs the same however many wait or are under way.
     pub key: Option<u64>,
     /// A tag of the application's own: by [`ChannelEvent::Receipt`] it hears once what became of the message. `None`:
@@ -86,7 +89,8 @@ pub struct SendOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The channel's queue is full, or [`MAX_RECEIPTS`] are awaited or were not taken, and the message asks for one more.
+    /// The channel's queue is full, or [`MAX_RECEIPTS`] are awaited or were not taken, and the message asks for one more:
+    /// [`Free`] tells which.
     Backlogged,
     /// The message is larger than the layout allows.
     TooLarge,
@@ -99,7 +103,7 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Backlogged => "the channel's queue is full",
+            Self::Backlogged => "the channel's queue is full, or too many receipts are awaited",
             Self::TooLarge => "the message is larger than the channel allows",
             Self::NoChannel => "the layout has no such channel",
             Self::WrongKind => "the channel is of another kind",
@@ -109,13 +113,15 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-/// What a channel's queue can still take.
+/// What a channel's queue can still take, and how many receipts its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Free {
     /// Bytes of messages.
     pub bytes: u32,
     /// Messages.
     pub messages: u16,
+    /// Receipts that may still be asked for, on all channels of the connection together, which have [`MAX_RECEIPTS`].
+    pub receipts: u16,
 }
 
 /// How far the frames of a packet have been read; the default is the beginning.

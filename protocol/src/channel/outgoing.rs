@@ -77,11 +77,12 @@ impl Outgoing {
     }
 
     /// What could still be given to the channel.
-    pub(super) fn free(&self, config: &ChannelConfig) -> Free {
+    pub(super) fn free(&self, config: &ChannelConfig, sending: &Sending) -> Free {
         let (bytes, messages) = (self.queue.bytes() + self.flights.bytes(), self.queue.len() + self.flights.len());
         Free {
             bytes: config.queue_bytes.saturating_sub(bytes),
             messages: config.queue_messages.saturating_sub(messages as u16),
+            receipts: sending.receipts.free(),
         }
     }
 
@@ -94,7 +95,7 @@ impl Outgoing {
         sending: &mut Sending,
     ) -> Result<(), SendError> {
         let replaced = self.queue.bytes_under(terms.key);
-        let free = self.free(config);
+        let free = self.free(config, sending);
         let fits = message.len() as u64 <= u64::from(free.bytes) + u64::from(replaced.unwrap_or(0));
         if !fits || (replaced.is_none() && free.messages == 0) {
             return Err(SendError::Backlogged);

@@ -22,6 +22,9 @@ pub enum Fate {
     /// Of a sequenced channel the newest that has arrived counts, when all events are taken: what came behind it was passed
     /// over. Of a message in slices on a channel that is not reliable the peer gives up those that come too far apart
     /// (§3.8): a message that fits into one packet is sure.
+    ///
+    /// What comes when the peer has left is not acknowledged, and so never told as this. An application that leaves over
+    /// one message of a packet does not look at those behind it in the same packet.
     Arrived,
     /// A packet that carried some of it counts as lost, and the channel does not send again. That is a judgement by
     /// newer packets which arrived, or by time: it may have arrived all the same.
@@ -78,9 +81,9 @@ impl Receipts {
         Self { places: Slab::new(), awaited: 0, asked: 0, told: VecDeque::new() }
     }
 
-    /// Whether one more may be asked for.
-    pub(super) fn has_room(&self) -> bool {
-        self.awaited + self.told.len() < usize::from(MAX_RECEIPTS)
+    /// How many more may be asked for.
+    pub(super) fn free(&self) -> u16 {
+        MAX_RECEIPTS.saturating_sub((self.awaited + self.told.len()) as u16)
     }
 
     /// Takes note that one is awaited.
@@ -213,10 +216,10 @@ mod tests {
     fn what_is_awaited_or_was_not_taken_has_a_bound_together() {
         let mut receipts = Receipts::new();
         let tickets: alloc::vec::Vec<_> = (0..MAX_RECEIPTS).map(|tag| receipts.ask(asked(tag.into()))).collect();
-        assert!(!receipts.has_room());
+        assert_eq!(receipts.free(), 0);
         receipts.tell(tickets[0], Fate::Expired);
-        assert!(!receipts.has_room(), "it was told, and not taken");
+        assert_eq!(receipts.free(), 0, "it was told, and not taken");
         assert_eq!(told(&mut receipts), Some((0, Fate::Expired)));
-        assert!(receipts.has_room());
+        assert_eq!(receipts.free(), 1);
     }
 }

@@ -97,7 +97,7 @@ fn messages_of_every_kind_and_size_arrive() {
             }
             assert_eq!(other.received(), [message(bytes, bytes)], "{kind:?} {bytes}");
         }
-        assert_eq!(one.channels.free(C), Free { bytes: 65_536, messages: 256 });
+        assert_eq!(one.channels.free(C), Free { bytes: 65_536, messages: 256, receipts: 4096 });
         assert!(!one.channels.wants_to_send());
     }
 }
@@ -341,7 +341,7 @@ fn a_full_queue_says_so_and_tells_before_how_much_it_takes() {
         let send =
             |one: &mut End, bytes: usize| one.channels.send(C, &message(0, bytes), SendOptions::default(), one.now);
         assert_eq!(send(&mut one, 2000), Ok(()));
-        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4 });
+        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4, receipts: 4096 });
         assert_eq!(send(&mut one, 1001), Err(SendError::Backlogged));
         assert_eq!(send(&mut one, 1000), Ok(()));
         for _ in 0..3 {
@@ -356,7 +356,7 @@ fn a_full_queue_says_so_and_tells_before_how_much_it_takes() {
             one.channels.on_acked(sequence);
         }
         assert_eq!(other.received().len(), 5);
-        assert_eq!(one.channels.free(C), Free { bytes: 3000, messages: 5 });
+        assert_eq!(one.channels.free(C), Free { bytes: 3000, messages: 5, receipts: 4096 });
         assert_eq!(one.channels.stats(C).unwrap().backlogged, 2);
     }
 }

@@ -16,9 +16,11 @@ const GOOD_PACKETS_PER_SECOND: f64 = 30.0;
 const BAD_PACKETS_PER_SECOND: f64 = 10.0;
 /// Conditions are bad when the round trip is longer (the article).
 const BAD_ROUND_TRIP: Duration = Duration::from_millis(250);
-/// The estimate moves so far towards each sample (the article).
+/// The estimate moves so far towards each sample: 10 % of the way, as the article's estimate of the round-trip time does
+/// in the layer of acknowledgements, of which a controller knows nothing.
 const SMOOTHING: f64 = 0.1;
-/// A packet that was under way for longer is no sample: it has left the queue (the article).
+/// A packet that was under way for longer is no sample: it has left the queue (the article,
+/// whose packets are lost by then).
 const MAXIMUM_ROUND_TRIP: Duration = Duration::from_secs(1);
 /// Good conditions must have lasted this long for good mode, at first (the article's sample source).
 const FIRST_PENALTY: Duration = Duration::from_secs(4);

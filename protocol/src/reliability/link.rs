@@ -116,7 +116,9 @@ impl Link {
         if acceptance == Acceptance::Refuse {
             return Err(Reject::Refused);
         }
-        self.received.mark(sequence);
+        if acceptance != Acceptance::TakeUnacknowledged {
+            self.received.mark(sequence);
+        }
         if acceptance == Acceptance::Take && !payload.is_empty() {
             self.received.owe(sequence, now);
         }

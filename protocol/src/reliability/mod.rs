@@ -86,6 +86,9 @@ pub enum Acceptance {
     Take,
     /// Take it, but let no packet leave only to acknowledge it: it carries nothing that its sender waits to hear of.
     TakeUnanswered,
+    /// Hear what it says of our packets, but do not acknowledge it: nobody uses its payload, and its sender will hold it for
+    /// lost.
+    TakeUnacknowledged,
     /// There is no place for it. It is not acknowledged, so its sender will hold it for lost.
     Refuse,
 }

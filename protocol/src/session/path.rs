@@ -205,7 +205,8 @@ impl Path {
         let Some(packet) = self.endpoint.handle_if(datagram, now, |_| answer)? else { return Ok(()) };
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
         let late = frame.map_or(unread, |frame| self.lateness.read(frame.sent, unread, now));
-        if self.newest_arrival.is_none_or(|newest| sequence.is_newer_than(newest.sequence)) {
+        let is_newest = self.newest_arrival.is_none_or(|newest| sequence.is_newer_than(newest.sequence));
+        if is_newest && answer != Acceptance::TakeUnacknowledged {
             self.newest_arrival = Some(NewestArrival { sequence, read_at: now, late });
         }
         if let Some(frame) = frame {

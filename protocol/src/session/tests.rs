@@ -18,6 +18,7 @@ use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 mod many_messages;
 mod many_packets;
 mod news_unasked;
+mod receipts_at_an_end;
 mod small_packets;
 mod time_of_a_loop;
 

@@ -188,12 +188,15 @@ fn who_takes_no_receipts_may_ask_for_so_many_and_others_are_not_concerned() {
         one.channels.send(ChannelId(channel), b"x", SendOptions { receipt, ..SendOptions::default() }, one.now)
     };
     for tag in 0..u64::from(MAX_RECEIPTS) {
+        assert_eq!(u64::from(one.channels.free(C).receipts), u64::from(MAX_RECEIPTS) - tag);
         assert_eq!(send(&mut one, (tag % 2) as u8, Some(tag)), Ok(()));
         if tag % 100 == 0 {
             one.packets(1180).into_iter().for_each(|(sequence, _)| one.channels.on_acked(sequence));
         }
     }
     assert_eq!(send(&mut one, 0, Some(0)), Err(SendError::Backlogged));
+    let free = one.channels.free(C);
+    assert!(free.receipts == 0 && free.messages > 0 && free.bytes > 0, "{free:?}");
     assert_eq!(one.channels.stats(C).unwrap().backlogged, 1);
     assert_eq!(send(&mut one, 0, None), Ok(()));
     assert!(one.channels.poll_event().is_some());

@@ -66,7 +66,7 @@ impl Connection {
         if !self.channels.can_take(frames) {
             return self.path.refuse(datagram, now);
         }
-        let answer = if rest.is_empty() { Acceptance::TakeUnanswered } else { Acceptance::Take };
+        let answer = self.answer(rest, frames);
         self.path.take_framed(datagram, frame.as_ref(), answer, unread, now)?;
         self.settle();
         self.take_control(rest);
@@ -78,6 +78,32 @@ impl Connection {
             return Ok(None);
         }
         Ok(Some(Incoming { start: datagram.len() - frames.len(), at: ReadAt::default() }))
+    }
+
+    /// Whether a datagram is acknowledged. One whose messages nobody will read is not: its sender would be told that they
+    /// arrived (§5.5).
+    fn answer(&self, rest: &[u8], frames: &[u8]) -> Acceptance {
+        if rest.is_empty() {
+            Acceptance::TakeUnanswered
+        } else if frames.is_empty() || self.will_read_behind(rest) {
+            Acceptance::Take
+        } else {
+            Acceptance::TakeUnacknowledged
+        }
+    }
+
+    /// Whether message frames behind these control messages will be read.
+    fn will_read_behind(&self, mut rest: &[u8]) -> bool {
+        let mut greeted = self.greeted;
+        while let Ok(Some((control, bytes))) = control::read(rest) {
+            match control {
+                Control::Hello(hello) if self.objection(&hello).is_none() => greeted = true,
+                Control::Hello(_) | Control::Bye(_) => return false,
+                _ => {}
+            }
+            rest = rest.get(bytes..).unwrap_or_default();
+        }
+        greeted && self.stage == Stage::Open
     }
 
     /// Takes a datagram apart. What no peer of ours sends ends the connection.
@@ -144,16 +170,22 @@ impl Connection {
     }
 
     fn hear_hello(&mut self, hello: &Hello) {
-        if !(hello.oldest_version..=hello.version).contains(&VERSION) {
-            self.break_off(End::VersionMismatch, ByeCode::VERSION_MISMATCH);
-        } else if hello.layout == self.layout {
-            self.greeted = true;
-            let least = MIN_PAYLOAD.max(least_payload(self.channels.layout()));
-            self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(least);
-        } else {
-            let end = End::LayoutMismatch { ours: self.layout, theirs: Some(hello.layout) };
-            self.break_off(end, ByeCode::LAYOUT_MISMATCH);
+        if let Some((end, code)) = self.objection(hello) {
+            self.break_off(end, code);
+            return;
         }
+        self.greeted = true;
+        let least = MIN_PAYLOAD.max(least_payload(self.channels.layout()));
+        self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(least);
+    }
+
+    /// Why nothing can come of a connection with a peer that greets so.
+    fn objection(&self, hello: &Hello) -> Option<(End, ByeCode)> {
+        if !(hello.oldest_version..=hello.version).contains(&VERSION) {
+            return Some((End::VersionMismatch, ByeCode::VERSION_MISMATCH));
+        }
+        let mismatch = End::LayoutMismatch { ours: self.layout, theirs: Some(hello.layout) };
+        (hello.layout != self.layout).then_some((mismatch, ByeCode::LAYOUT_MISMATCH))
     }
 
     fn hear_bye(&mut self, bye: &Bye<'_>) {
