@@ -80,6 +80,10 @@ impl Server {
     /// All settings are those of the whole server: it is full when all its slots are used, on whatever shards. Budgets of a
     /// turn are each shard's own, those of decryptions the whole server's. Rates of uplinks are each shard's own.
     ///
+    /// Shards end together, as those of a [`Crew`](crate::Crew) and of a [`Hub`](crate::Hub) do. The kernel chooses a client's
+    /// socket among those that are open: when one shard is dropped and others go on, it sends packets of their clients to
+    /// shards that do not know them.
+    ///
     /// # Errors
     /// See [`StartError`].
     ///
