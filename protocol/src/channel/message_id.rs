@@ -12,9 +12,9 @@ const MASK: u32 = (1 << BITS) - 1;
 
 /// An id that lies no further behind than this is old; any other one is new.
 ///
-/// A packet is of no use any more when 1,024 newer ones have come, and each of these brings fewer than 450 ids of a channel
+/// A packet is of no use any more when 2,048 newer ones have come, and each of these brings fewer than 450 ids of a channel
 /// (a payload of 1,200 bytes, three for the smallest frame): none that is old lies further behind.
-const BEHIND: u32 = 1 << 19;
+const BEHIND: u32 = 1 << 20;
 
 impl MessageId {
     pub(super) const fn new(number: u32) -> Self {
@@ -79,9 +79,9 @@ mod tests {
             (3, 5, None),
             (0, last, Some(1)),
             (last, 0, None),
-            (1_572_863, 0, Some(1_572_863)),
-            (1_572_864, 0, None),
-            (1_572_862, last, Some(1_572_863)),
+            (1_048_575, 0, Some(1_048_575)),
+            (1_048_576, 0, None),
+            (1_048_574, last, Some(1_048_575)),
         ] {
             assert_eq!(MessageId::new(id).ahead_of(MessageId::new(base)), ahead, "{id} and {base}");
         }

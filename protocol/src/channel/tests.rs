@@ -382,15 +382,15 @@ fn a_late_acknowledgement_ends_the_repetition_and_a_probe_repeats_the_oldest() {
 }
 
 #[test]
-fn a_packet_whose_fate_is_never_told_counts_as_lost_after_1024_others() {
+fn a_packet_whose_fate_is_never_told_counts_as_lost_after_2048_others() {
     let [mut one, _] = End::pair(&[of(Kind::ReliableUnordered), of(Kind::Unreliable)]);
     one.send(C, b"forgotten");
     one.packet(100).unwrap();
-    for number in 0..1024 {
+    for number in 0..MAX_PACKETS {
         one.send(ChannelId(1), b"filler");
         let (_, frames) = one.packet(100).unwrap();
         let again = frames.windows(9).any(|window| window == b"forgotten");
-        assert_eq!(again, number == 1023, "{number}");
+        assert_eq!(again, number == MAX_PACKETS - 1, "{number}");
     }
 }
 

@@ -32,12 +32,12 @@ pub struct Config {
     pub fragment_bytes: usize,
     /// The most fragments of a packet, 1 to 256; 16 as in the reference.
     pub max_fragments: u16,
-    /// For how many packets that were sent an acknowledgement is awaited at most: a power of two, 1,024 by default. Memory
+    /// For how many packets that were sent an acknowledgement is awaited at most: a power of two, 2,048 by default. Memory
     /// is taken for those that are under way, 16 bytes each, and for as many verdicts as wait to be asked for, 8 bytes
     /// each; [`Statistics::Reference`] remembers all of the window. A packet that still waits when so many newer ones have been sent counts as lost, so one second's worth of
     /// packets should fit. The reference has 256.
     pub sent_window: u16,
-    /// How far behind the newest a packet may arrive: a power of two, 1,024 by default, 2 bits each. The reference has
+    /// How far behind the newest a packet may arrive: a power of two, 2,048 by default, 2 bits each. The reference has
     /// 256.
     pub received_window: u16,
     /// How many packets may be under way in fragments at a time: a power of two; 64 as in the reference.
@@ -129,8 +129,8 @@ impl Default for Config {
             fragment_above: MAX_PAYLOAD_BYTES - MAX_HEADER_BYTES,
             fragment_bytes: 1024,
             max_fragments: 16,
-            sent_window: 1024,
-            received_window: 1024,
+            sent_window: 2048,
+            received_window: 2048,
             reassemblies: 64,
             reassembly_bytes: 64 * 1024,
             reassembly_lifetime: seed::LOST_AFTER,

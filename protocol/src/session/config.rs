@@ -100,7 +100,7 @@ pub enum ConfigError {
     PayloadBytes,
     /// A channel's blocks have slices for which a payload has no room.
     SliceBytes,
-    /// The endpoint beneath takes packets that come later than channels allow for, behind 1,024 newer ones.
+    /// The endpoint beneath takes packets that come later than channels allow for, behind 2,048 newer ones.
     Window,
     /// A setting of the endpoint beneath.
     Endpoint(reliability::ConfigError),
@@ -111,7 +111,7 @@ impl fmt::Display for ConfigError {
         match self {
             Self::PayloadBytes => f.write_str("a datagram has 508 to 1200 bytes of payload"),
             Self::SliceBytes => f.write_str("a block's slices are too large for a datagram's payload"),
-            Self::Window => f.write_str("with channels the window of received packets holds at most 1024"),
+            Self::Window => f.write_str("with channels the window of received packets holds at most 2048"),
             Self::Endpoint(error) => error.fmt(f),
         }
     }

@@ -210,7 +210,7 @@ fn slices_for_which_no_payload_has_room_are_no_settings_to_run_with() {
     let small = Config { max_payload_bytes: 1024, ..Config::default() };
     assert_eq!(Connection::new(&small, Arc::clone(&layout), None).err(), Some(ConfigError::SliceBytes));
     let mut wide = Config::default();
-    wide.endpoint.received_window = 2048;
+    wide.endpoint.received_window = 4096;
     assert_eq!(Connection::new(&wide, Arc::clone(&layout), None).err(), Some(ConfigError::Window));
     let enough = Config { max_payload_bytes: 1025, ..Config::default() };
     let mut end = connection(&enough, Arc::clone(&layout));

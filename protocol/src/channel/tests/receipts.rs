@@ -166,13 +166,13 @@ fn a_probe_is_no_verdict_and_passes_over_what_would_not_leave_anew() {
 }
 
 #[test]
-fn a_packet_whose_fate_is_never_told_is_lost_after_1024_others_though_it_was_probed_for() {
+fn a_packet_whose_fate_is_never_told_is_lost_after_2048_others_though_it_was_probed_for() {
     let [mut one, _] = End::pair(&[of(Kind::Unreliable), of(Kind::ReliableUnordered)]);
     one.send_asking(C, b"forgotten", 1);
     one.send(ChannelId(1), b"probed for");
     one.packet(100).unwrap();
     one.channels.on_probe();
-    for number in 0..1024 {
+    for number in 0..MAX_PACKETS {
         assert!(one.told().is_empty(), "{number}");
         one.send(C, b"filler");
         one.packet(100).unwrap();

@@ -40,6 +40,6 @@ fn news_that_nobody_asks_for_does_not_change_the_rate() {
     assert_eq!(stats.endpoint.counters.lost, 0);
     // The newest news is kept, and the rest counted.
     let told = news.len() as u64;
-    assert_eq!(told, 1024);
+    assert_eq!(told, 2048);
     assert_eq!(told + stats.endpoint.counters.untold_events, stats.endpoint.counters.acked);
 }
