@@ -89,7 +89,8 @@ impl Server {
         self.next_wake = Instant::NEVER;
         for slot in (self.first..self.wakes.len() as u32).chain(0..self.first) {
             if self.is_due(slot, now.monotonic) && !self.transmit_line(slot, now, outbox) {
-                // The others were not looked at.
+                // The others were not looked at: the next call goes on from here, and does not ask again who is through.
+                self.first = slot;
                 self.next_wake = Instant::default();
                 return false;
             }
