@@ -300,7 +300,7 @@ impl Server {
         self.core.caught_up(self.empty_at);
         self.transmit();
         self.filtering.tighten(&self.sockets, self.core.netcode().discards());
-        self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
+        self.reporter.report(self.core.netcode(), &self.sockets, self.reading.cut_short(), self.now.monotonic);
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
@@ -324,7 +324,7 @@ impl Server {
 
     /// Says in the log what was counted since the start: for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.totals(self.core.netcode(), &self.sockets);
+        self.reporter.totals(self.core.netcode(), &self.sockets, self.reading.cut_short());
     }
 
     /// Sleeps until a datagram arrives or the time is over.
@@ -414,7 +414,8 @@ impl Server {
 
     /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its type,
     /// or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops is counted
-    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards).
+    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards). So is what the receive buffer had no
+    /// room for: [`Sockets::overflow_at_most`] tells the two apart.
     ///
     /// # Errors
     /// `Unsupported` where systems have no such filter; when the system refuses it.
