@@ -48,7 +48,7 @@ use self::batched::Datapath;
 use self::portable::Datapath;
 
 pub use self::batch::{BATCH, ReceiveBatch, Received, SendBatch};
-pub use self::dscp::{Dscp, NotADscp};
+pub use self::dscp::{Dscp, Marking, NotADscp};
 pub use self::filter::{Filter, Foreign, Instruction, code};
 pub use self::nap::{Woke, nap};
 pub use self::overflow::Overflow;
@@ -181,14 +181,17 @@ impl Sockets {
         given.reduce(|one, other| Buffers { receive: one.receive.min(other.receive), send: one.send.min(other.send) })
     }
 
-    /// Marks everything that leaves from now on with a DSCP; without it, it is [`Dscp::DEFAULT`].
+    /// Marks everything that leaves from now on with a DSCP; without it, it is [`Dscp::DEFAULT`]. Answers whether the system
+    /// has such a mark for each family.
     ///
-    /// Windows takes the mark and ignores it for IPv4, unless its policies say otherwise.
+    /// Windows takes the mark and ignores it for IPv4, unless its policies say otherwise, and has none for IPv6.
     ///
     /// # Errors
-    /// When the system refuses it; `Unsupported` for IPv6 on Windows.
-    pub fn set_dscp(&self, dscp: Dscp) -> io::Result<()> {
-        self.ports().try_for_each(|(family, port)| dscp.mark(&port.options(), family))
+    /// When the system has the mark and refuses it.
+    pub fn set_dscp(&self, dscp: Dscp) -> io::Result<Marking> {
+        self.ports().try_fold(Marking::All, |so_far, (family, port)| {
+            Ok(so_far.max(Marking::settle(dscp.mark(&port.options(), family))?))
+        })
     }
 
     /// What one system call carries. It begins with the most that this kind of system has, and becomes less when this

@@ -290,7 +290,7 @@ fn packets_bear_the_mark_that_was_set() {
         let options = socket2::SockRef::from(&to);
         if address.is_ipv4() { options.set_recv_tos_v4(true) } else { options.set_recv_tclass_v6(true) }.unwrap();
         for (dscp, byte) in [(Dscp::EXPEDITED, 184), (Dscp::new(8).unwrap(), 32), (Dscp::DEFAULT, 0)] {
-            sockets.set_dscp(dscp).unwrap();
+            assert_eq!(sockets.set_dscp(dscp).unwrap(), Marking::All);
             let mut batch = SendBatch::default();
             put(&mut batch, address, 10, 7);
             sockets.send(&mut batch);
