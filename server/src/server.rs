@@ -582,3 +582,14 @@ impl Server {
         self.core.next(datagram, received, scratch, self.now)
     }
 }
+
+/// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop): its
+/// clients hear of the end, and need not wait for their time-outs.
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.clients().next().is_some() {
+            self.stop();
+        }
+        self.end_turn();
+    }
+}
