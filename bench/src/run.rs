@@ -57,6 +57,7 @@ pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
     let column = |contestant: &Contestant| Column { name: contestant.name.into(), role: contestant.role };
     Report {
         machine: machine::line(),
+        cores: rig.cores.to_string(),
         sockets: rig.ports.count(),
         rounds: rig.rounds,
         columns: rig.contestants.iter().map(column).collect(),
