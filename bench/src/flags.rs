@@ -4,7 +4,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
 
 /// The measures, by the names that `--only` takes.
-pub const MEASURES: [&str; 9] = ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "flood", "shards"];
+pub const MEASURES: [&str; 10] =
+    ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "joined", "flood", "shards"];
 
 /// The numbers of clients that `--clients` takes.
 pub const CLIENTS: [&str; 6] = ["1", "64", "256", "1000", "4000", "10000"];
