@@ -48,8 +48,8 @@ pub fn room() -> io::Result<usize> {
 /// (`UDP_SEGMENT`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
-    /// The kernel cuts it for them as it delivers. On the loopback interface that is on the bill of the server, which sends;
-    /// on a network, the server's card cuts, or its kernel just before.
+    /// The kernel cuts it for them as it delivers. On the loopback interface that is on the bill of the server, which
+    /// sends; on a network, the server's card cuts, or its kernel just before.
     Cut,
     /// They take it whole (`UDP_GRO`).
     Whole,

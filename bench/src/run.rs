@@ -137,8 +137,8 @@ fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
     rows
 }
 
-/// The tick of several packets once more, for clients that take rows whole: nobody cuts what a server sends them as one. Their
-/// sockets are others, for the kernel delivers to all of a machine a little slower while some are such.
+/// The tick of several packets once more, for clients that take rows whole: nobody cuts what a server sends them as
+/// one. Their sockets are others, for the kernel delivers to all of a machine a little slower while some are such.
 fn whole_rows(rig: &Rig) -> io::Result<Row> {
     tell(&format!("{SOME} clients that take rows whole"));
     let rig = rig.with_ports(Ports::open(Rows::Whole)?);

@@ -412,10 +412,10 @@ impl Server {
         self.core.netcode_mut().set_keys(keys);
     }
 
-    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its type,
-    /// or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops is counted
-    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards). So is what the receive buffer had no
-    /// room for: [`Sockets::overflow_at_most`] tells the two apart.
+    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its
+    /// type, or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops
+    /// is counted in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards). So is what the
+    /// receive buffer had no room for: [`Sockets::overflow_at_most`] tells the two apart.
     ///
     /// # Errors
     /// `Unsupported` where systems have no such filter; when the system refuses it.
@@ -583,8 +583,8 @@ impl Server {
     }
 }
 
-/// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop): its
-/// clients hear of the end, and need not wait for their time-outs.
+/// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop):
+/// its clients hear of the end, and need not wait for their time-outs.
 impl Drop for Server {
     fn drop(&mut self) {
         if self.clients().next().is_some() {

@@ -1,7 +1,7 @@
 //! What the acknowledged-packet endpoint costs: `cargo bench -p slipgate-tests --bench acknowledged`.
 //!
-//! With `--json`, which `cargo bench -p slipgate-tests -- --json` says to all benchmarks, its lines go to stderr: stdout is
-//! the datapath's, and one JSON document.
+//! With `--json`, which `cargo bench -p slipgate-tests -- --json` says to all benchmarks, its lines go to stderr:
+//! stdout is the datapath's, and one JSON document.
 
 #![allow(
     clippy::print_stdout,

@@ -98,8 +98,8 @@ fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
     }
 }
 
-/// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of its own
-/// is put into one, with both ends in it.
+/// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of
+/// its own is put into one, with both ends in it.
 #[cfg(target_os = "linux")]
 #[test]
 fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {

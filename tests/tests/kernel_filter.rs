@@ -1,7 +1,8 @@
 //! The kernel's filter passes what a server would heed, and that alone.
 //!
-//! A million generated datagrams of either kind, valid and junk, and the vectors are judged by a machine of our own, which
-//! runs the program as the kernel does. The kernel itself judges 100,000 of both kinds on real sockets of each family.
+//! A million generated datagrams of either kind, valid and junk, and the vectors are judged by a machine of our own,
+//! which runs the program as the kernel does. The kernel itself judges 100,000 of both kinds on real sockets of each
+//! family.
 #![cfg(target_os = "linux")]
 
 use std::net::UdpSocket;

@@ -1,7 +1,8 @@
-//! Receiving what the kernel has joined (`UDP_GRO`), beside receiving datagram by datagram: what our server does, and why.
+//! Receiving what the kernel has joined (`UDP_GRO`), beside receiving datagram by datagram, as our server does.
 //!
-//! The kernel joins what one sender sent in a row. So there are clients that send a datagram each, as in a game's tick, and
-//! clients that send four each as one message (`UDP_SEGMENT`), which arrive joined or are cut by whoever delivers them.
+//! The kernel joins what one sender sent in a row. So there are clients that send a datagram each, as in a game's tick,
+//! and clients that send four each as one message (`UDP_SEGMENT`), which arrive joined or are cut by whoever delivers
+//! them.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};

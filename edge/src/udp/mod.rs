@@ -166,9 +166,9 @@ impl Sockets {
         SocketStats { dropped_by_system: self.ports().map(|(_, port)| port.dropped()).sum(), ..self.stats }
     }
 
-    /// The most of [`SocketStats::dropped_by_system`] for which a receive buffer had no room, and which the kernel filter did
-    /// not refuse; see [`Overflow`]. Linux alone tells; it reads two files if anything was dropped, so once in a while is
-    /// often enough.
+    /// The most of [`SocketStats::dropped_by_system`] for which a receive buffer had no room, and which the kernel
+    /// filter did not refuse; see [`Overflow`]. Linux alone tells; it reads two files if anything was dropped, so once
+    /// in a while is often enough.
     #[must_use]
     pub fn overflow_at_most(&self) -> Option<u64> {
         self.overflow.at_most(&self.stats())
@@ -181,8 +181,8 @@ impl Sockets {
         given.reduce(|one, other| Buffers { receive: one.receive.min(other.receive), send: one.send.min(other.send) })
     }
 
-    /// Marks everything that leaves from now on with a DSCP; without it, it is [`Dscp::DEFAULT`]. Answers whether the system
-    /// has such a mark for each family.
+    /// Marks everything that leaves from now on with a DSCP; without it, it is [`Dscp::DEFAULT`]. Answers whether the
+    /// system has such a mark for each family.
     ///
     /// Windows takes the mark and ignores it for IPv4, unless its policies say otherwise, and has none for IPv6.
     ///

@@ -5,16 +5,18 @@
 //!   no room, of all UDP sockets  =                                   no room     (`/proc/net/snmp`)
 //! ```
 //!
-//! Linux counts a socket's drops of all causes together (`sk_drops`, which `SO_MEMINFO`, `SO_RXQ_OVFL` and `/proc/net/udp`
-//! tell), and buffers without room for all sockets of the network namespace together (`RcvbufErrors`, and `MemErrors` where
-//! all sockets' memory was used up). Neither is the answer, but no overflow is outside of either: the smaller one is the
-//! most that it can be. Where nothing else on the machine, or in the container, overflows, it is what it was.
+//! Linux counts a socket's drops of all causes together (`sk_drops`, which `SO_MEMINFO`, `SO_RXQ_OVFL` and
+//! `/proc/net/udp` tell), and buffers without room for all sockets of the network namespace together (`RcvbufErrors`,
+//! and `MemErrors` where all sockets' memory was used up). Neither is the answer, but no overflow is outside of either:
+//! the smaller one is the most that it can be. Where nothing else on the machine, or in the container, overflows, it is
+//! what it was.
 
 use super::stats::SocketStats;
 
 /// What the network namespace had counted at some moment: overflow since then is told by it.
 ///
-/// A server's [`Sockets`](super::Sockets) have one from when they were bound. One of its own is for several shards together.
+/// A server's [`Sockets`](super::Sockets) have one from when they were bound. One of its own is for several shards
+/// together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overflow {
     since: Option<u64>,
