@@ -20,7 +20,7 @@ pub struct Totals {
     /// How many datagrams were dropped, by reason.
     pub discards: Discards,
     /// What the sockets have counted. What the system dropped is told if it is of all shards; how much of that was
-    /// overflow at most, an [`Overflow`](crate::Overflow) from before the start tells.
+    /// overflow at most, the first shard's [`Overflow`](crate::Overflow) tells.
     pub sockets: SocketStats,
 }
 

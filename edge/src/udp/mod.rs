@@ -174,6 +174,12 @@ impl Sockets {
         self.overflow.at_most(&self.stats())
     }
 
+    /// What tells the overflow since these sockets were bound, of several shards' stats together, too.
+    #[must_use]
+    pub const fn overflow(&self) -> Overflow {
+        self.overflow
+    }
+
     /// The buffers that the system gave, the smallest ones if there are two sockets; `None` if it does not tell.
     #[must_use]
     pub fn buffers(&self) -> Option<Buffers> {

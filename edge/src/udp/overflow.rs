@@ -15,8 +15,7 @@ use super::stats::SocketStats;
 
 /// What the network namespace had counted at some moment: overflow since then is told by it.
 ///
-/// A server's [`Sockets`](super::Sockets) have one from when they were bound. One of its own is for several shards
-/// together.
+/// [`Sockets`](super::Sockets) have one from when they were bound; that of the first shard is for all shards together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overflow {
     since: Option<u64>,

@@ -117,7 +117,8 @@ fn relay(hub: &mut Hub, members: &mut Vec<ClientHandle>, words: &mut Vec<u8>) {
 /// told again.
 pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, signals: &Signals) -> Result<(), Failure> {
     let tick = Duration::from_secs(1) / settings.tick;
-    let overflow = Overflow::begin();
+    // From when the first of them was bound.
+    let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
     let mut shards = Shards::start(servers, clock, tick, settings.app)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
