@@ -361,12 +361,13 @@ fn a_key_file_that_others_can_read_is_refused_with_the_remedy() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_benchmark_prints_its_figures_as_json_and_as_a_table_and_knows_its_measures() {
-    let json = succeeds(&["bench", "--quick", "--rounds", "1", "--only", "seals", "--json"]);
+    let json = succeeds(&["bench", "--quick", "--rounds", "5", "--only", "seals", "--json"]);
     let report: Value = serde_json::from_str(&json).unwrap();
     assert!(report["rows"][0]["medians"][0].as_f64().unwrap() > 0.0, "{json}");
-    let table = succeeds(&["bench", "--quick", "--rounds", "1", "--only", "echo", "--clients", "1"]);
+    let table = succeeds(&["bench", "--quick", "--rounds", "5", "--only", "echo", "--clients", "1"]);
     assert!(table.contains("| echo, 1 clients"), "{table}");
     assert_eq!(run(&["bench", "--only", "speed"]).status.code(), Some(2));
+    assert_eq!(run(&["bench", "--quick", "--rounds", "4"]).status.code(), Some(2), "no median of four");
 }
 
 fn inspect(arguments: &[&str]) -> Value {

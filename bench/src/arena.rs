@@ -28,6 +28,14 @@ pub struct Rig {
     pub burst: usize,
 }
 
+impl Rig {
+    /// The same with other sockets of clients.
+    #[must_use]
+    pub fn with_ports(&self, ports: Ports) -> Self {
+        Self { contestants: self.contestants.clone(), ports: Rc::new(ports), ..*self }
+    }
+}
+
 /// How long a round is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {

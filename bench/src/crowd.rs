@@ -24,7 +24,7 @@ use slipgate_protocol::wire::token::Servers;
 use slipgate_protocol::wire::{MAX_DATAGRAM_BYTES, REQUEST_BYTES, USER_DATA_BYTES};
 
 use crate::contestant::{Game, PRIVATE_KEY, PROTOCOL_ID, Speech, Voice};
-use crate::port::Ports;
+use crate::port::{Port, Ports, ROW_BYTES};
 use crate::stage::{Spent, Stage};
 
 /// Clients that connect together.
@@ -53,6 +53,8 @@ pub struct Crowd {
     /// How many members there were: each has a client id that nobody had before.
     born: u64,
     random: StdRng,
+    /// Where answers arrive.
+    buffer: Vec<u8>,
 }
 
 /// One client.
@@ -108,6 +110,7 @@ impl Crowd {
             since: Instant::now(),
             born: 0,
             random: StdRng::seed_from_u64(4),
+            buffer: vec![0; ROW_BYTES],
         }
     }
 
@@ -268,20 +271,32 @@ impl Crowd {
     /// Takes all answers that wait for some clients, and tells how many messages they brought.
     pub fn listen(&mut self, group: Range<usize>) -> u64 {
         let now = self.instant();
-        let mut buffer = [0; 2048];
+        let Self { ports, server, speech, members, buffer, .. } = self;
         let mut heard = 0;
         for client in group {
-            while let Some(Some((bytes, from, to))) = self.ports.with(client, |port| port.receive(&mut buffer)) {
-                let place = u32::from(to).wrapping_sub(FIRST_ADDRESS) as usize;
-                let Some(datagram) = buffer.get_mut(..bytes).filter(|_| from == self.server) else { continue };
-                heard += match self.members.get_mut(place) {
-                    Some(member) => hear(member, self.server, datagram, now),
-                    // Last words to clients that are forgotten, or an answer without any protocol.
-                    None => u64::from(matches!(self.speech, Speech::Plain)),
-                };
+            while let Some(Some(taken)) = ports.with(client, |port| port.receive(buffer)) {
+                let place = u32::from(taken.to).wrapping_sub(FIRST_ADDRESS) as usize;
+                let Some(row) = buffer.get_mut(..taken.bytes).filter(|_| taken.from == *server) else { continue };
+                for datagram in row.chunks_mut(taken.each.max(1)) {
+                    heard += match members.get_mut(place) {
+                        Some(member) => hear(member, *server, datagram, now),
+                        // Last words to clients that are forgotten, or an answer without any protocol.
+                        None => u64::from(matches!(speech, Speech::Plain)),
+                    };
+                }
             }
         }
         heard
+    }
+
+    /// A client sends the same datagram so many times as one message, which the kernel cuts.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn row(&self, place: usize, datagram: &[u8], copies: usize) -> io::Result<()> {
+        let (row, each) = (datagram.repeat(copies), datagram.len() as u16);
+        let send = |port: &mut Port| port.send_row(address(place), self.server, &row, each);
+        self.ports.with(place, send).unwrap_or(Ok(()))
     }
 
     /// Sends any bytes from the port of a client, under any address.

@@ -4,10 +4,18 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
 
 /// The measures, by the names that `--only` takes.
-pub const MEASURES: [&str; 9] = ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "flood", "shards"];
+pub const MEASURES: [&str; 10] =
+    ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "joined", "flood", "shards"];
 
 /// The numbers of clients that `--clients` takes.
 pub const CLIENTS: [&str; 6] = ["1", "64", "256", "1000", "4000", "10000"];
+
+/// The fewest rounds whose median is a figure: the slowest two of five may be the machine's fault.
+pub const LEAST_ROUNDS: u8 = 5;
+/// The most rounds.
+pub const MOST_ROUNDS: u8 = 15;
+/// Rounds if nobody says otherwise, and the run is no quick one.
+const DEFAULT_ROUNDS: u8 = 7;
 
 /// Flags of `slipgate bench` and of `cargo bench`.
 #[derive(Args, Clone, Debug, Default)]
@@ -16,8 +24,9 @@ pub struct Flags {
     #[arg(long)]
     pub quick: bool,
 
-    /// How often everybody has a turn: 7, or 5 in a quick run, if left out
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=15))]
+    /// How often everybody has a turn, 5 to 15: 7, or 5 in a quick run, if left out
+    #[arg(long, value_name = "N",
+        value_parser = value_parser!(u8).range(i64::from(LEAST_ROUNDS)..=i64::from(MOST_ROUNDS)))]
     pub rounds: Option<u8>,
 
     /// Only these measures
@@ -38,7 +47,7 @@ impl Flags {
     /// How often everybody has a turn.
     #[must_use]
     pub fn rounds(&self) -> usize {
-        usize::from(self.rounds.unwrap_or(if self.quick { 5 } else { 7 }))
+        usize::from(self.rounds.unwrap_or(if self.quick { LEAST_ROUNDS } else { DEFAULT_ROUNDS }))
     }
 
     /// Whether a number of clients was asked for.
@@ -56,7 +65,34 @@ impl Flags {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    #[test]
+    fn a_run_has_five_rounds_at_least_a_quick_one_too() {
+        let rounds = |flags: &[&str]| {
+            let program = Program::try_parse_from(std::iter::once(&"bench").chain(flags));
+            program.ok().map(|program| program.flags.rounds())
+        };
+        for (flags, expected) in [
+            (&[][..], Some(7)),
+            (&["--quick"], Some(5)),
+            (&["--rounds", "5"], Some(5)),
+            (&["--quick", "--rounds", "15"], Some(15)),
+            (&["--rounds", "4"], None),
+            (&["--quick", "--rounds", "1"], None),
+            (&["--rounds", "16"], None),
+        ] {
+            assert_eq!(rounds(flags), expected, "{flags:?}");
+        }
+    }
 
     #[test]
     fn without_names_everything_is_wanted_and_with_some_nothing_else() {

@@ -12,7 +12,7 @@ use crate::port;
 use crate::row::Role;
 
 /// Datagrams in a batch.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 const BUFFER_BYTES: usize = 2048;
 
 /// One `recvfrom` and one `sendto` for each datagram.
@@ -46,7 +46,8 @@ fn bind() -> io::Result<UdpSocket> {
     port::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
 }
 
-fn address_of(socket: &UdpSocket) -> SocketAddrV4 {
+/// Where a socket is bound.
+pub(crate) fn address_of(socket: &UdpSocket) -> SocketAddrV4 {
     match socket.local_addr() {
         Ok(SocketAddr::V4(address)) => address,
         _ => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),

@@ -44,10 +44,25 @@ pub fn room() -> io::Result<usize> {
     Ok((Socket::from(socket).recv_buffer_size()? / CHARGED_BYTES).max(1))
 }
 
+/// What the driver's sockets do with a row: datagrams to one receiver that a server gave the kernel as one message
+/// (`UDP_SEGMENT`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// The kernel cuts it for them as it delivers. On the loopback interface that is on the bill of the server, which
+    /// sends; on a network, the server's card cuts, or its kernel just before.
+    Cut,
+    /// They take it whole (`UDP_GRO`).
+    Whole,
+}
+
 /// All sockets of the driver; whoever has a turn uses them.
 pub struct Ports {
     ports: RefCell<Vec<Port>>,
+    rows: Rows,
 }
+
+/// Bytes of the longest row.
+pub const ROW_BYTES: usize = 1 << 16;
 
 /// Files that a process has open beside these sockets.
 const OTHER_FILES: u64 = 256;
@@ -57,12 +72,12 @@ impl Ports {
     ///
     /// # Errors
     /// When the system has none.
-    pub fn open() -> io::Result<Self> {
+    pub fn open(rows: Rows) -> io::Result<Self> {
         if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
             // Where it stays low, clients share sockets.
             let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
         }
-        Ok(Self { ports: RefCell::new(vec![Port::open()?]) })
+        Ok(Self { ports: RefCell::new(vec![Port::open(rows)?]), rows })
     }
 
     /// Makes a port for each of so many clients, as far as the system allows.
@@ -71,7 +86,7 @@ impl Ports {
         let most = files.saturating_sub(OTHER_FILES).max(1) as usize;
         let mut ports = self.ports.borrow_mut();
         while ports.len() < clients.min(most) {
-            match Port::open() {
+            match Port::open(self.rows) {
                 Ok(port) => ports.push(port),
                 Err(_) => break,
             }
@@ -98,15 +113,31 @@ pub struct Port {
     control: Vec<u8>,
 }
 
+/// What was taken from a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Bytes at the front of the buffer.
+    pub bytes: usize,
+    /// Bytes of each datagram among them; the last one may be shorter.
+    pub each: usize,
+    /// Who sent them.
+    pub from: SocketAddrV4,
+    /// The address to which they were sent.
+    pub to: Ipv4Addr,
+}
+
 impl Port {
     /// A port on all loopback addresses.
     ///
     /// # Errors
-    /// When the system has none.
-    pub fn open() -> io::Result<Self> {
+    /// When the system has none, or does not give rows whole.
+    pub fn open(rows: Rows) -> io::Result<Self> {
         let socket = open(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
         setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
-        Ok(Self { socket, control: nix::cmsg_space!(in_pktinfo) })
+        if rows == Rows::Whole {
+            setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
+        }
+        Ok(Self { socket, control: nix::cmsg_space!(in_pktinfo, i32) })
     }
 
     /// Sends a datagram in the name of a loopback address.
@@ -114,25 +145,43 @@ impl Port {
     /// # Errors
     /// What the system says.
     pub fn send(&self, from: Ipv4Addr, to: SocketAddrV4, datagram: &[u8]) -> io::Result<()> {
+        self.send_with(from, to, datagram, &[])
+    }
+
+    /// Sends datagrams of so many bytes each, which lie one behind the other, as one message that the kernel cuts.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send_row(&self, from: Ipv4Addr, to: SocketAddrV4, row: &[u8], each: u16) -> io::Result<()> {
+        self.send_with(from, to, row, &[ControlMessage::UdpGsoSegments(&each)])
+    }
+
+    fn send_with(&self, from: Ipv4Addr, to: SocketAddrV4, bytes: &[u8], more: &[ControlMessage<'_>]) -> io::Result<()> {
         let from = in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
         let info = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: from, ipi_addr: from };
-        let control = [ControlMessage::Ipv4PacketInfo(&info)];
-        let to = SockaddrIn::from(to);
-        sendmsg(self.socket.as_raw_fd(), &[IoSlice::new(datagram)], &control, MsgFlags::empty(), Some(&to))?;
+        let info = [ControlMessage::Ipv4PacketInfo(&info)];
+        let (control, to) = ([&info, more].concat(), SockaddrIn::from(to));
+        sendmsg(self.socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, MsgFlags::empty(), Some(&to))?;
         Ok(())
     }
 
-    /// Takes a datagram that waits: its bytes, who sent it, and the address to which it was sent.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddrV4, Ipv4Addr)> {
+    /// Takes a datagram that waits, or a row.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Option<Taken> {
         let mut slices = [IoSliceMut::new(buffer)];
         let control = Some(self.control.as_mut_slice());
         let message =
             recvmsg::<SockaddrIn>(self.socket.as_raw_fd(), &mut slices, control, MsgFlags::MSG_DONTWAIT).ok()?;
-        let to = message.cmsgs().ok()?.find_map(|control| match control {
-            ControlMessageOwned::Ipv4PacketInfo(info) => Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes())),
-            _ => None,
-        })?;
+        let (mut to, mut each) = (None, message.bytes);
+        for control in message.cmsgs().ok()? {
+            match control {
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    to = Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()));
+                }
+                ControlMessageOwned::UdpGroSegments(bytes) => each = usize::try_from(bytes).ok()?,
+                _ => {}
+            }
+        }
         let from = message.address?;
-        Some((message.bytes, SocketAddrV4::new(from.ip(), from.port()), to))
+        Some(Taken { bytes: message.bytes, each, from: SocketAddrV4::new(from.ip(), from.port()), to: to? })
     }
 }

@@ -9,10 +9,10 @@ use crate::contestant::Contestant;
 use crate::cpu::{self, Cores};
 use crate::flags::Flags;
 use crate::measures::rejects::{Filter, Hostile};
-use crate::measures::{connects, echo, flood, idle, memory, rejects, seals, shards, tick};
+use crate::measures::{connects, echo, flood, idle, joined, memory, rejects, seals, shards, tick};
 use crate::ours::OURS;
 use crate::plain::{BATCHED, PLAIN};
-use crate::port::Ports;
+use crate::port::{Ports, Rows};
 use crate::row::{Against, Column, Limit, Row, Target};
 use crate::stage::Probe;
 use crate::table::Report;
@@ -47,7 +47,7 @@ pub fn rig(effort: Effort, rounds: usize, peers: &[Contestant], probe: Option<Pr
     let cores = Cores::choose()?;
     cpu::pin(cores.driver)?;
     let contestants = [OURS, CHANNELS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
-    let ports = Rc::new(Ports::open()?);
+    let ports = Rc::new(Ports::open(Rows::Cut)?);
     Ok(Rig { contestants, cores, probe, rounds, effort, ports, burst: BURST.min(port::room()?) })
 }
 
@@ -57,6 +57,7 @@ pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
     let column = |contestant: &Contestant| Column { name: contestant.name.into(), role: contestant.role };
     Report {
         machine: machine::line(),
+        cores: rig.cores.to_string(),
         sockets: rig.ports.count(),
         rounds: rig.rounds,
         columns: rig.contestants.iter().map(column).collect(),
@@ -75,6 +76,9 @@ fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
         }
     }
     rows.extend(some(rig, flags));
+    if flags.wants("tick") && flags.wants_with(SOME) {
+        rows.push(whole_rows(rig)?);
+    }
     rows.extend(many(rig, flags)?);
     if flags.wants("connects") {
         tell("connects");
@@ -83,6 +87,10 @@ fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
     if flags.wants("seals") {
         tell("seals");
         rows.extend(seals::measure(rig)?);
+    }
+    if flags.wants("joined") {
+        tell("joined");
+        rows.extend(joined::measure(rig)?);
     }
     if flags.wants("flood") {
         tell("flood");
@@ -127,6 +135,16 @@ fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The tick of several packets once more, for clients that take rows whole: nobody cuts what a server sends them as
+/// one. Their sockets are others, for the kernel delivers to all of a machine a little slower while some are such.
+fn whole_rows(rig: &Rig) -> io::Result<Row> {
+    tell(&format!("{SOME} clients that take rows whole"));
+    let rig = rig.with_ports(Ports::open(Rows::Whole)?);
+    let [mut each, _] = tick::measure(&rig, &mut Arena::full(&rig, SOME), SOME, 4);
+    each.what.push_str(", receivers that take rows whole");
+    Ok(each)
 }
 
 /// What is measured with a full house.

@@ -12,6 +12,8 @@ use crate::row::{Against, Cell, Column, Limit, Role, Row, Verdict};
 pub struct Report {
     /// What it ran on.
     pub machine: String,
+    /// On which cores servers and driver were, and what they had to share.
+    pub cores: String,
     /// How many sockets the clients had.
     pub sockets: usize,
     /// How often everybody had a turn.
@@ -51,6 +53,7 @@ impl Report {
         let rows: Vec<serde_json::Value> = self.rows.iter().map(judged).collect::<Result<_, _>>()?;
         serde_json::to_string_pretty(&serde_json::json!({
             "machine": self.machine,
+            "cores": self.cores,
             "sockets": self.sockets,
             "rounds": self.rounds,
             "columns": self.columns,
@@ -64,8 +67,8 @@ impl Report {
         let mut lines = vec![self.heading()];
         lines.extend(self.rows.iter().map(|row| self.line(row)));
         let mut text = format!(
-            "{}\nMedians of {} rounds; up to {} clients' sockets.\n\n",
-            self.machine, self.rounds, self.sockets
+            "{}\n{}\nMedians of {} rounds; up to {} clients' sockets.\n\n",
+            self.machine, self.cores, self.rounds, self.sockets
         );
         text.push_str(&aligned(&lines));
         for (name, why) in self.blanks() {
@@ -175,6 +178,7 @@ mod tests {
         };
         Report {
             machine: "a machine".into(),
+            cores: "its cores".into(),
             sockets: 5,
             rounds: 3,
             columns: [("us", Role::Ours), ("plain", Role::Plain), ("them", Role::Peer)].map(column).into(),
@@ -189,6 +193,7 @@ mod tests {
     fn the_table_has_medians_ratios_targets_and_reasons() {
         let expected = "\
 a machine
+its cores
 Medians of 3 rounds; up to 5 clients' sockets.
 
 |      | unit | us   | plain | them | to plain | to best peer | to reach         |

@@ -4,7 +4,8 @@
 use slipgate_bench::arena::{Arena, Effort, Rig};
 use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
-use slipgate_bench::measures::{connects, echo, flood, idle, rejects, seals, shards, tick};
+use slipgate_bench::measures::{connects, echo, flood, idle, joined, rejects, seals, shards, tick};
+use slipgate_bench::port::{Ports, Rows};
 use slipgate_bench::row::{Against, Cell, Role, Row};
 use slipgate_bench::run;
 
@@ -66,6 +67,24 @@ fn ticks_idle_turns_and_rejects_have_figures() {
         let row = rejects::measure(&rig, &mut arena, hostile, Filter::On);
         assert_figures(&rig, &row, &[Role::Plain, Role::Batched]);
     }
+}
+
+#[test]
+fn clients_that_take_rows_whole_hear_every_datagram_of_them() {
+    let rig = rig().with_ports(Ports::open(Rows::Whole).unwrap());
+    let mut arena = Arena::full(&rig, CLIENTS);
+    // A tick in which answers are missing has no figure.
+    let [row, _] = tick::measure(&rig, &mut arena, CLIENTS, 4);
+    assert_figures(&rig, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
+}
+
+#[test]
+fn every_datagram_arrives_singly_and_joined() {
+    let rig = rig();
+    // One that is missing is an error.
+    let rows = joined::measure(&rig).unwrap();
+    assert_eq!(rows.len(), 4);
+    rows.iter().for_each(|row| assert_figures(&rig, row, &[Role::Batched]));
 }
 
 #[test]

@@ -103,7 +103,7 @@ mod typed_messages;
 mod used_tokens;
 
 pub use slipgate_edge::clock::Clock;
-pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Trouble};
+pub use slipgate_edge::udp::{Batching, Buffers, Dscp, Marking, SocketStats, Sockets, Trouble};
 pub use slipgate_protocol::channel::control::ByeCode;
 pub use slipgate_protocol::channel::typed::TypedError;
 pub use slipgate_protocol::channel::{

@@ -249,7 +249,8 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly` and `connection`: the target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly` and `connection`: the
+/// target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),

@@ -99,6 +99,39 @@ pub enum Event<'a> {
     },
 }
 
+impl<'a> Event<'a> {
+    /// Itself without its bytes, and those, so that the two may go to another thread apart.
+    pub(crate) fn take_apart(self) -> (Event<'static>, &'a [u8]) {
+        const NONE: &[u8] = &[];
+        let whole = match self {
+            Self::Payload { client, sequence, bytes } => {
+                return (Event::Payload { client, sequence, bytes: NONE }, bytes);
+            }
+            Self::Packet { client, sequence, bytes } => {
+                return (Event::Packet { client, sequence, bytes: NONE }, bytes);
+            }
+            Self::Message { client, channel, bytes } => {
+                return (Event::Message { client, channel, bytes: NONE }, bytes);
+            }
+            Self::Connected { client, client_id } => Event::Connected { client, client_id },
+            Self::Disconnected { client, client_id, reason } => Event::Disconnected { client, client_id, reason },
+            Self::Sent { client, event } => Event::Sent { client, event },
+            Self::Channel { client, event } => Event::Channel { client, event },
+            Self::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
+            Self::Unsent { client, channel, receipt, error } => Event::Unsent { client, channel, receipt, error },
+        };
+        (whole, NONE)
+    }
+
+    /// The same with its bytes, if it is of a kind that has some.
+    pub(crate) fn with_bytes(mut self, body: &'a [u8]) -> Self {
+        if let Self::Payload { bytes, .. } | Self::Packet { bytes, .. } | Self::Message { bytes, .. } = &mut self {
+            *bytes = body;
+        }
+        self
+    }
+}
+
 /// Where datagrams arrive, in buffers that are allocated once.
 pub struct Inbox {
     batch: ReceiveBatch,

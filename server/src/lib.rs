@@ -162,7 +162,9 @@ mod typed_messages;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
-pub use slipgate_edge::udp::{Batching, Buffers, Dscp, SocketStats, Sockets, Steering, Trouble, Waker};
+pub use slipgate_edge::udp::{
+    Batching, Buffers, Dscp, Marking, Overflow, SocketStats, Sockets, Steering, Trouble, Waker,
+};
 pub use slipgate_protocol::address::Address;
 pub use slipgate_protocol::channel::control::ByeCode;
 pub use slipgate_protocol::channel::{

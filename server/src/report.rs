@@ -64,15 +64,19 @@ pub(crate) struct Reporter {
 struct Counted {
     discards: Discards,
     sockets: SocketStats,
+    /// The most of what the system dropped that was overflow, if it tells.
+    overflow: Option<u64>,
+    turns_cut_short: u64,
     denials: u64,
     journal_failures: u64,
 }
 
 impl Counted {
-    fn of(server: &Server, sockets: &Sockets) -> Self {
+    fn of(server: &Server, sockets: &Sockets, turns_cut_short: u64) -> Self {
         let stats = server.stats();
         let (denials, journal_failures) = (stats.denials_sent, stats.journal_failures);
-        Self { discards: *server.discards(), sockets: sockets.stats(), denials, journal_failures }
+        let (discards, overflow) = (*server.discards(), sockets.overflow_at_most());
+        Self { discards, sockets: sockets.stats(), overflow, turns_cut_short, denials, journal_failures }
     }
 
     /// The reasons for drops that came since an earlier count: `empty: 3, replayed: 1`.
@@ -89,6 +93,11 @@ impl Counted {
     fn dropped_by_system_since(&self, earlier: &Self) -> u64 {
         let all = |counted: &Self| counted.sockets.dropped_by_system.unwrap_or(0);
         all(self).saturating_sub(all(earlier))
+    }
+
+    /// The most of it that was overflow.
+    fn overflow_since(&self, earlier: &Self) -> Option<u64> {
+        Some(self.overflow?.saturating_sub(earlier.overflow.unwrap_or(0)).min(self.dropped_by_system_since(earlier)))
     }
 
     /// The troubles of sockets that came since an earlier count.
@@ -139,7 +148,7 @@ impl Reporter {
     }
 
     /// Tells of an operator's mistakes once each, and sums up what was dropped.
-    pub(crate) fn report(&mut self, server: &Server, sockets: &Sockets, now: Instant) {
+    pub(crate) fn report(&mut self, server: &Server, sockets: &Sockets, turns_cut_short: u64, now: Instant) {
         for ((reason, sentence), told) in ONCE.iter().zip(&mut self.told) {
             if first(told, server.discards().count(*reason) > 0) {
                 warn!("{sentence}");
@@ -156,7 +165,7 @@ impl Reporter {
         }
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
-            self.summarise(Counted::of(server, sockets));
+            self.summarise(Counted::of(server, sockets, turns_cut_short));
         }
     }
 
@@ -167,7 +176,9 @@ impl Reporter {
         let dropped = counted.discards.total() - said.discards.total();
         let denied = counted.denials - said.denials;
         let dropped_by_system = counted.dropped_by_system_since(&said);
-        if dropped == 0 && denied == 0 && dropped_by_system == 0 && counted.troubles() == said.troubles() {
+        let turns_cut_short = counted.turns_cut_short - said.turns_cut_short;
+        let is_quiet = [dropped, denied, dropped_by_system, turns_cut_short] == [0; 4];
+        if is_quiet && counted.troubles() == said.troubles() {
             return;
         }
         info!(
@@ -175,14 +186,17 @@ impl Reporter {
             reasons = counted.reasons_since(&said),
             denied,
             dropped_by_system,
+            overflow_at_most = counted.overflow_since(&said),
+            turns_cut_short,
             socket_troubles = counted.troubles_since(&said),
             "dropped datagrams of the last minute"
         );
     }
 
     /// Tells what was counted since the start.
-    pub(crate) fn totals(&self, server: &Server, sockets: &Sockets) {
-        let (counted, nothing, stats) = (Counted::of(server, sockets), Counted::default(), server.stats());
+    pub(crate) fn totals(&self, server: &Server, sockets: &Sockets, turns_cut_short: u64) {
+        let counted = Counted::of(server, sockets, turns_cut_short);
+        let (nothing, stats) = (Counted::default(), server.stats());
         info!(
             connects = stats.connects,
             payloads_received = stats.payloads_received,
@@ -191,6 +205,8 @@ impl Reporter {
             dropped = counted.discards.total(),
             reasons = counted.reasons_since(&nothing),
             dropped_by_system = counted.dropped_by_system_since(&nothing),
+            overflow_at_most = counted.overflow_since(&nothing),
+            turns_cut_short,
             socket_troubles = counted.troubles_since(&nothing),
             "totals since the start"
         );
@@ -228,5 +244,22 @@ mod tests {
         assert_eq!(later.reasons_since(&earlier), "replayed: 2");
         assert_eq!(later.reasons_since(&Counted::default()), "empty: 1, replayed: 2");
         assert_eq!((later.reasons_since(&later), later.troubles_since(&earlier)), ("none".into(), "none".into()));
+    }
+
+    #[test]
+    fn overflow_since_the_last_summary_is_no_more_than_what_was_dropped_since_then() {
+        let counted = |dropped, overflow| {
+            let mut counted = Counted { overflow, ..Counted::default() };
+            counted.sockets.dropped_by_system = dropped;
+            counted
+        };
+        for (earlier, later, most) in [
+            ((Some(0), Some(0)), (Some(10), Some(4)), Some(4)),
+            ((Some(10), Some(4)), (Some(12), Some(9)), Some(2)),
+            ((Some(10), Some(4)), (Some(30), Some(4)), Some(0)),
+            ((None, None), (None, None), None),
+        ] {
+            assert_eq!(counted(later.0, later.1).overflow_since(&counted(earlier.0, earlier.1)), most, "{later:?}");
+        }
     }
 }

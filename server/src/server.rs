@@ -300,7 +300,7 @@ impl Server {
         self.core.caught_up(self.empty_at);
         self.transmit();
         self.filtering.tighten(&self.sockets, self.core.netcode().discards());
-        self.reporter.report(self.core.netcode(), &self.sockets, self.now.monotonic);
+        self.reporter.report(self.core.netcode(), &self.sockets, self.reading.cut_short(), self.now.monotonic);
     }
 
     /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
@@ -324,7 +324,7 @@ impl Server {
 
     /// Says in the log what was counted since the start: for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.totals(self.core.netcode(), &self.sockets);
+        self.reporter.totals(self.core.netcode(), &self.sockets, self.reading.cut_short());
     }
 
     /// Sleeps until a datagram arrives or the time is over.
@@ -412,9 +412,10 @@ impl Server {
         self.core.netcode_mut().set_keys(keys);
     }
 
-    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its type,
-    /// or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops is counted
-    /// in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards).
+    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its
+    /// type, or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops
+    /// is counted in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards). So is what the
+    /// receive buffer had no room for: [`Sockets::overflow_at_most`] tells the two apart.
     ///
     /// # Errors
     /// `Unsupported` where systems have no such filter; when the system refuses it.
@@ -579,5 +580,16 @@ impl Server {
 
     pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
         self.core.next(datagram, received, scratch, self.now)
+    }
+}
+
+/// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop):
+/// its clients hear of the end, and need not wait for their time-outs.
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.clients().next().is_some() {
+            self.stop();
+        }
+        self.end_turn();
     }
 }

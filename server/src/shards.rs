@@ -6,8 +6,9 @@
 //!         └─▶ sockets ─▶ Server 2 ─▶ game on thread 2 ─┘
 //! ```
 //!
-//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
-//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own, because the disk may keep it waiting.
+//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it
+//! takes a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own,
+//! because the disk may keep it waiting.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,9 +81,10 @@ impl Server {
     /// All settings are those of the whole server: it is full when all its slots are used, on whatever shards. Budgets of a
     /// turn are each shard's own, those of decryptions the whole server's. Rates of uplinks are each shard's own.
     ///
-    /// Shards end together, as those of a [`Crew`](crate::Crew) and of a [`Hub`](crate::Hub) do. The kernel chooses a client's
-    /// socket among those that are open: when one shard is dropped and others go on, it sends packets of their clients to
-    /// shards that do not know them.
+    /// Shards end together, as those of a [`Crew`](crate::Crew) and of a [`Hub`](crate::Hub) do. One that is dropped while
+    /// others go on says goodbye to its clients, and their slots are free for all. But the kernel chooses a client's socket
+    /// among those that are open: with one fewer it sends packets of some of the others' clients to shards that do not know
+    /// them. Those players time out, and get in again with new tokens.
     ///
     /// # Errors
     /// See [`StartError`].

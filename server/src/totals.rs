@@ -19,7 +19,8 @@ pub struct Totals {
     pub turns_cut_short: u64,
     /// How many datagrams were dropped, by reason.
     pub discards: Discards,
-    /// What the sockets have counted. What the system dropped is told if it is of all shards.
+    /// What the sockets have counted. What the system dropped is told if it is of all shards; how much of that was
+    /// overflow at most, the first shard's [`Overflow`](crate::Overflow) tells.
     pub sockets: SocketStats,
 }
 

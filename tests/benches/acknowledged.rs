@@ -1,6 +1,15 @@
 //! What the acknowledged-packet endpoint costs: `cargo bench -p slipgate-tests --bench acknowledged`.
+//!
+//! With `--json`, which `cargo bench -p slipgate-tests -- --json` says to all benchmarks, its lines go to stderr:
+//! stdout is the datapath's, and one JSON document.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::indexing_slicing, reason = "a program for developers")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a program for developers"
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -44,6 +53,14 @@ impl Sink for Path {
     }
 }
 
+fn say(line: &str) {
+    if std::env::args().any(|argument| argument == "--json") {
+        eprintln!("{line}");
+    } else {
+        println!("{line}");
+    }
+}
+
 fn measure(what: &str, times: u32, mut act: impl FnMut(Instant)) {
     for round in [times / 10, times] {
         let began = Clock::now();
@@ -51,7 +68,7 @@ fn measure(what: &str, times: u32, mut act: impl FnMut(Instant)) {
             act(Instant::from_start(FRAME * time));
         }
         if round == times {
-            println!("{what:<60} {:>9.1} ns", began.elapsed().as_secs_f64() * 1e9 / f64::from(times));
+            say(&format!("{what:<60} {:>9.1} ns", began.elapsed().as_secs_f64() * 1e9 / f64::from(times)));
         }
     }
 }
@@ -73,7 +90,7 @@ fn main() {
         let mut one = Endpoint::new(config.clone()).unwrap();
         let mut other = Endpoint::new(config).unwrap();
         let mut path = Path::new();
-        println!("{statistics:?}");
+        say(&format!("{statistics:?}"));
         measure("  a packet of 100 bytes there and one back, all included", 200_000, |now| {
             talk(&mut one, &mut other, &mut path, &[1; 100], now);
         });

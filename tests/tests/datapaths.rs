@@ -32,9 +32,19 @@ fn payload(round: usize, number: usize) -> Vec<u8> {
     payload
 }
 
-/// A client sends rounds of packets to a server, which echoes them within its turn. Answers what the server's sockets
-/// counted.
+/// As [`play`], after which the server's system calls must carry what they were allowed to.
 fn echo(of_server: Batching, of_client: Batching) -> SocketStats {
+    let (stats, batching) = play(of_server, of_client);
+    if of_server > Batching::Off {
+        assert_eq!(stats.dropped_by_system, Some(0));
+    }
+    assert_eq!(batching[0], of_server);
+    stats
+}
+
+/// A client sends rounds of packets to a server, which echoes them within its turn. Answers what the server's sockets
+/// counted, and what a call of the server and one of the client carries at the end.
+fn play(of_server: Batching, of_client: Batching) -> (SocketStats, [Batching; 2]) {
     let clock = Clock::start();
     let (mut server, mut server_inbox) = (server(sockets(of_server), &clock), Inbox::default());
     let mut client = Client::on(sockets(of_client), TimeoutPolicy::Clamped);
@@ -70,11 +80,7 @@ fn echo(of_server: Batching, of_client: Batching) -> SocketStats {
     assert!(round > ROUNDS, "round {round} did not end: {} echoes are missing", expected.len());
     let (sent, packets) = (server.socket_stats(), (ROUNDS * PACKETS) as u64);
     assert!(sent.datagrams_sent >= packets && sent.datagrams_received >= packets);
-    if of_server > Batching::Off {
-        assert_eq!(sent.dropped_by_system, Some(0));
-    }
-    assert_eq!(server.sockets().batching(), of_server);
-    sent
+    (sent, [server.sockets().batching(), client.sockets().batching()])
 }
 
 #[test]
@@ -90,6 +96,45 @@ fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
             }
         }
     }
+}
+
+/// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of
+/// its own is put into one, with both ends in it.
+#[cfg(target_os = "linux")]
+#[test]
+fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
+    use std::io::Write as _;
+
+    use nix::libc::{ENOSYS, EPERM, SYS_recvmmsg, SYS_sendmmsg};
+
+    let most = sockets(Batching::Segments).batching();
+    for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
+        for error in [ENOSYS, EPERM] {
+            let sandboxed = move || sandbox(refused, error).map(|()| play(Batching::Segments, Batching::Segments));
+            match std::thread::spawn(sandboxed).join().unwrap() {
+                Ok((stats, batching)) => {
+                    assert_eq!(batching, [Batching::Off; 2], "{refused:?}, {error}");
+                    let lost = slipgate_server::Trouble::ALL.map(|kind| stats.trouble(kind));
+                    assert_eq!(lost, [0; 7], "what was refused is no trouble, for nothing was lost: {error}");
+                }
+                // Past libtest, which keeps what passing tests print to itself.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+            }
+        }
+    }
+    assert_eq!(sockets(Batching::Segments).batching(), most, "other threads are in no sandbox");
+}
+
+/// Has the kernel refuse some system calls of this thread with an error.
+#[cfg(target_os = "linux")]
+fn sandbox(refused: &[i64], error: i32) -> Result<(), String> {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+    let calls = refused.iter().map(|call| (*call, Vec::new())).collect();
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("{error}"))?;
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(error as u32), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|error| error.to_string())
 }
 
 /// A thread of its own gets a network of its own, in which no path is wider than 1,000 bytes.

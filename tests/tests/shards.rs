@@ -202,11 +202,52 @@ fn slots_come_back_from_who_leaves_who_is_silent_who_is_kicked_and_a_shard_that_
         shards[0].kick(player);
     }
     run_for(&mut (&mut shards, players), Duration::from_millis(20));
-    // On a shard that ends without a word.
+    // On a shard that is dropped.
     let players = fill(&mut shards, 21, Some(0));
     drop((shards.remove(0), players));
     let players = fill(&mut shards, 31, Some(0));
     assert_eq!((players.len(), shards[0].server.connected()), (4, 4), "all slots are the last shard's");
+}
+
+#[test]
+fn clients_of_a_shard_whose_game_panics_hear_of_the_end_and_those_of_the_last_shard_play_on() {
+    let mut shards = OurServer::shards(2, 4, |_| {});
+    let mut player = connect_on(&mut shards, 1, 1);
+    let mut of_the_other = connect_on(&mut shards, 0, 2);
+    let shard = shards.remove(0);
+    let game = move || {
+        let _shard = shard;
+        panic!("as the test wants it");
+    };
+    assert!(std::thread::spawn(game).join().is_err());
+    until(&mut (&mut shards, &mut of_the_other), "it hears of the end", |(_, it)| it.end().is_some());
+    assert_eq!(of_the_other.end(), Some(EndReason::DisconnectedByServer), "nobody waited for a time-out");
+    player.send(b"still here");
+    until(&mut (&mut shards, &mut player), "the other plays on", |(shards, _)| {
+        shards[0].log().payloads == [b"still here"]
+    });
+    // Its id and its slot are free at once.
+    let ticket = ticket(2, &shards[0]);
+    let again = connect(&mut shards, &ticket);
+    assert_eq!((again.state(), shards[0].server.connected()), (ClientState::Connected, 2));
+}
+
+#[test]
+fn of_three_shards_one_is_dropped_and_who_goes_astray_times_out_and_gets_in_again() {
+    let mut shards = OurServer::shards(3, 16, |_| {});
+    let address = shards[0].address();
+    let order = |player| Order { timeout_seconds: 1, ..Order::new(player, &[address]) };
+    let mut players: Vec<_> = (0..12).map(|player| connect(&mut shards, &order(player).mint())).collect();
+    drop(shards.remove(0));
+    run_for(&mut (&mut shards, &mut players), Duration::from_millis(2500));
+    assert!(shards.iter().map(|shard| shard.server.connected()).sum::<u32>() <= 12);
+    for (number, player) in (0..).zip(&mut players) {
+        if player.state() != ClientState::Connected {
+            assert!(player.end().is_some(), "it knows that it has lost its server");
+            *player = connect(&mut shards, &order(number).mint());
+        }
+        assert!(shard_of(&shards, number).is_some(), "player {number}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub mod connects;
 pub mod echo;
 pub mod flood;
 pub mod idle;
+pub mod joined;
 pub mod memory;
 pub mod rejects;
 pub mod seals;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::arena::{Corner, Rig};
 use crate::contestant::{Game, PAYLOAD_BYTES};
-use crate::cpu;
+use crate::cpu::Sharing;
 use crate::crowd::{Crowd, TICK};
 use crate::measures::{microseconds, row};
 use crate::ours::OURS;
@@ -73,10 +73,10 @@ pub fn measure(rig: &Rig) -> io::Result<[Row; 4]> {
         }
     }
     let [[one, one_cpu], [two, two_cpu]] = figures;
-    let where_to = match cpu::are_one(rig.cores.server, rig.cores.driver) {
-        _ if rig.cores.server == rig.cores.driver => ", on one core",
-        true => ", on two threads of one core",
-        false => ", on two cores",
+    let where_to = match rig.cores.sharing() {
+        Sharing::Everything => ", on one core",
+        Sharing::Core => ", on two threads of one core",
+        Sharing::Nothing => ", on two cores",
     };
     let what = format!("echo by the wall clock, {CLIENTS} clients");
     let cells = |ours: &Vec<f64>| {

@@ -46,6 +46,26 @@ impl Dscp {
     }
 }
 
+/// Which packets bear the mark that was set.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[must_use]
+pub enum Marking {
+    /// All.
+    All,
+    /// Not all: the system has no such mark for IPv6, as Windows, or for neither family. The others leave unmarked.
+    Partly,
+}
+
+impl Marking {
+    /// What came of marking one socket: a mark that does not exist is no refusal.
+    pub(super) fn settle(marked: io::Result<()>) -> io::Result<Self> {
+        match marked {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Partly),
+            result => result.map(|()| Self::All),
+        }
+    }
+}
+
 #[cfg(any(
     target_os = "android",
     target_os = "dragonfly",
@@ -118,6 +138,19 @@ mod tests {
     fn expedited_forwarding_is_46_and_184_on_the_wire() {
         assert_eq!((Dscp::EXPEDITED.code_point(), Dscp::EXPEDITED.traffic_class()), (46, 184));
         assert_eq!(Dscp::DEFAULT.traffic_class(), 0);
+    }
+
+    #[test]
+    fn a_mark_that_a_system_does_not_have_is_no_refusal() {
+        let marked = |kind: Option<io::ErrorKind>| Marking::settle(kind.map_or(Ok(()), |kind| Err(kind.into())));
+        for (kind, marking) in [
+            (None, Some(Marking::All)),
+            (Some(io::ErrorKind::Unsupported), Some(Marking::Partly)),
+            (Some(io::ErrorKind::PermissionDenied), None),
+        ] {
+            assert_eq!(marked(kind).ok(), marking, "{kind:?}");
+        }
+        assert_eq!(Marking::All.max(Marking::Partly), Marking::Partly, "one family is enough");
     }
 
     #[test]

@@ -77,11 +77,18 @@ impl Port {
         drops(&self.socket).map(|told| self.drops.then(told).total)
     }
 
-    /// Notes what the system tells, for it counts modulo 2^32.
+    /// Notes what the system tells, for it counts modulo 2^32: more than that between two notes would be missed.
     pub(super) fn note_dropped(&mut self) {
         if let Some(told) = drops(&self.socket) {
             self.drops = self.drops.then(told);
         }
+    }
+}
+
+#[cfg(test)]
+impl Port {
+    pub(super) const fn noted(&self) -> u64 {
+        self.drops.total
     }
 }
 

@@ -109,7 +109,8 @@ pub struct SocketStats {
     /// Datagrams that arrived and that the system dropped before they could be read; `None` where it does not tell.
     ///
     /// Linux tells (by `SO_MEMINFO`) how many the receive buffer had no room for, together with those that the kernel
-    /// filter refused, if there is one, and those whose checksum was wrong.
+    /// filter refused, if there is one, and those whose checksum was wrong. How many of them the former were at most,
+    /// [`Overflow`](super::Overflow) tells.
     pub dropped_by_system: Option<u64>,
     pub(super) troubles: [u64; Trouble::ALL.len()],
     pub(super) turns: u64,

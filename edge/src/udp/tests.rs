@@ -237,6 +237,41 @@ fn what_the_receive_buffer_had_no_room_for_is_counted() {
     }
     assert!(arrived < 1000);
     assert_eq!(other.stats().dropped_by_system, Some(1000 - arrived));
+    assert_eq!(other.overflow_at_most(), Some(1000 - arrived), "nothing else was dropped");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_filter_drops_is_no_overflow() {
+    let one = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let everything = SocketStats { dropped_by_system: Some(u64::MAX), ..SocketStats::default() };
+    for _ in 0..1000 {
+        let other = loopback("127.0.0.1:0");
+        other.set_filter(Some(&Filter { protocol_id: 7, foreign: Foreign::Dropped })).unwrap();
+        for _ in 0..100 {
+            one.send_to(b"junk", other.local_addresses()[0]).unwrap();
+        }
+        assert_eq!(other.stats().dropped_by_system, Some(100));
+        let told = other.overflow_at_most();
+        // Other tests' buffers may overflow meanwhile, and the system does not say whose did.
+        if other.overflow.at_most(&everything) == Some(0) {
+            return assert_eq!(told, Some(0));
+        }
+    }
+    panic!("buffers overflow all the time");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn drops_are_noted_while_sockets_are_read() {
+    let (one, mut other) = (std::net::UdpSocket::bind("127.0.0.1:0").unwrap(), loopback("127.0.0.1:0"));
+    other.set_filter(Some(&Filter { protocol_id: 7, foreign: Foreign::Dropped })).unwrap();
+    one.send_to(b"junk", other.local_addresses()[0]).unwrap();
+    let noted = |sockets: &Sockets| sockets.v4.as_ref().map(Port::noted);
+    let mut batch = ReceiveBatch::default();
+    assert_eq!(noted(&other), Some(0));
+    (0..READS_PER_NOTE).for_each(|_| other.receive(&mut batch));
+    assert_eq!(noted(&other), Some(1), "so that the system's count cannot go around unseen");
 }
 
 #[test]
@@ -255,7 +290,7 @@ fn packets_bear_the_mark_that_was_set() {
         let options = socket2::SockRef::from(&to);
         if address.is_ipv4() { options.set_recv_tos_v4(true) } else { options.set_recv_tclass_v6(true) }.unwrap();
         for (dscp, byte) in [(Dscp::EXPEDITED, 184), (Dscp::new(8).unwrap(), 32), (Dscp::DEFAULT, 0)] {
-            sockets.set_dscp(dscp).unwrap();
+            assert_eq!(sockets.set_dscp(dscp).unwrap(), Marking::All);
             let mut batch = SendBatch::default();
             put(&mut batch, address, 10, 7);
             sockets.send(&mut batch);

@@ -34,8 +34,8 @@ pub struct Config {
     pub max_fragments: u16,
     /// For how many packets that were sent an acknowledgement is awaited at most: a power of two, 2,048 by default. Memory
     /// is taken for those that are under way, 16 bytes each, and for as many verdicts as wait to be asked for, 8 bytes
-    /// each; [`Statistics::Reference`] remembers all of the window. A packet that still waits when so many newer ones have been sent counts as lost, so one second's worth of
-    /// packets should fit. The reference has 256.
+    /// each; [`Statistics::Reference`] remembers all of the window. A packet that still waits when so many newer ones
+    /// have been sent counts as lost, so one second's worth of packets should fit. The reference has 256.
     pub sent_window: u16,
     /// How far behind the newest a packet may arrive: a power of two, 2,048 by default, 2 bits each. The reference has
     /// 256.

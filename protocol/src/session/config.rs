@@ -19,8 +19,8 @@ pub type MakeController = dyn Fn() -> Box<dyn Controller + Send> + Send + Sync;
 /// The settings of a connection.
 #[derive(Clone)]
 pub struct Config {
-    /// The most bytes of payload of a datagram, sent by either side, 508 to 1,200: 1,200 by default; 1,186 where datagrams travel in a
-    /// browser's data channel; 548 for paths of 576 bytes, 508 for the most careful.
+    /// The most bytes of payload of a datagram, sent by either side, 508 to 1,200: 1,200 by default; 1,186 where
+    /// datagrams travel in a browser's data channel; 548 for paths of 576 bytes, 508 for the most careful.
     pub max_payload_bytes: usize,
     /// How congestion is avoided.
     pub congestion: congestion::Config,

@@ -6,15 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::PartialBlock;
 use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelEvent, ChannelId, SendOptions};
-use slipgate_protocol::session::{End, SendError, Traffic};
+use slipgate_protocol::channel::{ChannelId, SendOptions};
+use slipgate_protocol::session::{End, Traffic};
 use slipgate_protocol::wire::USER_DATA_BYTES;
 
 use super::lane::{Entry, Inlet, NOTHING, Outlet, Room};
 use crate::crew::Game;
-use crate::{ClientHandle, DisconnectReason, Event, Inbox, Server};
+use crate::{ClientHandle, Event, Inbox, Server};
 
 /// What payloads leave free for events, which may not be lost.
 const FOR_EVENTS: Room = Room { entries: 16, bytes: 16 * USER_DATA_BYTES };
@@ -23,45 +22,21 @@ const REST: Duration = Duration::from_millis(1);
 /// How long a shard that ends waits for the game to take its last events.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// What a shard tells the game.
-pub(super) enum News {
-    /// With its user data. Nothing is known any more of one that has left before its shard could tell.
-    Connected {
-        client: ClientHandle,
-        client_id: u64,
-        known: Option<Known>,
-    },
-    Disconnected {
-        client: ClientHandle,
-        client_id: u64,
-        reason: DisconnectReason,
-        end: Option<End>,
-    },
-    Payload {
-        client: ClientHandle,
-        sequence: u64,
-        bytes: usize,
-    },
-    Message {
-        client: ClientHandle,
-        channel: ChannelId,
-        bytes: usize,
-    },
-    Channel {
-        client: ClientHandle,
-        event: ChannelEvent,
-    },
-    Partial {
-        client: ClientHandle,
-        channel: ChannelId,
-        partial: PartialBlock,
-    },
-    Unsent {
-        client: ClientHandle,
-        channel: ChannelId,
-        receipt: Option<u64>,
-        error: SendError,
-    },
+/// What a shard tells the game: an event, whose bytes go beside it.
+pub(super) struct News {
+    pub(super) event: Event<'static>,
+    pub(super) bytes: usize,
+    pub(super) more: More,
+}
+
+/// What belongs to an event, and is asked of the server where that is at hand.
+pub(super) enum More {
+    Nothing,
+    /// Of one that has come, with its user data for bytes. Nothing is known any more of one that has left before its shard
+    /// could tell.
+    Known(Known),
+    /// Of one that has left: what was said.
+    End(End),
 }
 
 /// What is known of a client that is there.
@@ -73,11 +48,7 @@ pub(super) struct Known {
 
 impl Entry for News {
     fn bytes(&self) -> usize {
-        match self {
-            Self::Connected { .. } => USER_DATA_BYTES,
-            Self::Payload { bytes, .. } | Self::Message { bytes, .. } => *bytes,
-            _ => 0,
-        }
+        self.bytes
     }
 }
 
@@ -156,7 +127,8 @@ impl Courier {
                 }
                 Errand::Message { client, channel, options, .. } => {
                     if let Err(error) = server.send_message_with(client, channel, body, options) {
-                        self.news.put(News::Unsent { client, channel, receipt: options.receipt, error }, &[]);
+                        let event = Event::Unsent { client, channel, receipt: options.receipt, error };
+                        self.news.put(News { event, bytes: 0, more: More::Nothing }, &[]);
                     }
                 }
                 Errand::Disconnect { client } => {
@@ -174,38 +146,33 @@ impl Courier {
     fn tell_news(&mut self, server: &mut Server, inbox: &mut Inbox) -> bool {
         while self.news.room().takes(self.largest, NOTHING) {
             let Some(event) = inbox.next(server) else { return true };
-            let is_told = match event {
-                Event::Connected { client, client_id } => {
-                    let info = server.client(client);
-                    let known = info.map(|info| Known { index: info.index, address: info.address });
-                    let user_data = info.map_or(&[0; USER_DATA_BYTES], |info| info.user_data);
-                    self.news.put(News::Connected { client, client_id, known }, user_data)
-                }
-                Event::Disconnected { client, client_id, reason } => {
-                    let end = server.end(client).cloned();
-                    self.news.put(News::Disconnected { client, client_id, reason, end }, &[])
-                }
-                Event::Payload { client, sequence, bytes } => {
-                    let has_room = self.news.room().takes(bytes.len(), FOR_EVENTS);
-                    if !has_room {
-                        count(&self.counters.payloads_dropped);
-                    }
-                    !has_room || self.news.put(News::Payload { client, sequence, bytes: bytes.len() }, bytes)
-                }
-                Event::Message { client, channel, bytes } => {
-                    self.news.put(News::Message { client, channel, bytes: bytes.len() }, bytes)
-                }
-                Event::Channel { client, event } => self.news.put(News::Channel { client, event }, &[]),
-                Event::Partial { client, channel, partial } => {
-                    self.news.put(News::Partial { client, channel, partial }, &[])
+            let is_told = match event.take_apart() {
+                (Event::Payload { .. }, body) if !self.news.room().takes(body.len(), FOR_EVENTS) => {
+                    count(&self.counters.payloads_dropped);
+                    true
                 }
                 // A hub carries no acknowledged packets.
-                Event::Packet { .. } | Event::Sent { .. } | Event::Unsent { .. } => true,
+                (Event::Packet { .. } | Event::Sent { .. } | Event::Unsent { .. }, _) => true,
+                (event, body) => {
+                    let (more, body) = more_of(&event, server, body);
+                    self.news.put(News { event, bytes: body.len(), more }, body)
+                }
             };
             debug_assert!(is_told, "there was room for the largest");
         }
         count(&self.counters.pauses);
         false
+    }
+}
+
+/// What belongs to an event, and the bytes that go with it.
+fn more_of<'a>(event: &Event<'_>, server: &'a Server, body: &'a [u8]) -> (More, &'a [u8]) {
+    match event {
+        Event::Connected { client, .. } => server.client(*client).map_or((More::Nothing, body), |info| {
+            (More::Known(Known { index: info.index, address: info.address }), info.user_data)
+        }),
+        Event::Disconnected { client, .. } => (server.end(*client).cloned().map_or(More::Nothing, More::End), body),
+        _ => (More::Nothing, body),
     }
 }
 

@@ -34,7 +34,7 @@ use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::session::{End, SendError, Traffic};
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
 
-use self::courier::{Counters, Courier, Errand, News};
+use self::courier::{Counters, Courier, Errand, Known, More, News};
 use self::lane::{Inlet, Outlet, lane};
 use crate::{ClientHandle, Crew, Ended, Event, Server, ShardId, Totals};
 
@@ -235,36 +235,29 @@ impl Hub {
     fn event(&mut self, news: News) -> Option<Event<'_>> {
         let line = self.lines.get_mut(self.at)?;
         let bytes = line.news.body();
-        Some(match news {
-            News::Connected { client, client_id, known } => {
+        match (&news.event, news.more) {
+            (Event::Connected { client, client_id }, More::Known(Known { index, address })) => {
                 let user_data: UserData = bytes.try_into().unwrap_or([0; USER_DATA_BYTES]);
-                if let Some(known) = known {
-                    let member = Member { client, client_id, index: known.index, address: known.address, user_data };
-                    let slot = client.slot() as usize;
-                    if slot >= line.members.len() {
-                        line.members.resize_with(slot + 1, || None);
-                    }
-                    if let Some(place) = line.members.get_mut(slot) {
-                        *place = Some(member);
-                        self.connected += 1;
-                    }
+                let member = Member { client: *client, client_id: *client_id, index, address, user_data };
+                let slot = client.slot() as usize;
+                if slot >= line.members.len() {
+                    line.members.resize_with(slot + 1, || None);
                 }
-                Event::Connected { client, client_id }
+                if let Some(place) = line.members.get_mut(slot) {
+                    *place = Some(member);
+                    self.connected += 1;
+                }
             }
-            News::Disconnected { client, client_id, reason, end } => {
-                self.ended = end.map(|end| (client, end));
+            (Event::Disconnected { client, .. }, more) => {
+                self.ended = if let More::End(end) = more { Some((*client, end)) } else { None };
                 let place = line.members.get_mut(client.slot() as usize);
-                if place.and_then(|place| place.take_if(|member| member.client == client)).is_some() {
+                if place.and_then(|place| place.take_if(|member| member.client == *client)).is_some() {
                     self.connected -= 1;
                 }
-                Event::Disconnected { client, client_id, reason }
             }
-            News::Payload { client, sequence, .. } => Event::Payload { client, sequence, bytes },
-            News::Message { client, channel, .. } => Event::Message { client, channel, bytes },
-            News::Channel { client, event } => Event::Channel { client, event },
-            News::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
-            News::Unsent { client, channel, receipt, error } => Event::Unsent { client, channel, receipt, error },
-        })
+            _ => {}
+        }
+        Some(news.event.with_bytes(bytes))
     }
 
     // Sending -------------------------------------------------------------------------------------------------------

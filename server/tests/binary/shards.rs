@@ -41,6 +41,9 @@ fn shards_have_threads_with_names_serve_all_count_each_and_together_and_take_new
     let log = server.stop();
     assert_eq!(log.matches("totals since the start").count(), 3, "{log}");
     assert!(log.contains("totals of all shards shards=3 connects=12 "), "{log}");
+    let sum = log.lines().find(|line| line.contains("totals of all shards")).unwrap();
+    assert!(sum.contains(" turns_cut_short="), "{sum}");
+    assert_eq!(sum.contains(" overflow_at_most="), cfg!(target_os = "linux"), "{sum}");
     assert!((0..3).filter(|id| log.contains(&format!("shard{{id={id}}}: "))).count() > 1, "{log}");
 }
 

@@ -16,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use slipgate_client::fetch::{self, Request};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
-use slipgate_client::{Client, ConnectToken, TimeoutPolicy};
+use slipgate_client::{Client, ConnectToken, Marking, TimeoutPolicy};
 use zeroize::Zeroizing;
 
 use crate::flags::{Flags, Source};
@@ -65,7 +65,10 @@ fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
         None => Client::with_timeouts(timeouts),
     };
     let client = client.map_err(|error| start(format!("cannot open a socket: {error}")))?;
-    client.sockets().set_dscp(flags.dscp).map_err(|error| start(format!("cannot mark packets: {error}")))?;
+    let marked = client.sockets().set_dscp(flags.dscp);
+    if marked.map_err(|error| start(format!("cannot mark packets: {error}")))? == Marking::Partly {
+        let _ = writeln!(io::stderr(), "slipgate-client: this system has no DSCP for all packets; some leave unmarked");
+    }
     let mark = u64::from(std::process::id()) << 32 | u64::from(token.facts().created.0 as u32);
     let config = ProbeConfig { rate: flags.rate, sizes: flags.sizes.0.clone(), mark };
     let mut output = Output::new(flags.json);

@@ -10,7 +10,7 @@ use slipgate_edge::cli::keys::KeySource;
 use slipgate_edge::cli::signals::Signals;
 use slipgate_protocol::time::Instant;
 use slipgate_server::{
-    ClientHandle, Clock, Crew, Ended, Event, Hub, HubConfig, HubError, Inbox, KeyRing, Server, Totals,
+    ClientHandle, Clock, Crew, Ended, Event, Hub, HubConfig, HubError, Inbox, KeyRing, Overflow, Server, Totals,
 };
 use tracing::{error, info};
 
@@ -117,6 +117,8 @@ fn relay(hub: &mut Hub, members: &mut Vec<ClientHandle>, words: &mut Vec<u8>) {
 /// told again.
 pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, signals: &Signals) -> Result<(), Failure> {
     let tick = Duration::from_secs(1) / settings.tick;
+    // From when the first of them was bound.
+    let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
     let mut shards = Shards::start(servers, clock, tick, settings.app)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
@@ -133,7 +135,7 @@ pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, sig
         }
         shards.turn();
     }
-    tell_end(shards.stop())
+    tell_end(shards.stop(), overflow)
 }
 
 fn reload_keys(shards: &Shards, keys: &KeySource) {
@@ -149,7 +151,7 @@ fn begin_drain(shards: &Shards, clock: Clock, drain: Duration) -> Instant {
 }
 
 /// Sums up what the shards have told each for itself.
-fn tell_end(ended: Ended) -> Result<(), Failure> {
+fn tell_end(ended: Ended, overflow: Overflow) -> Result<(), Failure> {
     let sum = Totals::sum(&ended.shards);
     info!(
         shards = ended.shards.len(),
@@ -159,6 +161,8 @@ fn tell_end(ended: Ended) -> Result<(), Failure> {
         denied = sum.stats.denials_sent,
         dropped = sum.discards.total(),
         dropped_by_system = sum.sockets.dropped_by_system,
+        overflow_at_most = overflow.at_most(&sum.sockets),
+        turns_cut_short = sum.turns_cut_short,
         "totals of all shards"
     );
     match ended.panicked {

@@ -54,6 +54,7 @@ pub(crate) struct Limits {
     strangers_per_tick: Option<u32>,
     responses_per_tick: Option<u32>,
     packets_per_client_and_tick: Option<u32>,
+    forgeries_per_tick: Option<u32>,
     decrypts_per_source: Option<u32>,
     decrypts: Option<u32>,
     pub(crate) packets_per_turn: Option<u32>,
@@ -78,6 +79,7 @@ impl Limits {
         set(&mut budgets.strangers_per_turn, self.strangers_per_tick);
         set(&mut budgets.responses_per_turn, self.responses_per_tick);
         set(&mut budgets.packets_per_client_and_turn, self.packets_per_client_and_tick);
+        set(&mut budgets.forgeries_per_turn, self.forgeries_per_tick);
         set(&mut budgets.decrypts_per_source, self.decrypts_per_source);
         set(&mut budgets.decrypts, self.decrypts);
         set(&mut config.addresses_per_token, self.addresses_per_token);
@@ -128,6 +130,7 @@ mod tests {
             strangers_per_tick = 6
             responses_per_tick = 5
             packets_per_client_and_tick = 7
+            forgeries_per_tick = 10
             decrypts_per_source = 8
             decrypts = 9
             packets_per_turn = 1000
@@ -145,7 +148,7 @@ mod tests {
             (budgets.strangers_per_turn, budgets.responses_per_turn, budgets.packets_per_client_and_turn),
             (6, 5, 7)
         );
-        assert_eq!((budgets.decrypts_per_source, budgets.decrypts), (8, 9));
+        assert_eq!((budgets.decrypts_per_source, budgets.decrypts, budgets.forgeries_per_turn), (8, 9, 10));
         for wrong in ["private_key = \"00\"", "first_start = true", "bind = \"game.example:1\"", "[limits]\nslots = 1"]
         {
             assert!(toml::from_str::<File>(wrong).is_err(), "{wrong}");

@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use slipgate_edge::cli::Failure;
-use slipgate_server::{Clock, Config, Fence, HistoryFile, Now, Server, Sockets, StartError, TimeoutPolicy};
+use slipgate_server::{
+    Clock, Config, Dscp, Fence, HistoryFile, Marking, Now, Server, Sockets, StartError, TimeoutPolicy,
+};
 use tracing::{info, warn};
 
 use crate::settings::Settings;
@@ -41,17 +43,27 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
 fn bind(settings: &Settings) -> Result<Vec<Sockets>, Failure> {
     let sockets = Sockets::bind_shards(&settings.bind, settings.shards);
     let sockets = sockets.map_err(|error| Failure::run_time(error.to_string()))?;
-    for sockets in &sockets {
-        sockets.set_dscp(settings.dscp).map_err(|error| {
-            Failure::run_time(format!("the system refuses to mark packets with the DSCP {}: {error}", settings.dscp))
-        })?;
-    }
+    mark(&sockets, settings.dscp)?;
     if let Some(first) = sockets.first() {
         first.steer(settings.steering, settings.shards).map_err(|error| {
             Failure::run_time(format!("the system does not steer datagrams by {}: {error}", settings.steering.name()))
         })?;
     }
     Ok(sockets)
+}
+
+/// Marks what leaves; where the system has no such mark it leaves without one.
+fn mark(shards: &[Sockets], dscp: Dscp) -> Result<(), Failure> {
+    let refused =
+        |error| Failure::run_time(format!("the system refuses to mark packets with the DSCP {dscp}: {error}"));
+    let mut marked = Marking::All;
+    for sockets in shards {
+        marked = marked.max(sockets.set_dscp(dscp).map_err(refused)?);
+    }
+    if marked == Marking::Partly {
+        warn!(%dscp, "this system has no DSCP for all packets; those for which it has none, on Windows IPv6, leave unmarked");
+    }
+    Ok(())
 }
 
 /// The settings, with the bound addresses advertised if no others are.
