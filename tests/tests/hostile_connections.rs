@@ -97,9 +97,9 @@ fn payload(name: &'static str, due: Due, payload: &'static [u8]) -> Lie {
     lie(name, due, move |liar, _, _| vec![liar.header(Acks::NONE, payload)])
 }
 
-fn acks(name: &'static str, acks: impl Fn(&mut StdRng, u64) -> Acks + 'static) -> Lie {
+fn acks(name: &'static str, due: Due, acks: impl Fn(&mut StdRng, u64) -> Acks + 'static) -> Lie {
     let hash = hash();
-    lie(name, Due::Nothing, move |liar, chance, turn| {
+    lie(name, due, move |liar, chance, turn| {
         let message = whole(UNRELIABLE, None, b"believe me");
         vec![liar.packet(Says { acks: acks(chance, turn), ..Says::frames(hash, &message) })]
     })
@@ -115,15 +115,23 @@ fn lies() -> Vec<Lie> {
 fn lies_about_acknowledgements() -> Vec<Lie> {
     let hash = hash();
     vec![
-        acks("acknowledges packets that were never sent", |chance, _| Acks {
+        acks("acknowledges packets that were never sent", Due::End("violation"), |chance, _| Acks {
             ack: Sequence(chance.random()),
             bits: chance.random(),
         }),
-        acks("acknowledges everything ahead", |_, turn| Acks { ack: Sequence(turn as u16 * 3 + 40), bits: u32::MAX }),
-        acks("acknowledges nothing", |_, _| Acks::NONE),
+        acks("acknowledges everything ahead", Due::End("violation"), |_, turn| Acks {
+            ack: Sequence(turn as u16 * 3 + 40),
+            bits: u32::MAX,
+        }),
+        acks("acknowledges what was never sent, a few times", Due::Nothing, |_, turn| Acks {
+            ack: Sequence(60_000),
+            bits: u32::from(turn % 10 == 0),
+        }),
+        // For a while: who does it for longer is told of below.
+        acks("acknowledges nothing", Due::Nothing, |_, _| Acks::NONE),
         lie(
             "acknowledges by noise behind the header, with stamps of all times",
-            Due::Nothing,
+            Due::End("violation"),
             move |liar, chance, turn| {
                 let (mut behind, bits) = ([0; 28], chance.random());
                 chance.fill(&mut behind);

@@ -15,6 +15,7 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
+mod acks_of_unsent;
 mod many_messages;
 mod many_packets;
 mod news_unasked;

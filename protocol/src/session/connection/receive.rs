@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Connection, Stage, least_payload};
 use crate::channel::control::{self, Bye, ByeCode, Control, Hello, VERSION};
-use crate::channel::{Arrival, ReadAt};
+use crate::channel::{Arrival, ReadAt, Violation};
 use crate::discard::Reject;
 use crate::reliability::Acceptance;
 use crate::session::config::MIN_PAYLOAD;
@@ -14,6 +14,10 @@ use crate::session::greeting::Saying;
 use crate::time::Instant;
 use crate::wire::reliable::{Header, is_fragment};
 use crate::wire::session::{Frame, FrameFault};
+
+/// How often a peer may acknowledge packets that were never sent: no honest one does it once, and a liar learns nothing
+/// by it. Some more than one, so that a fault which passes is seen in the statistics first.
+const MAX_ACKS_OF_UNSENT: u64 = 16;
 
 /// A datagram whose messages are being taken.
 #[derive(Clone, Debug)]
@@ -69,6 +73,9 @@ impl Connection {
         let answer = self.answer(rest, frames);
         self.path.take_framed(datagram, frame.as_ref(), answer, unread, now)?;
         self.settle();
+        if self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
+            self.break_off(End::Violation(Violation::AcksOfUnsent), ByeCode::VIOLATION);
+        }
         self.take_control(rest);
         if frames.is_empty() || self.stage != Stage::Open {
             return Ok(None);
