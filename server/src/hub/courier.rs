@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::block::{Block, BlockId, PartialBlock};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelEvent, ChannelId, SendOptions};
 use slipgate_protocol::session::{End, SendError, Traffic};
@@ -56,6 +56,12 @@ pub(super) enum News {
         channel: ChannelId,
         partial: PartialBlock,
     },
+    Begun {
+        client: ClientHandle,
+        channel: ChannelId,
+        id: BlockId,
+        label: u64,
+    },
     Unsent {
         client: ClientHandle,
         channel: ChannelId,
@@ -96,6 +102,13 @@ pub(super) enum Errand {
         options: SendOptions,
         bytes: usize,
     },
+    /// Its content is shared, and not copied.
+    Block {
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    },
     Disconnect {
         client: ClientHandle,
     },
@@ -112,7 +125,7 @@ impl Entry for Errand {
     fn bytes(&self) -> usize {
         match self {
             Self::Payload { bytes, .. } | Self::Message { bytes, .. } | Self::Kick { bytes, .. } => *bytes,
-            Self::Disconnect { .. } | Self::Do(_) => 0,
+            Self::Block { .. } | Self::Disconnect { .. } | Self::Do(_) => 0,
         }
     }
 }
@@ -159,6 +172,11 @@ impl Courier {
                         self.news.put(News::Unsent { client, channel, receipt: options.receipt, error }, &[]);
                     }
                 }
+                Errand::Block { client, channel, block, label } => {
+                    let begun = server.send_block(client, channel, block, label);
+                    let unsent = |error| News::Unsent { client, channel, receipt: Some(label), error };
+                    self.news.put(begun.map_or_else(unsent, |id| News::Begun { client, channel, id, label }), &[]);
+                }
                 Errand::Disconnect { client } => {
                     server.disconnect(client);
                 }
@@ -199,8 +217,8 @@ impl Courier {
                 Event::Partial { client, channel, partial } => {
                     self.news.put(News::Partial { client, channel, partial }, &[])
                 }
-                // A hub carries no acknowledged packets.
-                Event::Packet { .. } | Event::Sent { .. } | Event::Unsent { .. } => true,
+                // A hub carries no acknowledged packets, and the others are its own.
+                Event::Packet { .. } | Event::Sent { .. } | Event::Begun { .. } | Event::Unsent { .. } => true,
             };
             debug_assert!(is_told, "there was room for the largest");
         }
