@@ -12,11 +12,11 @@ use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
 use slipgate_protocol::channel::{
-    Arrival, ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions,
+    Arrival, ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions, Violation,
 };
 use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
 use slipgate_protocol::reliability::{self, Sink};
-use slipgate_protocol::session::{Config, Connection, MIN_PAYLOAD};
+use slipgate_protocol::session::{Config, Connection, End as Reason, MIN_PAYLOAD};
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::cursor::Writer;
 use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
@@ -41,6 +41,8 @@ const SPOILED_TURNS: usize = 10;
 /// minutes waits for minutes until it calls one lost.
 const SHORT_TURN: Duration = Duration::from_millis(10);
 const LONG_TURN: Duration = Duration::from_secs(60);
+/// Who is heard for as long and acknowledges nothing is given up (`specs/session-1.md`, §5.6), and not before.
+const DEAD_FOR: Duration = Duration::from_secs(30);
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Input::new(input);
@@ -361,7 +363,7 @@ impl World {
                 break;
             }
         }
-        if self.honest && self.ends.iter().all(|end| !end.left) {
+        if self.honest && self.ends.iter().all(|end| !end.left) && !self.was_dead_one_way() {
             for (one, other) in [(0, 1), (1, 0)] {
                 assert!(self.ends[one].connection.end().is_none(), "{:?}", self.ends[one].connection.end());
                 for (channel, said) in self.ends[other].said.iter().enumerate() {
@@ -379,6 +381,14 @@ impl World {
             end.transmit();
             assert!(end.connection.is_over());
         }
+    }
+
+    /// Whether an end gave up the other, of which it heard, but which heard nothing of it.
+    fn was_dead_one_way(&self) -> bool {
+        let silence = [Reason::NotASession, Reason::Violation(Violation::AcknowledgesNothing)];
+        let gave_up = self.ends.iter().any(|end| end.connection.end().is_some_and(|end| silence.contains(end)));
+        assert!(!gave_up || self.ends[0].now.reached(Instant::default(), DEAD_FOR), "so soon");
+        gave_up
     }
 
     /// Time goes on to what is due first, and all that leaves arrives.

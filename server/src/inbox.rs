@@ -4,7 +4,7 @@
 //! through the server while it still holds what it answers, without a copy.
 
 use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::channel::block::PartialBlock;
+use slipgate_protocol::channel::block::{BlockId, PartialBlock};
 use slipgate_protocol::channel::{ChannelEvent, ChannelId};
 use slipgate_protocol::reliability;
 use slipgate_protocol::server::{self as core, Message, Received};
@@ -66,13 +66,25 @@ pub enum Event<'a> {
         /// What happened.
         event: ChannelEvent,
     },
-    /// A message that was given to a [`Hub`](crate::Hub) could not be sent; only a hub tells so.
+    /// A block that was given to a [`Hub`](crate::Hub) is on its way: what becomes of it is told by this number. Only a hub
+    /// tells so.
+    Begun {
+        /// To whom.
+        client: ClientHandle,
+        /// On which channel.
+        channel: ChannelId,
+        /// Its number.
+        id: BlockId,
+        /// What it was given as.
+        label: u64,
+    },
+    /// A message or block that was given to a [`Hub`](crate::Hub) could not be sent; only a hub tells so.
     Unsent {
         /// To whom.
         client: ClientHandle,
         /// On which channel.
         channel: ChannelId,
-        /// The tag of its receipt, if it asked for one; no other event tells of it.
+        /// The tag of a message's receipt, if it asked for one, or the label of a block; no other event tells of it.
         receipt: Option<u64>,
         /// Why.
         error: SendError,
@@ -118,6 +130,7 @@ impl<'a> Event<'a> {
             Self::Sent { client, event } => Event::Sent { client, event },
             Self::Channel { client, event } => Event::Channel { client, event },
             Self::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
+            Self::Begun { client, channel, id, label } => Event::Begun { client, channel, id, label },
             Self::Unsent { client, channel, receipt, error } => Event::Unsent { client, channel, receipt, error },
         };
         (whole, NONE)

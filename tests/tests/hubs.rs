@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use slipgate_client::{ClientState, EndReason};
 use slipgate_server::{
     ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Hub,
-    HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic,
+    HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic, block,
 };
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, Order, OurClient, PRIVATE_KEY, PROTOCOL_ID, Turn, run_for, until,
@@ -57,6 +57,9 @@ struct Game {
     payloads: BTreeMap<ClientHandle, Vec<Vec<u8>>>,
     unsent: Vec<(ClientHandle, ChannelId, Option<u64>, SendError)>,
     receipts: Vec<(u64, Fate)>,
+    /// Blocks that are on their way, and those that have arrived.
+    begun: Vec<(block::BlockId, u64)>,
+    delivered: Vec<block::BlockId>,
 }
 
 impl Game {
@@ -71,6 +74,10 @@ impl Game {
             Event::Unsent { client, channel, receipt, error } => self.unsent.push((client, channel, receipt, error)),
             Event::Channel { event: ChannelEvent::Receipt { channel: CHAT, tag, fate }, .. } => {
                 self.receipts.push((tag, fate));
+            }
+            Event::Begun { channel: MAP, id, label, .. } => self.begun.push((id, label)),
+            Event::Channel { event: ChannelEvent::Block { event: block::Event::Delivered { id }, .. }, .. } => {
+                self.delivered.push(id);
             }
             _ => {}
         }
@@ -192,6 +199,7 @@ struct Talker {
     inbox: slipgate_client::Inbox,
     clock: Clock,
     heard: Vec<Vec<u8>>,
+    blocks: Vec<(u64, usize)>,
     ended: bool,
 }
 
@@ -200,7 +208,14 @@ impl Talker {
         let clock = Clock::start();
         let mut client = slipgate_client::Client::new().unwrap().carrying(channels()).unwrap();
         client.connect(Order::new(player, &[address]).mint().token, clock.now()).unwrap();
-        Self { client, inbox: slipgate_client::Inbox::default(), clock, heard: Vec::new(), ended: false }
+        Self {
+            client,
+            inbox: slipgate_client::Inbox::default(),
+            clock,
+            heard: Vec::new(),
+            blocks: Vec::new(),
+            ended: false,
+        }
     }
 }
 
@@ -210,6 +225,10 @@ impl Turn for Talker {
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
                 slipgate_client::Event::Message { bytes, .. } => self.heard.push(bytes.to_vec()),
+                slipgate_client::Event::Channel(ChannelEvent::Block {
+                    event: block::Event::Received { label, content, .. },
+                    ..
+                }) => self.blocks.push((label, content.len())),
                 slipgate_client::Event::Ended { .. } => self.ended = true,
                 _ => {}
             }
@@ -306,6 +325,50 @@ fn a_message_that_its_shard_cannot_send_is_told_of() {
     let (unsent, told) = (game.unsent.iter().filter_map(|unsent| unsent.2), game.receipts.iter().map(|told| told.0));
     let tags: std::collections::BTreeSet<_> = unsent.chain(told).collect();
     assert_eq!(tags.len(), given, "each is told of by its tag, once");
+}
+
+#[test]
+fn one_block_goes_to_everybody_and_what_has_no_place_is_told_of_by_its_label() {
+    let (mut hub, address) = start(4, &channels(), HubConfig::default());
+    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 3
+    });
+    let map = block::Block::new(vec![7; 30_000]).unwrap();
+    for (client_id, client) in &game.came {
+        hub.send_block(*client, MAP, map.clone(), 100 + client_id).unwrap();
+    }
+    hub.flush();
+    until(&mut talkers, "all have the map, and the game knows", |talkers| {
+        game.listen(&mut hub);
+        game.delivered.len() == 3 && talkers.iter().all(|talker| talker.blocks.len() == 1)
+    });
+    for (client_id, talker) in (0..).zip(&talkers) {
+        assert_eq!(talker.blocks, [(100 + client_id, 30_000)]);
+    }
+    let mut labels: Vec<_> = game.begun.iter().map(|(_, label)| *label).collect();
+    labels.sort_unstable();
+    assert_eq!(labels, [100, 101, 102]);
+    assert!(game.delivered.iter().all(|id| game.begun.iter().any(|(begun, _)| begun == id)));
+    // More than wait on a channel: 4 under way, and 64.
+    let client = game.came[0].1;
+    for label in 1000..1080 {
+        hub.send_block(client, MAP, map.clone(), label).unwrap();
+    }
+    hub.flush();
+    until(&mut talkers, "each was begun or has no place", |_| {
+        game.listen(&mut hub);
+        game.begun.len() + game.unsent.len() == 83
+    });
+    assert!(!game.unsent.is_empty());
+    for unsent in &game.unsent {
+        assert!(matches!(unsent, (of, MAP, Some(1000..1080), SendError::Backlogged) if *of == client), "{unsent:?}");
+    }
+    assert_eq!(hub.send_block(client, CHAT, map.clone(), 0), Err(SendError::WrongKind));
+    assert_eq!(hub.send_block(client, ChannelId(9), map, 0), Err(SendError::NoChannel));
+    hub.stop(|event| game.note(event));
 }
 
 #[test]

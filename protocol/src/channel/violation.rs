@@ -31,6 +31,10 @@ pub enum Violation {
     Block(ChannelId, block::Violation),
     /// A control message that is not what its type says, or that stands behind other frames.
     Control,
+    /// Packets were acknowledged again and again that were never sent.
+    AcksOfUnsent,
+    /// Packets arrive, and none of this side's was acknowledged for long.
+    AcknowledgesNothing,
 }
 
 impl fmt::Display for Violation {
@@ -47,6 +51,8 @@ impl fmt::Display for Violation {
             Self::Overrun(channel) => ("more is under way than the layout allows", Some(channel)),
             Self::Block(channel, violation) => return write!(f, "channel {}: {violation}", channel.0),
             Self::Control => ("a control message is malformed or misplaced", None),
+            Self::AcksOfUnsent => ("packets are acknowledged that were never sent", None),
+            Self::AcknowledgesNothing => ("nothing is acknowledged", None),
         };
         match channel {
             Some(channel) => write!(f, "channel {}: {says}", channel.0),

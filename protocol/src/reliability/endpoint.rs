@@ -233,7 +233,8 @@ impl Endpoint {
         self.link.report_behind(bytes);
     }
 
-    /// Hears the peer's [`acks_behind`](Self::acks_behind); `ack` is the one of the header that they came with.
+    /// Hears the peer's [`acks_behind`](Self::acks_behind) of the packet that was brought in last; `ack` is the one of
+    /// its header.
     pub fn handle_acks_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         self.link.hear_behind(ack, bits, now);
     }
@@ -307,6 +308,17 @@ impl Endpoint {
     #[must_use]
     pub fn acks(&self) -> Acks {
         self.link.next_header().acks
+    }
+
+    /// One behind the newest packet that the peer is known to have received, counted without the wrap; however long that
+    /// took, and also if it was one of acknowledgements alone.
+    pub(crate) const fn heard_to(&self) -> u64 {
+        self.link.heard_to()
+    }
+
+    /// [`Counters::acks_of_unsent`](super::Counters::acks_of_unsent).
+    pub(crate) const fn acks_of_unsent(&self) -> u64 {
+        self.link.counters.acks_of_unsent
     }
 
     /// How the path is, and what happened on it.

@@ -6,7 +6,7 @@ use super::config::{AckPolicy, Config, DEFAULT_ACK_AFTER, LossDeadline, Statisti
 use super::meter::{Arrival, Meter, Reading};
 use super::received::Received;
 use super::rtt::Rtt;
-use super::sent::{Cargo, Heard, News, Remember, Sent};
+use super::sent::{Cargo, Heard, News, Remember, Sent, Word};
 use super::stats::{Counters, Stats};
 use super::{Acceptance, Event, Packet, seed};
 use crate::discard::{Reject, Rejects};
@@ -33,6 +33,8 @@ pub(super) struct Link {
     sample_all: bool,
     sent: Sent,
     received: Received,
+    /// When the packet left that was heard last.
+    word: Word,
     rtt: Rtt,
     meter: Meter,
     pub(super) counters: Counters,
@@ -52,6 +54,7 @@ impl Link {
             sample_all,
             sent: Sent::new(config.sent_window, remember),
             received: Received::new(config.received_window),
+            word: Word::Overtaken,
             rtt: Rtt::new(rtt_smoothing, config.rtt_history),
             meter: Meter::new(config.statistics, config.received_window),
             counters: Counters::default(),
@@ -116,6 +119,7 @@ impl Link {
         if acceptance == Acceptance::Refuse {
             return Err(Reject::Refused);
         }
+        self.word = self.received.word(sequence);
         if acceptance != Acceptance::TakeUnacknowledged {
             self.received.mark(sequence);
         }
@@ -143,13 +147,13 @@ impl Link {
         self.received.has(sequence)
     }
 
-    /// Hears what a peer said of packets before those that its header speaks of. None of them gives a sample of the
-    /// round-trip time.
+    /// Hears what the last packet said of packets before those that its header speaks of. None of them gives a sample of
+    /// the round-trip time.
     pub(super) fn hear_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         let mut nonsense = false;
         // A peer that has more to say is none of ours.
         for sequence in arrived_behind(ack, bits.get(..MAX_BEHIND_BYTES).unwrap_or(bits)) {
-            match self.sent.acknowledge(sequence, now) {
+            match self.sent.acknowledge(sequence, self.word, now) {
                 Heard::News(news) => self.note_acked(&news, now),
                 Heard::Nothing => {}
                 Heard::Nonsense => nonsense = true,
@@ -162,7 +166,7 @@ impl Link {
     fn hear(&mut self, acks: Acks, now: Instant) {
         let mut nonsense = false;
         for (place, sequence) in acks.arrived().enumerate() {
-            match self.sent.acknowledge(sequence, now) {
+            match self.sent.acknowledge(sequence, self.word, now) {
                 Heard::News(news) => {
                     if self.is_sample(&news, place) {
                         self.rtt.sample(news.age);
@@ -226,6 +230,11 @@ impl Link {
 
     // What is known -------------------------------------------------------------------------------------------------
 
+    /// See [`Sent::heard_to`].
+    pub(super) const fn heard_to(&self) -> u64 {
+        self.sent.heard_to()
+    }
+
     /// The oldest verdict on a packet that the application was not told.
     pub(super) fn poll(&mut self) -> Option<Event> {
         self.sent.poll()
@@ -241,6 +250,7 @@ impl Link {
     pub(super) fn reset(&mut self) {
         self.sent.reset();
         self.received.reset();
+        self.word = Word::Overtaken;
         self.rtt.reset();
         self.meter.reset();
         self.counters = Counters::default();
@@ -258,3 +268,6 @@ fn arrived_behind(ack: Sequence, bits: &[u8]) -> impl Iterator<Item = Sequence> 
         (0_u16..).zip(bits).flat_map(|(place, byte)| (0..8).map(move |bit| (place * 8 + bit, byte >> bit)));
     newest_first.filter(|(_, bit)| bit & 1 != 0).map(move |(back, _)| ack.back(ACKS_PER_HEADER + back))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::bits::Bits;
 use super::config::AckPolicy;
+use super::sent::Word;
 use crate::discard::Reject;
 use crate::time::Instant;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence};
@@ -47,6 +48,12 @@ impl Received {
     /// Whether the packet is in the window and has arrived.
     pub(super) fn has(&self, sequence: Sequence) -> bool {
         !self.is_ahead(sequence) && !sequence.is_older_than(self.oldest()) && self.arrived.get(sequence)
+    }
+
+    /// When a packet that passed [`Received::check`] left, among those that arrived.
+    pub(super) fn word(&self, sequence: Sequence) -> Word {
+        // The newest of all may be known by a fragment already.
+        if sequence.is_older_than(self.newest()) { Word::Overtaken } else { Word::Newest }
     }
 
     /// Marks a packet that passed [`Received::check`].

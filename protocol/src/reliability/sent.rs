@@ -11,6 +11,13 @@ use crate::wire::reliable::Sequence;
 /// measures.
 const LATE_WITHIN: Duration = seed::MAX_RTT.saturating_mul(4);
 
+/// How far behind the newest packet that it has received a peer tells of others at most: the largest window that an
+/// endpoint may have.
+const TOLD_WITHIN: u64 = 1 << 14;
+
+/// How many packets there are numbers for: farther apart, two of them have the same.
+const NUMBERS: u64 = 1 << 16;
+
 /// Which packets are remembered, as long as the window has room for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Remember {
@@ -66,6 +73,15 @@ pub(super) enum Cargo {
     AcksAlone,
 }
 
+/// When a packet with acknowledgements left, among those that came with some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Word {
+    /// After all that came before it: what its sender had received by then, it still has.
+    Newest,
+    /// Before one that overtook it.
+    Overtaken,
+}
+
 /// What an acknowledgement said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
@@ -98,6 +114,10 @@ pub(super) struct Sent {
     total: u64,
     /// The oldest packet that is awaited, in the same count, or the next one.
     oldest: u64,
+    /// The peer is known to have received one so much newer, that it does not tell of any before this one any more.
+    told_from: u64,
+    /// One behind the newest packet that the peer is known to have received, however long that took.
+    heard_to: u64,
     /// The last packets, the newest last; never more than the window holds. It grows with what is under way.
     departures: VecDeque<Departure>,
     size: u16,
@@ -114,7 +134,22 @@ impl Sent {
             Remember::Needed => VecDeque::new(),
             Remember::All => VecDeque::with_capacity(size.into()),
         };
-        Self { total: 0, oldest: 0, departures, size, remember, verdicts: VecDeque::new(), untold: 0 }
+        Self {
+            total: 0,
+            oldest: 0,
+            told_from: 0,
+            heard_to: 0,
+            departures,
+            size,
+            remember,
+            verdicts: VecDeque::new(),
+            untold: 0,
+        }
+    }
+
+    /// One behind the newest packet that the peer is known to have received, counted without the wrap.
+    pub(super) const fn heard_to(&self) -> u64 {
+        self.heard_to
     }
 
     /// The number of the next packet.
@@ -138,13 +173,12 @@ impl Sent {
     }
 
     /// Takes a packet's acknowledgement.
-    pub(super) fn acknowledge(&mut self, sequence: Sequence, now: Instant) -> Heard {
-        let back = u64::from(self.next().distance_from(sequence));
-        // Ahead of what was sent, or from before the first packet.
-        if back == 0 || back > 1 << 15 || back > self.total {
-            return Heard::Nonsense;
+    pub(super) fn acknowledge(&mut self, sequence: Sequence, word: Word, now: Instant) -> Heard {
+        let Some(number) = self.meant(sequence, word) else { return Heard::Nonsense };
+        if word == Word::Newest {
+            self.believe(number);
         }
-        let Some(departure) = self.place(self.total - back) else { return Heard::Nothing };
+        let Some(departure) = self.place(number) else { return Heard::Nothing };
         let Departure { at, bytes, fate } = *departure;
         if fate == Fate::Acked {
             return Heard::Nothing;
@@ -158,6 +192,24 @@ impl Sent {
         let micros = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
         self.tell(Verdict::Acked { sequence, micros });
         Heard::News(News { bytes, age, late: fate == Fate::Lost })
+    }
+
+    /// The last packet with this number, unless none was sent that an honest peer can speak of.
+    ///
+    /// A peer that has not received anything for 32,768 packets and more still tells of the last that it has: its number
+    /// looks as if it were ahead of all that was sent. It is held against nobody.
+    fn meant(&self, sequence: Sequence, word: Word) -> Option<u64> {
+        let ahead = u64::from(sequence.distance_from(self.next()));
+        let number = self.total.checked_sub(NUMBERS - ahead)?;
+        (word == Word::Overtaken || number >= self.told_from).then_some(number)
+    }
+
+    /// The peer has received a packet, unless its number could be that of another one as well.
+    fn believe(&mut self, number: u64) {
+        if self.total - self.told_from <= NUMBERS {
+            self.told_from = self.told_from.max(number.saturating_sub(TOLD_WITHIN));
+            self.heard_to = self.heard_to.max(number + 1);
+        }
     }
 
     /// Gives up the oldest packet that has been awaited for `deadline`, if there is one; call again until there is none.

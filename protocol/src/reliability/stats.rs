@@ -90,7 +90,8 @@ pub struct Counters {
     pub displaced: u64,
     /// Events that the application did not poll before a window of newer ones had come: the oldest is forgotten each time.
     pub untold_events: u64,
-    /// Packets received whose header acknowledged packets that were never sent. No honest peer does that.
+    /// Headers, and words of acknowledgements behind them, that told of packets which were never sent. No honest peer
+    /// does that; what may be the number of a packet long gone is not counted.
     pub acks_of_unsent: u64,
     /// Packets in fragments that were given up: their time was up, or newer ones needed the memory.
     pub reassemblies_given_up: u64,

@@ -15,8 +15,10 @@ use crate::wire::cursor::Writer;
 use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
+mod acks_of_unsent;
 mod many_messages;
 mod many_packets;
+mod never_answered;
 mod news_unasked;
 mod receipts_at_an_end;
 mod small_packets;
@@ -260,6 +262,24 @@ fn a_servers_end_takes_no_blocks_of_its_client_unless_the_channel_says_so() {
         }
         assert_eq!(fates, [Some(uploads), Some(downloads)], "{admission:?}");
     }
+}
+
+#[test]
+fn a_layout_without_channels_greets_and_says_why_it_ends() {
+    let none = || Arc::new(Layout::new(Vec::new()).unwrap());
+    let mut pair = Pair::with(none(), none());
+    pair.run(1000);
+    assert_eq!(pair.ends.each_ref().map(Connection::end), [None, None]);
+    assert_eq!(pair.run(5000), 0, "both have been heard");
+    let refused = pair.ends[0].send(CHAT, b"hi", SendOptions::default(), pair.now);
+    assert_eq!(refused, Err(crate::channel::SendError::NoChannel));
+    pair.ends[0].leave(ByeCode(300), "good night");
+    pair.run(200);
+    assert_eq!(pair.ends[1].end(), Some(&End::Farewell { code: ByeCode(300), text: "good night".into() }));
+    // It is not as good as any.
+    let mut pair = Pair::with(none(), layout());
+    pair.run(200);
+    assert!(pair.ends.iter().all(|end| matches!(end.end(), Some(End::LayoutMismatch { .. }))));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_protocol::address::Address;
+use slipgate_protocol::channel::block::Block;
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, SendOptions};
 use slipgate_protocol::session::{End, Traffic};
@@ -67,6 +68,13 @@ pub(super) enum Errand {
         options: SendOptions,
         bytes: usize,
     },
+    /// Its content is shared, and not copied.
+    Block {
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    },
     Disconnect {
         client: ClientHandle,
     },
@@ -83,7 +91,7 @@ impl Entry for Errand {
     fn bytes(&self) -> usize {
         match self {
             Self::Payload { bytes, .. } | Self::Message { bytes, .. } | Self::Kick { bytes, .. } => *bytes,
-            Self::Disconnect { .. } | Self::Do(_) => 0,
+            Self::Block { .. } | Self::Disconnect { .. } | Self::Do(_) => 0,
         }
     }
 }
@@ -131,6 +139,13 @@ impl Courier {
                         self.news.put(News { event, bytes: 0, more: More::Nothing }, &[]);
                     }
                 }
+                Errand::Block { client, channel, block, label } => {
+                    let event = match server.send_block(client, channel, block, label) {
+                        Ok(id) => Event::Begun { client, channel, id, label },
+                        Err(error) => Event::Unsent { client, channel, receipt: Some(label), error },
+                    };
+                    self.news.put(News { event, bytes: 0, more: More::Nothing }, &[]);
+                }
                 Errand::Disconnect { client } => {
                     server.disconnect(client);
                 }
@@ -151,8 +166,8 @@ impl Courier {
                     count(&self.counters.payloads_dropped);
                     true
                 }
-                // A hub carries no acknowledged packets.
-                (Event::Packet { .. } | Event::Sent { .. } | Event::Unsent { .. }, _) => true,
+                // A hub carries no acknowledged packets, and the others are its own.
+                (Event::Packet { .. } | Event::Sent { .. } | Event::Begun { .. } | Event::Unsent { .. }, _) => true,
                 (event, body) => {
                     let (more, body) = more_of(&event, server, body);
                     self.news.put(News { event, bytes: body.len(), more }, body)

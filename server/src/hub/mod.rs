@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use slipgate_edge::clock::Clock;
 use slipgate_protocol::address::Address;
+use slipgate_protocol::channel::block::Block;
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Kind, SendOptions};
 use slipgate_protocol::crypto::key::KeyRing;
@@ -311,6 +312,28 @@ impl Hub {
         self.put(client, Errand::Message { client, channel, options, bytes: message.len() }, message)
     }
 
+    /// Gives a block to its client's shard, which sends it on a channel of blocks; `label` tells the client what it is. Its
+    /// content is shared, not copied: one block may go to everybody. `Ok` says that it is on its way to the shard, and no more:
+    /// [`Event::Begun`] has the number by which later events tell of it, and if as many blocks wait as the channel allows, or
+    /// the client has left meanwhile, [`Event::Unsent`] has its label.
+    ///
+    /// # Errors
+    /// `Gone` if the game has heard of its end, `Backlogged` when the ring is full, `NoChannel`, `WrongKind`, or
+    /// `WrongTraffic`.
+    pub fn send_block(
+        &mut self,
+        client: ClientHandle,
+        channel: ChannelId,
+        block: Block,
+        label: u64,
+    ) -> Result<(), SendError> {
+        let Traffic::Channels(layout, _) = &self.traffic else { return Err(SendError::WrongTraffic) };
+        if layout.channel(channel).ok_or(SendError::NoChannel)?.kind != Kind::Blocks {
+            return Err(SendError::WrongKind);
+        }
+        self.put(client, Errand::Block { client, channel, block, label }, &[])
+    }
+
     /// Has a client disconnected; its event comes.
     ///
     /// What is not acknowledged by then may not arrive: put last words into the text of [`kick`](Self::kick), or wait for the
@@ -345,7 +368,7 @@ impl Hub {
         self.put(client, Errand::Kick { client, code, bytes: text.len() }, text.as_bytes())
     }
 
-    /// Has work done on a shard's own thread, with all that its server can do: blocks, budgets, weights. It comes after what
+    /// Has work done on a shard's own thread, with all that its server can do: budgets, weights, how far blocks are. It comes after what
     /// was sent before, also when [`stop`](Self::stop) comes right behind it, and asks for memory, so it is nothing for each
     /// packet.
     ///

@@ -27,16 +27,47 @@ fn acknowledgements_of_what_was_never_sent_are_nonsense_before_and_after_the_wra
         (0, &[0, 1, 32_767, 32_768, 65_535][..], &[][..]),
         (1, &[1, 2, 32_768, 65_535], &[]),
         (100, &[100, 65_535, 40_000], &[0, 83]),
-        (70_000, &[4464, 4465, 37_000], &[4447, 65_535, 60_000]),
+        (50_000, &[50_000, 65_535, 60_000, 33_599], &[33_600, 49_983]),
+        (70_000, &[4464, 4465, 37_000, 53_599], &[4447, 65_535, 60_000, 53_600]),
     ] {
         let mut sent = Sent::new(16, Remember::Needed);
-        depart(&mut sent, total, at(0));
+        for turn in 1..=total {
+            depart(&mut sent, 1, at(0));
+            // Now and then the peer tells of what it has.
+            if turn % 10_000 == 0 {
+                sent.acknowledge(Sequence((turn - 16) as u16), Word::Newest, at(0));
+            }
+        }
         for sequence in nonsense {
-            assert_eq!(sent.acknowledge(Sequence(*sequence), at(1)), Heard::Nonsense, "{sequence} of {total}");
+            let heard = sent.acknowledge(Sequence(*sequence), Word::Newest, at(1));
+            assert_eq!(heard, Heard::Nonsense, "{sequence} of {total}");
         }
         for sequence in nothing {
-            assert_eq!(sent.acknowledge(Sequence(*sequence), at(1)), Heard::Nothing, "{sequence} of {total}");
+            let heard = sent.acknowledge(Sequence(*sequence), Word::Newest, at(1));
+            assert_eq!(heard, Heard::Nothing, "{sequence} of {total}");
         }
+    }
+}
+
+#[test]
+fn a_word_that_was_overtaken_may_be_of_long_ago() {
+    let mut sent = Sent::new(16, Remember::Needed);
+    depart(&mut sent, 40_000, at(0));
+    sent.acknowledge(Sequence(39_999), Word::Newest, at(1));
+    assert_eq!(sent.acknowledge(Sequence(7), Word::Overtaken, at(1)), Heard::Nothing);
+    assert_eq!(sent.acknowledge(Sequence(7), Word::Newest, at(1)), Heard::Nonsense);
+    assert_eq!(sent.acknowledge(Sequence(40_000), Word::Overtaken, at(1)), Heard::Nonsense, "it never was");
+}
+
+#[test]
+fn a_peer_that_has_long_received_nothing_may_tell_of_the_last_it_has_for_ever() {
+    let mut sent = Sent::new(16, Remember::Needed);
+    depart(&mut sent, 100, at(0));
+    for _ in 0..3 * NUMBERS {
+        sent.acknowledge(Sequence(90), Word::Newest, at(1));
+        let heard = sent.acknowledge(Sequence(90), Word::Newest, at(1));
+        assert_eq!(heard, Heard::Nothing, "{} sent", sent.total);
+        depart(&mut sent, 1, at(1));
     }
 }
 
@@ -45,8 +76,8 @@ fn an_acknowledgement_is_news_once() {
     let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 2, at(5));
     let news = News { bytes: 100, age: Duration::from_millis(20), late: false };
-    assert_eq!(sent.acknowledge(Sequence(1), at(25)), Heard::News(news));
-    assert_eq!(sent.acknowledge(Sequence(1), at(30)), Heard::Nothing);
+    assert_eq!(sent.acknowledge(Sequence(1), Word::Newest, at(25)), Heard::News(news));
+    assert_eq!(sent.acknowledge(Sequence(1), Word::Newest, at(30)), Heard::Nothing);
     assert_eq!(events(&mut sent), [Event::Acked { sequence: Sequence(1), rtt: news.age }]);
 }
 
@@ -55,7 +86,7 @@ fn packets_of_acknowledgements_alone_are_neither_news_nor_lost() {
     let mut sent = Sent::new(16, Remember::Needed);
     sent.depart(Cargo::AcksAlone, 28, at(0));
     sent.depart(Cargo::AcksAlone, 28, at(0));
-    assert_eq!(sent.acknowledge(Sequence(0), at(10)), Heard::Nothing);
+    assert_eq!(sent.acknowledge(Sequence(0), Word::Newest, at(10)), Heard::Nothing);
     assert!(!sent.give_up_overdue(DEADLINE, at(5000)));
     assert_eq!(events(&mut sent), []);
 }
@@ -64,7 +95,7 @@ fn packets_of_acknowledgements_alone_are_neither_news_nor_lost() {
 fn what_is_pushed_out_of_the_window_is_lost_and_what_was_judged_is_not_judged_again() {
     let mut sent = Sent::new(16, Remember::Needed);
     depart(&mut sent, 16, at(0));
-    sent.acknowledge(Sequence(1), at(1));
+    sent.acknowledge(Sequence(1), Word::Newest, at(1));
     assert!(!sent.give_up_overdue(DEADLINE, at(999)));
     let displaced: Vec<bool> = (0..3).map(|_| sent.depart(Cargo::Data, 100, at(999))).collect();
     assert_eq!(displaced, [true, false, true]);
@@ -82,7 +113,7 @@ fn who_does_not_ask_is_told_of_the_newest_and_how_many_they_missed() {
     // Sixteen verdicts wait: nobody asked.
     depart(&mut sent, 4, at(1000));
     assert_eq!(sent.untold(), 0);
-    assert!(matches!(sent.acknowledge(Sequence(16), at(1001)), Heard::News(_)));
+    assert!(matches!(sent.acknowledge(Sequence(16), Word::Newest, at(1001)), Heard::News(_)));
     while sent.give_up_overdue(DEADLINE, at(3000)) {}
     assert_eq!(sent.untold(), 4);
     let events = events(&mut sent);
@@ -97,7 +128,7 @@ fn a_steady_stream_remembers_what_is_under_way_and_no_window() {
     for number in 0..100_000_u64 {
         let now = at(number * 16);
         sent.depart(if number % 3 == 0 { Cargo::AcksAlone } else { Cargo::Data }, 100, now);
-        sent.acknowledge(Sequence(number.wrapping_sub(6) as u16), now);
+        sent.acknowledge(Sequence(number.wrapping_sub(6) as u16), Word::Newest, now);
         assert!(events(&mut sent).len() <= 1);
         assert!(sent.departures.len() <= 7, "{} after {number}", sent.departures.len());
     }
@@ -109,13 +140,13 @@ fn a_lost_packet_can_be_acknowledged_late_for_four_seconds_and_is_forgotten_then
     for (millis, late) in [(1500, true), (3999, true), (4000, false)] {
         let mut sent = Sent::new(1024, Remember::Needed);
         depart(&mut sent, 2, at(0));
-        sent.acknowledge(Sequence(1), at(30));
+        sent.acknowledge(Sequence(1), Word::Newest, at(30));
         assert!(sent.give_up_overdue(DEADLINE, at(1000)));
         // What is sent in between makes no difference, as long as the window has room.
         for _ in 0..500 {
             sent.depart(Cargo::AcksAlone, 28, at(millis));
         }
-        let heard = sent.acknowledge(Sequence(0), at(millis));
+        let heard = sent.acknowledge(Sequence(0), Word::Newest, at(millis));
         assert_eq!(matches!(heard, Heard::News(News { late: true, .. })), late, "after {millis} ms: {heard:?}");
     }
 }
@@ -131,8 +162,8 @@ fn the_window_bounds_what_is_remembered_whatever_is_awaited() {
             (lost(872..936), 872),
             "{remember:?}: as many verdicts as the window holds"
         );
-        assert!(matches!(sent.acknowledge(Sequence(936), at(1)), Heard::News(_)), "{remember:?}");
-        assert_eq!(sent.acknowledge(Sequence(935), at(1)), Heard::Nothing, "{remember:?}");
+        assert!(matches!(sent.acknowledge(Sequence(936), Word::Newest, at(1)), Heard::News(_)), "{remember:?}");
+        assert_eq!(sent.acknowledge(Sequence(935), Word::Newest, at(1)), Heard::Nothing, "{remember:?}");
         sent.reset();
         assert_eq!((sent.departures.len(), sent.verdicts.capacity()), (0, 0), "{remember:?}");
         assert!(sent.departures.capacity() == 0 || remember == Remember::All);
