@@ -249,7 +249,7 @@ impl Together {
 #[test]
 fn a_stream_through_server_and_client_asks_for_no_memory() {
     for config in configs() {
-        let algorithm = config.congestion.algorithm.clone();
+        let algorithm = config.congestion.algorithm;
         let mut together = Together::connected(config);
         let mut run = |turns| (0..turns).for_each(|_| together.turn(Together::talk));
         run(WARM_UP);
