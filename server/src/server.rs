@@ -144,7 +144,7 @@ impl Server {
 
     /// From now on it shares its uplink with other shards.
     pub(crate) fn on_trunk(mut self, trunk: Box<dyn netcode::Lend<Trunk>>) -> Self {
-        self.core = self.core.on_trunk(trunk);
+        self.core.join_trunk(trunk);
         self
     }
 

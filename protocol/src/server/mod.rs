@@ -39,7 +39,7 @@ use crate::wire::reliable::Sequence;
 /// What players read of a server that was stopped, unless it says something else.
 pub const STOP_TEXT: &str = "The server shuts down.";
 
-/// The uplink of a server of so many shards, without a limit at first, for [`Server::on_trunk`].
+/// The uplink of a server of so many shards, without a limit at first, for [`Server::join_trunk`].
 #[must_use]
 pub fn trunk(shards: u16) -> Trunk {
     Trunk::new(shards.into(), uplink::BURST)
@@ -129,10 +129,8 @@ impl Server {
     }
 
     /// From now on its uplink is that of a server of several shards, of which this is one.
-    #[must_use]
-    pub fn on_trunk(mut self, trunk: Box<dyn Lend<Trunk>>) -> Self {
+    pub fn join_trunk(&mut self, trunk: Box<dyn Lend<Trunk>>) {
         self.uplink.join(usize::from(self.netcode.shard_id().0), trunk);
-        self
     }
 
     /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
