@@ -275,6 +275,10 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("channel_frames", "blocks", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
     // Newer messages under a key.
     ("channel_frames", "keys", &[1, 96, 3, 96, 9, 8, 20, 96, 15, 22, 0, 8, 90, 14, 2, 64, 6, 64, 12, 8, 90]),
+    // Messages that ask what becomes of them: one arrives, one is lost, one is too late, one is replaced.
+    ("channel_frames", "receipts", &[1, 0, 1, 8, 20, 14, 2, 32, 2, 8, 20, 22, 0, 64, 5, 24, 9, 96, 3, 96, 9, 24, 20]),
+    // More receipts than may be awaited: the sum of all bytes says that they may be asked for.
+    ("channel_frames", "many_receipts", &[1, 26, 255, 14, 2, 24, 20, 0, 170]),
     // Three blocks: offered, accepted, sent in two rounds, taken, and acknowledged.
     (
         "block_reassembly",

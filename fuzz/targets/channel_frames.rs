@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
+use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::{
-    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Kind, Layout, ReadAt, SendError, SendOptions, control,
+    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Fate, Kind, Layout, MAX_RECEIPTS, PIECE_BYTES, ReadAt,
+    SendError, SendOptions, control,
 };
 use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::Sequence;
 
 const KINDS: [Kind; 5] =
     [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Blocks];
+/// The channel that sends a message once.
+const ONCE: ChannelId = ChannelId(0);
 const MAX_MESSAGE_BYTES: u32 = 2000;
 const QUEUE_BYTES: u32 = 4000;
 const QUEUE_MESSAGES: u16 = 20;
@@ -25,10 +29,12 @@ const MAX_BLOCK_BYTES: u32 = 5000;
 const MAX_MEMORY_BYTES: usize = 150_000;
 
 fuzz_target!(|input: &[u8]| {
+    // Seldom, whatever the script: more receipts are asked for than may be awaited, which takes its time.
+    let may_flood = input.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte)) == 0;
     let mut input = Input::new(input);
     match input.u8() & 1 {
         0 => invented(&mut input),
-        _ => World::new().run(&mut input),
+        _ => World::new(may_flood).run(&mut input),
     }
 });
 
@@ -84,6 +90,8 @@ struct Log {
     received: BTreeSet<u32>,
     /// Numbers of messages with a key may never arrive.
     keyed: BTreeSet<u32>,
+    /// And those that were not to be late.
+    dated: BTreeSet<u32>,
     next: u32,
 }
 
@@ -92,6 +100,7 @@ struct End {
     packets: Vec<(Sequence, Vec<u8>)>,
     sequence: Sequence,
     logs: [Log; KINDS.len()],
+    receipts: Receipts,
     blocks: [usize; 2],
 }
 
@@ -100,20 +109,23 @@ struct World {
     ends: [End; 2],
     now: Instant,
     honest: bool,
+    /// More receipts may be asked for than may be awaited, once.
+    may_flood: bool,
     scratch: Vec<u8>,
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(may_flood: bool) -> Self {
         let layout = layout();
         let end = || End {
             channels: Channels::new(Arc::clone(&layout), None),
             packets: Vec::new(),
             sequence: Sequence(65_500),
             logs: Default::default(),
+            receipts: Receipts::default(),
             blocks: [0; 2],
         };
-        Self { ends: [end(), end()], now: Instant::default(), honest: true, scratch: Vec::new() }
+        Self { ends: [end(), end()], now: Instant::default(), honest: true, may_flood, scratch: Vec::new() }
     }
 
     fn run(mut self, input: &mut Input<'_>) {
@@ -125,6 +137,7 @@ impl World {
                 7..=10 => self.deliver(from, value.into(), value % 5),
                 11 => self.lose(from, value.into()),
                 12 => self.pass(value.into()),
+                13 if value == 255 => self.flood(from),
                 13 => self.probe(from),
                 14 => self.begin(from, value),
                 _ => self.alter(from, value),
@@ -146,19 +159,42 @@ impl World {
             number.to_le_bytes().into_iter().chain((0..).map(|at| at as u8 ^ value)).take(bytes).collect();
         let key = (value % 3 == 0).then_some(u64::from(value % 2));
         let free = end.channels.free(channel);
-        let sent = end.channels.send(channel, &content, SendOptions { key, ..SendOptions::default() }, self.now);
+        let deadline = (value % 5 == 0).then_some(Duration::from_millis(value.into()));
+        let message = Numbered { channel: channel.0, number };
+        let receipt = (value % 4 != 0).then(|| message.tag());
+        let sent = end.channels.send(channel, &content, SendOptions { deadline, key, receipt }, self.now);
         match sent {
             Ok(()) => {
                 log.sent.insert(number, content);
                 if key.is_some() {
                     log.keyed.insert(number);
                 }
+                if deadline.is_some() {
+                    log.dated.insert(number);
+                }
+                if receipt.is_some() {
+                    end.receipts.ask(message);
+                }
             }
             Err(SendError::TooLarge) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
             Err(SendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Blocks),
             Err(error) => {
                 assert_eq!(error, SendError::Backlogged);
-                assert!(free.messages == 0 || (free.bytes as usize) < bytes);
+                let full = free.messages == 0 || (free.bytes as usize) < bytes;
+                assert!(full || receipt.is_some() && free.receipts == 0);
+            }
+        }
+        true
+    }
+
+    /// Small messages that ask for receipts, more than may be awaited.
+    fn flood(&mut self, from: usize) -> bool {
+        if std::mem::replace(&mut self.may_flood, false) {
+            for _ in 0..MAX_RECEIPTS + 100 {
+                if self.ends[from].channels.free(ONCE).messages == 0 {
+                    self.write(from, 800);
+                }
+                self.send(from, ONCE.0, 1);
             }
         }
         true
@@ -231,11 +267,21 @@ impl World {
         self.now = self.now.after(Duration::from_millis(millis));
         for end in &mut self.ends {
             end.channels.begin_tick(self.now);
+            end.receipts.check_free(end.channels.free(ONCE).receipts);
             while let Some(event) = end.channels.poll_event() {
-                if let ChannelEvent::Block { event: block::Event::Received { content, .. }, .. } = event {
-                    end.blocks[1] += 1;
-                    assert!(content.into_vec().len() <= MAX_BLOCK_BYTES as usize);
+                match event {
+                    ChannelEvent::Block { event: block::Event::Received { content, .. }, .. } => {
+                        end.blocks[1] += 1;
+                        assert!(content.into_vec().len() <= MAX_BLOCK_BYTES as usize);
+                    }
+                    ChannelEvent::Receipt { channel, tag, fate } => end.receipts.tell(channel, tag, fate),
+                    _ => {}
                 }
+            }
+            end.receipts.check_free(end.channels.free(ONCE).receipts);
+            for Numbered { channel, number } in end.receipts.take_arrived() {
+                let (kind, log) = (KINDS[usize::from(channel)], &end.logs[usize::from(channel)]);
+                assert!(!self.honest || log.has_arrived(kind, number), "{kind:?}: {number} has not arrived");
             }
             assert!(end.channels.memory_bytes() <= 2 * MAX_MEMORY_BYTES, "{}", end.channels.memory_bytes());
         }
@@ -281,8 +327,11 @@ impl World {
         for end in &self.ends {
             for (kind, log) in KINDS.iter().zip(&end.logs).filter(|(kind, _)| kind.is_reliable() && self.honest) {
                 let missing =
-                    log.sent.keys().find(|number| !log.received.contains(number) && !log.keyed.contains(number));
+                    log.sent.keys().find(|number| !log.received.contains(number) && log.is_promised(**number));
                 assert_eq!(missing, None, "{kind:?}");
+            }
+            if self.honest {
+                end.settle_receipts();
             }
         }
         let [one, other] = self.ends;
@@ -292,7 +341,42 @@ impl World {
     }
 }
 
+impl End {
+    /// All is over: everybody who asked was told, and of what is promised, that it arrived.
+    fn settle_receipts(&self) {
+        assert!(self.receipts.all_told());
+        for (Numbered { channel, number }, fate) in self.receipts.fates() {
+            let (kind, log) = (KINDS[usize::from(channel)], &self.logs[usize::from(channel)]);
+            let may_be = match fate {
+                Fate::Arrived => true,
+                Fate::Lost => !kind.is_reliable(),
+                // What is sent once has a deadline from its channel.
+                Fate::Expired => !kind.is_reliable() || log.dated.contains(&number),
+                Fate::Superseded => log.keyed.contains(&number),
+                _ => false,
+            };
+            assert!(may_be, "{kind:?}: {number} is {fate:?}");
+        }
+    }
+}
+
 impl Log {
+    /// Whether a reliable channel has to bring the message.
+    fn is_promised(&self, number: u32) -> bool {
+        !self.keyed.contains(&number) && !self.dated.contains(&number)
+    }
+
+    /// Whether the peer has a message of which it is said that it has arrived. Of a sequenced channel the newest that did
+    /// counts. What is sent once in slices may be given up by the peer when all of them have come.
+    fn has_arrived(&self, kind: Kind, number: u32) -> bool {
+        let is_one_slice = self.sent.get(&number).is_some_and(|content| content.len() <= PIECE_BYTES);
+        let came = match kind {
+            Kind::Sequenced => self.received.last().is_some_and(|newest| *newest >= number),
+            _ => self.received.contains(&number),
+        };
+        came || !kind.is_reliable() && !is_one_slice
+    }
+
     fn receive(&mut self, kind: Kind, content: &[u8]) {
         let number = u32::from_le_bytes(content[..4].try_into().expect("four bytes"));
         assert_eq!(self.sent.get(&number).map(Vec::as_slice), Some(content), "{kind:?}");

@@ -2,15 +2,18 @@
 
 #![no_main]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
+use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
-use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions, Violation};
+use slipgate_protocol::channel::{
+    Arrival, ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions, Violation,
+};
 use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
 use slipgate_protocol::reliability::{self, Sink};
 use slipgate_protocol::session::{Config, Connection, End as Reason, MIN_PAYLOAD};
@@ -20,6 +23,8 @@ use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
 use slipgate_protocol::wire::session::{Arrived, Frame, Stamp};
 
 const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Blocks];
+/// The first of them carry messages.
+const MESSAGES: usize = 3;
 const ORDERED: ChannelId = ChannelId(0);
 const BLOCKS: ChannelId = ChannelId(3);
 const MAX_MESSAGE_BYTES: u32 = 2000;
@@ -90,9 +95,10 @@ struct End {
     connection: Connection,
     path: Datagrams,
     now: Instant,
-    /// Numbers of messages on the ordered channel.
-    said: u32,
-    heard: u32,
+    /// The sizes of messages on each channel, by their numbers; and the numbers of those that were heard.
+    said: [Vec<usize>; MESSAGES],
+    heard: [BTreeSet<u32>; MESSAGES],
+    receipts: Receipts,
     left: bool,
 }
 
@@ -108,12 +114,31 @@ impl End {
             ..config.endpoint
         };
         let connection = Connection::new(&config, Arc::clone(&LAYOUT), None).expect("settings to run with");
-        Self { connection, path: Datagrams::default(), now: Instant::default(), said: 0, heard: 0, left: false }
+        Self {
+            connection,
+            path: Datagrams::default(),
+            now: Instant::default(),
+            said: Default::default(),
+            heard: Default::default(),
+            receipts: Receipts::default(),
+            left: false,
+        }
     }
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
         self.connection.tick(self.now);
+        self.poll_events();
+    }
+
+    /// Takes what is told: of a receipt one fate, if it was asked for.
+    fn poll_events(&mut self) {
+        while let Some(event) = self.connection.poll_event() {
+            if let ChannelEvent::Receipt { channel, tag, fate } = event {
+                self.receipts.tell(channel, tag, fate);
+            }
+        }
+        self.receipts.check_free(self.connection.channels().free(ORDERED).receipts);
     }
 
     fn transmit(&mut self) {
@@ -126,7 +151,7 @@ impl End {
         assert!(self.connection.channels().memory_bytes() <= MAX_MEMORY_BYTES);
     }
 
-    /// Takes a datagram; on an honest path all that was said in order is heard in order.
+    /// Takes a datagram; on an honest path everything is heard once, and what was said in order in order.
     fn take(&mut self, datagram: &[u8], honest: bool) {
         let mut scratch = Vec::new();
         let Ok(Some(mut incoming)) = self.connection.handle(datagram, self.now) else { return };
@@ -134,29 +159,53 @@ impl End {
             let Arrival::Message { channel, place } = arrival else { continue };
             let bytes = place.bytes(&datagram[incoming.start()..], &scratch);
             assert!(bytes.len() <= MAX_MESSAGE_BYTES as usize);
-            if honest && channel == ORDERED {
-                assert_eq!(bytes[..4], self.heard.to_le_bytes());
-                self.heard += 1;
+            if honest {
+                let heard = &mut self.heard[usize::from(channel.0)];
+                let number = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+                assert!(channel != ORDERED || number == heard.len() as u32, "{number} is not the next");
+                assert!(heard.insert(number), "{channel:?}: {number} came twice");
             }
         }
-        while self.connection.poll_event().is_some() {}
+        self.poll_events();
     }
 
     fn say(&mut self, channel: ChannelId, bytes: usize) {
-        let options = SendOptions::default();
         if channel == BLOCKS {
             let block = Block::new(vec![7; bytes]).expect("at most 64 MiB");
             let _ = self.connection.channels_mut().send_block(BLOCKS, block, 0);
             return;
         }
+        let said = &mut self.said[usize::from(channel.0)];
+        let number = Numbered { channel: channel.0, number: said.len() as u32 };
         let mut message = vec![0; bytes.max(4)];
-        message[..4].copy_from_slice(&self.said.to_le_bytes());
-        let sent = self.connection.send(channel, &message, options, self.now).is_ok();
-        self.said += u32::from(sent && channel == ORDERED);
+        message[..4].copy_from_slice(&number.number.to_le_bytes());
+        // Three of four ask.
+        let receipt = (bytes / 8 % 4 != 3).then(|| number.tag());
+        let options = SendOptions { receipt, ..SendOptions::default() };
+        if self.connection.send(channel, &message, options, self.now).is_ok() {
+            said.push(message.len());
+            if receipt.is_some() {
+                self.receipts.ask(number);
+            }
+        }
     }
 
-    /// Whether nothing is left to do: all that was said has arrived, and that is known here.
+    /// What is said here to have arrived, the other end has heard. It may have given up what is sent once and in slices.
+    fn check_arrivals(&mut self, other: &Self) {
+        for Numbered { channel, number } in self.receipts.take_arrived() {
+            let place = usize::from(channel);
+            let is_sure = KINDS[place].is_reliable() || self.said[place][number as usize] <= PIECE_BYTES;
+            assert!(!is_sure || other.heard[place].contains(&number), "{channel}: {number} has not arrived");
+        }
+    }
+
+    /// Whether nothing is left to do, and of every message is known what became of it.
     fn rests(&self) -> bool {
+        self.connection.is_over() || self.is_idle() && self.receipts.all_told()
+    }
+
+    /// Whether all that must arrive has arrived, and that is known here.
+    fn is_idle(&self) -> bool {
         let channels = self.connection.channels();
         let empty = |channel: ChannelId| {
             let config = LAYOUT.channel(channel).expect("one of the layout's");
@@ -269,6 +318,15 @@ impl World {
         for end in &mut self.ends {
             end.pass(time);
         }
+        self.check_arrivals();
+    }
+
+    fn check_arrivals(&mut self) {
+        if self.honest {
+            let [one, other] = &mut self.ends;
+            one.check_arrivals(other);
+            other.check_arrivals(one);
+        }
     }
 
     fn deliver(&mut self, from: usize, which: usize, stays: bool) {
@@ -278,6 +336,7 @@ impl World {
             self.ends[from].path.under_way.remove(place);
         }
         self.ends[1 - from].take(&datagram, self.honest);
+        self.check_arrivals();
     }
 
     fn lose(&mut self, from: usize, which: usize) {
@@ -307,7 +366,11 @@ impl World {
         if self.honest && self.ends.iter().all(|end| !end.left) && !self.was_dead_one_way() {
             for (one, other) in [(0, 1), (1, 0)] {
                 assert!(self.ends[one].connection.end().is_none(), "{:?}", self.ends[one].connection.end());
-                assert_eq!(self.ends[one].heard, self.ends[other].said);
+                for (channel, said) in self.ends[other].said.iter().enumerate() {
+                    let heard = self.ends[one].heard[channel].len();
+                    assert!(heard == said.len() || !KINDS[channel].is_reliable(), "channel {channel}: {heard} heard");
+                }
+                assert!(self.ends[one].receipts.all_told(), "of some message nothing was told");
                 assert!(self.ends[one].rests(), "something is left to do");
             }
         }
@@ -330,9 +393,10 @@ impl World {
 
     /// Time goes on to what is due first, and all that leaves arrives.
     fn turn(&mut self) {
-        let due =
-            self.ends.iter().filter_map(|end| end.connection.next_deadline(end.now).map(|due| due.since(end.now)));
-        self.pass(due.min().unwrap_or(LONG_TURN).clamp(SHORT_TURN, LONG_TURN));
+        let due = |end: &End| end.connection.next_deadline(end.now).map(|due| due.since(end.now));
+        // Nobody is idle whose message may come anew. Of one that is sent once no more is to be done than to call it lost.
+        let due = if self.ends.iter().all(End::is_idle) { None } else { self.ends.iter().filter_map(due).min() };
+        self.pass(due.unwrap_or(LONG_TURN).clamp(SHORT_TURN, LONG_TURN));
         for from in 0..2 {
             self.ends[from].transmit();
             while !self.ends[from].path.under_way.is_empty() {

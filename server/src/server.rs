@@ -11,7 +11,7 @@ use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
 use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
-use slipgate_protocol::congestion::{BytesPerSecond, Weight};
+use slipgate_protocol::congestion::{BytesPerSecond, Trunk, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::discard::Discards;
 use slipgate_protocol::netcode::server::{
@@ -142,6 +142,12 @@ impl Server {
         })
     }
 
+    /// From now on it shares its uplink with other shards.
+    pub(crate) fn on_trunk(mut self, trunk: Box<dyn netcode::Lend<Trunk>>) -> Self {
+        self.core = self.core.on_trunk(trunk);
+        self
+    }
+
     /// Says what the payloads of clients carry, before there are any; without it they are handed out as they are.
     ///
     /// # Errors
@@ -226,7 +232,13 @@ impl Server {
     }
 
     /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
-    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    /// burst delays the rest. `None`, at first: the uplink has no limit. With [shards](Self::shards) it is the rate of the whole
+    /// server, whichever of them is told; each client has at least the part that its weight gives it among those of all
+    /// shards, and what others leave of theirs goes to clients of the same shard first.
+    ///
+    /// Messages on channels are held to it. What else leaves for clients (payloads as they are, acknowledged packets, and
+    /// acknowledgements) cannot be held back without loss: it leaves, and the messages share the rest. So of a server without
+    /// channels nothing is held back.
     pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
         self.core.set_uplink(rate);
     }

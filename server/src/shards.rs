@@ -7,7 +7,8 @@
 //! ```
 //!
 //! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
-//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own, because the disk may keep it waiting.
+//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own, because the
+//! disk may keep it waiting; and so has an uplink with a limit, to which each shard comes once a turn.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,7 @@ use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::netcode::server::{
     self as netcode, Config, ConfigError, Lend, MAX_SHARDS, Register, ShardPlace,
 };
+use slipgate_protocol::server as core;
 use slipgate_protocol::session::Memory;
 use slipgate_protocol::time::Now;
 use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
@@ -30,12 +32,21 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The register behind a lock.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Register>>);
+/// The register or the uplink behind a lock.
+struct Shared<T>(Arc<Mutex<T>>);
 
-impl Lend for Shared {
-    fn lend(&self, work: &mut dyn FnMut(&mut Register)) {
+impl<T> Shared<T> {
+    fn new(shared: T) -> Self {
+        Self(Arc::new(Mutex::new(shared)))
+    }
+
+    fn another(&self) -> Box<Self> {
+        Box::new(Self(Arc::clone(&self.0)))
+    }
+}
+
+impl<T: Send> Lend<T> for Shared<T> {
+    fn lend(&self, work: &mut dyn FnMut(&mut T)) {
         work(&mut lock(&self.0));
     }
 }
@@ -78,7 +89,7 @@ impl Server {
     /// turns on a thread of its own, by times of the same clock. One of them is a server as [`Server::new`] makes it.
     ///
     /// All settings are those of the whole server: it is full when all its slots are used, on whatever shards. Budgets of a
-    /// turn are each shard's own, those of decryptions the whole server's. Rates of uplinks are each shard's own.
+    /// turn are each shard's own, those of decryptions and the rate of the uplink the whole server's.
     ///
     /// Shards end together, as those of a [`Crew`](crate::Crew) and of a [`Hub`](crate::Hub) do. The kernel chooses a client's
     /// socket among those that are open: when one shard is dropped and others go on, it sends packets of their clients to
@@ -152,7 +163,8 @@ impl Server {
             return Ok(vec![Self::around(netcode, sockets, now, memory)?]);
         }
         let used = storage.as_ref().map(|storage| (&storage.names, storage.used.as_slice()));
-        let register = Shared(Arc::new(Mutex::new(Register::new(&config, count, &seed()?, now, used)?)));
+        let register = Shared::new(Register::new(&config, count, &seed()?, now, used)?);
+        let trunk = Shared::new(core::trunk(count));
         let written =
             storage.map(|storage| Arc::new(Mutex::new(Written { journal: storage.journal, recorded: 0, flushed: 0 })));
         (0..count)
@@ -162,10 +174,9 @@ impl Server {
                 let journal = |written: &Arc<_>| -> Box<dyn Journal> {
                     Box::new(SharedJournal { written: Arc::clone(written), last: 0 })
                 };
-                let place =
-                    ShardPlace { shard, register: Box::new(register.clone()), journal: written.as_ref().map(journal) };
+                let place = ShardPlace { shard, register: register.another(), journal: written.as_ref().map(journal) };
                 let netcode = netcode::Server::shard(config.clone(), keys.clone(), &seed()?, now, place)?;
-                Self::around(netcode, sockets, now, memory.clone())
+                Ok(Self::around(netcode, sockets, now, memory.clone())?.on_trunk(trunk.another()))
             })
             .collect()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slipgate_conditioner::Conditions;
 use slipgate_protocol::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_protocol::congestion::{Algorithm, BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::{Key, Seed};
@@ -12,6 +13,7 @@ use slipgate_protocol::server::Server;
 use slipgate_protocol::session::{Config, Connection, Memory, Traffic};
 use slipgate_protocol::time::{Instant, Now, UnixMillis};
 use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+use slipgate_tests::hall::{Hall, TURN};
 use slipgate_tests::world::{Collected, address};
 
 const TICK: Duration = Duration::from_micros(16_667);
@@ -205,4 +207,42 @@ fn without_a_limit_everything_leaves_that_paths_carry() {
     let heard = world.heard_in(60, |world| world.fill(0));
     assert!(heard[0].1 > 5000, "{heard:?}");
     assert!(heard.iter().all(|(states, ..)| *states == 60), "{heard:?}");
+}
+
+/// Turns in which one player is sent so many payloads of 1,150 bytes, 1,199 on the path, and another what its bulk channel
+/// takes. Answers the bytes of bulk that were heard.
+fn bulk_beside(hall: &mut Hall, turns: u32, payloads: u32) -> usize {
+    let (bulk, plain) = (hall.handle(1).unwrap(), hall.handle(2).unwrap());
+    hall.player(1).messages.clear();
+    for _ in 0..turns {
+        let mut outbox = Collected::default();
+        for _ in 0..payloads {
+            hall.server.send_payload(plain, &[1; 1150], hall.now(), &mut outbox).unwrap();
+        }
+        while hall.tell(bulk, BULK, &[2; 1000]).is_ok() {}
+        hall.turn();
+    }
+    hall.player(1).messages.iter().map(|(_, message)| message.len()).sum()
+}
+
+#[test]
+fn payloads_cannot_wait_and_messages_share_what_they_leave_of_the_uplink() {
+    let mut hall = Hall::new(2, &layout(), &config(), Memory::default());
+    hall.join(Conditions::default());
+    hall.traffic = Traffic::Payloads;
+    hall.server.set_traffic(Traffic::Payloads).unwrap();
+    hall.join(Conditions::default());
+    // Two payloads a turn are half of it.
+    hall.server.set_uplink(Some(BytesPerSecond(4.0 * 1199.0 / TURN.as_secs_f64())));
+    bulk_beside(&mut hall, 60, 0);
+    let alone = bulk_beside(&mut hall, 300, 0);
+    let all = 300.0 * 4.0 * 1199.0;
+    assert!((0.85..1.0).contains(&(alone as f64 / all)), "{alone} of {all} bytes");
+    bulk_beside(&mut hall, 60, 2);
+    let beside = bulk_beside(&mut hall, 300, 2) as f64 / alone as f64;
+    assert!((0.47..0.53).contains(&beside), "{beside} of the messages");
+    bulk_beside(&mut hall, 60, 20);
+    assert_eq!(bulk_beside(&mut hall, 60, 20), 0, "payloads fill more than the uplink");
+    let afterwards = bulk_beside(&mut hall, 60, 0) as f64 / alone as f64 * 5.0;
+    assert!((0.85..1.0).contains(&afterwards), "what was too much is soon forgotten: {afterwards}");
 }

@@ -87,7 +87,11 @@ fn alone_on_four_megabits_the_path_is_used_and_quick() {
         let place = place("x", "4mbit", 125_000)?;
         let played = play(&place.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
         let (used, median, p95) = figures(&played.arrivals, 3.0, 10.0, 4e6);
-        eprintln!("alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms", 100.0 * used);
+        let dropped = place.dropped().unwrap();
+        eprintln!(
+            "alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms, {dropped} packets dropped",
+            100.0 * used
+        );
         Some(Attempt { within: used >= 0.97 && median <= 20.0 && p95 <= 30.0, kept_waiting: played.kept_waiting })
     });
 }

@@ -65,6 +65,16 @@ impl Place {
         run("tc", &[&["-n", &middle, "qdisc", verb, "dev", "down0", "root"], &tbf[..]].concat()).map(drop)
     }
 
+    /// How many packets the bottleneck's buffer had no room for.
+    pub(crate) fn dropped(&self) -> Result<u64> {
+        let middle = format!("{}m", self.prefix);
+        let told = run("tc", &["-s", "-n", &middle, "qdisc", "show", "dev", "down0"])?;
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let dropped = told.split_once("(dropped ").and_then(|(_, rest)| rest.split_once(','));
+        let dropped = dropped.and_then(|(dropped, _)| dropped.trim().parse().ok());
+        dropped.ok_or_else(|| Error::other(format!("tc tells of no drops: {told}")))
+    }
+
     /// Does something in an end's namespace: what it opens stays there.
     pub(crate) fn within<T: Send>(&self, end: End, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let letter = match end {

@@ -21,6 +21,7 @@ mod lateness;
 mod pacer;
 mod suggestion;
 mod timing;
+mod trunk;
 mod uplink;
 
 use core::time::Duration;
@@ -34,6 +35,7 @@ pub use self::governor::{Algorithm, Claim, Config, Congestion, Stats};
 pub use self::lateness::Lateness;
 pub use self::suggestion::{Shape, Suggestion};
 pub use self::timing::Timing;
+pub use self::trunk::Trunk;
 pub use self::uplink::{Uplink, Weight};
 use crate::time::Instant;
 

@@ -1,7 +1,8 @@
 //! A server's uplink, shared over its clients by weight: what one client does not need, others have.
 //!
 //! A client that asks for much gets no more than its share while others ask, so its burst delays nobody; what is too
-//! much for the uplink waits in that client's own queue. What goes into a frame for everybody is decided in `admission`.
+//! much for the uplink waits in that client's own queue. What goes into a frame for everybody is decided in `admission`,
+//! and how several shards share one uplink in `trunk`.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -40,23 +41,57 @@ pub struct Uplink {
     /// Bytes that the last tick brought, and the weights of those among whom they were divided.
     gained: f64,
     weights: f64,
+    /// Bytes that have left without asking since the last tick.
+    charged: f64,
+    /// The same on all shards, since ever, as far as it was told.
+    charged_before: f64,
     clients: Box<[Client]>,
     /// Who has something to send, in the order of turns.
     active: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// What the clients of a shard lack together, beyond what it has left for them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Need {
+    /// The weights of those who lack something.
+    pub(super) weights: u32,
+    pub(super) bytes: u64,
+    /// What nobody here can use any more; below zero what was spent and not given.
+    pub(super) settled: f64,
+    /// What left without asking since the last time.
+    pub(super) charged: f64,
+}
+
+/// A shard's part of what the uplink of its server has gained.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Part {
+    pub(super) bytes: u64,
+    /// The rate of the whole server.
+    pub(super) rate: BytesPerSecond,
+    /// The weights of those on other shards who lack something.
+    pub(super) others: f64,
+    /// What left on all shards without asking, since ever.
+    pub(super) charged: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Client {
-    weight: Weight,
+    weight: u32,
     wanted: u64,
     /// At most what is wanted: what cannot be used is nobody's.
     allowance: u64,
     is_active: bool,
 }
 
+impl Default for Client {
+    fn default() -> Self {
+        Self { weight: 1, wanted: 0, allowance: 0, is_active: false }
+    }
+}
+
 impl Client {
     fn weight(&self) -> f64 {
-        f64::from(self.weight.0)
+        f64::from(self.weight)
     }
 
     fn lacks(&self) -> u64 {
@@ -76,6 +111,8 @@ impl Uplink {
             filled_at: None,
             gained: rate.0 * burst.as_secs_f64(),
             weights: 0.0,
+            charged: 0.0,
+            charged_before: 0.0,
             clients: vec![Client::default(); clients].into_boxed_slice(),
             active: Vec::with_capacity(clients),
         }
@@ -89,7 +126,7 @@ impl Uplink {
     /// A client's weight from now on; zero counts as one.
     pub fn set_weight(&mut self, client: usize, weight: Weight) {
         if let Some(client) = self.clients.get_mut(client) {
-            client.weight = Weight(weight.0.max(1));
+            client.weight = weight.0.max(1).into();
         }
     }
 
@@ -109,13 +146,29 @@ impl Uplink {
 
     /// Divides what the uplink has gained since the last time. A client keeps what it was given until it has sent it.
     pub fn share(&mut self, now: Instant) {
-        let passed = self.filled_at.map_or(self.burst, |filled_at| now.since(filled_at));
-        let most = self.rate.0 * self.burst.as_secs_f64();
-        self.credit = (self.credit + self.rate.0 * passed.as_secs_f64()).min(most);
-        self.filled_at = Some(now);
-        self.gained = self.rate.0 * passed.min(self.burst).as_secs_f64();
+        let charged = core::mem::take(&mut self.charged);
+        self.credit += self.pass(now, charged);
+        self.settle(0.0);
         self.retire();
         self.weights = self.active.iter().filter_map(|client| self.clients.get(*client)).map(Client::weight).sum();
+        self.divide_all();
+    }
+
+    /// Time has passed, in which so much left without asking. Answers what the rate brought.
+    fn pass(&mut self, now: Instant, charged: f64) -> f64 {
+        let passed = self.filled_at.map_or(self.burst, |filled_at| now.since(filled_at));
+        self.filled_at = Some(now);
+        self.gained = (self.rate.0 * passed.min(self.burst).as_secs_f64() - charged).max(0.0);
+        self.rate.0 * passed.as_secs_f64()
+    }
+
+    /// So many bytes come back, or are owed. Neither is remembered for longer than a burst lasts.
+    pub(super) fn settle(&mut self, bytes: f64) {
+        let most = self.rate.0 * self.burst.as_secs_f64();
+        self.credit = (self.credit + bytes).clamp(-most, most);
+    }
+
+    fn divide_all(&mut self) {
         for _ in 0..ROUNDS {
             if !self.divide() {
                 return;
@@ -123,6 +176,64 @@ impl Uplink {
         }
         self.give_by_turns();
     }
+
+    /// So many bytes leave that cannot wait for an allowance. They are missing to all, but no longer than a burst lasts: who
+    /// sends too much for the uplink without asking does not keep others back for ever.
+    pub fn charge(&mut self, bytes: u64) {
+        self.credit -= bytes as f64;
+        self.charged += bytes as f64;
+    }
+
+    // The uplink of a shard -----------------------------------------------------------------------------------------
+
+    /// What the clients lack; what is not needed here is given back, and what is owed is settled.
+    pub(crate) fn need(&mut self) -> Need {
+        self.retire();
+        let (weights, lacks) =
+            self.lacking().fold((0, 0), |(weights, lacks), client| (weights + client.weight, lacks + client.lacks()));
+        let kept = self.credit.clamp(0.0, lacks as f64);
+        let settled = self.credit - kept;
+        self.credit = kept;
+        let bytes = lacks.saturating_sub(kept as u64);
+        Need { weights, bytes, settled, charged: core::mem::take(&mut self.charged) }
+    }
+
+    /// As [`share`](Self::share), of this shard's part of a whole server's uplink.
+    pub(crate) fn share_part(&mut self, part: &Part, now: Instant) {
+        self.rate = part.rate;
+        self.pass(now, part.charged - self.charged_before);
+        self.charged_before = part.charged;
+        self.credit += part.bytes as f64;
+        self.weights = part.others + self.lacking().map(Client::weight).sum::<f64>();
+        self.divide_all();
+    }
+
+    // The uplink of all shards --------------------------------------------------------------------------------------
+
+    /// A shard lacks so much, for clients of so much weight.
+    pub(super) fn bring(&mut self, shard: usize, weights: u32, bytes: u64) {
+        if let Some(place) = self.clients.get_mut(shard) {
+            place.weight = weights.max(1);
+        }
+        self.offer(shard, bytes);
+    }
+
+    /// What leaves at once at most.
+    pub(super) fn most(&self) -> u64 {
+        (self.rate.0 * self.burst.as_secs_f64()) as u64
+    }
+
+    pub(super) const fn rate(&self) -> BytesPerSecond {
+        self.rate
+    }
+
+    /// The weights of all who had something to send, but this one's.
+    pub(super) fn weights_beside(&self, client: usize) -> f64 {
+        let own = self.clients.get(client).filter(|client| client.is_active).map_or(0.0, Client::weight);
+        (self.weights - own).max(0.0)
+    }
+
+    // What is known -------------------------------------------------------------------------------------------------
 
     /// How many bytes a client may expect to send in the tick that is being composed: what it may send now, and its part
     /// of as much as the uplink gained in the last one, if the same clients ask for it again. It is told before anything
@@ -163,14 +274,14 @@ impl Uplink {
 
     /// Gives everybody its share of what is left, or what it lacks if that is less. Answers whether there is more to do.
     fn divide(&mut self) -> bool {
-        let weights: f64 = self.lacking().map(|client| f64::from(client.weight.0)).sum();
+        let weights: f64 = self.lacking().map(Client::weight).sum();
         let level = self.credit / weights.max(1.0);
         if weights <= 0.0 || level < 1.0 {
             return weights > 0.0 && self.credit >= 1.0;
         }
         for index in &self.active {
             let Some(client) = self.clients.get_mut(*index) else { continue };
-            let given = client.lacks().min((level * f64::from(client.weight.0)) as u64);
+            let given = client.lacks().min((level * client.weight()) as u64);
             client.allowance += given;
             self.credit -= given as f64;
         }

@@ -13,22 +13,23 @@ mod event;
 mod seat;
 mod sink;
 mod transmit;
+mod uplink;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 pub use self::event::{Event, Message, Received};
 
 use self::seat::Seat;
+use self::uplink::ServerUplink;
 use crate::address::Address;
 use crate::channel::block::{Block, BlockId};
 use crate::channel::control::ByeCode;
 use crate::channel::{ChannelId, SendOptions};
-use crate::congestion::{BytesPerSecond, Uplink, Weight};
+use crate::congestion::{BytesPerSecond, Trunk, Weight};
 use crate::discard::Discard;
-use crate::netcode::server::{self as netcode, ClientHandle, DisconnectReason};
+use crate::netcode::server::{self as netcode, ClientHandle, DisconnectReason, Lend};
 use crate::netcode::{self as lower, Outbox};
 use crate::session::{Budget, ConfigError, Connection, End, Line, Memory, PathStats, SendError, Traffic};
 use crate::time::{Instant, Now};
@@ -38,8 +39,11 @@ use crate::wire::reliable::Sequence;
 /// What players read of a server that was stopped, unless it says something else.
 pub const STOP_TEXT: &str = "The server shuts down.";
 
-/// What an uplink gains in this time may leave at once: a tick's worth, and what the clock is late by.
-const UPLINK_BURST: Duration = Duration::from_millis(50);
+/// The uplink of a server of so many shards, without a limit at first, for [`Server::on_trunk`].
+#[must_use]
+pub fn trunk(shards: u16) -> Trunk {
+    Trunk::new(shards.into(), uplink::BURST)
+}
 
 /// A server whose clients' payloads carry a [`Traffic`].
 pub struct Server {
@@ -56,7 +60,7 @@ pub struct Server {
     caught_up_at: Instant,
     /// The slot at which the next turn begins, so that none always comes last.
     first: u32,
-    uplink: Option<Uplink>,
+    uplink: ServerUplink,
     events: VecDeque<Event>,
     /// What was said at the end of the last connection in each slot, where something was; as long as it needs to be.
     ends: Vec<Option<(ClientHandle, End)>>,
@@ -84,7 +88,7 @@ impl Server {
             next_wake: Instant::NEVER,
             caught_up_at: Instant::NEVER,
             first: 0,
-            uplink: None,
+            uplink: ServerUplink::new(slots),
             events: VecDeque::with_capacity(3 * slots + 2),
             ends: Vec::new(),
             noisy: VecDeque::with_capacity(slots),
@@ -115,22 +119,27 @@ impl Server {
     }
 
     /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
-    /// burst delays the rest. Only messages on channels are held to it. `None`, at first: the uplink has no limit.
+    /// burst delays the rest. Of a shard's it is the rate of the whole server, whichever shard is told. `None`, at first: the
+    /// uplink has no limit.
+    ///
+    /// Messages on channels are held to it. What else leaves for clients (payloads as they are, acknowledged packets, and
+    /// acknowledgements) cannot be held back without loss: it leaves, and the messages share the rest.
     pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
-        let slots = self.netcode.config().slots as usize;
-        match (&mut self.uplink, rate) {
-            (Some(uplink), Some(rate)) => uplink.set_rate(rate),
-            (uplink, rate) => *uplink = rate.map(|rate| Uplink::new(rate, UPLINK_BURST, slots)),
-        }
+        self.uplink.set_rate(rate);
+    }
+
+    /// From now on its uplink is that of a server of several shards, of which this is one.
+    #[must_use]
+    pub fn on_trunk(mut self, trunk: Box<dyn Lend<Trunk>>) -> Self {
+        self.uplink.join(usize::from(self.netcode.shard_id().0), trunk);
+        self
     }
 
     /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
     /// uplink shared.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
         let is_there = self.seat_of(client).is_some();
-        let Some(uplink) = self.uplink.as_mut().filter(|_| is_there) else { return false };
-        uplink.set_weight(client.slot() as usize, weight);
-        true
+        is_there && self.uplink.set_weight(client.slot(), weight)
     }
 
     /// What clients' payloads carry.
@@ -255,10 +264,7 @@ impl Server {
                 netcode::Event::Disconnected { client, reason, .. } => {
                     let seat = self.seats.get_mut(client.slot() as usize).and_then(Option::take);
                     self.set_wake(client.slot(), Instant::NEVER);
-                    if let Some(uplink) = &mut self.uplink {
-                        uplink.offer(client.slot() as usize, 0);
-                        uplink.set_weight(client.slot() as usize, Weight::default());
-                    }
+                    self.uplink.forget(client.slot());
                     let Some(mut seat) = seat else { continue };
                     // What the line has to tell comes first, and its own word on why it ended counts for more.
                     self.events.extend(core::iter::from_fn(|| seat.poll_event()));
@@ -313,7 +319,12 @@ impl Server {
         outbox: &mut impl Outbox,
     ) -> Result<(), SendError> {
         let Line::Payloads = self.seat_mut(client)?.line else { return Err(SendError::WrongTraffic) };
-        Ok(self.netcode.send(client, payload, now, outbox)?)
+        self.netcode.send(client, payload, now, outbox)?;
+        // One in the same program has no address, and needs no uplink.
+        if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
+            self.uplink.spend(client.slot(), 0, payload.len() as u64 + sink::HEADER_BYTES);
+        }
+        Ok(())
     }
 
     /// Sends an acknowledged packet to a client, in fragments if it is large, and answers its number.
@@ -334,6 +345,7 @@ impl Server {
         let Line::Packets(packets) = &mut seat.line else { return Err(SendError::WrongTraffic) };
         let mut sink = sink::ClientSink::new(&mut self.netcode, client, now, outbox, &mut self.room);
         let sent = packets.send(payload, now.monotonic, &mut sink);
+        self.uplink.spend(client.slot(), 0, sink.left);
         self.wake(client.slot());
         sent.map_err(SendError::from)
     }
@@ -468,7 +480,7 @@ impl Server {
     #[must_use]
     pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
         let budget = self.seat_of(client).filter(|seat| !seat.is_leaving())?.budget(now.monotonic)?;
-        let prospect = self.uplink.as_ref().map(|uplink| uplink.prospect(client.slot() as usize));
+        let prospect = self.uplink.prospect(client.slot());
         Some(prospect.map_or(budget, |prospect| budget.within(prospect)))
     }
 

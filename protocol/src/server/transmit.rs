@@ -38,15 +38,17 @@ impl Server {
 
     /// Divides what the uplink has gained over the lines that have messages to send.
     fn share_uplink(&mut self, now: Instant) {
-        let Self { uplink: Some(uplink), seats, wakes, next_wake, .. } = self else { return };
-        if *next_wake <= now {
+        let Self { uplink, seats, wakes, next_wake, .. } = self;
+        uplink.share(now, |uplink| {
+            if *next_wake > now {
+                return;
+            }
             for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
                 if *wake <= now {
                     uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
                 }
             }
-        }
-        uplink.share(now);
+        });
     }
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
@@ -110,17 +112,15 @@ impl Server {
             connection.heard(at);
         }
         let mut sink = ClientSink::new(netcode, client, now, outbox, room);
-        match &mut seat.line {
-            Line::Payloads => {}
-            Line::Packets(packets) => packets.transmit(now.monotonic, &mut sink),
-            Line::Channels(connection) => {
-                let allowance = uplink.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot as usize));
-                let spent = connection.transmit_within(allowance, now.monotonic, &mut sink);
-                if let Some(uplink) = uplink {
-                    uplink.spend(slot as usize, spent);
-                }
+        let messages = match &mut seat.line {
+            Line::Payloads => 0,
+            Line::Packets(packets) => {
+                packets.transmit(now.monotonic, &mut sink);
+                0
             }
-        }
+            Line::Channels(connection) => connection.transmit_within(uplink.allowance(slot), now.monotonic, &mut sink),
+        };
+        uplink.spend(slot, messages, sink.left);
         if sink.full {
             return false;
         }

@@ -59,10 +59,11 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// Lends the register of a server to one of its shards at a time: a lock, of whatever kind there is.
-pub trait Lend: Send {
-    /// Calls `work` with the register, once, while nobody else has it. The work is short, and never waits.
-    fn lend(&self, work: &mut dyn FnMut(&mut Register));
+/// Lends what the shards of a server share, its register first of all, to one of them at a time: a lock, of whatever kind
+/// there is.
+pub trait Lend<T = Register>: Send {
+    /// Calls `work` with it, once, while nobody else has it. The work is short, and never waits.
+    fn lend(&self, work: &mut dyn FnMut(&mut T));
 }
 
 /// What the shards of a server have in common.
