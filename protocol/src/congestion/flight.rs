@@ -50,6 +50,8 @@ pub struct Flight {
     in_flight: u64,
     last_departure: Option<Instant>,
     probes: u32,
+    /// When the last probe was due, whether or not there was anything to send then.
+    probed_at: Option<Instant>,
     places: Box<[Place]>,
     /// The most places that there may be.
     window: usize,
@@ -98,6 +100,7 @@ impl Flight {
             in_flight: 0,
             last_departure: None,
             probes: 0,
+            probed_at: None,
             places: vec![Place::default(); window.min(FIRST_PLACES)].into_boxed_slice(),
             window,
         }
@@ -207,11 +210,13 @@ impl Flight {
     pub fn probe_deadline(&self, timing: &Timing) -> Option<Instant> {
         self.oldest_awaited()?;
         let first = timing.probe_timeout();
-        Some(self.last_departure?.after((first * (1 << self.probes)).min(first.max(LONGEST_PROBE))))
+        let since = self.last_departure.max(self.probed_at)?;
+        Some(since.after((first * (1 << self.probes)).min(first.max(LONGEST_PROBE))))
     }
 
-    /// A probe was sent, or what it would have carried was.
-    pub fn probed(&mut self) {
+    /// A probe was due: it was sent, or what it would have carried was, or there was nothing to send.
+    pub fn probed(&mut self, now: Instant) {
+        self.probed_at = Some(now);
         self.probes = (self.probes + 1).min(MOST_DOUBLINGS);
     }
 

@@ -407,9 +407,9 @@ impl Path {
         self.flight.probe_deadline(&self.congestion.timing())
     }
 
-    /// A probe has left.
-    pub(super) fn probed(&mut self) {
-        self.flight.probed();
+    /// A probe was due, and leaves if there is anything to send.
+    pub(super) fn probed(&mut self, now: Instant) {
+        self.flight.probed(now);
     }
 
     /// When something is due, if nothing arrives before; probes are the affair of who sends them.

@@ -124,14 +124,14 @@ fn a_probe_is_due_when_the_path_is_silent_and_each_doubles_the_wait() {
     let mut flight = under_way(2);
     assert_eq!(Flight::new(4).probe_deadline(&TIMING), None);
     assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 109)));
-    flight.probed();
-    assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 218)));
+    flight.probed(at(110));
+    assert_eq!(flight.probe_deadline(&TIMING), Some(at(110 + 218)), "though there was nothing to send");
     flight.acked(Sequence(0));
-    assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 109)), "an acknowledgement ends the doubling");
+    assert_eq!(flight.probe_deadline(&TIMING), Some(at(110 + 109)), "an acknowledgement ends the doubling");
     for _ in 0..100 {
-        flight.probed();
+        flight.probed(at(120));
     }
-    assert_eq!(flight.probe_deadline(&TIMING), Some(at(1 + 2000)));
+    assert_eq!(flight.probe_deadline(&TIMING), Some(at(120 + 2000)));
     flight.acked(Sequence(1));
     assert_eq!(flight.probe_deadline(&TIMING), None);
 }

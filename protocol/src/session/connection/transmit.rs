@@ -45,7 +45,7 @@ impl Connection {
             self.tick(now);
         }
         if self.path.probe_deadline().is_some_and(|deadline| deadline <= now) {
-            self.doubt();
+            self.doubt(now);
             if self.stage == Stage::Open && self.is_full() {
                 // What has to wait waits for an answer to this one (RFC 9002, section 7.5: probes pass every window).
                 self.send_packet(self.most(), Means::AMPLE, now, sink);
@@ -163,10 +163,10 @@ impl Connection {
     }
 
     /// The path is silent although something is under way: what was said and sent may have got lost.
-    fn doubt(&mut self) {
+    fn doubt(&mut self, now: Instant) {
         self.hello.doubt();
         self.channels.on_probe();
-        self.path.probed();
+        self.path.probed(now);
     }
 
     /// What this side says of itself, as long as that was not heard.
