@@ -152,6 +152,8 @@ impl Pair {
             a.take_late(arrival.bytes, unread, now);
         }
         for (side, path) in [(a, &mut self.link.up), (b, &mut self.link.down)] {
+            // The worst case: whatever becomes of the path, the layer below never doubts that the other one lives.
+            side.connection.heard(now);
             side.connection.tick(now);
             let Side { connection, sent, largest, events, .. } = side;
             let mut outbox = Outbox { path, room: [0xee; MAX_PAYLOAD_BYTES], now, sent, largest };

@@ -65,6 +65,15 @@ fn met_with_channels_on(side: Side) -> (Hall, ClientHandle) {
     (hall, client)
 }
 
+/// The same after a minute in which nobody says anything of his own.
+fn found_out(side: Side) -> Hall {
+    let (mut hall, _) = met_with_channels_on(side);
+    hall.run_for(25 * SECOND);
+    assert_eq!(hall.player(1).core.netcode().end_reason(), None, "nobody is found out so soon");
+    hall.run_for(40 * SECOND);
+    hall
+}
+
 /// A hall at which a player knocks with a token of so many seconds, after a time.
 fn knocked_after(wait: Duration, lifetime: u32) -> (Hall, u64) {
     let mut hall = hall(4);
@@ -212,7 +221,7 @@ fn refusals() -> [(&'static str, Story); 7] {
     ]
 }
 
-fn troubles() -> [(&'static str, Story); 8] {
+fn troubles() -> [(&'static str, Story); 10] {
     [
         ("the path breaks, or one side crashes", || told(|hall, _| hall.player(1).address = nowhere())),
         ("the two sides have other channels", || {
@@ -235,6 +244,8 @@ fn troubles() -> [(&'static str, Story); 8] {
             lie_to_client(&mut hall, client, &[PAYLOAD.to_vec()]);
             hall
         }),
+        ("the client carries no channels, and says nothing", || found_out(Side::Server)),
+        ("the server carries no channels, and says nothing", || found_out(Side::Client)),
         ("the client breaks the rules", || told(|hall, _| lie_to_server(hall, &packets(CUT_GREETING)))),
         ("the server breaks the rules", || told(|hall, client| lie_to_client(hall, client, &packets(CUT_GREETING)))),
         ("a socket fails for a moment", || {

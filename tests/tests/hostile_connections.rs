@@ -341,12 +341,12 @@ fn liars_address(id: u64) -> slipgate_protocol::address::Address {
     address(&format!("10.9.9.9:{id}"))
 }
 
-/// A liar lies for a while; answers why it was disconnected, and which farewell it was told.
-fn lies_to_server(stage: &mut Stage, id: u64, lie: &Lie) -> (Option<DisconnectReason>, Option<ByeCode>) {
+/// A liar lies for so many turns; answers why it was disconnected, and which farewell it was told.
+fn lies_to_server(stage: &mut Stage, id: u64, lie: &Lie, turns: u64) -> (Option<DisconnectReason>, Option<ByeCode>) {
     let (mut holder, handle) = admitted(&mut stage.hall, id);
     let (mut liar, mut chance) = (Liar::default(), StdRng::seed_from_u64(id));
     let mut told = None;
-    for turn in 0..LIES {
+    for turn in 0..turns {
         for payload in (lie.tell)(&mut liar, &mut chance, turn) {
             let datagram = holder.seal(PacketKind::Payload, &payload);
             stage.hall.present(liars_address(id), datagram);
@@ -381,7 +381,7 @@ fn check(lie: &Lie, end: Option<&'static str>) {
 fn whatever_a_client_says_the_server_ends_it_for_a_reason_or_not_at_all_and_nobody_else_notices() {
     for (id, lie) in (100..).zip(lies()) {
         let mut stage = Stage::new();
-        let ((end, told), bytes) = peak(|| lies_to_server(&mut stage, id, &lie));
+        let ((end, told), bytes) = peak(|| lies_to_server(&mut stage, id, &lie, LIES));
         println!("{}: {end:?}, told {told:?}, {bytes} bytes", lie.name);
         check(&lie, end.map(DisconnectReason::name));
         // Whose lie is found out is told so; who left or accused needs no answer.
@@ -390,6 +390,26 @@ fn whatever_a_client_says_the_server_ends_it_for_a_reason_or_not_at_all_and_nobo
         assert!(bytes < 2 << 20, "{}: {bytes} bytes", lie.name);
         stage.assert_unharmed(lie.name);
     }
+}
+
+/// The turns of so many seconds, here and in a world.
+fn turns(seconds: u128) -> u64 {
+    (seconds * 1000 / TURN.as_millis()) as u64
+}
+
+/// What is due to a peer that acknowledges nothing for longer.
+fn deaf() -> Lie {
+    acks("acknowledges nothing for ever", Due::End("violation"), |_, _| Acks::NONE)
+}
+
+#[test]
+fn a_client_that_never_acknowledges_is_disconnected_in_the_end_and_nobody_else_notices() {
+    let (mut stage, lie) = (Stage::new(), deaf());
+    assert_eq!(lies_to_server(&mut stage, 100, &lie, turns(29)), (None, None));
+    let (end, told) = lies_to_server(&mut stage, 101, &lie, turns(45));
+    check(&lie, end.map(DisconnectReason::name));
+    assert_eq!(told, Some(ByeCode::VIOLATION));
+    stage.assert_unharmed(lie.name);
 }
 
 #[test]
@@ -417,8 +437,8 @@ fn liars_of_every_kind_at_once_are_no_worse() {
 
 // Against a client --------------------------------------------------------------------------------------------------
 
-/// A client of a server that lies; answers why it ended, and how many bytes it took.
-fn lies_to_client(seed: u64, lie: &Lie) -> (Option<EndReason>, i64) {
+/// A client of a server that lies for so many turns; answers why it ended, and how many bytes it took.
+fn lies_to_client(seed: u64, lie: &Lie, most: u64) -> (Option<EndReason>, i64) {
     let mut mint = World::perfect(1);
     let home = address("10.0.0.1:40000");
     let mut settings = NetcodeConfig::new(PROTOCOL_ID, 4, vec![home]);
@@ -440,7 +460,7 @@ fn lies_to_client(seed: u64, lie: &Lie) -> (Option<EndReason>, i64) {
     let (mut liar, mut chance) = (Liar::default(), StdRng::seed_from_u64(seed));
     let (mut scratch, mut messages, mut end, mut turns) = (Vec::new(), Vec::new(), None, 0);
     let ((), bytes) = peak(|| {
-        while turns < LIES {
+        while turns < most {
             mint.turn();
             let now = mint.now();
             let (mut up, mut down) = (Collected::default(), Collected::default());
@@ -477,11 +497,18 @@ fn lies_to_client(seed: u64, lie: &Lie) -> (Option<EndReason>, i64) {
 #[test]
 fn whatever_a_server_says_the_client_ends_it_for_a_reason_or_not_at_all() {
     for (seed, lie) in (0..).zip(lies()) {
-        let (end, bytes) = lies_to_client(seed, &lie);
+        let (end, bytes) = lies_to_client(seed, &lie, LIES);
         println!("{}: {end:?}, {bytes} bytes", lie.name);
         // Who leaves is kicked, if it is the server that says so.
         let end = end.map(EndReason::name).map(|name| if name == "kicked" { "left" } else { name });
         check(&lie, end);
         assert!(bytes < 4 << 20, "{}: {bytes} bytes", lie.name);
     }
+}
+
+#[test]
+fn a_server_that_never_acknowledges_is_left_in_the_end() {
+    let lie = deaf();
+    assert_eq!(lies_to_client(1, &lie, turns(29)).0, None);
+    check(&lie, lies_to_client(1, &lie, turns(70)).0.map(EndReason::name));
 }

@@ -33,6 +33,8 @@ pub enum Violation {
     Control,
     /// Packets were acknowledged again and again that were never sent.
     AcksOfUnsent,
+    /// Packets arrive, and none of this side's was acknowledged for long.
+    AcknowledgesNothing,
 }
 
 impl fmt::Display for Violation {
@@ -50,6 +52,7 @@ impl fmt::Display for Violation {
             Self::Block(channel, violation) => return write!(f, "channel {}: {violation}", channel.0),
             Self::Control => ("a control message is malformed or misplaced", None),
             Self::AcksOfUnsent => ("packets are acknowledged that were never sent", None),
+            Self::AcknowledgesNothing => ("nothing is acknowledged", None),
         };
         match channel {
             Some(channel) => write!(f, "channel {}: {says}", channel.0),

@@ -365,6 +365,9 @@ impl Client {
     }
 
     fn transmit_line(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        if let (Some(Line::Channels(connection)), Some(at)) = (&mut self.line, self.netcode.heard_at()) {
+            connection.heard(at);
+        }
         let mut sink = ServerSink::new(&mut self.netcode, now, outbox, &mut self.room);
         match &mut self.line {
             Some(Line::Packets(packets)) => packets.transmit(now, &mut sink),

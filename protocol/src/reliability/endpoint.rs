@@ -310,6 +310,12 @@ impl Endpoint {
         self.link.next_header().acks
     }
 
+    /// One behind the newest packet that the peer is known to have received, counted without the wrap; however long that
+    /// took, and also if it was one of acknowledgements alone.
+    pub(crate) const fn heard_to(&self) -> u64 {
+        self.link.heard_to()
+    }
+
     /// [`Counters::acks_of_unsent`](super::Counters::acks_of_unsent).
     pub(crate) const fn acks_of_unsent(&self) -> u64 {
         self.link.counters.acks_of_unsent

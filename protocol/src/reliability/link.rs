@@ -230,6 +230,11 @@ impl Link {
 
     // What is known -------------------------------------------------------------------------------------------------
 
+    /// See [`Sent::heard_to`].
+    pub(super) const fn heard_to(&self) -> u64 {
+        self.sent.heard_to()
+    }
+
     /// The oldest verdict on a packet that the application was not told.
     pub(super) fn poll(&mut self) -> Option<Event> {
         self.sent.poll()

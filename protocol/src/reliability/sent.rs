@@ -116,6 +116,8 @@ pub(super) struct Sent {
     oldest: u64,
     /// The peer is known to have received one so much newer, that it does not tell of any before this one any more.
     told_from: u64,
+    /// One behind the newest packet that the peer is known to have received, however long that took.
+    heard_to: u64,
     /// The last packets, the newest last; never more than the window holds. It grows with what is under way.
     departures: VecDeque<Departure>,
     size: u16,
@@ -132,7 +134,22 @@ impl Sent {
             Remember::Needed => VecDeque::new(),
             Remember::All => VecDeque::with_capacity(size.into()),
         };
-        Self { total: 0, oldest: 0, told_from: 0, departures, size, remember, verdicts: VecDeque::new(), untold: 0 }
+        Self {
+            total: 0,
+            oldest: 0,
+            told_from: 0,
+            heard_to: 0,
+            departures,
+            size,
+            remember,
+            verdicts: VecDeque::new(),
+            untold: 0,
+        }
+    }
+
+    /// One behind the newest packet that the peer is known to have received, counted without the wrap.
+    pub(super) const fn heard_to(&self) -> u64 {
+        self.heard_to
     }
 
     /// The number of the next packet.
@@ -191,6 +208,7 @@ impl Sent {
     fn believe(&mut self, number: u64) {
         if self.total - self.told_from <= NUMBERS {
             self.told_from = self.told_from.max(number.saturating_sub(TOLD_WITHIN));
+            self.heard_to = self.heard_to.max(number + 1);
         }
     }
 

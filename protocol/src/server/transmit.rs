@@ -106,6 +106,9 @@ impl Server {
             return true;
         };
         let client = seat.client();
+        if let (Line::Channels(connection), Some(at)) = (&mut seat.line, netcode.heard_at(client)) {
+            connection.heard(at);
+        }
         let mut sink = ClientSink::new(netcode, client, now, outbox, room);
         match &mut seat.line {
             Line::Payloads => {}

@@ -15,6 +15,7 @@ pub use self::receive::Incoming;
 use super::end::End;
 use super::greeting::Saying;
 use super::path::Path;
+use super::unanswered::Unanswered;
 use super::{Budget, Config, ConfigError, Memory, PathStats};
 use crate::channel::block::PartialBlock;
 use crate::channel::{ChannelEvent, ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
@@ -49,6 +50,7 @@ pub struct Connection {
     hello: Saying,
     /// Whether the peer has said its layout, and it is ours.
     greeted: bool,
+    unanswered: Unanswered,
     stage: Stage,
     end: Option<End>,
     farewell: Farewell,
@@ -83,6 +85,7 @@ impl Connection {
             channels: channels(layout, memory),
             hello: Saying::NEW,
             greeted: false,
+            unanswered: Unanswered::default(),
             stage: Stage::Open,
             end: None,
             farewell: Farewell::default(),

@@ -33,7 +33,8 @@ pub enum End {
     },
     /// The two ends speak no common version of the session layer.
     VersionMismatch,
-    /// The peer does not speak the session layer: it sends something else, or began without saying its layout.
+    /// The peer does not speak the session layer: it sends something else, began without saying its layout, or lives and
+    /// has neither said it nor acknowledged anything.
     NotASession,
     /// The peer sent what no honest peer sends.
     Violation(Violation),

@@ -25,6 +25,7 @@ mod send_error;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod unanswered;
 
 pub use self::config::{Config, ConfigError, MIN_PAYLOAD, MakeController, Memory};
 pub use self::connection::{Connection, Incoming};

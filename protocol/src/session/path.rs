@@ -489,6 +489,11 @@ impl Path {
         &self.verdicts
     }
 
+    /// One behind the newest packet of ours that the peer is known to have received, counted without the wrap.
+    pub(super) const fn heard_to(&self) -> u64 {
+        self.endpoint.heard_to()
+    }
+
     /// How often the peer acknowledged packets that were never sent.
     pub(super) const fn acks_of_unsent(&self) -> u64 {
         self.endpoint.acks_of_unsent()

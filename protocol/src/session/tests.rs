@@ -18,6 +18,7 @@ use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 mod acks_of_unsent;
 mod many_messages;
 mod many_packets;
+mod never_answered;
 mod news_unasked;
 mod receipts_at_an_end;
 mod small_packets;

@@ -323,6 +323,14 @@ impl Client {
         }
     }
 
+    /// When something authentic of the server arrived last, where one is tried or connected over a network.
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        match &self.role {
+            Role::Active(session) => Some(session.heard_at()),
+            _ => None,
+        }
+    }
+
     /// When the client next has something to do of its own, if nothing arrives: wake up then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {

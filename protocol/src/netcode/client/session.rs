@@ -211,6 +211,11 @@ impl Session {
         self.try_next_server(now).is_none().then_some(timed_out)
     }
 
+    /// When something authentic arrived last.
+    pub(super) const fn heard_at(&self) -> Instant {
+        self.last_receive
+    }
+
     /// When this session has something to do of its own.
     pub(super) fn next_deadline(&self) -> Instant {
         let end = if matches!(self.step, Step::Connected(_)) { Instant::NEVER } else { self.token_end() };

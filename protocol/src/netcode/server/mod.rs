@@ -458,6 +458,12 @@ impl Server {
         })
     }
 
+    /// When something authentic of a client arrived last, while it is connected.
+    pub(crate) fn heard_at(&mut self, client: ClientHandle) -> Option<Instant> {
+        let slot = client.slot();
+        (self.slots.handle(slot) == Some(client)).then(|| self.slots.link(slot).map(|link| link.last_receive))?
+    }
+
     /// The handle of a client id, while it is connected.
     #[must_use]
     pub fn find(&self, client_id: u64) -> Option<ClientHandle> {

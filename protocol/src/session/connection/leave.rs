@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::{Connection, Stage};
+use crate::channel::Violation;
 use crate::channel::control::{self, Bye, ByeCode, MAX_TEXT_BYTES};
 use crate::reliability::Sink;
 use crate::session::end::End;
@@ -65,6 +66,13 @@ impl Connection {
         if said > 0 {
             self.stage = Stage::Over;
         }
+    }
+
+    /// The peer lives, and has acknowledged nothing for so long that it never will: one that has not even greeted knows
+    /// nothing of sessions.
+    pub(super) fn give_up(&mut self) {
+        let deaf = End::Violation(Violation::AcknowledgesNothing);
+        self.break_off(if self.greeted { deaf } else { End::NotASession }, ByeCode::VIOLATION);
     }
 
     pub(super) fn break_off(&mut self, end: End, code: ByeCode) {

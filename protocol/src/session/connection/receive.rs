@@ -60,6 +60,7 @@ impl Connection {
     /// # Errors
     /// As [`handle`](Self::handle).
     pub fn handle_late(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<Incoming>, Reject> {
+        self.heard(now);
         let Parts { frame, rest, frames } = match self.read(datagram) {
             Ok(parts) => parts,
             Err(reject) => {
@@ -68,11 +69,14 @@ impl Connection {
             }
         };
         if !self.channels.can_take(frames) {
+            // What it acknowledges is not read: that is not the peer's fault.
+            self.unanswered.answered();
             return self.path.refuse(datagram, now);
         }
         let answer = self.answer(rest, frames);
         self.path.take_framed(datagram, frame.as_ref(), answer, unread, now)?;
         self.settle();
+        self.unanswered.answered_to(self.path.heard_to());
         if self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
             self.break_off(End::Violation(Violation::AcksOfUnsent), ByeCode::VIOLATION);
         }
@@ -85,6 +89,12 @@ impl Connection {
             return Ok(None);
         }
         Ok(Some(Incoming { start: datagram.len() - frames.len(), at: ReadAt::default() }))
+    }
+
+    /// The layer below had something authentic of the peer then, if only to say that it is there: who lives and acknowledges
+    /// nothing is given up in the end (§5.6). Every datagram that is brought in counts by itself.
+    pub fn heard(&mut self, at: Instant) {
+        self.unanswered.heard(at);
     }
 
     /// Whether a datagram is acknowledged. One whose messages nobody will read is not: its sender would be told that they
@@ -211,10 +221,11 @@ impl Connection {
 
     /// Tells the channels which packets arrived and which are lost.
     pub(super) fn settle(&mut self) {
-        let Self { path, channels, hello, stage, .. } = self;
+        let Self { path, channels, hello, stage, unanswered, .. } = self;
         let mut nobody = Saying::Heard;
         let bye = if let Stage::Leaving(leaving) = stage { &mut leaving.saying } else { &mut nobody };
         for packet in path.verdicts().acked() {
+            unanswered.answered();
             hello.acked(packet);
             bye.acked(packet);
             channels.on_acked(packet);

@@ -51,6 +51,9 @@ impl Connection {
                 self.send_packet(self.most(), Means::AMPLE, now, sink);
             }
         }
+        if self.unanswered.is_in_vain() {
+            self.give_up();
+        }
         match self.stage {
             Stage::Open => return self.transmit_open(allowance, now, sink),
             Stage::Leaving(leaving) => self.transmit_farewell(leaving, now, sink),
@@ -139,7 +142,7 @@ impl Connection {
     /// Sends one packet of messages; answers its bytes on the path, 0 if it did not leave.
     fn send_packet(&mut self, most: usize, means: Means, now: Instant, sink: &mut impl Sink) -> u32 {
         let greeting = self.greeting();
-        let Self { path, channels, hello, .. } = self;
+        let Self { path, channels, hello, unanswered, .. } = self;
         let mut number = None;
         let sent = path.send_framed(Cargo::Data, most, now, sink, |sequence, room| {
             number = Some(sequence);
@@ -154,6 +157,7 @@ impl Connection {
             && let Some(number) = number
         {
             hello.said(number);
+            unanswered.asked(now);
         }
         sent
     }
