@@ -57,7 +57,7 @@ impl Channels {
     #[must_use]
     pub fn new(layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Self {
         Self {
-            outgoing: layout.channels().map(|config| Outgoing::new(config.kind)).collect(),
+            outgoing: layout.channels().map(Outgoing::new).collect(),
             incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
             blocks: layout.channels().map(|_| BlockLane::default()).collect(),
             block_memory: None,

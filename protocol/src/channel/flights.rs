@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::carried::Load;
 use super::frame_plan::{Plan, plan};
 use super::key_index::KeyIndex;
-use super::layout::Kind;
+use super::layout::{ChannelConfig, Kind};
 use super::message_id::MessageId;
 use super::outgoing::Departure;
 use super::pen::Prefix;
@@ -25,8 +25,17 @@ struct Flight {
     since: Instant,
     key: Option<u64>,
     passed_over: bool,
+    /// It was superseded: nobody waits for it but the window.
+    given_up: bool,
     receipt: Option<Ticket>,
     state: State,
+}
+
+/// Messages, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Amount {
+    pub(super) bytes: u32,
+    pub(super) messages: u16,
 }
 
 /// ```text
@@ -64,19 +73,24 @@ pub(super) struct Flights {
     /// The ids of messages under keys.
     keys: KeyIndex,
     bytes: u32,
+    /// What the window holds at most, and what of it was superseded.
+    most: Amount,
+    given_up: Amount,
     slices: Slab<Slices>,
     /// No flight before this place is due; it is due itself, or the end.
     first_due: usize,
 }
 
 impl Flights {
-    pub(super) const fn new(kind: Kind) -> Self {
+    pub(super) const fn new(config: &ChannelConfig) -> Self {
         Self {
-            kind,
+            kind: config.kind,
             oldest: MessageId::new(0),
             window: VecDeque::new(),
             keys: KeyIndex::new(),
             bytes: 0,
+            most: Amount { bytes: config.queue_bytes, messages: config.queue_messages },
+            given_up: Amount { bytes: 0, messages: 0 },
             slices: Slab::new(),
             first_due: 0,
         }
@@ -89,6 +103,16 @@ impl Flights {
     /// Bytes of all messages from the oldest that is not acknowledged to the newest.
     pub(super) const fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    /// What of that was superseded, and takes no memory.
+    pub(super) const fn given_up(&self) -> Amount {
+        self.given_up
+    }
+
+    /// Whether a message of so many bytes may be under way beside the others: the receiver counts them all (§3.7).
+    pub(super) fn has_room(&self, bytes: u32) -> bool {
+        self.window.len() < usize::from(self.most.messages) && bytes <= self.most.bytes.saturating_sub(self.bytes)
     }
 
     /// No more messages than this are due.
@@ -209,15 +233,26 @@ impl Flights {
     /// One of which some pieces have left and others are due is let through: if it were withdrawn, a key that gets large
     /// messages faster than they leave would never get one across.
     pub(super) fn supersede(&mut self, key: u64, sending: &mut Sending) -> bool {
-        let newest = self.keys.place(key).and_then(|id| self.place_of(MessageId::new(id as u32)));
-        let superseded = newest.filter(|place| {
-            let flight = self.window.get(*place).filter(|flight| flight.key == Some(key));
-            flight.is_some_and(|flight| !self.is_half_way(flight))
-        });
-        if let Some(place) = superseded {
-            self.withdraw(place, Fate::Superseded, sending);
+        let Some(place) = self.place_under(key) else { return false };
+        self.withdraw(place, Fate::Superseded, sending);
+        if let Some(flight) = self.window.get_mut(place) {
+            flight.given_up = true;
+            self.given_up.bytes += flight.bytes;
+            self.given_up.messages += 1;
         }
-        superseded.is_some()
+        true
+    }
+
+    /// Bytes of the message under this key that would be withdrawn.
+    pub(super) fn bytes_under(&self, key: Option<u64>) -> Option<u32> {
+        self.place_under(key?).and_then(|place| self.window.get(place)).map(|flight| flight.bytes)
+    }
+
+    /// Where the message under this key is, if it can be superseded.
+    fn place_under(&self, key: u64) -> Option<usize> {
+        let place = self.keys.place(key).and_then(|id| self.place_of(MessageId::new(id as u32)))?;
+        let flight = self.window.get(place).filter(|flight| flight.key == Some(key))?;
+        (!self.is_half_way(flight)).then_some(place)
     }
 
     fn admit(&mut self, message: Waiting, state: State) {
@@ -226,7 +261,8 @@ impl Flights {
         if let Some(key) = key {
             self.keys.note(key, self.next_id().number().into());
         }
-        self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over: false, receipt, state });
+        let (passed_over, given_up) = (false, false);
+        self.window.push_back(Flight { chain, bytes, deadline, since, key, passed_over, given_up, receipt, state });
     }
 
     fn is_late(&self, place: usize, now: Instant) -> bool {
@@ -266,6 +302,10 @@ impl Flights {
             let Some(flight) = self.window.pop_front() else { break };
             sending.receipts.tell(flight.receipt, Fate::Arrived);
             self.bytes -= flight.bytes;
+            if flight.given_up {
+                self.given_up.bytes -= flight.bytes;
+                self.given_up.messages -= 1;
+            }
             self.oldest = self.oldest.ahead(1);
             self.first_due = self.first_due.saturating_sub(1);
         }

@@ -77,8 +77,9 @@ pub struct SendOptions {
     /// A newer message with the same key replaces an older one that was not sent or not acknowledged; but one that is
     /// being sent, in more than one packet, is sent to its end.
     ///
-    /// In a full queue only an older one that was never sent makes room, if the newer one's bytes fit; one that is under way
-    /// does not, and the newer one is [`Backlogged`](SendError::Backlogged).
+    /// In a full queue the older one makes room, if the newer one's bytes fit. One that is under way is given up: it is not sent
+    /// again, its receipt says [`Superseded`](Fate::Superseded), and the newer one waits until the receiver's window has a
+    /// place for it.
     ///
     /// Keys are those of one channel. Finding the older message costs the same however many wait or are under way.
     pub key: Option<u64>,

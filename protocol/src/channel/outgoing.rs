@@ -8,7 +8,7 @@ use super::message_id::MessageId;
 use super::pen::{Pen, Prefix};
 use super::pieces::{PIECE_BYTES, pieces_of};
 use super::precedence::FRAME_BYTES;
-use super::queue::{Queue, Terms};
+use super::queue::{Queue, Terms, Waiting};
 use super::receipts::Ticket;
 use super::sending::Sending;
 use super::stats::ChannelStats;
@@ -60,10 +60,10 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(config: &ChannelConfig) -> Self {
         Self {
             queue: Queue::default(),
-            flights: Flights::new(kind),
+            flights: Flights::new(config),
             next_id: MessageId::default(),
             counters: ChannelStats::default(),
         }
@@ -78,7 +78,9 @@ impl Outgoing {
 
     /// What could still be given to the channel.
     pub(super) fn free(&self, config: &ChannelConfig, sending: &Sending) -> Free {
-        let (bytes, messages) = (self.queue.bytes() + self.flights.bytes(), self.queue.len() + self.flights.len());
+        let given_up = self.flights.given_up();
+        let bytes = self.queue.bytes() + self.flights.bytes() - given_up.bytes;
+        let messages = self.queue.len() + self.flights.len() - usize::from(given_up.messages);
         Free {
             bytes: config.queue_bytes.saturating_sub(bytes),
             messages: config.queue_messages.saturating_sub(messages as u16),
@@ -94,10 +96,11 @@ impl Outgoing {
         terms: Terms,
         sending: &mut Sending,
     ) -> Result<(), SendError> {
-        let replaced = self.queue.bytes_under(terms.key);
+        let replaced = [self.queue.bytes_under(terms.key), self.flights.bytes_under(terms.key)];
         let free = self.free(config, sending);
-        let fits = message.len() as u64 <= u64::from(free.bytes) + u64::from(replaced.unwrap_or(0));
-        if !fits || (replaced.is_none() && free.messages == 0) {
+        let fits = message.len() as u64
+            <= replaced.iter().flatten().fold(free.bytes.into(), |free, old| free + u64::from(*old));
+        if !fits || (replaced == [None; 2] && free.messages == 0) {
             return Err(SendError::Backlogged);
         }
         let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, sending));
@@ -119,17 +122,25 @@ impl Outgoing {
     /// Bytes of messages that wait; of those that were sent, all, if any of them waits to be sent anew.
     pub(super) fn waiting_bytes(&self) -> u64 {
         let anew = if self.flights.due_since().is_some() { self.flights.bytes() } else { 0 };
-        u64::from(self.queue.bytes()) + u64::from(anew)
+        let first_time = if self.first_to_leave().is_some() { self.queue.bytes() } else { 0 };
+        u64::from(first_time) + u64::from(anew)
     }
 
     /// About how many bytes of frames wait, with what stands before each message.
     pub(super) fn waiting_frame_bytes(&self) -> u64 {
-        self.waiting_bytes() + FRAME_BYTES * (self.queue.len() + self.flights.due_at_most()) as u64
+        let first_time = if self.first_to_leave().is_some() { self.queue.len() } else { 0 };
+        self.waiting_bytes() + FRAME_BYTES * (first_time + self.flights.due_at_most()) as u64
     }
 
     /// Since when the message that leaves next has waited.
     pub(super) fn waits_since(&self) -> Option<Instant> {
-        self.flights.due_since().or_else(|| self.queue.front().map(|message| message.since))
+        self.flights.due_since().or_else(|| self.first_to_leave().map(|message| message.since))
+    }
+
+    /// The first message of the queue, unless the window has no room for it until something is acknowledged: what was given
+    /// up makes room in the queue at once, and in the window when the receiver knows of it (§3.7).
+    fn first_to_leave(&self) -> Option<&Waiting> {
+        self.queue.front().filter(|message| self.flights.has_room(message.bytes))
     }
 
     /// Writes one frame, and answers whether there was room for it.
@@ -176,7 +187,7 @@ impl Outgoing {
 /// Writes the first message of the queue; from then on it is under way until it is acknowledged.
 fn write_first_time(queue: &mut Queue, flights: &mut Flights, out: &mut Departure<'_, '_>) -> bool {
     let id = flights.next_id();
-    let Some(message) = queue.front_mut() else { return false };
+    let Some(message) = queue.front_mut().filter(|message| flights.has_room(message.bytes)) else { return false };
     match plan(out.pen, out.channel, Some(id), message.bytes, message.passed_over) {
         Plan::Wait => {
             message.passed_over |= out.pen.has_all_room();

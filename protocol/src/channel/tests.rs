@@ -217,6 +217,93 @@ fn a_newer_message_with_the_same_key_replaces_one_that_waits_or_is_under_way() {
 }
 
 #[test]
+fn in_a_full_queue_a_newer_message_has_the_room_of_the_one_under_way_that_it_replaces() {
+    for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
+        let small = ChannelConfig { queue_bytes: 1000, queue_messages: 4, max_message_bytes: 600, ..of(kind) };
+        let [mut one, mut other] = End::pair(&[small]);
+        let (mut tag, mut fates) = (0, Vec::new());
+        let mut send = |one: &mut End, key, message: &[u8]| {
+            let options = SendOptions { key, receipt: Some(tag), ..SendOptions::default() };
+            tag += 1;
+            one.channels.send(C, message, options, one.now)
+        };
+        for key in 0..4 {
+            assert_eq!(send(&mut one, Some(key), &[key as u8; 250]), Ok(()));
+        }
+        let (lost, _) = one.packet(1150).unwrap();
+        assert_eq!(one.channels.free(C).messages, 0);
+        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, Some(9), b"another key"), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, Some(2), &[7; 251]), Err(SendError::Backlogged), "it has not the bytes");
+        assert_eq!(send(&mut one, Some(2), &[7; 250]), Ok(()));
+        assert_eq!(send(&mut one, Some(2), &[8; 200]), Ok(()), "it replaces the one that waits");
+        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
+        assert_eq!(one.channels.free(C), Free { bytes: 50, messages: 0, receipts: 4096 - 6 });
+        // The receiver's window is full of what was sent: only that the third does not come can be said.
+        let (_, withdrawal) = one.packet(1150).unwrap();
+        assert!(withdrawal.len() < 10 && one.packet(1150).is_none(), "{kind:?}: {} bytes", withdrawal.len());
+        assert!(!one.channels.wants_to_send());
+        one.channels.on_lost(lost);
+        for _ in 0..5 {
+            for (sequence, frames) in one.packets(1150) {
+                other.take(&frames).unwrap();
+                one.channels.on_acked(sequence);
+            }
+        }
+        let expected: Vec<Vec<u8>> =
+            [(0, 250), (1, 250), (3, 250), (8, 200)].map(|(byte, bytes)| vec![byte; bytes]).into();
+        assert_eq!(other.received(), expected, "{kind:?}");
+        while let Some(ChannelEvent::Receipt { tag, fate, .. }) = one.channels.poll_event() {
+            fates.push((tag, fate));
+        }
+        fates.sort_by_key(|(tag, _)| *tag);
+        let (arrived, superseded) = (Fate::Arrived, Fate::Superseded);
+        let told = [(0, arrived), (1, arrived), (2, superseded), (3, arrived), (7, superseded), (8, arrived)];
+        assert_eq!(fates, told, "{kind:?}");
+        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4, receipts: 4096 });
+        assert_eq!(one.channels.stats(C).unwrap().superseded, 2);
+    }
+}
+
+#[test]
+fn a_full_queue_of_which_all_is_replaced_again_and_again_stays_within_its_bounds() {
+    for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
+        let small = ChannelConfig { queue_bytes: 4000, queue_messages: 8, max_message_bytes: 600, ..of(kind) };
+        let [mut one, mut other] = End::pair(&[small]);
+        let (mut under_way, mut count, mut most) = (Vec::new(), 0, 0);
+        for round in 0..500_usize {
+            one.pass(20);
+            for key in 0..8 {
+                let mut content = message(round, 450);
+                content[0] = key as u8;
+                let options = SendOptions { key: Some(key), ..SendOptions::default() };
+                let _ = one.channels.send(C, &content, options, one.now);
+            }
+            most = most.max(one.channels.memory_bytes());
+            under_way.push(one.packets(1150));
+            // A round trip of three turns, on which every fifth packet is lost.
+            let arrives = if under_way.len() > 3 { under_way.remove(0) } else { Vec::new() };
+            for (sequence, frames) in arrives {
+                count += 1;
+                if count % 5 == 0 {
+                    one.channels.on_lost(sequence);
+                } else {
+                    other.take(&frames).unwrap();
+                    one.channels.on_acked(sequence);
+                }
+            }
+        }
+        let received = other.received();
+        assert!(received.len() > 500, "{kind:?}: {}", received.len());
+        for key in 0..8 {
+            assert!(received.iter().filter(|content| content[0] == key).count() > 50, "{kind:?}: key {key}");
+        }
+        assert!(one.channels.stats(C).unwrap().superseded > 2000, "{kind:?}");
+        assert!(most < 16_000, "{kind:?}: {most} bytes for a queue of 4,000");
+    }
+}
+
+#[test]
 fn a_key_that_gets_large_messages_faster_than_they_leave_gets_some_across() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);
