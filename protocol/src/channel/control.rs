@@ -38,7 +38,8 @@ pub struct Hello {
     pub abilities: u16,
 }
 
-/// Why a session ends. Codes from 256 on are the application's.
+/// Why a session ends. Codes from 256 on are the application's; those from 5 to 255 are kept for later versions of the
+/// session, and nobody can give them: [`ByeCode::of_application`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ByeCode(pub u16);
 
@@ -56,7 +57,9 @@ impl ByeCode {
     /// The first code that is the application's.
     pub const FIRST_OF_APPLICATION: Self = Self(256);
 
-    /// As an application may say it: the session's own reasons are the session's to give, and become [`Self::KICKED`].
+    /// As an application may say it: the session's own reasons, 1 to 3, and those kept for later, 5 to 255, become
+    /// [`Self::KICKED`]. What is left is 0, [`Self::SHUTDOWN`], and the application's own from
+    /// [`Self::FIRST_OF_APPLICATION`] on.
     #[must_use]
     pub const fn of_application(self) -> Self {
         let may_be_said = self.0 == Self::SHUTDOWN.0 || self.0 >= Self::FIRST_OF_APPLICATION.0;

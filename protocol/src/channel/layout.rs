@@ -199,7 +199,8 @@ impl fmt::Display for LayoutHash {
 }
 
 impl Layout {
-    /// A layout of these channels, in the order of their ids.
+    /// A layout of these channels, in the order of their ids. There may be none: then a connection greets, knows its path,
+    /// and says why it ends, and nothing else.
     ///
     /// # Errors
     /// When there are more than 62, or the settings of one make no sense.

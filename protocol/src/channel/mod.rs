@@ -95,7 +95,7 @@ pub enum SendError {
     /// The channel's queue is full, or [`MAX_RECEIPTS`] are awaited or were not taken, and the message asks for one more:
     /// [`Free`] tells which.
     Backlogged,
-    /// The message is larger than the layout allows.
+    /// The message is larger than the channel's [`max_message_bytes`](ChannelConfig::max_message_bytes).
     TooLarge,
     /// The layout has no such channel.
     NoChannel,
@@ -107,7 +107,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Backlogged => "the channel's queue is full, or too many receipts are awaited",
-            Self::TooLarge => "the message is larger than the channel allows",
+            Self::TooLarge => "the message is larger than the channel's max_message_bytes",
             Self::NoChannel => "the layout has no such channel",
             Self::WrongKind => "the channel is of another kind",
         })

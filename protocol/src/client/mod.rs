@@ -434,7 +434,8 @@ impl Client {
         self.line.as_ref()?.path(now)
     }
 
-    /// Leaves for a reason, with a text for people of up to 256 bytes: it is said until the server has heard it or the time
+    /// Leaves for a reason, with a text for people of up to 256 bytes (codes as [`ByeCode::of_application`] has them: 5 to 255
+    /// count as 0): it is said until the server has heard it or the time
     /// for farewells is up; then the end comes as an event. Where there are no channels the text is not sent, and the
     /// client leaves at once.
     pub fn leave(&mut self, code: ByeCode, text: &str) {

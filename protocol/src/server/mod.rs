@@ -385,7 +385,8 @@ impl Server {
     // The end -------------------------------------------------------------------------------------------------------
 
     /// Disconnects a client with a text for people, of up to 256 bytes: its event comes now, and the slot is free when the
-    /// client has heard the text or the time for farewells is up. Where there are no channels the text is not sent.
+    /// client has heard the text or the time for farewells is up. Where there are no channels the text is not sent. Codes that
+    /// are no application's count as 0: see [`ByeCode::of_application`].
     ///
     /// Answers whether the client was connected.
     pub fn kick(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {

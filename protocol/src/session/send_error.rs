@@ -13,7 +13,8 @@ pub enum SendError {
     Gone,
     /// Payloads and packets have at least 1 byte.
     Empty,
-    /// It is larger than a payload, a packet, or a message of this channel may be.
+    /// It is larger than a payload (1,200 bytes), a packet (`max_packet_bytes` of the endpoint's settings) or a message of
+    /// this channel ([`max_message_bytes`](crate::channel::ChannelConfig::max_message_bytes)) may be.
     TooLarge,
     /// The channel's queue is full, or no more can leave in this turn: wait, or drop it for something newer.
     Backlogged,
@@ -30,7 +31,7 @@ impl fmt::Display for SendError {
         f.write_str(match self {
             Self::Gone => "the connection does not exist any more",
             Self::Empty => "payloads and packets have at least 1 byte",
-            Self::TooLarge => "it is larger than what may be sent",
+            Self::TooLarge => "it is larger than a payload, a packet or the channel's max_message_bytes",
             Self::Backlogged => "the queue is full, or no more can leave in this turn",
             Self::NoChannel => "the layout has no such channel",
             Self::WrongKind => "the channel is of another kind",

@@ -265,6 +265,24 @@ fn a_servers_end_takes_no_blocks_of_its_client_unless_the_channel_says_so() {
 }
 
 #[test]
+fn a_layout_without_channels_greets_and_says_why_it_ends() {
+    let none = || Arc::new(Layout::new(Vec::new()).unwrap());
+    let mut pair = Pair::with(none(), none());
+    pair.run(1000);
+    assert_eq!(pair.ends.each_ref().map(Connection::end), [None, None]);
+    assert_eq!(pair.run(5000), 0, "both have been heard");
+    let refused = pair.ends[0].send(CHAT, b"hi", SendOptions::default(), pair.now);
+    assert_eq!(refused, Err(crate::channel::SendError::NoChannel));
+    pair.ends[0].leave(ByeCode(300), "good night");
+    pair.run(200);
+    assert_eq!(pair.ends[1].end(), Some(&End::Farewell { code: ByeCode(300), text: "good night".into() }));
+    // It is not as good as any.
+    let mut pair = Pair::with(none(), layout());
+    pair.run(200);
+    assert!(pair.ends.iter().all(|end| matches!(end.end(), Some(End::LayoutMismatch { .. }))));
+}
+
+#[test]
 fn different_layouts_are_a_clear_reason_at_both_ends() {
     let mut pair = Pair::with(layout(), other_layout());
     pair.run(100);
