@@ -435,6 +435,35 @@ fn liars_of_every_kind_at_once_are_no_worse() {
     stage.assert_unharmed("all at once");
 }
 
+#[test]
+fn answers_about_a_block_that_are_repeated_by_the_thousand_bring_nothing_and_nobody_else_notices() {
+    const REPEATS: usize = 80;
+    let mut stage = Stage::new();
+    let (mut holder, client) = admitted(&mut stage.hall, 100);
+    let (mut liar, hash) = (Liar::default(), hash());
+    let mut tell = |stage: &mut Stage, packets: usize, frames: &[u8]| {
+        for _ in 0..packets {
+            let datagram = holder.seal(PacketKind::Payload, &liar.packet(Says::frames(hash, frames)));
+            stage.hall.present(liars_address(100), datagram);
+        }
+        stage.turn();
+    };
+    tell(&mut stage, 1, &[]);
+    let much = blocks::Block::new(vec![7; 16 << 20]).unwrap();
+    let id = stage.hall.server.send_block(client, ChannelId(BLOCKS), much, 1).unwrap();
+    (0..20).for_each(|_| tell(&mut stage, 1, &[]));
+    // Eleven bytes speak of all of it: "I have none of these", again and again.
+    let slices = (16u32 << 20).div_ceil(blocks::Config::default().slice_bytes.into());
+    let accept = [&[4][..], &id.0.to_le_bytes(), &0u32.to_le_bytes(), &slices.to_le_bytes()].concat();
+    let repeated = whole(BLOCKS, None, &accept).repeat(REPEATS);
+    (0..LIES).for_each(|_| tell(&mut stage, 25, &repeated));
+    let connection = stage.hall.server.connection(client).expect("it broke no rule");
+    assert!(connection.end().is_none(), "it broke no rule");
+    let ignored = connection.channels().stats(ChannelId(BLOCKS)).unwrap().dropped;
+    assert_eq!(ignored, LIES * 25 * REPEATS as u64 - 1, "all but the first one");
+    stage.assert_unharmed("repeated answers");
+}
+
 // Against a client --------------------------------------------------------------------------------------------------
 
 /// A client of a server that lies for so many turns; answers why it ended, and how many bytes it took.

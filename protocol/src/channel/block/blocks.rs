@@ -161,8 +161,10 @@ impl Blocks {
         self.incoming.has_work()
     }
 
-    /// What the application has to hear next. To be called until `None` once a tick: each call also hashes up to a
-    /// megabyte of what has arrived of each block.
+    /// What the application has to hear next. To be called until `None` once a tick: until then at most a megabyte is
+    /// hashed of what has arrived, of all blocks of the channel together; each has its turn. That takes a millisecond or
+    /// two, and is not shared between connections: a server that takes uploads of many clients at once hashes so much for
+    /// each of them.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.outgoing.poll_event().or_else(|| self.incoming.poll_event())
     }

@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::frame::{Begin, Frame, Reason};
+use super::farewells::Farewells;
+use super::frame::{Begin, Reason};
+use super::hashing::Hashing;
 use super::receiver::Reception;
 use super::seen::Seen;
-use super::{Admission, BlockId, BlockReceiver, Config, Event, Owed, Part, PartialBlock, Progress, Side, Violation};
+use super::{Admission, BlockId, BlockReceiver, Config, Event, Part, PartialBlock, Progress, Side, Violation};
 use crate::reliability::MemoryBudget;
 
 /// Everything on its way in.
@@ -14,7 +16,8 @@ pub(super) struct Incoming {
     budget: Option<MemoryBudget>,
     seen: Seen,
     active: Vec<Active>,
-    farewells: Vec<Farewell>,
+    farewells: Farewells,
+    hashing: Hashing,
     /// What earlier connections left.
     kept: Vec<PartialBlock>,
 }
@@ -27,18 +30,10 @@ struct Active {
     withdrawn: Option<Reason>,
 }
 
-/// The last word about a block: repeated until it arrived.
-struct Farewell {
-    id: BlockId,
-    /// `None`: it arrived here.
-    refused: Option<Reason>,
-    owed: Owed,
-}
-
 impl Incoming {
     pub(super) fn new(config: Config, budget: Option<MemoryBudget>) -> Self {
-        let (active, farewells, kept) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, budget, seen: Seen::new(), active, farewells, kept }
+        let (seen, farewells, hashing) = (Seen::default(), Farewells::default(), Hashing::default());
+        Self { config, budget, seen, active: Vec::new(), farewells, hashing, kept: Vec::new() }
     }
 
     /// Keeps a partial block for a later offer of the same content; gives it back if as many are kept as may be under
@@ -70,11 +65,9 @@ impl Incoming {
             let same = active.receiver.begin() == begin;
             return if same { Ok(Reception::Ignored) } else { Err(Violation::BeginDiffers) };
         }
-        if !self.seen.mark(begin.id) {
+        if !self.mark(begin.id) {
             return Ok(Reception::Ignored);
         }
-        // Who begins a new block has heard the last word about those that are too old to be remembered.
-        self.farewells.retain(|farewell| !self.seen.is_past(farewell.id));
         if self.config.admission == Admission::Never {
             self.refuse(begin.id, Reason::Declined);
         } else if begin.length > self.config.max_block_bytes {
@@ -89,22 +82,25 @@ impl Incoming {
     }
 
     pub(super) fn on_slices(&mut self, id: BlockId, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
-        if let Some(active) = self.find(id) {
+        if let Some(active) = self.active.iter_mut().find(|active| active.receiver.id() == id) {
             if active.withdrawn.is_some() {
                 return Ok(Reception::Ignored);
             }
-            return active.receiver.on_slices(index, bytes);
+            return active.receiver.on_slices_within(index, bytes, &mut self.hashing);
         }
         if self.seen.contains(id) { Ok(Reception::Ignored) } else { Err(Violation::NotAccepted) }
     }
 
     pub(super) fn on_withdraw(&mut self, id: BlockId, reason: Reason) -> Reception {
-        self.farewells.retain(|farewell| farewell.id != id);
-        let is_new = self.seen.mark(id);
+        let is_new = self.mark(id);
+        self.hears(id);
         let Some(active) = self.find(id) else {
             return if is_new { Reception::New } else { Reception::Ignored };
         };
-        active.withdrawn.get_or_insert(reason);
+        if active.withdrawn.is_some() {
+            return Reception::Ignored;
+        }
+        active.withdrawn = Some(reason);
         // Nobody needs to hear of the end of what nobody heard of.
         self.active.retain(|active| active.withdrawn.is_none() || active.is_told || !active.receiver.is_offered());
         self.admit();
@@ -129,12 +125,12 @@ impl Incoming {
     }
 
     pub(super) fn wants_room(&self) -> bool {
-        self.farewells.iter().any(|farewell| farewell.owed == Owed::Now)
+        self.farewells.wants_room()
             || self.active.iter().any(|active| active.withdrawn.is_none() && active.receiver.wants_room())
     }
 
     pub(super) fn write(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
-        self.write_farewell(room).or_else(|| {
+        self.farewells.write(self.seen.oldest(), room).or_else(|| {
             let mut wanted = self.active.iter_mut().filter(|active| active.withdrawn.is_none());
             wanted.find_map(|active| active.receiver.write(room))
         })
@@ -142,18 +138,13 @@ impl Incoming {
 
     pub(super) fn on_acked(&mut self, part: Part) {
         if let Part::Farewell(id) = part {
-            self.farewells.retain(|farewell| farewell.id != id);
+            self.hears(id);
         }
     }
 
     pub(super) fn on_lost(&mut self, part: Part) {
         match part {
-            Part::Farewell(id) => {
-                self.farewells
-                    .iter_mut()
-                    .filter(|farewell| farewell.id == id)
-                    .for_each(|farewell| farewell.owed.lost());
-            }
+            Part::Farewell(id) if self.seen.is_within(id) => self.farewells.on_lost(id),
             Part::Accept { block, .. } => {
                 if let Some(active) = self.find(block) {
                     active.receiver.on_lost(part);
@@ -170,7 +161,15 @@ impl Incoming {
 
     /// The next thing that the application has to hear, after some hashing.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
-        self.active.iter_mut().for_each(|active| active.receiver.work());
+        let event = self.next_event();
+        if event.is_none() {
+            self.hashing.begin_turn();
+        }
+        event
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.hashing.share(&mut self.active, |active, hashing| active.receiver.work_within(hashing));
         if let Some(at) = self.active.iter().position(Active::is_at_its_end) {
             let ended = self.active.remove(at);
             let event = self.bury(ended);
@@ -188,7 +187,7 @@ impl Incoming {
         let (id, label) = (receiver.id(), receiver.begin().label);
         if let Some(content) = receiver.take() {
             if withdrawn.is_none() {
-                self.farewells.push(Farewell { id, refused: None, owed: Owed::Now });
+                self.say(id, None);
             }
             return Event::Received { id, label, content };
         }
@@ -204,16 +203,28 @@ impl Incoming {
     }
 
     fn refuse(&mut self, id: BlockId, reason: Reason) {
-        self.farewells.push(Farewell { id, refused: Some(reason), owed: Owed::Now });
+        self.say(id, Some(reason));
     }
 
-    fn write_farewell(&mut self, room: &mut [u8]) -> Option<(usize, Part)> {
-        let farewell = self.farewells.iter_mut().find(|farewell| farewell.owed == Owed::Now)?;
-        let id = farewell.id;
-        let frame = farewell.refused.map_or(Frame::Done { id }, |reason| Frame::Refuse { id, reason });
-        let bytes = frame.write(room)?;
-        farewell.owed = Owed::Flying;
-        Some((bytes, Part::Farewell(id)))
+    /// Owes the peer the last word about a block; what is too old to be remembered it has let go by itself.
+    fn say(&mut self, id: BlockId, refused: Option<Reason>) {
+        if self.seen.is_within(id) {
+            self.farewells.say(id, refused);
+        }
+    }
+
+    /// The peer has heard the last word about a block, or needs not. A number that is too old has its place no more.
+    fn hears(&mut self, id: BlockId) {
+        if self.seen.is_within(id) {
+            self.farewells.drop(id);
+        }
+    }
+
+    /// Marks a number as begun; answers whether it is new.
+    fn mark(&mut self, id: BlockId) -> bool {
+        let passed = self.seen.mark(id);
+        self.farewells.pass(id, passed.unwrap_or(0));
+        passed.is_some()
     }
 
     fn find(&mut self, id: BlockId) -> Option<&mut Active> {

@@ -109,12 +109,12 @@ impl Outgoing {
 
     pub(super) fn on_frame(&mut self, id: BlockId, frame: &Frame<'_>) -> Result<Reception, Violation> {
         if let Some(sender) = self.find(id) {
-            sender.on_frame(frame)?;
+            let reception = sender.on_frame(frame)?;
             if sender.is_over() {
                 // It was given up here as well, and nobody was told: there is no acknowledgement to wait for.
                 self.drop_ended();
             }
-            return Ok(Reception::New);
+            return Ok(reception);
         }
         let is_begun = self.next_id.0.wrapping_sub(id.0).wrapping_sub(1) < 1 << 15;
         let waits = self.waiting.iter().any(|waiting| waiting.id == id);

@@ -5,6 +5,7 @@ use core::fmt;
 use core::ops::Range;
 
 use super::frame::{ACCEPT_HEADER_BYTES, Begin, RangesWriter, Reason, accept_header};
+use super::hashing::Hashing;
 use super::lease::Lease;
 use super::shape::Shape;
 use super::store::{Store, Stored, Verdict};
@@ -14,8 +15,6 @@ use crate::wire::cursor::Writer;
 
 /// Chunks that are hashed with slices that arrive: a gap that closes is caught up with bit by bit.
 const CHUNKS_PER_FRAME: u32 = 1;
-/// Bytes that are hashed in one turn: a millisecond or two.
-const BYTES_PER_TURN: u32 = 1 << 20;
 
 /// Receives a block.
 ///
@@ -124,7 +123,7 @@ impl BlockReceiver {
         match store {
             Ok(store) => {
                 self.stage = Stage::Receiving(Receiving { store, told_to: 0, tell_again: Vec::new() });
-                self.verify(0);
+                self.verify(0, &mut Hashing::default());
                 other
             }
             Err(unused) => {
@@ -140,6 +139,16 @@ impl BlockReceiver {
     ///
     /// The [`Violation`] of slices that no honest sender of this block sends; nothing of them is kept.
     pub fn on_slices(&mut self, index: u32, bytes: &[u8]) -> Result<Reception, Violation> {
+        self.on_slices_within(index, bytes, &mut Hashing::default())
+    }
+
+    /// The same, with as much hashing as is left of what several blocks share.
+    pub(super) fn on_slices_within(
+        &mut self,
+        index: u32,
+        bytes: &[u8],
+        hashing: &mut Hashing,
+    ) -> Result<Reception, Violation> {
         let receiving = match &mut self.stage {
             Stage::Offered => return Err(Violation::NotAccepted),
             Stage::Receiving(receiving) => receiving,
@@ -158,14 +167,21 @@ impl BlockReceiver {
             }
         }
         if reception == Reception::New {
-            self.verify(CHUNKS_PER_FRAME);
+            self.verify(CHUNKS_PER_FRAME, hashing);
         }
         Ok(reception)
     }
 
     /// Goes on with hashing what has arrived, about a megabyte in each turn. To be called once a tick.
     pub fn work(&mut self) {
-        self.verify((BYTES_PER_TURN / self.shape.chunk_bytes()).max(1));
+        self.work_within(&mut Hashing::default());
+    }
+
+    /// The same, with what is left of what several blocks share.
+    pub(super) fn work_within(&mut self, hashing: &mut Hashing) {
+        if self.has_work() {
+            self.verify(u32::MAX, hashing);
+        }
     }
 
     /// Whether [`BlockReceiver::work`] would hash something.
@@ -238,9 +254,9 @@ impl BlockReceiver {
         }
     }
 
-    fn verify(&mut self, chunks: u32) {
+    fn verify(&mut self, chunks: u32, hashing: &mut Hashing) {
         let Stage::Receiving(receiving) = &mut self.stage else { return };
-        match receiving.store.verify(self.begin.digest, chunks) {
+        match receiving.store.verify(self.begin.digest, chunks, hashing) {
             Verdict::Unfinished => {}
             Verdict::Right => self.become_whole(),
             // What arrived is not what was announced: it is of no use for any later transfer either.

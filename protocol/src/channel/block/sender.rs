@@ -3,8 +3,9 @@
 use core::fmt;
 use core::ops::Range;
 
-use super::bits::{Slices, words};
+use super::bits::Slices;
 use super::frame::{Begin, Frame, Ranges, Reason, SLICE_HEADER_BYTES};
+use super::receiver::Reception;
 use super::shape::Shape;
 use super::{Block, BlockId, Event, Owed, Part, Progress, Violation};
 
@@ -24,12 +25,12 @@ pub struct BlockSender {
     stage: Stage,
     /// Whether a `Begin` was written, so that the peer may know of this block.
     is_known: bool,
-    /// Slices that the peer has spoken of. Others are not sent yet, for it may have them.
-    told: Slices,
+    /// Slices that the peer has not spoken of. They are not sent yet, for it may have them.
+    untold: Slices,
     /// Slices that are to be sent: not yet sent, or lost.
     waiting: Slices,
-    /// Slices that the peer has.
-    arrived: Slices,
+    /// Slices that the peer is not known to have. Those that wait are among them.
+    missing: Slices,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,9 +55,9 @@ impl BlockSender {
     #[must_use]
     pub fn begin(block: Block, id: BlockId, label: u64, slice_bytes: u16) -> Self {
         let shape = Shape { length: block.length, slice_bytes };
-        let [told, waiting, arrived] = [(); 3].map(|()| Slices::new(shape.slices()));
-        let stage = Stage::Offered(Owed::Now);
-        Self { id, label, block, shape, stage, is_known: false, told, waiting, arrived }
+        let [untold, missing] = [(); 2].map(|()| Slices::full(shape.slices()));
+        let (stage, waiting) = (Stage::Offered(Owed::Now), Slices::new(shape.slices()));
+        Self { id, label, block, shape, stage, is_known: false, untold, waiting, missing }
     }
 
     /// The block's number.
@@ -68,8 +69,8 @@ impl BlockSender {
     /// How much of it the peer is known to have.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let last = self.shape.slices().wrapping_sub(1);
-        self.shape.progress(self.arrived.count(), self.arrived.contains(last))
+        let slices = self.shape.slices();
+        self.shape.progress(slices - self.missing.count(), !self.missing.contains(slices.wrapping_sub(1)))
     }
 
     /// Whether there is a frame to write.
@@ -144,7 +145,7 @@ impl BlockSender {
             (Part::Slices { first, count, .. }, _) => {
                 for index in run_of(first, count) {
                     self.waiting.remove(index);
-                    self.arrived.insert(index);
+                    self.missing.remove(index);
                 }
             }
             _ => {}
@@ -156,7 +157,7 @@ impl BlockSender {
         match (part, &mut self.stage) {
             (Part::Begin(_), Stage::Offered(owed)) | (Part::Withdraw(_), Stage::Withdrawn(_, owed)) => owed.lost(),
             (Part::Slices { first, count, .. }, _) => {
-                for index in run_of(first, count).filter(|index| !self.arrived.contains(*index)) {
+                for index in run_of(first, count).filter(|index| self.missing.contains(*index)) {
                     self.waiting.insert(index);
                 }
             }
@@ -170,7 +171,7 @@ impl BlockSender {
     ///
     /// [`Violation::Range`] for slices that the block does not have, [`Violation::NeverBegun`] for an answer to what was
     /// not offered.
-    pub fn on_frame(&mut self, frame: &Frame<'_>) -> Result<(), Violation> {
+    pub fn on_frame(&mut self, frame: &Frame<'_>) -> Result<Reception, Violation> {
         if !self.is_known {
             return Err(Violation::NeverBegun);
         }
@@ -178,9 +179,9 @@ impl BlockSender {
             Frame::Accept { first, end, have, .. } => return self.on_accept(first, end, have),
             Frame::Done { .. } => self.end(End::Delivered),
             Frame::Refuse { reason, .. } => self.end(End::Refused(reason)),
-            _ => {}
+            _ => return Ok(Reception::Ignored),
         }
-        Ok(())
+        Ok(Reception::New)
     }
 
     /// Gives the block up: the peer is told, if it may know of it.
@@ -209,25 +210,22 @@ impl BlockSender {
     }
 
     /// The peer spoke of slices: those that it has not are sent, those that it has are not.
-    fn on_accept(&mut self, first: u32, end: u32, have: Ranges<'_>) -> Result<(), Violation> {
+    ///
+    /// What it said before costs nothing: an `Accept` is as long as the smallest frames are, and speaks of 64 MiB.
+    fn on_accept(&mut self, first: u32, end: u32, have: Ranges<'_>) -> Result<Reception, Violation> {
         if end > self.shape.slices() {
             return Err(Violation::Range);
         }
-        if matches!(self.stage, Stage::Offered(_)) {
+        let mut is_new = matches!(self.stage, Stage::Offered(_));
+        if is_new {
             self.stage = Stage::Sending;
         }
-        for (at, bits) in words(first..end) {
-            let news = bits & !self.told.word(at);
-            self.told.add(at, news);
-            self.waiting.add(at, news & !self.arrived.word(at));
-        }
+        let Self { untold, missing, waiting, .. } = self;
+        is_new |= untold.take(first..end, |at, bits| _ = waiting.add(at, bits & missing.word(at)));
         for range in have.iter() {
-            for (at, bits) in words(first + range.start..first + range.end) {
-                self.arrived.add(at, bits);
-                self.waiting.clear(at, bits);
-            }
+            is_new |= missing.take(first + range.start..first + range.end, |at, bits| _ = waiting.clear(at, bits));
         }
-        Ok(())
+        Ok(if is_new { Reception::New } else { Reception::Ignored })
     }
 
     /// The peer ended it. After a withdrawal that is the answer to it, and no news.

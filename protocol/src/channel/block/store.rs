@@ -7,6 +7,7 @@ use core::ops::Range;
 
 use sha2::{Digest as _, Sha256};
 
+use super::hashing::Hashing;
 use super::lease::Lease;
 use super::shape::{CHUNK_SLICES, Shape};
 use super::{ContentDigest, Progress};
@@ -94,12 +95,14 @@ impl Store {
         Stored::New
     }
 
-    /// Hashes at most `chunks` more chunks, and compares when it was the last one.
-    pub(super) fn verify(&mut self, digest: ContentDigest, chunks: u32) -> Verdict {
+    /// Hashes at most `chunks` more chunks, as long as something is left of what may be hashed, and compares when it was
+    /// the last one.
+    pub(super) fn verify(&mut self, digest: ContentDigest, chunks: u32, hashing: &mut Hashing) -> Verdict {
         let until = self.hashed.saturating_add(chunks).min(self.shape.chunks());
         let mut hash = core::mem::take(&mut self.hash);
-        while self.hashed < until && self.is_whole(self.hashed) {
+        while self.hashed < until && self.is_whole(self.hashed) && !hashing.is_used_up() {
             let Some(chunk) = self.content(self.hashed) else { break };
+            hashing.spend(chunk.len());
             hash.update(chunk);
             self.hashed += 1;
         }

@@ -1,5 +1,6 @@
 //! Blocks between two ends, over paths of all kinds.
 
+mod cost;
 mod hostile;
 mod path;
 mod resume;
