@@ -215,7 +215,7 @@ impl Channels {
         self.schedule.begin_tick(&self.layout);
         self.bursts.begin_tick();
         for (outgoing, incoming) in self.outgoing.iter_mut().zip(&mut self.incoming) {
-            outgoing.tick(now, &mut self.sending);
+            outgoing.begin_tick(now, &mut self.sending);
             outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);
         }
         self.sending.store.tick(now);

@@ -13,7 +13,8 @@ use super::pieces::{MAX_PIECES, PIECE_BYTES};
 pub const MAX_CHANNELS: usize = 62;
 /// The most bytes of any message; what is larger travels as a block.
 pub const MAX_MESSAGE_BYTES: u32 = MAX_PIECES as u32 * PIECE_BYTES as u32;
-/// The most messages that any queue holds: a quarter of all message ids, so that old and new are never mistaken.
+/// The most messages that any queue holds: a small share of the 2,097,152 message ids, so that old and new are
+/// never mistaken.
 pub const MAX_QUEUE_MESSAGES: u16 = 1 << 14;
 /// The most bytes that any queue holds.
 pub const MAX_QUEUE_BYTES: u32 = 1 << 24;
@@ -33,6 +34,11 @@ pub enum Kind {
     /// Messages arrive once or not at all, in any order.
     Unreliable,
     /// Messages arrive once or not at all, and never after a newer one.
+    ///
+    /// The newest goes first: what was sent without a key in one tick, and could not leave, is given up when something
+    /// without a key is sent in a later tick. What is sent in one tick arrives whole and in order, as far as it fits. The
+    /// states of several things need a key for each ([`SendOptions::key`](super::SendOptions::key)), or one message: then
+    /// only what is of the same thing is given up.
     Sequenced,
     /// Every message arrives once, as soon as it can.
     ReliableUnordered,

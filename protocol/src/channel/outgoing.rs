@@ -97,16 +97,30 @@ impl Outgoing {
         sending: &mut Sending,
     ) -> Result<(), SendError> {
         let replaced = [self.queue.bytes_under(terms.key), self.flights.bytes_under(terms.key)];
-        let free = self.free(config, sending);
+        let newest_counts = config.kind == Kind::Sequenced && terms.key.is_none();
+        let outdated = if newest_counts { self.queue.outdated() } else { (0, 0) };
+        let mut free = self.free(config, sending);
+        free.bytes += outdated.1;
+        free.messages += outdated.0 as u16;
         let fits = message.len() as u64
             <= replaced.iter().flatten().fold(free.bytes.into(), |free, old| free + u64::from(*old));
         if !fits || (replaced == [None; 2] && free.messages == 0) {
             return Err(SendError::Backlogged);
         }
+        if newest_counts {
+            self.counters.superseded += self.queue.push_newest(message, terms, sending);
+            return Ok(());
+        }
         let under_way = terms.key.is_some_and(|key| self.flights.supersede(key, sending));
         let waited = self.queue.push(message, terms, sending);
         self.counters.superseded += u64::from(under_way) + u64::from(waited);
         Ok(())
+    }
+
+    /// A tick begins.
+    pub(super) fn begin_tick(&mut self, now: Instant, sending: &mut Sending) {
+        self.queue.begin_tick();
+        self.tick(now, sending);
     }
 
     /// Drops what waited too long to be sent for the first time.

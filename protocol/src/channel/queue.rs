@@ -25,6 +25,13 @@ pub(super) struct Waiting {
     pub(super) receipt: Option<Ticket>,
 }
 
+impl Waiting {
+    /// Whether it has no key, and nothing of it has left.
+    const fn is_alike(&self) -> bool {
+        self.key.is_none() && self.begun.is_none()
+    }
+}
+
 /// What a message is besides its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
@@ -42,6 +49,8 @@ pub(super) struct Queue {
     /// The numbers of messages under keys.
     keys: KeyIndex,
     bytes: u32,
+    /// A tick has begun since the last message without a key was put here.
+    aged: bool,
     /// No message's deadline is before this.
     first_deadline: Option<Instant>,
 }
@@ -73,6 +82,48 @@ impl Queue {
     /// Bytes of the message under this key that would be replaced.
     pub(super) fn bytes_under(&self, key: Option<u64>) -> Option<u32> {
         self.place_of(key).and_then(|at| self.messages.get(at)).map(|message| message.bytes)
+    }
+
+    /// A tick begins.
+    pub(super) const fn begin_tick(&mut self) {
+        self.aged = true;
+    }
+
+    /// What a new message without a key makes useless, where only the newest counts: those without a key of earlier ticks
+    /// of which nothing has left. Answers how many messages and bytes.
+    pub(super) fn outdated(&self) -> (usize, u32) {
+        let outdated = self.messages.iter().filter(|message| self.aged && message.is_alike());
+        outdated.fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.bytes))
+    }
+
+    /// Puts a message without a key in the place of the first one that it makes useless, so that it has its turn among
+    /// those with keys, and drops these; answers how many.
+    pub(super) fn push_newest(&mut self, message: &[u8], terms: Terms, sending: &mut Sending) -> u64 {
+        let (dropped, bytes) = if self.aged { self.outdated() } else { (0, 0) };
+        self.aged = false;
+        if dropped == 0 {
+            self.push(message, terms, sending);
+            return 0;
+        }
+        let Some(place) = self.messages.iter().position(Waiting::is_alike) else { return 0 };
+        self.push(message, terms, sending);
+        let Some(new) = self.messages.pop_back() else { return 0 };
+        if let Some(old) = self.messages.get_mut(place) {
+            let (number, since, passed_over) = (old.number, old.since, old.passed_over);
+            let old = core::mem::replace(old, Waiting { number, since, passed_over, ..new });
+            sending.close(old.chain, old.receipt, Fate::Superseded);
+        }
+        let mut at = 0;
+        self.messages.retain_mut(|message| {
+            at += 1;
+            if at - 1 <= place || !message.is_alike() {
+                return true;
+            }
+            sending.close(core::mem::take(&mut message.chain), message.receipt.take(), Fate::Superseded);
+            false
+        });
+        self.bytes -= bytes;
+        dropped as u64
     }
 
     /// Puts a message behind all others, or in the place of the one with the same key: so that a key which gets a new

@@ -6,8 +6,11 @@ use core::time::Duration;
 use super::layout::{ChannelConfig, ChannelId, Layout};
 use crate::time::Instant;
 
-/// A channel that has not had its turn for so long, though it has something to send, goes before all others until it has
-/// had it: [`TURN_BYTES`] of frames, or most of a packet where packets are smaller.
+/// A channel that has not had its turn for so long, though it had something to send, goes before all others until it has
+/// had it: [`TURN_BYTES`] of frames, or most of a packet where packets are smaller, or all that it may send.
+///
+/// Reckoned from when it first had something to send, whatever became of that: messages that are given up because their
+/// deadline comes first, or are replaced, bring the turn of those behind them nearer.
 ///
 /// So a lower class gets about a packet's worth every half second, whatever the classes above it send; and these give up
 /// at most that, and one frame more, for each channel below them.
@@ -32,8 +35,17 @@ struct Lane {
     /// When it last had a turn, and what it wrote since.
     served: Instant,
     written: usize,
+    /// Since when it has had something to send that no turn followed; it may have been given up since.
+    unserved_since: Option<Instant>,
     /// It had something to send when the last packet was finished.
     was_ready: bool,
+}
+
+impl Lane {
+    /// It has had its turn.
+    const fn serve(&mut self, now: Instant) {
+        (self.served, self.written, self.unserved_since) = (now, 0, None);
+    }
 }
 
 /// A channel that has something to send.
@@ -91,8 +103,9 @@ impl Schedule {
 
     /// Since when a channel has not had its turn, if that is so long that it goes before all others.
     pub(super) fn starved_since(&self, candidate: &Candidate, now: Instant) -> Option<Instant> {
-        let served = self.lanes.get(usize::from(candidate.channel.0)).map_or(Instant::default(), |lane| lane.served);
-        let waits_since = candidate.since.max(served);
+        let lane = self.lanes.get(usize::from(candidate.channel.0)).copied().unwrap_or_default();
+        let since = lane.unserved_since.map_or(candidate.since, |since| since.min(candidate.since));
+        let waits_since = since.max(lane.served);
         now.reached(waits_since, STARVED_AFTER).then_some(waits_since)
     }
 
@@ -110,6 +123,20 @@ impl Schedule {
         }
     }
 
+    /// A packet leaves while this channel has something to send.
+    pub(super) fn note_wait(&mut self, candidate: Candidate) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(candidate.channel.0)) {
+            lane.unserved_since.get_or_insert(candidate.since);
+        }
+    }
+
+    /// A channel has written all that it may write now: whatever comes later has not waited for others yet.
+    pub(super) fn sated(&mut self, channel: ChannelId, now: Instant) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(channel.0)) {
+            lane.serve(now);
+        }
+    }
+
     /// A channel has written a frame of so many bytes.
     pub(super) fn charge(&mut self, layout: &Layout, channel: ChannelId, bytes: usize, now: Instant) {
         let Some(lane) = self.lanes.get_mut(usize::from(channel.0)) else { return };
@@ -117,7 +144,7 @@ impl Schedule {
         let before = lane.passed;
         lane.written += bytes;
         if lane.written >= self.turn_bytes {
-            (lane.served, lane.written) = (now, 0);
+            lane.serve(now);
         }
         lane.passed += bytes as u64 * STRIDE / weight;
         lane.allowance = lane.allowance.saturating_sub(bytes as i64);

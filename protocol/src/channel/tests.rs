@@ -513,6 +513,91 @@ fn higher_classes_go_first_and_no_class_starves() {
 }
 
 #[test]
+fn no_class_starves_although_its_messages_expire_or_are_replaced_before_their_turn() {
+    for (kind, key) in MESSAGE_KINDS.into_iter().flat_map(|kind| [(kind, None), (kind, Some(7))]) {
+        let flood = ChannelConfig { priority: 9, ..of(Kind::ReliableOrdered) };
+        let [mut one, mut other] = End::pair(&[flood, of(kind)]);
+        let mut ticks = Vec::new();
+        for tick in 0..1000 {
+            one.pass(20);
+            while one.channels.free(C).messages > 200 && one.channels.free(C).bytes > 2000 {
+                one.send(C, &message(tick, 1170));
+            }
+            let options = SendOptions { key, ..SendOptions::default() };
+            let _ = one.channels.send(ChannelId(1), &message(tick, 1000), options, one.now);
+            let (sequence, frames) = one.packet(1180).unwrap();
+            other.take(&frames).unwrap();
+            one.channels.on_acked(sequence);
+            ticks.extend(other.received.drain(..).filter(|(channel, _)| *channel == 1).map(|_| tick));
+        }
+        assert!(ticks.len() >= 30, "{kind:?}, key {key:?}: {} in 20 s", ticks.len());
+        assert!(ticks.windows(2).all(|pair| pair[1] - pair[0] <= 28), "{kind:?}, key {key:?}: {ticks:?}");
+    }
+}
+
+/// How many ticks old states of 1,000 bytes are when they leave, of which one can leave in every third tick.
+fn ages_of_states(config: ChannelConfig) -> Vec<usize> {
+    let [mut one, mut other] = End::pair(&[config]);
+    let mut ages = Vec::new();
+    for tick in 0..600_usize {
+        one.pass(16);
+        one.send(C, &[&(tick as u32).to_le_bytes()[..], &[0; 996]].concat());
+        if tick % 3 == 0
+            && let Some((_, frames)) = one.packet(1180)
+        {
+            other.take(&frames).unwrap();
+        }
+        for state in other.received() {
+            ages.push(tick - u32::from_le_bytes(state[..4].try_into().unwrap()) as usize);
+        }
+    }
+    ages.sort_unstable();
+    ages
+}
+
+#[test]
+fn of_a_sequenced_channel_the_newest_leaves_first_when_the_path_carries_less_than_there_is() {
+    let ages = ages_of_states(of(Kind::Sequenced));
+    assert!(ages.len() >= 200 && ages[ages.len() - 1] == 0, "{ages:?}");
+    let without_order = ages_of_states(of(Kind::Unreliable));
+    assert!(without_order[without_order.len() / 2] >= 10, "others keep what may still be of use: {without_order:?}");
+}
+
+#[test]
+fn what_is_sent_on_a_sequenced_channel_in_one_tick_arrives_in_order_and_makes_way_for_the_next_ticks() {
+    let small = ChannelConfig { queue_bytes: 5000, queue_messages: 6, max_message_bytes: 1000, ..of(Kind::Sequenced) };
+    let [mut one, mut other] = End::pair(&[small]);
+    let mut tag = 0;
+    let mut send = |one: &mut End, key| {
+        let options = SendOptions { key, receipt: Some(tag), ..SendOptions::default() };
+        tag += 1;
+        one.channels.send(C, &[tag as u8; 800], options, one.now).unwrap();
+    };
+    one.pass(16);
+    [None, Some(1), None, None, Some(2)].into_iter().for_each(|key| send(&mut one, key));
+    let (_, frames) = one.packet(900).unwrap();
+    other.take(&frames).unwrap();
+    assert_eq!(other.received(), [[1; 800]]);
+    // In the next tick two come; the third and fourth are of no more use, and those with keys are.
+    one.pass(16);
+    (0..2).for_each(|_| send(&mut one, None));
+    assert_eq!(one.channels.free(C).bytes, 5000 - 4 * 800);
+    one.pass(16);
+    for (_, frames) in one.packets(900) {
+        other.take(&frames).unwrap();
+    }
+    assert_eq!(other.received(), [[2; 800], [6; 800], [5; 800], [7; 800]]);
+    assert_eq!(one.channels.stats(C).unwrap().superseded, 2);
+    let mut told = Vec::new();
+    while let Some(ChannelEvent::Receipt { tag, fate, .. }) = one.channels.poll_event() {
+        told.push((tag, fate));
+    }
+    told.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(told, [(2, Fate::Superseded), (3, Fate::Superseded)]);
+    assert_eq!(one.channels.free(C).bytes, 5000);
+}
+
+#[test]
 fn a_message_behind_others_in_every_packet_is_cut_rather_than_kept_waiting() {
     let first = ChannelConfig { priority: 1, ..of(Kind::Unreliable) };
     for kind in MESSAGE_KINDS {

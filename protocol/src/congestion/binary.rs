@@ -59,7 +59,8 @@ pub struct Config {
     pub threshold: Threshold,
     /// What conditions are before anything was acknowledged.
     pub ignorance: Ignorance,
-    /// Bytes of a packet on the path; the article has 256.
+    /// Bytes of a packet on the path; the article has 256. The packets per second are kept to as bytes: so many times
+    /// this. Smaller packets may be more of them in a second, larger ones are fewer.
     pub packet_bytes: u32,
 }
 

@@ -48,7 +48,7 @@ impl Channels {
         if left == 0 {
             return 0;
         }
-        self.schedule.begin_packet(&self.layout, left, room.len());
+        self.begin_packet(left, room.len());
         let mut share = Share::new(left, means, room.len());
         let mut pen = Pen::new(room);
         while let Some(channel) = self.first(left, now) {
@@ -57,7 +57,11 @@ impl Channels {
             if !written {
                 share.wait(self.waiting_frame_bytes(channel));
             }
-            if !written || !self.is_ready(channel) {
+            let done = !self.is_ready(channel);
+            if done && written {
+                self.schedule.sated(channel, now);
+            }
+            if !written || done {
                 left &= !(1 << channel.0);
             }
             if pen.is_closed() {
@@ -65,6 +69,16 @@ impl Channels {
             }
         }
         pen.finish()
+    }
+
+    /// A packet begins with these channels ready, one bit for each, and so much room.
+    fn begin_packet(&mut self, ready: u64, room: usize) {
+        self.schedule.begin_packet(&self.layout, ready, room);
+        for channel in self.channels().filter(|channel| ready >> channel.0 & 1 != 0) {
+            if let Some(candidate) = self.candidate(channel) {
+                self.schedule.note_wait(candidate);
+            }
+        }
     }
 
     /// Whether so much is under way that no more should leave until something of it has arrived or is lost. What leaves all
