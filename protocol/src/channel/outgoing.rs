@@ -76,11 +76,17 @@ impl Outgoing {
         self.flights.begin_ids_at(id);
     }
 
-    /// What could still be given to the channel.
+    /// What could still be given to the channel, without keys.
     pub(super) fn free(&self, config: &ChannelConfig, sending: &Sending) -> Free {
+        let outdated = if config.kind == Kind::Sequenced { self.queue.outdated() } else { (0, 0) };
+        self.free_without(outdated, config, sending)
+    }
+
+    /// As [`free`](Self::free), when so many messages that wait, and bytes of them, make room.
+    fn free_without(&self, going: (usize, u32), config: &ChannelConfig, sending: &Sending) -> Free {
         let given_up = self.flights.given_up();
-        let bytes = self.queue.bytes() + self.flights.bytes() - given_up.bytes;
-        let messages = self.queue.len() + self.flights.len() - usize::from(given_up.messages);
+        let bytes = self.queue.bytes() - going.1 + self.flights.bytes() - given_up.bytes;
+        let messages = self.queue.len() - going.0 + self.flights.len() - usize::from(given_up.messages);
         Free {
             bytes: config.queue_bytes.saturating_sub(bytes),
             messages: config.queue_messages.saturating_sub(messages as u16),
@@ -98,10 +104,7 @@ impl Outgoing {
     ) -> Result<(), SendError> {
         let replaced = [self.queue.bytes_under(terms.key), self.flights.bytes_under(terms.key)];
         let newest_counts = config.kind == Kind::Sequenced && terms.key.is_none();
-        let outdated = if newest_counts { self.queue.outdated() } else { (0, 0) };
-        let mut free = self.free(config, sending);
-        free.bytes += outdated.1;
-        free.messages += outdated.0 as u16;
+        let free = if newest_counts { self.free(config, sending) } else { self.free_without((0, 0), config, sending) };
         let fits = message.len() as u64
             <= replaced.iter().flatten().fold(free.bytes.into(), |free, old| free + u64::from(*old));
         if !fits || (replaced == [None; 2] && free.messages == 0) {

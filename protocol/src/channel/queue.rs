@@ -92,14 +92,18 @@ impl Queue {
     /// What a new message without a key makes useless, where only the newest counts: those without a key of earlier ticks
     /// of which nothing has left. Answers how many messages and bytes.
     pub(super) fn outdated(&self) -> (usize, u32) {
-        let outdated = self.messages.iter().filter(|message| self.aged && message.is_alike());
+        // Within a tick there are none: the queue is looked through once in each.
+        if !self.aged {
+            return (0, 0);
+        }
+        let outdated = self.messages.iter().filter(|message| message.is_alike());
         outdated.fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.bytes))
     }
 
     /// Puts a message without a key in the place of the first one that it makes useless, so that it has its turn among
     /// those with keys, and drops these; answers how many.
     pub(super) fn push_newest(&mut self, message: &[u8], terms: Terms, sending: &mut Sending) -> u64 {
-        let (dropped, bytes) = if self.aged { self.outdated() } else { (0, 0) };
+        let (dropped, bytes) = self.outdated();
         self.aged = false;
         if dropped == 0 {
             self.push(message, terms, sending);
