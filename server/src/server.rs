@@ -430,17 +430,17 @@ impl Server {
     /// receive buffer had no room for: [`Sockets::overflow_at_most`] tells the two apart.
     ///
     /// # Errors
-    /// `Unsupported` where systems have no such filter; when the system refuses it.
+    /// `Unsupported` where systems have no such filter; when the system refuses the change. Then the filter is as it was:
+    /// [`has_kernel_filter`](Self::has_kernel_filter) tells.
     pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
         let protocol_id = self.config().protocol_id;
-        self.filtering = if on { Filtering::on(&self.sockets, protocol_id)? } else { Filtering::off(&self.sockets)? };
-        Ok(())
+        if on { self.filtering.switch_on(&self.sockets, protocol_id) } else { self.filtering.switch_off(&self.sockets) }
     }
 
     /// Whether the kernel drops junk before it wakes the server.
     #[must_use]
     pub fn has_kernel_filter(&self) -> bool {
-        self.filtering != Filtering::Off
+        self.sockets.filter().is_some()
     }
 
     /// Sets how many datagrams one turn reads at most; at least 64.
