@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::thread;
 use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
@@ -597,11 +599,24 @@ impl Server {
 
 /// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop):
 /// its clients hear of the end, and need not wait for their time-outs.
+///
+/// Where that panics as well, while a panic of the game unwinds already, the goodbye is left: a second panic would end the
+/// process, and all other shards with it.
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.clients().next().is_some() {
-            self.stop();
+        let mut goodbye = || {
+            if self.clients().next().is_some() {
+                self.stop();
+            }
+            self.end_turn();
+        };
+        if thread::panicking() {
+            let _ = panic::catch_unwind(AssertUnwindSafe(goodbye));
+        } else {
+            goodbye();
         }
-        self.end_turn();
     }
 }
+
+#[cfg(test)]
+mod tests;
