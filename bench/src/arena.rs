@@ -120,13 +120,6 @@ impl Arena {
         Self { corners: rig.contestants.iter().map(corner).collect(), rounds: rig.rounds }
     }
 
-    /// Another number of rounds than the run's.
-    #[must_use]
-    pub const fn of_rounds(mut self, rounds: usize) -> Self {
-        self.rounds = rounds;
-        self
-    }
-
     /// Everyone has a turn to warm up, and then one in each round, in the order of the columns. A turn gives figures, the
     /// first for the first row, and so on.
     pub fn play<const FIGURES: usize>(
@@ -153,7 +146,7 @@ impl Arena {
         rows.map(|row| cells(row, &excuses))
     }
 
-    /// One figure for everyone, without rounds.
+    /// One figure for everyone, without rounds: the table says so.
     pub fn once(&mut self, mut turn: impl FnMut(&mut Corner) -> io::Result<f64>) -> Vec<Cell> {
         let one = |corner: &mut Result<Corner, String>| match corner {
             Ok(corner) => turn(corner).map_or_else(|error| Cell::Blank(error.to_string()), |it| Cell::Rounds(vec![it])),

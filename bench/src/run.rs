@@ -65,7 +65,11 @@ pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
     }
 }
 
-fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
+/// All rows that were asked for.
+///
+/// # Errors
+/// As [`run`].
+pub fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     if flags.wants("echo") {
         for clients in

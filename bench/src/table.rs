@@ -77,6 +77,16 @@ impl Report {
         text
     }
 
+    /// What is behind the name of a row that has figures of fewer rounds than the heading says.
+    fn fewer_rounds(&self, row: &Row) -> String {
+        let with_figures = row.cells.iter().map(|cell| cell.rounds().len()).filter(|rounds| *rounds > 0);
+        match with_figures.min() {
+            Some(1) if self.rounds > 1 => ", once".into(),
+            Some(rounds) if rounds < self.rounds => format!(", {rounds} rounds"),
+            _ => String::new(),
+        }
+    }
+
     fn has_peers(&self) -> bool {
         self.columns.iter().any(|column| column.role == Role::Peer)
     }
@@ -94,7 +104,7 @@ impl Report {
 
     fn line(&self, row: &Row) -> Vec<String> {
         let ratio = |against| row.measured(&self.columns, &against).map_or_else(String::new, |it| format!("{it:.2}x"));
-        let mut cells = vec![row.what.clone(), row.unit.into()];
+        let mut cells = vec![row.what.clone() + &self.fewer_rounds(row), row.unit.into()];
         cells.extend(row.cells.iter().map(|cell| median(cell.rounds()).map_or_else(String::new, figure)));
         cells.push(ratio(Against::Plain));
         if self.has_peers() {
@@ -203,6 +213,15 @@ Medians of 3 rounds; up to 5 clients' sockets.
 
 them: at most 256 clients";
         assert_eq!(report().text(), expected);
+    }
+
+    #[test]
+    fn a_row_of_fewer_rounds_than_the_heading_says_is_marked() {
+        let mut report = report();
+        report.rounds = 5;
+        report.rows[0].cells[0] = Cell::Rounds(vec![3.0]);
+        let text = report.text();
+        assert!(text.contains("| few, once      |") && text.contains("| many, 3 rounds |"), "{text}");
     }
 
     #[test]

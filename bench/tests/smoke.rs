@@ -6,7 +6,7 @@ use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
 use slipgate_bench::measures::{connects, echo, flood, idle, joined, rejects, seals, shards, tick};
 use slipgate_bench::port::{Ports, Rows};
-use slipgate_bench::row::{Against, Cell, Role, Row};
+use slipgate_bench::row::{Against, Cell, Limit, Role, Row};
 use slipgate_bench::run;
 
 const CLIENTS: usize = 8;
@@ -66,6 +66,36 @@ fn ticks_idle_turns_and_rejects_have_figures() {
         assert_figures(&rig, &row, &[Role::Ours, Role::Plain, Role::Batched]);
         let row = rejects::measure(&rig, &mut arena, hostile, Filter::On);
         assert_figures(&rig, &row, &[Role::Plain, Role::Batched]);
+    }
+}
+
+#[test]
+fn what_the_filter_catches_is_judged_by_an_empty_turn_of_the_same_round() {
+    let rig = Rig { rounds: 2, ..rig() };
+    let mut arena = Arena::full(&rig, CLIENTS);
+    let mut empty = |hostile| {
+        let row = rejects::measure(&rig, &mut arena, hostile, Filter::On);
+        let [absolute, relative] = &row.targets[..] else { panic!("{:?}", row.targets) };
+        assert_eq!((&absolute.against, absolute.limit), (&Against::Itself, Limit::AtMost(0.1)));
+        let Against::Ours { rounds, .. } = &relative.against else { panic!("{:?}", row.targets) };
+        assert_eq!((rounds.len(), relative.limit), (2, Limit::AtMost(1.2)));
+        let plain = row.cells[2].rounds().to_vec();
+        (rounds.clone(), plain)
+    };
+    assert!(empty(Hostile::WrongVersion).0.iter().all(|round| *round > 0.0));
+    let (junk, plain) = empty(Hostile::Junk);
+    // What passes, one in 32, is within the limit.
+    assert!(junk.iter().zip(plain).all(|(limit, plain)| *limit > plain * 1.1 / 32.0));
+}
+
+#[test]
+fn a_flood_has_all_rounds_in_a_quick_run_too() {
+    let rig = Rig { rounds: 5, effort: Effort::Quick, ..rig() };
+    for row in flood::measure(&rig) {
+        match &row.cells[0] {
+            Cell::Rounds(figures) => assert_eq!(figures.len(), 5, "{}", row.what),
+            Cell::Blank(why) => assert!(why.contains("so much junk"), "{why}"),
+        }
     }
 }
 

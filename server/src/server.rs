@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::thread;
 use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
@@ -430,17 +432,17 @@ impl Server {
     /// receive buffer had no room for: [`Sockets::overflow_at_most`] tells the two apart.
     ///
     /// # Errors
-    /// `Unsupported` where systems have no such filter; when the system refuses it.
+    /// `Unsupported` where systems have no such filter; when the system refuses the change. Then the filter is as it was:
+    /// [`has_kernel_filter`](Self::has_kernel_filter) tells.
     pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
         let protocol_id = self.config().protocol_id;
-        self.filtering = if on { Filtering::on(&self.sockets, protocol_id)? } else { Filtering::off(&self.sockets)? };
-        Ok(())
+        if on { self.filtering.switch_on(&self.sockets, protocol_id) } else { self.filtering.switch_off(&self.sockets) }
     }
 
     /// Whether the kernel drops junk before it wakes the server.
     #[must_use]
     pub fn has_kernel_filter(&self) -> bool {
-        self.filtering != Filtering::Off
+        self.sockets.filter().is_some()
     }
 
     /// Sets how many datagrams one turn reads at most; at least 64.
@@ -597,11 +599,24 @@ impl Server {
 
 /// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop):
 /// its clients hear of the end, and need not wait for their time-outs.
+///
+/// Where that panics as well, while a panic of the game unwinds already, the goodbye is left: a second panic would end the
+/// process, and all other shards with it.
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.clients().next().is_some() {
-            self.stop();
+        let mut goodbye = || {
+            if self.clients().next().is_some() {
+                self.stop();
+            }
+            self.end_turn();
+        };
+        if thread::panicking() {
+            let _ = panic::catch_unwind(AssertUnwindSafe(goodbye));
+        } else {
+            goodbye();
         }
-        self.end_turn();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,11 @@
 //!         └─▶ sockets ─▶ Server 2 ─▶ game on thread 2 ─┘
 //! ```
 //!
-//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it
-//! takes a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own,
-//! because the disk may keep it waiting; and so has an uplink with a limit, to which each shard comes once a turn.
+//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
+//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own,
+//! because the disk may keep it waiting, and it is held while the disk writes: a shard that admits a client meanwhile waits
+//! as long, and those who play on it wait with it; shards without handshakes go on. So has an uplink with a limit, to which
+//! each shard comes once a turn.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

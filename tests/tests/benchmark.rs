@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use slipgate_bench::arena::{Arena, Effort};
+use slipgate_bench::flags::Flags;
 use slipgate_bench::measures::{connects, echo, tick};
 use slipgate_bench::row::{Cell, Row};
 use slipgate_bench::run;
@@ -49,4 +50,20 @@ fn who_cannot_hold_so_many_clients_has_a_blank_cell_with_the_reason() {
     let row = echo::measure(&rig, &mut Arena::full(&rig, 257), 257);
     assert_eq!(row.cells[4], Cell::Blank("at most 256 clients".into()));
     assert_figures(&row, 4);
+}
+
+#[test]
+fn every_row_has_all_rounds_or_says_that_it_has_not() {
+    let probe = Probe { allocations: counting::asked, bytes: counting::bytes };
+    let rig = run::rig(Effort::Smoke, 5, &[], Some(probe)).unwrap();
+    let flags = Flags { quick: true, clients: vec![64, 256], ..Flags::default() };
+    let rows = run::rows(&rig, &flags).unwrap();
+    let (names, text) =
+        (rows.iter().map(|row| row.what.clone()).collect::<Vec<_>>(), run::report(&rig, rows.clone()).text());
+    assert!(text.contains("Medians of 5 rounds") && names.len() > 30, "{names:?}");
+    for row in rows {
+        let lengths = row.cells.iter().map(|cell| cell.rounds().len()).filter(|rounds| *rounds > 0);
+        let has_all = lengths.min().is_none_or(|rounds| rounds >= 5);
+        assert_eq!(!has_all, text.contains(&format!("| {}, once ", row.what)), "{row:?}");
+    }
 }

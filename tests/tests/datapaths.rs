@@ -125,6 +125,52 @@ fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
     assert_eq!(sockets(Batching::Segments).batching(), most, "other threads are in no sandbox");
 }
 
+/// As a full table of flows does (EPERM), a sandbox refuses calls that have carried many before. It ends when the
+/// sockets leave its thread.
+#[cfg(target_os = "linux")]
+#[test]
+fn calls_that_are_refused_for_a_while_lose_nothing_and_carry_many_again_afterwards() {
+    use std::io::Write as _;
+
+    use nix::libc::{EINVAL, EPERM, SYS_recvmmsg, SYS_sendmmsg};
+    use slipgate_edge::udp::{BATCH, ReceiveBatch, SendBatch};
+
+    /// A full batch goes around, and so many calls sent and received it.
+    fn around([one, other]: &mut [Sockets; 2]) -> [u64; 2] {
+        let before = [one.stats().send_calls, other.stats().receive_calls];
+        let (mut leaving, mut arrived, mut count) = (SendBatch::default(), ReceiveBatch::default(), 0);
+        for _ in 0..BATCH {
+            slipgate_protocol::netcode::Outbox::room(&mut leaving).unwrap();
+            slipgate_protocol::netcode::Outbox::commit(&mut leaving, other.local_addresses()[0].into(), 100);
+        }
+        one.send(&mut leaving);
+        while count < BATCH {
+            other.wait(Duration::from_secs(5)).unwrap();
+            other.receive(&mut arrived);
+            assert!(!arrived.is_empty(), "{count} arrived");
+            count += arrived.len();
+        }
+        [one.stats().send_calls - before[0], other.stats().receive_calls - before[1]]
+    }
+
+    for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
+        for error in [EPERM, EINVAL] {
+            let mut pair = [sockets(Batching::Messages), sockets(Batching::Messages)];
+            assert_eq!(around(&mut pair), [1, 2]);
+            let sandboxed = move || sandbox(refused, error).map(|()| (around(&mut pair), pair));
+            match std::thread::spawn(sandboxed).join().unwrap() {
+                Ok((calls, mut pair)) => {
+                    assert!(calls.into_iter().sum::<u64>() > BATCH as u64, "they were refused: {calls:?}");
+                    assert_eq!(pair.each_ref().map(Sockets::batching), [Batching::Messages; 2], "{refused:?}, {error}");
+                    assert_eq!(around(&mut pair), [1, 2], "{refused:?}, {error}");
+                }
+                // Past libtest, which keeps what passing tests print to itself.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+            }
+        }
+    }
+}
+
 /// Has the kernel refuse some system calls of this thread with an error.
 #[cfg(target_os = "linux")]
 fn sandbox(refused: &[i64], error: i32) -> Result<(), String> {

@@ -335,3 +335,63 @@ fn a_server_hears_of_the_first_request_for_another_protocol_id_and_of_no_other_j
     server.set_kernel_filter(true).unwrap();
     assert_eq!(turn(&mut server), (9, 15, Some(21)));
 }
+
+/// A sandbox in which sockets may lose their filters, but get none: a server that is to have another one keeps its own,
+/// and says so.
+#[test]
+fn a_server_whose_filter_cannot_be_replaced_keeps_it_and_says_so() {
+    use std::io::Write as _;
+
+    match std::thread::spawn(keeps_its_filter).join().unwrap() {
+        Ok(()) => {}
+        // Past libtest, which keeps what passing tests print to itself.
+        Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+    }
+}
+
+fn keeps_its_filter() -> Result<(), String> {
+    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let config = Config::new(PROTOCOL_ID, 4, vec!["127.0.0.1:40000".parse::<std::net::SocketAddr>().unwrap().into()]);
+    let clock = Clock::start();
+    let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), clock.now()).unwrap();
+    assert!(server.has_kernel_filter());
+    refuse_new_filters()?;
+    let (to, sender) = (server.local_addresses()[0], UdpSocket::bind("127.0.0.1:0").unwrap());
+    let foreign = request(&mut entropy(), PROTOCOL_ID + 1);
+    let mut inbox = Inbox::default();
+    let mut turn = |server: &mut Server| {
+        sender.send_to(&foreign, to).unwrap();
+        sender.send_to(b"junk", to).unwrap();
+        server.begin_turn(clock.now());
+        while inbox.next(server).is_some() {}
+        server.end_turn();
+        let discards = server.discards();
+        (discards.count(Discard::RequestProtocol), discards.total(), server.socket_stats().dropped_by_system)
+    };
+    // The first turn asks for a stricter one, which the system refuses.
+    assert_eq!(turn(&mut server), (1, 1, Some(1)));
+    assert_eq!((turn(&mut server), server.has_kernel_filter()), ((2, 2, Some(2)), true), "junk is dropped as before");
+    assert!(server.set_kernel_filter(true).is_err());
+    assert_eq!((turn(&mut server), server.has_kernel_filter()), ((3, 3, Some(3)), true));
+    server.set_kernel_filter(false).unwrap();
+    assert_eq!((turn(&mut server), server.has_kernel_filter()), ((4, 5, Some(3)), false));
+    assert!(server.set_kernel_filter(true).is_err());
+    assert!(!server.has_kernel_filter());
+    Ok(())
+}
+
+/// Has the kernel refuse new filters of sockets to this thread.
+fn refuse_new_filters() -> Result<(), String> {
+    use nix::libc::{ENOMEM, SO_ATTACH_FILTER, SYS_setsockopt};
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    };
+
+    let option = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, SO_ATTACH_FILTER as u64);
+    let rule = option.and_then(|option| SeccompRule::new(vec![option])).map_err(|error| error.to_string())?;
+    let calls = [(SYS_setsockopt, vec![rule])].into();
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("{error}"))?;
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(ENOMEM as u32), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|error| error.to_string())
+}

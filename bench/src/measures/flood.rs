@@ -110,12 +110,12 @@ fn drive(corner: &mut Corner, base: Duration, time: Duration) -> io::Result<Seen
 /// Three rows.
 #[must_use]
 pub fn measure(rig: &Rig) -> [Row; 3] {
-    let (rounds, time) = match rig.effort {
-        Effort::Smoke => (1, Duration::from_millis(300)),
-        Effort::Quick => (1, Duration::from_millis(1500)),
-        Effort::Full => (rig.rounds, Duration::from_secs(2)),
-    };
-    let mut arena = Arena::full(rig, 1).of_rounds(rounds);
+    let time = Duration::from_millis(match rig.effort {
+        Effort::Smoke => 300,
+        Effort::Quick => 500,
+        Effort::Full => 2000,
+    });
+    let mut arena = Arena::full(rig, 1);
     let [share, gap, load] = arena.play(|corner| flood(corner, time));
     let what = "junk, 100,000/s, beside a client at 60 Hz";
     let mut share = row(format!("{what}: its packets answered"), "%", share);

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Corner, Rig};
 use crate::contestant::Game;
 use crate::crowd::{TICK, TOKEN_SECONDS, address};
 use crate::measures::echo::echo;
 use crate::measures::{microseconds, no_such_thing, row};
-use crate::row::{Against, Limit, Role, Row};
+use crate::row::{Against, Cell, Limit, Role, Row};
 use crate::stage::Spent;
 
 /// Datagrams of a full round.
@@ -23,8 +23,16 @@ const SEALED_BYTES: usize = 1 + 8 + 100 + 16;
 const REQUEST_BYTES: usize = 1078;
 /// The front of a request that no server of netcode 1.02 heeds.
 const OTHER_VERSION: &[u8; 14] = b"\0NETCODE 1.01\0";
-/// What is left when a server sees nothing of a burst: its empty turn, divided by the datagrams.
+/// What is left when a server sees nothing of a burst: its empty turn, divided by the datagrams. Whatever that is, it is
+/// less than this.
 const NOTHING: Limit = Limit::AtMost(0.1);
+/// And it is what an empty turn of the same round costs, as far as turns of a few microseconds can be told apart.
+const AS_EMPTY: Limit = Limit::AtMost(1.2);
+/// Of junk, one datagram in so many looks like a payload packet and passes the filter: half of the first bytes tell of 1 to
+/// 8 bytes of sequence, and a 16th are of its type.
+const PASSES: f64 = 32.0;
+/// What a rejected datagram may cost, in a bare receive-and-drop.
+const REJECTED: f64 = 1.1;
 /// No client has an address from here on.
 const STRANGERS: u32 = u32::from_be_bytes([127, 48, 0, 1]);
 
@@ -108,15 +116,32 @@ fn refresh(corner: &mut Corner) -> io::Result<()> {
     Ok(())
 }
 
-fn rejects(corner: &mut Corner, hostile: Hostile, datagrams: usize, burst: usize, number: &mut u64) -> io::Result<f64> {
+/// What is measured in turns with bursts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// What is left when the kernel drops all of a burst.
+    EmptyTurns,
+}
+
+/// Microseconds for each datagram; and of as many turns that find none, divided by as many datagrams.
+fn rejects(
+    corner: &mut Corner,
+    hostile: Hostile,
+    datagrams: usize,
+    burst: usize,
+    number: &mut u64,
+    beside: Beside,
+) -> io::Result<[f64; 2]> {
     if hostile == Hostile::ReplayedToken {
         refresh(corner)?;
     }
-    let (mut spent, mut sent) = (Spent::default(), 0);
+    let (mut spent, mut empty, mut sent) = (Spent::default(), Spent::default(), 0);
     while sent < datagrams {
         // Nothing is due then, and every budget is whole again.
         corner.crowd.pass(TICK * 3);
         echo(corner, corner.clients, burst)?;
+        let begun = Instant::now();
         for _ in 0..BURST.min(burst) {
             *number += 1;
             let place = (*number % corner.clients.max(1) as u64) as usize;
@@ -124,10 +149,25 @@ fn rejects(corner: &mut Corner, hostile: Hostile, datagrams: usize, burst: usize
             corner.crowd.forge(place, from, &datagram)?;
             sent += 1;
         }
+        let pause = begun.elapsed();
         spent.add(corner.stage.turn(Game::Drop, corner.crowd.now())?);
         corner.crowd.listen(0..corner.clients);
+        if beside == Beside::EmptyTurns {
+            empty.add(empty_turn(corner, burst, pause)?);
+        }
     }
-    Ok(microseconds(spent.nanoseconds_each(sent as u64)))
+    Ok([spent, empty].map(|spent| microseconds(spent.nanoseconds_each(sent as u64))))
+}
+
+/// A turn that finds nothing, after all that comes before one that finds a burst: its server has waited as long.
+fn empty_turn(corner: &mut Corner, burst: usize, pause: Duration) -> io::Result<Spent> {
+    corner.crowd.pass(TICK * 3);
+    echo(corner, corner.clients, burst)?;
+    let begun = Instant::now();
+    while begun.elapsed() < pause {
+        std::hint::spin_loop();
+    }
+    Ok(corner.stage.turn(Game::Drop, corner.crowd.now())?)
 }
 
 /// Whether the kernel drops junk before our server sees it.
@@ -143,7 +183,7 @@ pub enum Filter {
 #[must_use]
 pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile, filter: Filter) -> Row {
     let (datagrams, burst, on) = (rig.effort.of(DATAGRAMS), rig.burst, filter == Filter::On);
-    let mut number = 0;
+    let (mut number, mut empty) = (0, Vec::with_capacity(rig.rounds + 1));
     let [cells] = arena.play(|corner| {
         let role = corner.contestant.role;
         if role == Role::Channels || (on && role == Role::Peer) {
@@ -153,16 +193,40 @@ pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile, filter: Filter) -
         if on && !has_filter && role == Role::Ours {
             return Err(io::Error::other("this system has no filter"));
         }
-        Ok([rejects(corner, hostile, datagrams, burst, &mut number)?])
+        let is_caught = on && role == Role::Ours && matches!(hostile, Hostile::Junk | Hostile::WrongVersion);
+        let beside = if is_caught { Beside::EmptyTurns } else { Beside::Nothing };
+        let [each, of_nothing] = rejects(corner, hostile, datagrams, burst, &mut number, beside)?;
+        if is_caught {
+            empty.push(of_nothing);
+        }
+        Ok([each])
     });
+    // The first was to warm up.
+    let empty: Vec<f64> = empty.into_iter().skip(1).collect();
     let what = format!("rejects: {}{}", hostile.name(), if on { ", with the filter" } else { "" });
     let limit = match (hostile, filter) {
-        // Of junk, one datagram in 32 looks like a payload packet and passes.
-        (Hostile::Junk | Hostile::WrongVersion, Filter::On) => {
-            return row(what, "us each", cells).judged(Against::Itself, NOTHING);
+        (Hostile::WrongVersion, Filter::On) => {
+            let named = "an empty turn".into();
+            return row(what, "us each", cells)
+                .judged(Against::Itself, NOTHING)
+                .judged(Against::Ours { named, rounds: empty }, AS_EMPTY);
+        }
+        (Hostile::Junk, Filter::On) => {
+            let rounds = with_what_passes(rig, &cells, &empty);
+            let named = format!("an empty turn and {REJECTED}x plain for 1 in {PASSES}");
+            return row(what, "us each", cells)
+                .judged(Against::Itself, NOTHING)
+                .judged(Against::Ours { named, rounds }, AS_EMPTY);
         }
         (Hostile::BadTag, _) => 1.8,
-        _ => 1.1,
+        _ => REJECTED,
     };
     row(what, "us each", cells).judged(Against::Plain, Limit::AtMost(limit))
+}
+
+/// What junk may cost of which the filter lets one in so many pass: in each round an empty turn, and what these may cost.
+fn with_what_passes(rig: &Rig, cells: &[Cell], empty: &[f64]) -> Vec<f64> {
+    let plain = rig.contestants.iter().zip(cells).find(|(contestant, _)| contestant.role == Role::Plain);
+    let plain = plain.map_or(&[][..], |(_, cell)| cell.rounds());
+    empty.iter().zip(plain).map(|(empty, plain)| empty + plain * REJECTED / PASSES).collect()
 }

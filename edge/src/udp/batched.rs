@@ -26,6 +26,8 @@ const FIRST_ASKED: usize = 8;
 #[derive(Default)]
 pub(super) struct Datapath {
     able: Able,
+    /// A call for many has received some, or has said that nothing waits: it is there, whatever becomes of sending.
+    has_received: bool,
     plan: Plan,
 }
 
@@ -36,9 +38,16 @@ impl Datapath {
 
     pub(super) fn limit(&mut self, most: Batching) {
         self.able.batching = self.able.batching.min(most);
+        self.has_received &= most > Batching::Off;
     }
 
-    /// Fills the batch until it holds `most`, and answers whether the socket has nothing more.
+    /// Whether many are received by one call. A refusal to send many is none to receive them.
+    fn receives_many(&self) -> bool {
+        self.able.batching > Batching::Off || self.has_received
+    }
+
+    /// Fills the batch until it holds `most`, and answers whether the socket has nothing more to give now: a read that
+    /// brings nothing but errors need not be followed by another at once.
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
@@ -46,8 +55,8 @@ impl Datapath {
         most: usize,
         stats: &mut SocketStats,
     ) -> bool {
-        let (mut errors, mut ask) = (0, FIRST_ASKED);
-        while self.able.batching > Batching::Off && errors < portable::RECEIVE_ERRORS_PER_TURN {
+        let (mut errors, mut ask, had) = (0, FIRST_ASKED, batch.len());
+        while self.receives_many() && errors < portable::RECEIVE_ERRORS_PER_TURN {
             let (rooms, arrived) = batch.rooms(most.min(batch.len() + ask));
             let asked = rooms.len();
             if asked == 0 {
@@ -59,17 +68,31 @@ impl Datapath {
                 stats.note_received(bytes);
             });
             match result {
-                Ok(count) if count < asked => return true,
-                Ok(_) => ask = BATCH,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if may_be_missing(&error) => self.able.batching = Batching::Off,
+                Ok(count) => {
+                    self.has_received = true;
+                    if count < asked {
+                        return true;
+                    }
+                    ask = BATCH;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.has_received = true;
+                    return true;
+                }
+                Err(error) if may_be_missing(&error) => {
+                    // What was there is there, if it is not unknown now: this read alone goes on as all systems can.
+                    if is_unknown(&error) || !self.has_received {
+                        self.limit(Batching::Off);
+                    }
+                    return portable::receive(socket, batch, most, stats);
+                }
                 Err(error) => {
                     stats.note_trouble(Trouble::of(&error));
                     errors += 1;
                 }
             }
         }
-        self.able.batching == Batching::Off && portable::receive(socket, batch, most, stats)
+        if self.receives_many() { batch.len() == had } else { portable::receive(socket, batch, most, stats) }
     }
 
     /// Sends the batch's datagrams of one family.
@@ -78,7 +101,7 @@ impl Datapath {
             return portable::send(socket, family, batch, stats, || system::let_cut(socket.as_fd()));
         }
         self.plan.make(batch.leaving(), family, self.able.batching);
-        let Self { able, plan } = self;
+        let Self { able, plan, .. } = self;
         send_runs(&mut Batch { socket, batch, plan }, plan.runs(), able, stats);
     }
 }
@@ -86,6 +109,11 @@ impl Datapath {
 /// Whether an error may mean that the system has no such call, or a sandbox that it may not be made (EPERM).
 pub(super) fn may_be_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM))
+}
+
+/// Whether an error means for certain that the system has no such call.
+pub(super) fn is_unknown(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOSYS)
 }
 
 /// A batch on its way through a socket.

@@ -33,6 +33,7 @@ mod wakes;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
@@ -114,6 +115,8 @@ pub struct Sockets {
     drained: bool,
     stats: SocketStats,
     overflow: Overflow,
+    /// What is before all sockets.
+    filter: Mutex<Option<Filter>>,
 }
 
 impl Sockets {
@@ -137,6 +140,7 @@ impl Sockets {
             drained: true,
             stats: SocketStats::default(),
             overflow: Overflow::begin(),
+            filter: Mutex::default(),
         };
         for address in addresses {
             let home = if address.is_ipv4() { &mut sockets.v4 } else { &mut sockets.v6 };
@@ -213,19 +217,34 @@ impl Sockets {
     }
 
     /// Puts a filter before the sockets, in the place of the one that was there, or takes it away: the kernel drops what it
-    /// refuses, and nobody wakes for it. Waiting datagrams have passed.
+    /// refuses, and nobody wakes for it. What waits in the sockets has passed, and is read whatever the new filter is. At no
+    /// moment is a socket without the old one and the new one.
     ///
     /// # Errors
-    /// `Unsupported` where systems have no such filter, all but Linux; when the system refuses it.
+    /// `Unsupported` where systems have no such filter, all but Linux; when the system refuses it. Then the old one
+    /// stays, or there is none if the system refuses that as well: [`filter`](Self::filter) tells.
     pub fn set_filter(&self, filter: Option<&Filter>) -> io::Result<()> {
-        let set = self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter));
-        if set.is_err() {
+        let mut present = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = 0;
+        let set =
+            self.ports().try_for_each(|(_, port)| filter::set(&port.options(), filter).inspect(|()| changed += 1));
+        if set.is_ok() {
+            *present = filter.copied();
+            return set;
+        }
+        let mut back = self.ports().take(changed);
+        if back.any(|(_, port)| filter::set(&port.options(), present.as_ref()).is_err()) {
             // Half a filter would be told as none.
-            for (_, port) in self.ports() {
-                let _ = filter::set(&port.options(), None);
-            }
+            self.ports().for_each(|(_, port)| drop(filter::set(&port.options(), None)));
+            *present = None;
         }
         set
+    }
+
+    /// The filter that is before the sockets.
+    #[must_use]
+    pub fn filter(&self) -> Option<Filter> {
+        *self.filter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a datagram to this address has a socket to leave by.

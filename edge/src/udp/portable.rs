@@ -8,7 +8,7 @@ use super::Family;
 use super::batch::{ReceiveBatch, SendBatch};
 use super::stats::{SocketStats, Trouble};
 
-/// Errors in a row after which a turn stops reading a socket: the next turn tries again.
+/// Errors of one read after which a turn stops reading a socket: the next turn tries again.
 pub(super) const RECEIVE_ERRORS_PER_TURN: u32 = 64;
 
 /// The datapath of systems without batches.
@@ -39,9 +39,10 @@ impl Datapath {
     }
 }
 
-/// Fills the batch until it holds `most`, and answers whether the socket has nothing more.
+/// Fills the batch until it holds `most`, and answers whether the socket has nothing more to give now: a read that brings
+/// nothing but errors need not be followed by another at once.
 pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize, stats: &mut SocketStats) -> bool {
-    let mut errors = 0;
+    let (mut errors, had) = (0, batch.len());
     while batch.len() < most {
         let Some(buffer) = batch.room() else { return false };
         stats.receive_calls += 1;
@@ -56,7 +57,7 @@ pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize,
                 stats.note_trouble(Trouble::of(&error));
                 errors += 1;
                 if errors >= RECEIVE_ERRORS_PER_TURN {
-                    return false;
+                    return batch.len() == had;
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::io;
 
 use super::Batching;
 use super::batch::BATCH;
-use super::batched::may_be_missing;
+use super::batched::{is_unknown, may_be_missing};
 use super::portable::is_too_large;
 use super::runs::Run;
 use super::stats::{SocketStats, Trouble};
@@ -17,6 +17,8 @@ use super::stats::{SocketStats, Trouble};
 pub(super) struct Able {
     /// What one call may carry.
     pub(super) batching: Batching,
+    /// A call for many has sent some: the system has such calls, and lets us make them.
+    pub(super) has_sent: bool,
     /// A run has left that the kernel was to cut.
     pub(super) has_cut: bool,
     /// Some path was too narrow for a datagram.
@@ -25,7 +27,7 @@ pub(super) struct Able {
 
 impl Default for Able {
     fn default() -> Self {
-        Self { batching: Batching::Segments, has_cut: false, is_narrow: false }
+        Self { batching: Batching::Segments, has_sent: false, has_cut: false, is_narrow: false }
     }
 }
 
@@ -53,6 +55,7 @@ pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], able: &mut Abl
             Ok(sent) => {
                 let (left, waiting) = rest.split_at(sent.clamp(1, rest.len()));
                 left.iter().for_each(|run| stats.note_left(run.count, run.bytes()));
+                able.has_sent = true;
                 able.has_cut |= left.iter().any(|run| run.count > 1);
                 rest = waiting;
             }
@@ -85,20 +88,23 @@ fn send_singly(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able:
     let count = singles.iter_mut().zip(run.singly()).map(|(room, single)| *room = single).count();
     let sent_before = stats.datagrams_sent;
     send_runs(carrier, singles.get(..count).unwrap_or_default(), able, stats);
-    // A kernel that has cut can: before Linux 6.14 one says EINVAL of a path that is too narrow for the pieces.
+    // A kernel that has cut can: before Linux 6.14 one says EINVAL of a path that is too narrow for the pieces. What is
+    // forbidden is so by a firewall, or the call is: cutting is not.
+    let may_be_of_cutting = may_be_missing(refusal) && refusal.raw_os_error() != Some(libc::EPERM);
     let may_mean_so =
-        may_be_missing(refusal) && !able.has_cut && !able.is_narrow || refusal.raw_os_error() == Some(libc::EIO);
+        may_be_of_cutting && !able.has_cut && !able.is_narrow || refusal.raw_os_error() == Some(libc::EIO);
     if may_mean_so && stats.datagrams_sent > sent_before {
         able.batching = able.batching.min(Batching::Messages);
     }
 }
 
-/// A datagram was refused in a way that may mean that there are no batches. That is certain when the call is unknown,
-/// and when the plain call takes the same datagram.
+/// A datagram was refused in a way that may mean that there are no batches. That is certain when the call is unknown; and
+/// when the plain call takes the same datagram, unless batches have left before. Then the refusal was of the moment, as
+/// that of a kernel whose table of flows is full (EPERM): the next call may carry many again.
 fn send_portably(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able: &mut Able, stats: &mut SocketStats) {
     let sent_before = stats.datagrams_sent;
     send_one(carrier, run, stats);
-    if refusal.raw_os_error() == Some(libc::ENOSYS) || stats.datagrams_sent > sent_before {
+    if is_unknown(refusal) || !able.has_sent && stats.datagrams_sent > sent_before {
         able.batching = Batching::Off;
     }
 }

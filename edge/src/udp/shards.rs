@@ -66,13 +66,16 @@ impl Sockets {
     }
 
     /// Says how the datagrams of a port are spread over the sockets of [`bind_shards`](Self::bind_shards), of which there
-    /// are so many: told to any of them, it is so for all. From [`Steering::Cpu`] there is no way back.
+    /// are so many: told to any of them, it is so for all. From [`Steering::Cpu`] there is no way back. One
+    /// shard has everything, however it is steered.
     ///
     /// # Errors
-    /// `Unsupported` for [`Steering::Cpu`] on all systems but Linux; when the system refuses it.
+    /// For [`Steering::Cpu`] and several shards: `Unsupported` on all systems but Linux; when the system refuses it.
     pub fn steer(&self, steering: Steering, shards: u16) -> io::Result<()> {
         match steering {
             Steering::Hash => Ok(()),
+            // The port of one shard is not shared, and the system refuses to spread its datagrams.
+            Steering::Cpu if shards < 2 => Ok(()),
             Steering::Cpu => self.ports().try_for_each(|(_, port)| by_cpu(port, shards)),
         }
     }
@@ -162,6 +165,14 @@ mod tests {
         let mut expected = [0, 0];
         expected[cpu % 2] = 64;
         assert_eq!(arrived(&mut shards, 64), expected);
+    }
+
+    #[test]
+    fn one_shard_has_everything_however_it_is_steered() {
+        let mut shards = shards(1);
+        [Steering::Hash, Steering::Cpu].iter().for_each(|steering| shards[0].steer(*steering, 1).unwrap());
+        UdpSocket::bind(ANY).unwrap().send_to(b"here", shards[0].local_addresses()[0]).unwrap();
+        assert_eq!(arrived(&mut shards, 1), [1]);
     }
 
     /// Pins this thread to a CPU that it may use, and answers which.

@@ -200,6 +200,18 @@ pub(super) fn steer_by_cpu(socket: BorrowedFd<'_>, shards: u16) -> io::Result<()
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// From now on the kernel refuses to change this socket's filter (`SO_LOCK_FILTER`).
+#[cfg(test)]
+pub(super) fn lock_filter(socket: BorrowedFd<'_>) {
+    let on: c_int = 1;
+    // SAFETY: the kernel reads a plain number, which is as large as it is said to be.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_LOCK_FILTER);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), size_of_val(&on) as socklen_t)
+    };
+    assert_eq!(result, 0);
+}
+
 /// Pins this thread to the first CPU that it may use, and answers which that is.
 #[cfg(test)]
 pub(super) fn pin_to_one_cpu() -> usize {

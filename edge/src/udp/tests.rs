@@ -191,6 +191,28 @@ fn a_wait_does_not_sleep_while_datagrams_were_left_behind() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_socket_that_gives_nothing_but_errors_is_left_alone_until_the_next_turn() {
+    for batching in datapaths() {
+        let mut sockets = on("127.0.0.1:0", batching).unwrap();
+        // Nobody can receive from a listener: each call says ENOTCONN.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let broken = std::net::UdpSocket::from(std::os::fd::OwnedFd::from(listener));
+        let port = sockets.v4.as_mut().unwrap();
+        sockets.poll.registry().deregister(&mut port.socket).unwrap();
+        port.socket = mio::net::UdpSocket::from_std(broken);
+        sockets.poll.registry().register(&mut port.socket, Token(0), Interest::READABLE).unwrap();
+        let mut batch = ReceiveBatch::default();
+        for turn in 1..=3 {
+            sockets.receive(&mut batch);
+            assert!(batch.is_empty() && sockets.is_drained(), "{batching:?}: the loop would not sleep any more");
+            assert_eq!(sockets.stats().trouble(Trouble::Other), 64 * turn, "{batching:?}: each turn tries again");
+        }
+    }
+}
+
 #[test]
 fn a_datagram_that_is_too_long_is_cut_and_a_flood_of_one_family_leaves_room_for_the_other() {
     for batching in datapaths() {
@@ -259,6 +281,47 @@ fn what_the_filter_drops_is_no_overflow() {
         }
     }
     panic!("buffers overflow all the time");
+}
+
+/// The kernel refuses to change the filter of one of two sockets: neither has half of one, and it is told what there is.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_filter_that_cannot_be_replaced_stays_before_all_sockets() {
+    let homes = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
+    let old = Filter { protocol_id: 7, foreign: Foreign::Passes };
+    let strict = Filter { foreign: Foreign::Dropped, ..old };
+    for (first, then) in [(Some(old), Some(strict)), (Some(old), None), (None, Some(strict))] {
+        let Ok(mut sockets) = Sockets::bind(&homes) else {
+            println!("SKIPPED: this machine has no ::1");
+            return;
+        };
+        sockets.set_filter(first.as_ref()).unwrap();
+        assert_eq!(sockets.filter(), first);
+        system::lock_filter(std::os::fd::AsFd::as_fd(&sockets.v6.as_ref().unwrap().socket));
+        assert_eq!(sockets.set_filter(then.as_ref()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(sockets.filter(), first);
+        for (home, to) in homes.into_iter().zip(sockets.local_addresses()) {
+            let sender = std::net::UdpSocket::bind(home).unwrap();
+            // The old filter drops the first; all but the strict one pass the second, a request for another protocol id.
+            sender.send_to(&[0; 4], to).unwrap();
+            let request = [&b"\0NETCODE 1.02\0"[..], &8_u64.to_le_bytes(), &[8; 1056][..]].concat();
+            sender.send_to(&request[1..], to).unwrap();
+            sender.send_to(&request, to).unwrap();
+            let mut batch = ReceiveBatch::default();
+            let mut lengths = Vec::new();
+            for _ in 0..100 {
+                if lengths.contains(&request.len()) {
+                    break;
+                }
+                sockets.wait(Duration::from_millis(50)).unwrap();
+                sockets.receive(&mut batch);
+                lengths.extend((0..batch.len()).map(|place| batch.bytes(place).len()));
+            }
+            let expected =
+                if first.is_some() { vec![request.len()] } else { vec![4, request.len() - 1, request.len()] };
+            assert_eq!(lengths, expected, "{first:?}, {then:?}, {home}");
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -112,6 +112,18 @@ fn keys_come_from_the_flags_file_or_the_environment_but_not_from_two_places_of_i
 }
 
 #[test]
+fn the_help_names_every_limit_of_the_file() {
+    let help = Place::new().bare(&["--help"]).output().unwrap();
+    // Wrapped wherever a line is full.
+    let help = String::from_utf8(help.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let readme = include_str!("../../README.md");
+    let table = readme.split_once("the file's table `[limits]`").unwrap().1.split_once("\n## ").unwrap().0;
+    let keys: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(keys.len(), 13);
+    keys.iter().for_each(|key| assert!(help.contains(key), "{key}"));
+}
+
+#[test]
 fn secrets_stand_in_no_help_no_command_line_and_no_refusal() {
     let place = Place::new();
     let mut help = place.bare(&["--help"]);

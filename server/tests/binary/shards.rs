@@ -48,6 +48,21 @@ fn shards_have_threads_with_names_serve_all_count_each_and_together_and_take_new
 }
 
 #[test]
+fn steered_by_cpu_a_server_of_one_shard_starts_as_well_as_one_of_two() {
+    let place = Place::new();
+    for shards in ["1", "2"] {
+        let server = place.start(&["--steering", "cpu", "--shards", shards]);
+        assert_eq!((server.fact("shards").as_str(), server.fact("steering").as_str()), (shards, "cpu"));
+        // Of two shards that of this test's CPU has the player, until the system moves the test to another.
+        if shards == "1" {
+            server.wait_for("--steering cpu changes nothing");
+            players(&server, 1)[0].echo(b"the only shard");
+        }
+        assert_eq!(server.stop().contains("changes nothing"), shards == "1");
+    }
+}
+
+#[test]
 fn while_shards_drain_newcomers_are_denied_and_the_others_talk_on_until_they_leave() {
     let place = Place::new();
     let mut server = place.start(&["--shards", "2", "--drain", "1h"]);

@@ -66,7 +66,7 @@ fn send(kernel: &mut Kernel, count: usize, row: usize, batching: &mut Batching) 
     let mut plan = Plan::default();
     plan.make(&leaving, Family::V4, *batching);
     let mut stats = SocketStats::default();
-    let mut able = Able { batching: *batching, has_cut: false, is_narrow: false };
+    let mut able = Able { batching: *batching, ..Able::default() };
     send_runs(kernel, plan.runs(), &mut able, &mut stats);
     *batching = able.batching;
     let troubles = Trouble::ALL.iter().map(|kind| stats.trouble(*kind)).sum::<u64>();
@@ -121,6 +121,37 @@ fn where_a_sandbox_forbids_batches_each_leaves_by_itself() {
     let mut batching = Batching::Segments;
     send(&mut kernel, 3, 1, &mut batching);
     assert_eq!((kernel.left.as_slice(), batching, kernel.calls_for_one), ([0, 1, 2].as_slice(), Batching::Off, 3));
+}
+
+#[test]
+fn a_refusal_of_the_moment_ends_no_batches_once_some_have_left() {
+    // A full table of flows says EPERM, and has room again when the plain call comes.
+    for code in [libc::EPERM, libc::EINVAL, libc::EOPNOTSUPP] {
+        for row in [1, 4] {
+            let mut kernel = Kernel { answers: [Ok(1), Err(code), Err(code)].into(), ..Kernel::default() };
+            let mut batching = Batching::Segments;
+            let stats = send(&mut kernel, 12, row, &mut batching);
+            assert_eq!(kernel.left, (0..12).collect::<Vec<_>>(), "{code}: nothing is lost");
+            assert_eq!((batching, stats.datagrams_sent), (Batching::Segments, 12), "{code}, {row}");
+        }
+    }
+}
+
+#[test]
+fn what_is_forbidden_says_nothing_of_cutting() {
+    let mut kernel = Kernel { answers: [Err(libc::EPERM)].into(), ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    send(&mut kernel, 8, 4, &mut batching);
+    assert_eq!((kernel.left.as_slice(), batching), ([0, 1, 2, 3, 4, 5, 6, 7].as_slice(), Batching::Segments));
+}
+
+#[test]
+fn a_call_that_becomes_unknown_is_not_made_again() {
+    // A sandbox that a program enters when it runs already.
+    let mut kernel = Kernel { answers: [Ok(1), Err(libc::ENOSYS)].into(), ..Kernel::default() };
+    let mut batching = Batching::Segments;
+    send(&mut kernel, 4, 1, &mut batching);
+    assert_eq!((kernel.left.as_slice(), batching, kernel.calls_for_one), ([0, 1, 2, 3].as_slice(), Batching::Off, 3));
 }
 
 #[test]

@@ -23,7 +23,7 @@ by commas).
 
 The configuration file has the flags' names with underscores, and further limits in its table [limits]: \
 addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, strangers_per_tick, \
-responses_per_tick, packets_per_client_and_tick, decrypts_per_source, decrypts, packets_per_turn, time_per_turn.
+responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients, wait until all have left or --drain is over, and disconnect the rest; a \
 second one does not wait. SIGHUP reads the key file anew, and drops nobody.
@@ -72,7 +72,7 @@ pub(crate) struct Flags {
     pub(crate) shards: Option<u16>,
 
     /// By what the system chooses a datagram's shard: a hash of its addresses, or the CPU that it arrived on, for network
-    /// cards that keep each client on one CPU [default: hash]
+    /// cards that keep each client on one CPU; of one shard it changes nothing [default: hash]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_STEERING", hide_env_values = true)]
     pub(crate) steering: Option<SteeringKind>,
 

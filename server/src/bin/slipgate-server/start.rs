@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipgate_edge::cli::Failure;
 use slipgate_server::{
-    Clock, Config, Dscp, Fence, HistoryFile, Marking, Now, Server, Sockets, StartError, TimeoutPolicy,
+    Clock, Config, Dscp, Fence, HistoryFile, Marking, Now, Server, Sockets, StartError, Steering, TimeoutPolicy,
 };
 use tracing::{info, warn};
 
@@ -121,6 +121,9 @@ fn tell(servers: &[Server], settings: &Settings, remembered: usize) {
         send_buffer = buffers.map(|buffers| buffers.send),
         "serving"
     );
+    if servers.len() == 1 && settings.steering == Steering::Cpu {
+        info!("one shard has everything: --steering cpu changes nothing without --shards of at least 2");
+    }
     if config.timeouts == TimeoutPolicy::Development {
         warn!(
             "DEVELOPMENT: tokens with a negative time-out keep their slots for ever, whether their players are there or \

@@ -1,0 +1,71 @@
+use std::net::UdpSocket;
+
+use slipgate_protocol::crypto::key::Key;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::*;
+use crate::Inbox;
+
+/// A log that breaks whenever something is said.
+struct BrokenLog;
+
+impl Subscriber for BrokenLog {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("the log is broken");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// A server that has dropped a datagram, in the middle of a turn so late that its end says so in the log.
+fn about_to_speak() -> Server {
+    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let to = sockets.local_addresses()[0];
+    let at = |seconds| Now {
+        monotonic: Instant::from_start(Duration::from_secs(seconds)),
+        unix: slipgate_edge::clock::wall_clock(),
+    };
+    let config = Config::new(7, 4, vec![to.into()]);
+    let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), at(0)).unwrap();
+    // Where there is a filter, it would not come so far.
+    let _ = server.set_kernel_filter(false);
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"junk", to).unwrap();
+    server.wait(Duration::from_secs(5)).unwrap();
+    server.begin_turn(at(3600));
+    let mut inbox = Inbox::default();
+    while inbox.next(&mut server).is_some() {}
+    assert_eq!(server.discards().total(), 1);
+    server
+}
+
+/// What a thread says that panics with a server and a broken log.
+fn panic_of(game: impl FnOnce(Server) + Send + 'static) -> &'static str {
+    let game = || tracing::subscriber::with_default(BrokenLog, || game(about_to_speak()));
+    let panic = thread::spawn(game).join().unwrap_err();
+    panic.downcast_ref::<&str>().unwrap()
+}
+
+#[test]
+fn a_goodbye_that_panics_while_a_game_panics_does_not_end_the_process() {
+    assert_eq!(panic_of(drop), "the log is broken", "so does the goodbye of a server that is dropped in order");
+    let game = |server: Server| {
+        let _server = server;
+        panic!("of the game");
+    };
+    assert_eq!(panic_of(game), "of the game");
+}
