@@ -129,6 +129,82 @@ fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client
 }
 
 #[test]
+fn a_pending_client_that_seals_what_is_no_answer_to_its_challenge_keeps_no_other_out() {
+    let mut world = World::perfect(10);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let mut flooding = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    world.challenged(server, &flooding, stranger(2));
+    world.turn();
+    for _ in 0..2 {
+        let mut opened = 0;
+        for number in 0..5000 {
+            // Garbage, and the challenge of somebody else.
+            let response = if number % 2 == 0 {
+                flooding.seal(PacketKind::Response, &[0; 308])
+            } else {
+                flooding.response(&challenge)
+            };
+            match world.present(server, stranger(2), &response) {
+                Err(Discard::PendingBudget) => {}
+                Err(Discard::ChallengeNotAuthentic | Discard::ChallengeForeign) => opened += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(opened, 64);
+        world.turn();
+    }
+    for _ in 0..5000 {
+        let _ = world.present(server, stranger(2), &flooding.seal(PacketKind::Response, &[0; 308]));
+    }
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+    assert_eq!(world.servers[server].core.connected(), 1);
+}
+
+#[test]
+fn forty_pending_clients_that_send_all_they_may_leave_the_first_response_of_each_other_one() {
+    let mut world = World::perfect(11);
+    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    let mut flooding: Vec<_> = (2..42).map(|client| holder(&mut world, client, server)).collect();
+    for (number, holder) in flooding.iter().enumerate() {
+        world.challenged(server, holder, stranger(10 + number));
+    }
+    world.turn();
+    let mut opened = 0;
+    for (number, holder) in flooding.iter_mut().enumerate() {
+        for _ in 0..100 {
+            let outcome = world.present(server, stranger(10 + number), &holder.seal(PacketKind::Response, &[0; 308]));
+            opened += usize::from(outcome == Err(Discard::ChallengeNotAuthentic));
+        }
+    }
+    assert!((512..=512 + flooding.len()).contains(&opened), "{opened}");
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+}
+
+#[test]
+fn a_response_that_is_repeated_and_doubled_a_few_times_in_one_long_turn_still_admits() {
+    let mut world = World::perfect(12);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let foreign = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    let stale = world.challenged(server, &foreign, stranger(2));
+    world.turn();
+    // What a second of silence gathered, ten answers and their doubles, does not reach the bound.
+    for _ in 0..20 {
+        let response = honest.response(&stale);
+        assert_eq!(world.present(server, stranger(1), &response), Err(Discard::ChallengeForeign));
+    }
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+}
+
+#[test]
 fn junk_and_forgeries_under_a_pending_clients_own_address_do_not_keep_it_out() {
     let mut world = World::perfect(8);
     let server = world.add_server_with(4, |config| config.fence = Fence::Open);

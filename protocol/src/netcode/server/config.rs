@@ -77,7 +77,7 @@ pub struct Budgets {
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
     /// Responses from the addresses of pending clients that one turn opens; 1,024. A flood of strangers takes nothing from
-    /// it, and of the forged ones from each pending client's address a turn opens 64.
+    /// it. From each pending client's address a turn opens 64, and half of all are kept for the first of each.
     pub responses_per_turn: u32,
     /// Authentic packets of one connected client that one turn takes; 256.
     pub packets_per_client_and_turn: u32,
