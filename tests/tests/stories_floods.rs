@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use slipgate_protocol::address::Address;
+use slipgate_protocol::crypto::aead::{nonce, packets};
 use slipgate_protocol::discard::Discard;
 use slipgate_protocol::netcode::client::ClientState;
 use slipgate_protocol::netcode::server::{DisconnectReason, Event, Fence, LoopbackError};
-use slipgate_protocol::wire::packet::PacketKind;
+use slipgate_protocol::token::ConnectToken;
+use slipgate_protocol::wire::VERSION;
+use slipgate_protocol::wire::cursor::Writer;
+use slipgate_protocol::wire::packet::{Header, PacketKind};
 use slipgate_tests::holder::Holder;
 use slipgate_tests::world::{Collected, ServerId, World, address};
 
@@ -78,6 +82,65 @@ fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_
     }
     assert_eq!(world.discarded(server, Discard::ClientBudget), 270);
     assert_eq!(world.discarded(server, Discard::StrangerBudget), 0);
+}
+
+/// A packet that opens and has a size that its kind has not.
+fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
+    let header = Header::canonical(PacketKind::KeepAlive, sequence);
+    let associated = [&VERSION[..], &token.facts().protocol_id.to_le_bytes(), &[header.prefix]].concat();
+    let mut plain = [7; 9];
+    let tag = packets::seal(&token.client_to_server_key(), nonce(sequence), &associated, &mut plain);
+    let mut datagram = vec![0; header.bytes];
+    header.emit(&mut Writer::new(&mut datagram));
+    [&datagram[..], &plain, &tag].concat()
+}
+
+#[test]
+fn authentic_packets_of_a_wrong_size_are_opened_within_the_clients_own_budget() {
+    let mut world = World::perfect(13);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let token = world.token(1, &[server]);
+    world.admitted(server, &mut Holder::of(&token), stranger(1));
+    world.turn();
+    let most = u64::from(world.servers[server].core.config().budgets.packets_per_client_and_turn);
+    for sequence in 1000..11_000 {
+        let expected = if sequence < 1000 + most { Discard::ContentSize } else { Discard::ClientBudget };
+        let datagram = keep_alive_of_a_wrong_size(&token, sequence);
+        assert_eq!(world.present(server, stranger(1), &datagram), Err(expected), "{sequence}");
+    }
+    world.turn();
+    let again = keep_alive_of_a_wrong_size(&token, 1000);
+    assert_eq!(world.present(server, stranger(1), &again), Err(Discard::Replayed), "it was marked first (§1.8)");
+}
+
+#[test]
+fn forgeries_under_forty_players_addresses_silence_no_other_player() {
+    let mut world = World::perfect(14);
+    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
+    let mut holders: Vec<_> = (0..41).map(|client| holder(&mut world, client, server)).collect();
+    for (number, holder) in holders.iter_mut().enumerate() {
+        world.admitted(server, holder, stranger(number));
+    }
+    world.turn();
+    let forged = [0x15, 200, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+    for _ in 0..2 {
+        let mut opened = 0;
+        for number in 0..40 * 1100 {
+            opened += usize::from(world.present(server, stranger(number % 40), &forged) == Err(Discard::NotAuthentic));
+        }
+        assert_eq!(opened, 16_384, "all together");
+        assert_eq!(world.present(server, stranger(0), &holders[0].keep_alive()), Err(Discard::ForgeryBudget));
+        // Nobody wrote under this address, and three do not silence it; what they cost has an end all the same.
+        for _ in 0..3 {
+            assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
+        }
+        for _ in 0..50 {
+            assert_eq!(world.present(server, stranger(40), &holders[40].keep_alive()), Ok(None));
+        }
+        assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
+        assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::ForgeryBudget));
+        world.turn();
+    }
 }
 
 #[test]

@@ -73,9 +73,9 @@ impl Ledger {
         self.forgeries_left = self.budgets.forgeries_per_turn;
     }
 
-    /// Whether another packet from a client's address may be opened, that may turn out to be forged.
-    pub(super) fn check_forgeries(&self) -> Result<(), Discard> {
-        if self.forgeries_left > 0 { Ok(()) } else { Err(Discard::ForgeryBudget) }
+    /// Whether all forgers together have not spent theirs yet.
+    pub(super) const fn has_forgeries(&self) -> bool {
+        self.forgeries_left > 0
     }
 
     /// A packet from a client's address did not open.
