@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use slipgate_protocol::address::Address;
+use slipgate_protocol::crypto::aead::{nonce, packets};
 use slipgate_protocol::discard::Discard;
 use slipgate_protocol::netcode::client::ClientState;
 use slipgate_protocol::netcode::server::{DisconnectReason, Event, Fence, LoopbackError};
-use slipgate_protocol::wire::packet::PacketKind;
+use slipgate_protocol::token::ConnectToken;
+use slipgate_protocol::wire::VERSION;
+use slipgate_protocol::wire::cursor::Writer;
+use slipgate_protocol::wire::packet::{Header, PacketKind};
 use slipgate_tests::holder::Holder;
 use slipgate_tests::world::{Collected, ServerId, World, address};
 
@@ -80,6 +84,65 @@ fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_
     assert_eq!(world.discarded(server, Discard::StrangerBudget), 0);
 }
 
+/// A packet that opens and has a size that its kind has not.
+fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
+    let header = Header::canonical(PacketKind::KeepAlive, sequence);
+    let associated = [&VERSION[..], &token.facts().protocol_id.to_le_bytes(), &[header.prefix]].concat();
+    let mut plain = [7; 9];
+    let tag = packets::seal(&token.client_to_server_key(), nonce(sequence), &associated, &mut plain);
+    let mut datagram = vec![0; header.bytes];
+    header.emit(&mut Writer::new(&mut datagram));
+    [&datagram[..], &plain, &tag].concat()
+}
+
+#[test]
+fn authentic_packets_of_a_wrong_size_are_opened_within_the_clients_own_budget() {
+    let mut world = World::perfect(13);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let token = world.token(1, &[server]);
+    world.admitted(server, &mut Holder::of(&token), stranger(1));
+    world.turn();
+    let most = u64::from(world.servers[server].core.config().budgets.packets_per_client_and_turn);
+    for sequence in 1000..11_000 {
+        let expected = if sequence < 1000 + most { Discard::ContentSize } else { Discard::ClientBudget };
+        let datagram = keep_alive_of_a_wrong_size(&token, sequence);
+        assert_eq!(world.present(server, stranger(1), &datagram), Err(expected), "{sequence}");
+    }
+    world.turn();
+    let again = keep_alive_of_a_wrong_size(&token, 1000);
+    assert_eq!(world.present(server, stranger(1), &again), Err(Discard::Replayed), "it was marked first (§1.8)");
+}
+
+#[test]
+fn forgeries_under_forty_players_addresses_silence_no_other_player() {
+    let mut world = World::perfect(14);
+    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
+    let mut holders: Vec<_> = (0..41).map(|client| holder(&mut world, client, server)).collect();
+    for (number, holder) in holders.iter_mut().enumerate() {
+        world.admitted(server, holder, stranger(number));
+    }
+    world.turn();
+    let forged = [0x15, 200, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+    for _ in 0..2 {
+        let mut opened = 0;
+        for number in 0..40 * 1100 {
+            opened += usize::from(world.present(server, stranger(number % 40), &forged) == Err(Discard::NotAuthentic));
+        }
+        assert_eq!(opened, 16_384, "all together");
+        assert_eq!(world.present(server, stranger(0), &holders[0].keep_alive()), Err(Discard::ForgeryBudget));
+        // Nobody wrote under this address, and three do not silence it; what they cost has an end all the same.
+        for _ in 0..3 {
+            assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
+        }
+        for _ in 0..50 {
+            assert_eq!(world.present(server, stranger(40), &holders[40].keep_alive()), Ok(None));
+        }
+        assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
+        assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::ForgeryBudget));
+        world.turn();
+    }
+}
+
 #[test]
 fn requests_from_a_connected_address_are_strangers_work_and_responses_nobodys() {
     let mut world = World::perfect(3);
@@ -126,6 +189,82 @@ fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
     assert_eq!(world.servers[server].core.connected(), 1);
+}
+
+#[test]
+fn a_pending_client_that_seals_what_is_no_answer_to_its_challenge_keeps_no_other_out() {
+    let mut world = World::perfect(10);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let mut flooding = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    world.challenged(server, &flooding, stranger(2));
+    world.turn();
+    for _ in 0..2 {
+        let mut opened = 0;
+        for number in 0..5000 {
+            // Garbage, and the challenge of somebody else.
+            let response = if number % 2 == 0 {
+                flooding.seal(PacketKind::Response, &[0; 308])
+            } else {
+                flooding.response(&challenge)
+            };
+            match world.present(server, stranger(2), &response) {
+                Err(Discard::PendingBudget) => {}
+                Err(Discard::ChallengeNotAuthentic | Discard::ChallengeForeign) => opened += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(opened, 64);
+        world.turn();
+    }
+    for _ in 0..5000 {
+        let _ = world.present(server, stranger(2), &flooding.seal(PacketKind::Response, &[0; 308]));
+    }
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+    assert_eq!(world.servers[server].core.connected(), 1);
+}
+
+#[test]
+fn forty_pending_clients_that_send_all_they_may_leave_the_first_response_of_each_other_one() {
+    let mut world = World::perfect(11);
+    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    let mut flooding: Vec<_> = (2..42).map(|client| holder(&mut world, client, server)).collect();
+    for (number, holder) in flooding.iter().enumerate() {
+        world.challenged(server, holder, stranger(10 + number));
+    }
+    world.turn();
+    let mut opened = 0;
+    for (number, holder) in flooding.iter_mut().enumerate() {
+        for _ in 0..100 {
+            let outcome = world.present(server, stranger(10 + number), &holder.seal(PacketKind::Response, &[0; 308]));
+            opened += usize::from(outcome == Err(Discard::ChallengeNotAuthentic));
+        }
+    }
+    assert!((512..=512 + flooding.len()).contains(&opened), "{opened}");
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
+}
+
+#[test]
+fn a_response_that_is_repeated_and_doubled_a_few_times_in_one_long_turn_still_admits() {
+    let mut world = World::perfect(12);
+    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+    let mut honest = holder(&mut world, 1, server);
+    let foreign = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &honest, stranger(1));
+    let stale = world.challenged(server, &foreign, stranger(2));
+    world.turn();
+    // What a second of silence gathered, ten answers and their doubles, does not reach the bound.
+    for _ in 0..20 {
+        let response = honest.response(&stale);
+        assert_eq!(world.present(server, stranger(1), &response), Err(Discard::ChallengeForeign));
+    }
+    let response = honest.response(&challenge);
+    assert_eq!(world.present(server, stranger(1), &response), Ok(None));
 }
 
 #[test]

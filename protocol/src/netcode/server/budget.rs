@@ -41,6 +41,13 @@ impl Bucket {
     }
 }
 
+/// Which of a pending client's responses in a turn one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Try {
+    First,
+    Further,
+}
+
 /// What one turn may look at.
 pub(super) struct Ledger {
     budgets: Budgets,
@@ -66,9 +73,9 @@ impl Ledger {
         self.forgeries_left = self.budgets.forgeries_per_turn;
     }
 
-    /// Whether another packet from a client's address may be opened, that may turn out to be forged.
-    pub(super) fn check_forgeries(&self) -> Result<(), Discard> {
-        if self.forgeries_left > 0 { Ok(()) } else { Err(Discard::ForgeryBudget) }
+    /// Whether all forgers together have not spent theirs yet.
+    pub(super) const fn has_forgeries(&self) -> bool {
+        self.forgeries_left > 0
     }
 
     /// A packet from a client's address did not open.
@@ -76,9 +83,14 @@ impl Ledger {
         self.forgeries_left = self.forgeries_left.saturating_sub(1);
     }
 
-    /// A packet from a pending client's address is looked at.
-    pub(super) fn take_response(&mut self) -> Result<(), Discard> {
-        self.responses_left = self.responses_left.checked_sub(1).ok_or(Discard::PendingBudget)?;
+    /// A response from a pending client's address is opened. Half of all is kept for clients' first ones, so that a few who
+    /// send many do not keep out the others.
+    pub(super) fn take_response(&mut self, which: Try) -> Result<(), Discard> {
+        let kept = if which == Try::First { 0 } else { self.budgets.responses_per_turn / 2 };
+        if self.responses_left <= kept {
+            return Err(Discard::PendingBudget);
+        }
+        self.responses_left -= 1;
         Ok(())
     }
 

@@ -71,18 +71,22 @@ pub enum Fence {
 }
 
 /// How much work others may cause.
+///
+/// Those of a turn come back with each [`tick`](super::Server::tick), whatever time has passed: the defaults are made for
+/// 60 ticks a second, and a server with 10 looks at a sixth of it in a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     /// Requests of strangers that one turn looks at; 1,024. What is beyond is dropped unseen, and
     /// connected clients are not affected.
     pub strangers_per_turn: u32,
     /// Responses from the addresses of pending clients that one turn opens; 1,024. A flood of strangers takes nothing from
-    /// it, and of the forged ones from each pending client's address a turn opens 64.
+    /// it. From each pending client's address a turn opens 64, and half of all are kept for the first of each.
     pub responses_per_turn: u32,
-    /// Authentic packets of one connected client that one turn takes; 256.
+    /// Authentic packets of one connected client that one turn opens, those of a wrong size among them; 256.
     pub packets_per_client_and_turn: u32,
-    /// Packets under the addresses of connected clients that one turn opens in vain; 16,384. They cost about 0.3 us
-    /// each, and are not charged to the client in whose name they come.
+    /// Packets under the addresses of connected clients that one turn opens in vain; 16,384, and 1,024 of them under one
+    /// address. They cost about 0.3 us each, and are not charged to the client in whose name they come. Once they are
+    /// spent, clients under whose address fewer than 4 came still have theirs opened.
     pub forgeries_per_turn: u32,
     /// Tokens that are decrypted for one source (IPv4 /32, IPv6 /64) in a second, and at once; 1,000. A token costs
     /// about 3 us.

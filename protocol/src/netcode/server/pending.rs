@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::budget::Try;
 use super::config::MAX_ADDRESSES_PER_TOKEN;
 use zeroize::Zeroize;
 
@@ -25,9 +26,9 @@ use crate::wire::UserData;
 /// any path on which a game is played.
 const FAIR_TIME: Duration = Duration::from_secs(1);
 
-/// Forged responses from one pending client's address that one turn opens. Clients answer a challenge ten times a second for
-/// five seconds: even among a thousand forgeries a turn, one of these fifty is nearly sure to be opened.
-const FORGERIES_PER_TURN: u32 = 64;
+/// Responses from one pending client's address that one turn opens, whoever sealed them. Clients answer a challenge ten times
+/// a second for five seconds: even among a thousand forgeries a turn, one of these fifty is nearly sure to be opened.
+const TRIES_PER_TURN: u32 = 64;
 
 /// What a pending client is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +58,9 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
-    /// The turn in which forged responses came last from its address, and how many.
+    /// The turn in which responses from its address were opened last, and how many.
     turn: u64,
-    forgeries: u32,
+    tries: u32,
     /// It was sent a challenge, so that a response may come.
     challenged: bool,
     owes: Option<Reply>,
@@ -122,19 +123,24 @@ impl PendingClients {
         self.by_address.get(address).copied().filter(|place| !self.is_late(*place, now))
     }
 
-    /// Whether another response of a pending client may be opened in this turn: whoever writes under its address must not
-    /// take what other clients may send.
-    pub(super) fn has_tries(&self, place: u32, turn: u64) -> bool {
-        self.get(place).is_some_and(|entry| entry.turn != turn || entry.forgeries < FORGERIES_PER_TURN)
+    /// Which try another response of a pending client is in this turn, unless it has had them all: whoever writes under its
+    /// address, and whoever holds its token, must not take what other clients may send.
+    pub(super) fn next_try(&self, place: u32, turn: u64) -> Option<Try> {
+        let entry = self.get(place)?;
+        match if entry.turn == turn { entry.tries } else { 0 } {
+            0 => Some(Try::First),
+            tries => (tries < TRIES_PER_TURN).then_some(Try::Further),
+        }
     }
 
-    /// A response from a pending client's address did not open.
-    pub(super) fn note_forgery(&mut self, place: u32, turn: u64) {
+    /// A response from a pending client's address is opened. It counts whatever comes of it: a token's holder can seal as
+    /// many as a stranger can forge.
+    pub(super) fn note_try(&mut self, place: u32, turn: u64) {
         let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
         if entry.turn != turn {
-            (entry.turn, entry.forgeries) = (turn, 0);
+            (entry.turn, entry.tries) = (turn, 0);
         }
-        entry.forgeries += 1;
+        entry.tries += 1;
     }
 
     fn is_late(&self, place: u32, now: Instant) -> bool {
@@ -178,7 +184,7 @@ impl PendingClients {
             server_index,
             since: now,
             turn: 0,
-            forgeries: 0,
+            tries: 0,
             challenged: false,
             owes: None,
         };

@@ -40,17 +40,10 @@ impl Server {
         if !header.kind.allows_content(datagram.len() - header.bytes - TAG_BYTES) {
             return Err(Discard::ContentSize);
         }
-        if !self.pending.has_tries(place, self.turn) {
-            return Err(Discard::PendingBudget);
-        }
-        self.ledger.take_response()?;
+        self.ledger.take_response(self.pending.next_try(place, self.turn).ok_or(Discard::PendingBudget)?)?;
+        self.pending.note_try(place, self.turn);
         let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
-        let opened = self.cipher.open(&pending.client_to_server, &header, datagram);
-        if opened.is_err() {
-            self.pending.note_forgery(place, self.turn);
-        }
-        let content = opened?;
-        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        let content = self.cipher.open(&pending.client_to_server, &header, datagram)?;
         let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
         self.challenger.verify(challenge, &pending.bound, now.monotonic, self.config.challenge_lifetime)?;
         let (bound, age, tag) = (pending.bound, pending.age, pending.tag);
