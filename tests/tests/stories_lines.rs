@@ -6,12 +6,14 @@ use std::time::Duration;
 use slipgate_conditioner::{Conditions, Loss, Share};
 use slipgate_protocol::channel::block::{self, Admission, Block};
 use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
+use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
+use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
 use slipgate_protocol::netcode::client::EndReason;
 use slipgate_protocol::netcode::server::DisconnectReason;
 use slipgate_protocol::session::{Config, End, Memory};
 use slipgate_protocol::{client, server};
 use slipgate_tests::hall::Hall;
+use slipgate_tests::world::Collected;
 
 fn hall(channel: ChannelConfig) -> Hall {
     let layout = Arc::new(Layout::new(vec![channel]).unwrap());
@@ -42,6 +44,34 @@ fn what_is_beyond_a_channels_bytes_per_tick_leaves_in_later_ticks() {
         hall.run_for(Duration::from_millis(1100));
         assert_eq!(hall.messages.len() + hall.player(1).messages.len(), 60, "up: {up}");
     }
+}
+
+#[test]
+fn a_client_that_sleeps_wakes_for_a_channels_bytes_per_tick_as_often_as_a_game() {
+    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::new(Kind::Unreliable) };
+    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let mut config = Config::default();
+    config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e7));
+    let mut hall = Hall::new(2, &layout, &config, Memory::default());
+    hall.join(path(0.0));
+    hall.run_for(Duration::from_secs(1));
+    let start = hall.now().monotonic;
+    let core = &mut hall.player(1).core;
+    for _ in 0..100 {
+        core.send_message(ChannelId(0), &[7; 500], SendOptions::default(), start).unwrap();
+    }
+    let (mut now, mut wakes, mut bytes) = (start, 0, 0);
+    while !now.reached(start, Duration::from_secs(1)) {
+        core.tick(now);
+        let mut outbox = Collected::default();
+        core.transmit(now, &mut outbox);
+        bytes += outbox.datagrams.iter().map(|(_, datagram)| datagram.len()).sum::<usize>();
+        wakes += 1;
+        let next = core.next_deadline().expect("something waits");
+        assert!(next > now, "it would spin");
+        now = next;
+    }
+    assert!((25_000..=45_000).contains(&bytes) && wakes <= 130, "{bytes} bytes in {wakes} wakes");
 }
 
 #[test]

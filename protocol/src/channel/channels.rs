@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 mod pack;
 mod receive;
@@ -204,8 +205,16 @@ impl Channels {
     /// receipts are to be taken, a budget lets no more leave in this tick, or memory is to be given back.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        if self.blocks.iter().any(BlockLane::has_work) || self.sending.receipts.has_news() || self.waits_for_tick() {
+        self.next_deadline_by_ticks(now, Duration::ZERO)
+    }
+
+    /// As [`next_deadline`](Self::next_deadline), where the next tick begins so much later.
+    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
+        if self.blocks.iter().any(BlockLane::has_work) || self.sending.receipts.has_news() {
             return Some(now);
+        }
+        if self.waits_for_tick() {
+            return Some(now.after(tick));
         }
         (self.memory_bytes() > 0).then(|| now.after(RETENTION))
     }

@@ -35,10 +35,9 @@ pub enum Kind {
     Unreliable,
     /// Messages arrive once or not at all, and never after a newer one.
     ///
-    /// The newest goes first: what was sent without a key in one tick, and could not leave, is given up when something
-    /// without a key is sent in a later tick. What is sent in one tick arrives whole and in order, as far as it fits. The
-    /// states of several things need a key for each ([`SendOptions::key`](super::SendOptions::key)), or one message: then
-    /// only what is of the same thing is given up.
+    /// On a path that is too thin for all of them they wait their turn like others, as long as their deadline. States, of
+    /// which only the newest is of use, have a key ([`SendOptions::key`](super::SendOptions::key)) or a channel of their own
+    /// with [`ChannelConfig::newest_only`]: then the newest leaves first.
     Sequenced,
     /// Every message arrives once, as soon as it can.
     ReliableUnordered,
@@ -94,6 +93,12 @@ pub struct ChannelConfig {
     pub max_message_bytes: u32,
     /// How long a message may wait to be sent, unless it says otherwise itself; `None`: for ever.
     pub deadline: Option<Duration>,
+    /// Of a sequenced channel: whether of the messages without a key only the newest counts. Then what was sent without a
+    /// key in one tick, and could not leave, is given up when something without a key is sent in a later tick: so the
+    /// newest state never waits for older ones on a path that is too thin for all. What is sent in one tick arrives whole
+    /// and in order, as far as it fits. Not unless one says so; the states of several things need a key for each
+    /// ([`SendOptions::key`](super::SendOptions::key)), by which each of them has this without being asked.
+    pub newest_only: bool,
     /// Of a channel of blocks, for which the queue's and message's limits say nothing: what it may take. Only
     /// `max_at_once` must be the same at both ends, and is part of the layout's hash.
     pub blocks: block::Config,
@@ -114,8 +119,14 @@ impl ChannelConfig {
             queue_messages: 256,
             max_message_bytes: 16 * 1024,
             deadline: if kind.is_reliable() { None } else { Some(STALE_AFTER) },
+            newest_only: false,
             blocks: block::Config::usual(),
         }
+    }
+
+    /// Whether a message without a key makes older ones useless that wait.
+    pub(super) const fn gives_up_older(&self) -> bool {
+        self.newest_only && matches!(self.kind, Kind::Sequenced)
     }
 
     fn check(&self) -> Result<(), LayoutFault> {

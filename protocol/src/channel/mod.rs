@@ -81,9 +81,6 @@ pub struct SendOptions {
     /// again, its receipt says [`Superseded`](Fate::Superseded), and the newer one waits until the receiver's window has a
     /// place for it.
     ///
-    /// On a sequenced channel, what has no key is replaced by the next without one in a later tick
-    /// ([`Kind::Sequenced`]): the states of several things need a key for each.
-    ///
     /// Keys are those of one channel. Finding the older message costs the same however many wait or are under way.
     pub key: Option<u64>,
     /// A tag of the application's own: by [`ChannelEvent::Receipt`] it hears once what became of the message. `None`:
@@ -121,8 +118,8 @@ impl core::error::Error for SendError {}
 
 /// What a channel's queue can still take of messages without keys, and how many receipts its connection.
 ///
-/// With a key, a message that replaces another needs less; on a sequenced channel any other needs more, for it does not take
-/// the room of those without keys that a new one without a key would replace.
+/// With a key, a message that replaces another needs less; where only the newest counts ([`ChannelConfig::newest_only`]) any
+/// other needs more, for it does not take the room of those that a new one without a key would replace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Free {
     /// Bytes of messages.

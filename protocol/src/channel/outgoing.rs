@@ -78,7 +78,7 @@ impl Outgoing {
 
     /// What could still be given to the channel, without keys.
     pub(super) fn free(&self, config: &ChannelConfig, sending: &Sending) -> Free {
-        let outdated = if config.kind == Kind::Sequenced { self.queue.outdated() } else { (0, 0) };
+        let outdated = if config.gives_up_older() { self.queue.outdated() } else { (0, 0) };
         self.free_without(outdated, config, sending)
     }
 
@@ -103,7 +103,7 @@ impl Outgoing {
         sending: &mut Sending,
     ) -> Result<(), SendError> {
         let replaced = [self.queue.bytes_under(terms.key), self.flights.bytes_under(terms.key)];
-        let newest_counts = config.kind == Kind::Sequenced && terms.key.is_none();
+        let newest_counts = config.gives_up_older() && terms.key.is_none();
         let free = if newest_counts { self.free(config, sending) } else { self.free_without((0, 0), config, sending) };
         let fits = message.len() as u64
             <= replaced.iter().flatten().fold(free.bytes.into(), |free, old| free + u64::from(*old));

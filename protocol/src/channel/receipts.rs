@@ -31,7 +31,8 @@ pub enum Fate {
     Lost,
     /// Its deadline came first. One that had left by then may have arrived.
     Expired,
-    /// A newer one with the same key took its place, or on a sequenced channel one without a key that of one without. One that had left by then may have arrived.
+    /// A newer one with the same key took its place, or one without a key where only the newest counts
+    /// ([`ChannelConfig::newest_only`](super::ChannelConfig::newest_only)). One that had left by then may have arrived.
     Superseded,
 }
 

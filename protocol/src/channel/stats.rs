@@ -9,8 +9,8 @@ pub struct ChannelStats {
     pub backlogged: u64,
     /// Messages that were dropped because their deadline had come.
     pub expired: u64,
-    /// Messages that were replaced by a newer one with the same key; on sequenced channels also those without a key that
-    /// were given up for a newer one.
+    /// Messages that were replaced by a newer one with the same key; and those without a key that were given up for a newer
+    /// one, where only the newest counts.
     pub superseded: u64,
     /// Bytes of frames that left, repetitions included.
     pub frame_bytes: u64,

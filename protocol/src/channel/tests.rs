@@ -556,16 +556,20 @@ fn ages_of_states(config: ChannelConfig) -> Vec<usize> {
 }
 
 #[test]
-fn of_a_sequenced_channel_the_newest_leaves_first_when_the_path_carries_less_than_there_is() {
-    let ages = ages_of_states(of(Kind::Sequenced));
+fn where_only_the_newest_counts_it_leaves_first_when_the_path_carries_less_than_there_is() {
+    let newest_only = ChannelConfig { newest_only: true, ..of(Kind::Sequenced) };
+    let ages = ages_of_states(newest_only.clone());
     assert!(ages.len() >= 200 && ages[ages.len() - 1] == 0, "{ages:?}");
-    let without_order = ages_of_states(of(Kind::Unreliable));
-    assert!(without_order[without_order.len() / 2] >= 10, "others keep what may still be of use: {without_order:?}");
+    for other in [of(Kind::Sequenced), ChannelConfig { kind: Kind::Unreliable, ..newest_only }] {
+        let ages = ages_of_states(other);
+        assert!(ages[ages.len() / 2] >= 10, "others keep what may still be of use: {ages:?}");
+    }
 }
 
 #[test]
-fn what_is_sent_on_a_sequenced_channel_in_one_tick_arrives_in_order_and_makes_way_for_the_next_ticks() {
+fn where_only_the_newest_counts_a_tick_arrives_in_order_and_makes_way_for_the_next_ones() {
     let small = ChannelConfig { queue_bytes: 5000, queue_messages: 6, max_message_bytes: 1000, ..of(Kind::Sequenced) };
+    let small = ChannelConfig { newest_only: true, ..small };
     let [mut one, mut other] = End::pair(&[small]);
     let mut tag = 0;
     let mut send = |one: &mut End, key| {

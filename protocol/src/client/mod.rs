@@ -29,13 +29,19 @@ use crate::wire::reliable::Sequence;
 
 /// The line is not looked at more often for its own sake.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// A program that sleeps until it has something to do ends a turn when it wakes, which is a tick: for what only waits for a
+/// channel's bytes per tick it wakes as often as a game of 60 ticks a second.
+const SLEEPERS_TICK: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
 /// A client whose payloads carry a [`Traffic`].
 pub struct Client {
     netcode: netcode::Client,
     traffic: Traffic,
     line: Option<Line>,
+    /// From when on the line is looked at.
     wake: Instant,
+    /// Until when a program may sleep, if `wake` is not over already.
+    rest: Instant,
     /// Everything that had arrived by then was brought in.
     caught_up_at: Instant,
     /// What is told before the line's own news: comings and goings, and what lines that are gone had to tell.
@@ -54,6 +60,7 @@ impl Client {
             traffic: Traffic::Payloads,
             line: None,
             wake: Instant::NEVER,
+            rest: Instant::NEVER,
             caught_up_at: Instant::NEVER,
             events: VecDeque::new(),
             farewell: None,
@@ -390,14 +397,20 @@ impl Client {
             Some(Line::Channels(connection)) => connection.next_deadline(now),
             Some(Line::Payloads) | None => None,
         };
+        let by_ticks = match &self.line {
+            Some(Line::Channels(connection)) => connection.next_deadline_by_ticks(now, SLEEPERS_TICK),
+            _ => deadline,
+        };
         // What could not leave now is tried again a little later, not at once.
-        self.wake = deadline.map_or(Instant::NEVER, |deadline| deadline.max(now.after(LEAST_WAIT)));
+        let later = |deadline: Instant| deadline.max(now.after(LEAST_WAIT));
+        (self.wake, self.rest) = (deadline.map_or(Instant::NEVER, later), by_ticks.map_or(Instant::NEVER, later));
     }
 
     /// When the client next has something to do of its own, if nothing arrives: wake up then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let of_line = Some(self.wake).filter(|wake| *wake != Instant::NEVER);
+        let of_line = if self.wake == Instant::default() { self.wake } else { self.rest };
+        let of_line = Some(of_line).filter(|_| self.wake != Instant::NEVER);
         self.netcode.next_deadline().into_iter().chain(of_line).min()
     }
 

@@ -108,8 +108,14 @@ impl Connection {
     /// When something is due, if nothing arrives before and nothing is sent.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        self.next_deadline_by_ticks(now, Duration::ZERO)
+    }
+
+    /// As [`next_deadline`](Self::next_deadline), where what waits only for its channel's budget waits so much longer: for
+    /// who would make a tick of waking up.
+    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
         match self.stage {
-            Stage::Open => self.open_deadline(now),
+            Stage::Open => self.open_deadline(now, tick),
             Stage::Leaving(leaving) if leaving.saying.is_heard() => Some(now),
             Stage::Leaving(leaving) => Some(leaving.again),
             Stage::Left => Some(now),
@@ -117,11 +123,11 @@ impl Connection {
         }
     }
 
-    fn open_deadline(&self, now: Instant) -> Option<Instant> {
+    fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
         // Without a word from the controller it is the uplink, or the sink, that keeps something back.
         let send = self.may_send().then(|| self.path.next_send(self.wish(now), now).unwrap_or(now));
         let path = self.path.next_deadline().into_iter().chain(self.path.probe_deadline());
-        path.chain(send).chain(self.channels.next_deadline(now)).min()
+        path.chain(send).chain(self.channels.next_deadline_by_ticks(now, tick)).min()
     }
 
     /// The oldest event of the channels.
