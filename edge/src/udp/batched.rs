@@ -3,7 +3,7 @@
 //! What the kernel does not have or does not want it says at run time, and then less is asked of it.
 //!
 //! DECISION: datagrams that arrive are not joined (`UDP_GRO`). The kernel joins those of one sender that arrive
-//! together; players send one a tick, for which it costs a tenth more (the rows `joined` of the benchmark), and 64
+//! together; players send one a tick, for which it gains nothing and costs up to a tenth (the rows of `joined`), and 64
 //! rooms of 64 KiB. It would also show the kernel filter joined datagrams, whose lengths say nothing.
 
 use std::io;
