@@ -85,7 +85,7 @@ impl Port {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
 impl Port {
     pub(super) const fn noted(&self) -> u64 {
         self.drops.total
