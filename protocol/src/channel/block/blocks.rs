@@ -169,7 +169,7 @@ impl Blocks {
 
     /// What the application has to hear next. To be called until `None` once a tick: until then at most a megabyte is
     /// hashed of what has arrived, of all blocks of the channel together; each has its turn. That takes a millisecond or
-    /// two. A [`server::Server`](crate::server::Server) has one allowance for all its clients instead.
+    /// two. A server has one allowance for all its clients instead.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.outgoing.poll_event().or_else(|| self.incoming.poll_event())
     }
