@@ -24,7 +24,7 @@ use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::netcode::server::ClientHandle;
 use slipgate_protocol::server::{self as core, Message, Received};
 use slipgate_protocol::session::{Connection, SendError, Traffic};
-use slipgate_protocol::time::{Instant, Now};
+use slipgate_protocol::time::Now;
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
@@ -32,6 +32,7 @@ use crate::filtering::Filtering;
 use crate::loopback_error::LoopbackError;
 use crate::reading::Reading;
 use crate::report::Reporter;
+use crate::unread::Unread;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -48,8 +49,7 @@ pub struct Server {
     reading: Reading,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
-    /// Nothing that had arrived by then is unread.
-    empty_at: Instant,
+    unread: Unread,
     filtering: Filtering,
     reporter: Reporter,
     /// Where values become messages; taken with the first one.
@@ -169,8 +169,12 @@ impl Server {
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
-        self.core.tick(self.now);
-        self.core.caught_up(self.empty_at);
+        if self.unread.tick(self.now.monotonic) {
+            self.core.tick(self.now);
+        } else {
+            self.core.tick_unread(self.now);
+        }
+        self.core.caught_up(self.unread.caught_up_at());
         self.transmit();
         self.filtering.tighten(&self.sockets, self.core.netcode().discards());
         self.reporter.report(self.core.netcode(), &self.sockets, self.reading.cut_short(), self.now.monotonic);
@@ -200,14 +204,16 @@ impl Server {
         self.reporter.totals(self.core.netcode(), &self.sockets, self.reading.cut_short());
     }
 
-    /// Sleeps until a datagram arrives or the time is over.
+    /// Sleeps until a datagram arrives or the time is over. It does not sleep while some wait, in the sockets or in an inbox
+    /// that was not asked until it had no more.
     ///
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.read_up = false;
+        let timeout = if self.unread.is_in_hand() { Duration::ZERO } else { timeout };
         if nap(&mut self.sockets, timeout)? == Woke::Fresh {
-            self.empty_at = self.turn.now().monotonic;
+            self.unread.note_sleep(self.turn.now().monotonic);
         }
         Ok(())
     }
@@ -315,9 +321,14 @@ impl Server {
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         let (before, measured) = (self.turn.now().monotonic, self.turn.measured().monotonic);
-        // Whatever was read before has been handled.
-        self.core.caught_up(self.empty_at);
+        self.unread.ask();
+        self.core.caught_up(self.unread.caught_up_at());
         if self.read_up || !self.reading.goes_on(measured) {
+            if self.read_up {
+                self.unread.give_nothing();
+            } else {
+                self.unread.give_no_more(before);
+            }
             // What was handled must not be found again.
             batch.clear();
             return false;
@@ -325,9 +336,7 @@ impl Server {
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.read_up = self.sockets.is_drained();
-        if self.read_up {
-            self.empty_at = before;
-        }
+        self.unread.give(batch.len(), self.read_up.then_some(before));
         self.reading.note(batch.len());
         !batch.is_empty()
     }

@@ -21,6 +21,9 @@ const CHAT: ChannelId = ChannelId(0);
 const MAP: ChannelId = ChannelId(1);
 const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10, paths_interval: Duration::ZERO };
 
+/// The smallest that carries channels.
+const NARROW: HubConfig = HubConfig { entries: 64, bytes: 160 << 10, paths_interval: Duration::ZERO };
+
 fn shards(slots: u32, traffic: &Traffic) -> (Vec<Server>, Clock, SocketAddr) {
     let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], 2).unwrap();
     let address = sockets[0].local_addresses()[0];
@@ -205,9 +208,13 @@ struct Talker {
 
 impl Talker {
     fn connect(address: SocketAddr, player: u64) -> Self {
+        Self::with(&Order::new(player, &[address]))
+    }
+
+    fn with(order: &Order) -> Self {
         let clock = Clock::start();
         let mut client = slipgate_client::Client::new().unwrap().carrying(channels()).unwrap();
-        client.connect(Order::new(player, &[address]).mint().token, clock.now()).unwrap();
+        client.connect(order.mint().token, clock.now()).unwrap();
         Self {
             client,
             inbox: slipgate_client::Inbox::default(),
@@ -255,8 +262,7 @@ fn with_talkers(count: u64, config: HubConfig) -> (Hub, Vec<Talker>, Game) {
 
 #[test]
 fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_rings_are_small() {
-    let config = HubConfig { entries: 64, bytes: 160 << 10, ..HubConfig::default() };
-    let (mut hub, address) = start(4, &channels(), config);
+    let (mut hub, address) = start(4, &channels(), NARROW);
     let mut talkers: Vec<_> = (0..4).map(|player| Talker::connect(address, player)).collect();
     until(&mut talkers, "all get in", |talkers| {
         talkers.iter().all(|talker| talker.client.state() == ClientState::Connected)
@@ -300,6 +306,73 @@ fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_
     until(&mut talkers, "one is kicked", |talkers| talkers.iter().filter(|talker| talker.ended).count() == 1);
     hub.stop(|event| game.note(event));
     assert_eq!((game.came.len(), game.went.len()), (4, 4));
+}
+
+#[test]
+fn a_game_that_stalls_loses_no_client_that_goes_on_talking_and_afterwards_those_who_have_gone() {
+    let (mut hub, address) = start(4, &channels(), NARROW);
+    let order = |player| Order { timeout_seconds: 1, ..Order::new(player, &[address]) };
+    let mut talkers: Vec<_> = (0..3).map(|player| Talker::with(&order(player))).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 3
+    });
+    // For three time-outs the game is elsewhere.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        for talker in &mut talkers {
+            let _ = talker.client.send_message(CHAT, b"are you there?");
+        }
+        talkers.turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(game.came.iter().all(|(_, client)| hub.counts(client.shard()).pauses > 0), "the rings were never full");
+    for talker in &mut talkers {
+        assert_eq!(talker.client.state(), ClientState::Connected);
+    }
+    until(&mut talkers, "each is heard to its end", |talkers| {
+        game.listen(&mut hub);
+        talkers.iter_mut().all(|talker| talker.client.free(CHAT).messages == 256)
+    });
+    game.listen(&mut hub);
+    assert!(game.went.is_empty(), "{:?}", game.went);
+    assert!(game.payloads.values().all(|said| said.len() > 64) && game.payloads.len() == 3);
+
+    // One that says nothing any more.
+    let _silent = talkers.pop();
+    until(&mut talkers, "it times out", |_| {
+        game.listen(&mut hub);
+        !game.went.is_empty()
+    });
+    assert_eq!(game.went, [(2, DisconnectReason::TimedOut)]);
+}
+
+#[test]
+fn what_a_shard_has_read_reaches_the_game_when_it_makes_room_and_not_at_the_next_tick() {
+    let (servers, clock, address) = shards(4, &channels());
+    let tick = Duration::from_secs(20);
+    let mut hub = Hub::start(servers, clock, tick, NARROW).unwrap();
+    let (mut talker, mut game) = (vec![Talker::connect(address, 0)], Game::default());
+    until(&mut talker, "it gets in", |talker| {
+        game.listen(&mut hub);
+        hub.connected() == 1 && talker[0].client.state() == ClientState::Connected
+    });
+    let client = game.came[0].1;
+    for number in 0..200_u8 {
+        talker[0].client.send_message(CHAT, &[number; 4]).unwrap();
+    }
+    let before = hub.counts(client.shard()).pauses;
+    until(&mut talker, "the ring is full", |_| hub.counts(client.shard()).pauses > before);
+    // From now on nothing arrives that could wake the shard.
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    while game.payloads.get(&client).map_or(0, Vec::len) < 200 {
+        assert!(start.elapsed() < tick / 4, "{} are heard", game.payloads[&client].len());
+        game.listen(&mut hub);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(game.payloads[&client].iter().map(|said| said[0]).eq(0..200));
 }
 
 /// The words of a number: some long ones, that take several packets.

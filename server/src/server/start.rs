@@ -11,13 +11,14 @@ use slipgate_protocol::crypto::key::KeyRing;
 use slipgate_protocol::netcode::server::{self as netcode, Config, ConfigError, Fence};
 use slipgate_protocol::server as core;
 use slipgate_protocol::session::{self, Memory, Traffic};
-use slipgate_protocol::time::{Instant, Now};
+use slipgate_protocol::time::Now;
 
 use super::Server;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
 use crate::reading::Reading;
 use crate::report::Reporter;
+use crate::unread::Unread;
 
 /// Why a server did not start.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Server {
             now,
             reading: Reading::default(),
             read_up: false,
-            empty_at: Instant::NEVER,
+            unread: Unread::new(now.monotonic),
             reporter: Reporter::new(now.monotonic),
             typed_room: Vec::new(),
         })
