@@ -159,6 +159,7 @@ mod server;
 mod shards;
 mod totals;
 mod typed_messages;
+mod unread;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
