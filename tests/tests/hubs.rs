@@ -579,6 +579,67 @@ fn what_was_asked_of_a_shard_right_before_the_stop_is_done() {
     }
 }
 
+/// A hub whose news of the one shard with a client lie in a full ring, with ten blocks and a work behind them, and where
+/// to see whether that was done.
+fn with_full_rings() -> (Hub, Vec<Talker>, ClientHandle, Arc<AtomicU32>) {
+    let (mut hub, talkers, game) = with_talkers(1, NARROW);
+    let (client, done) = (game.came[0].1, Arc::new(AtomicU32::new(0)));
+    let map = block::Block::new(vec![7; 3000]).unwrap();
+    let start = Instant::now();
+    for label in 0..64 + 10 {
+        // Each is told of: it was begun, or has no place.
+        while hub.send_block(client, MAP, map.clone(), label).is_err() {
+            assert!(start.elapsed() < DEADLINE, "the shard takes none");
+            hub.flush();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let is_done = Arc::clone(&done);
+    hub.on_shard(client.shard(), move |_| _ = is_done.fetch_add(1, Ordering::Relaxed)).unwrap();
+    hub.flush();
+    while hub.counts(client.shard()).pauses == 0 {
+        assert!(start.elapsed() < DEADLINE, "the ring has room");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (hub, talkers, client, done)
+}
+
+#[test]
+fn what_was_asked_behind_full_rings_right_before_the_stop_is_done_as_the_news_are_taken() {
+    let (hub, _talkers, _, done) = with_full_rings();
+    let (mut game, mut taken) = (Game::default(), 0);
+    let ended = hub.stop(|event| {
+        taken += 1;
+        // A game that takes its last news slowly, at first.
+        std::thread::sleep(Duration::from_millis(if taken < 20 { 20 } else { 0 }));
+        if !matches!(event, Event::Channel { .. }) {
+            game.note(event);
+        }
+    });
+    assert_eq!((done.load(Ordering::Relaxed), ended.panicked), (1, None));
+    assert_eq!(game.begun.len() + game.unsent.len(), 74, "each is told of");
+    assert_eq!(game.went, [(0, DisconnectReason::ServerStopped)]);
+}
+
+#[test]
+fn what_was_asked_and_is_not_done_because_nobody_takes_the_news_is_counted() {
+    let (mut hub, _talkers, client, done) = with_full_rings();
+    // The other shard's end is the end of this one.
+    hub.on_shard(ShardId(1 - client.shard().0), |_| panic!("for the test")).unwrap();
+    hub.flush();
+    let start = Instant::now();
+    while hub.counts(client.shard()).errands_lost == 0 {
+        assert!(start.elapsed() < DEADLINE, "it waits for ever");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(start.elapsed() > Duration::from_secs(4), "it waited");
+    let mut game = Game::default();
+    let lost = hub.counts(client.shard()).errands_lost;
+    assert!(hub.stop(|event| game.note(event)).panicked.is_some());
+    assert_eq!(done.load(Ordering::Relaxed), 0);
+    assert_eq!((game.begun.len() + game.unsent.len()) as u64 + lost, 74 + 1, "each is told of or counted");
+}
+
 #[test]
 fn shards_that_do_not_carry_the_same_do_not_start() {
     let other = Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::Sequenced)]).unwrap());

@@ -123,6 +123,11 @@ impl Server {
         Ok(())
     }
 
+    /// Gives the connections that come from now on this memory.
+    pub fn set_memory(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
     /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
     /// burst delays the rest. Of a shard's it is the rate of the whole server, whichever shard is told. `None`, at first: the
     /// uplink has no limit.

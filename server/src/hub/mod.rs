@@ -130,6 +130,8 @@ pub struct HubCounts {
     pub pauses: u64,
     /// Events that nobody took within five seconds of the end of their shard.
     pub events_lost: u64,
+    /// What was given to a shard that ended, and not done because nobody took its news within the same five seconds.
+    pub errands_lost: u64,
 }
 
 /// One shard, as the game sees it.
@@ -475,6 +477,7 @@ impl Hub {
             payloads_unsent: counters.payloads_unsent.load(Ordering::Relaxed),
             pauses: counters.pauses.load(Ordering::Relaxed),
             events_lost: counters.events_lost.load(Ordering::Relaxed),
+            errands_lost: counters.errands_lost.load(Ordering::Relaxed),
         }
     }
 
@@ -513,7 +516,8 @@ impl Hub {
         self.stop(last)
     }
 
-    /// Disconnects everyone, hands out the last events, and waits for the threads.
+    /// Disconnects everyone, hands out the last events, and waits for the threads. What was given to the shards before is
+    /// done before, unless `last` keeps one of them waiting for room in its ring for more than five seconds.
     ///
     /// What is not acknowledged by then may not arrive: put last words into the text of [`stop_with`](Self::stop_with), or
     /// wait for the receipt.

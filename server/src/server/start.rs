@@ -124,4 +124,14 @@ impl Server {
         self.core.set_traffic(traffic).map_err(StartError::Connection)?;
         Ok(self)
     }
+
+    /// Bounds the memory that its connections take together for what arrives in pieces, before there are any; without it
+    /// they have 256 MiB for packets and messages, and 512 MiB for blocks. Clones of a [`Memory`] share it: shards that have
+    /// clones of one have it together, as they do by default. What finds no room counts as lost: reliable messages come
+    /// again, blocks are refused.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.core.set_memory(memory);
+        self
+    }
 }
