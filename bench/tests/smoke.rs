@@ -1,7 +1,8 @@
 //! Every measure runs, as short as it can be: we and the plain echoes give figures, and the table holds them.
 #![cfg(target_os = "linux")]
 
-use slipgate_bench::arena::{Arena, Effort, Rig};
+use slipgate_bench::arena::{Arena, Corner, Effort, Rig};
+use slipgate_bench::channels::CHANNELS;
 use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
 use slipgate_bench::measures::{connects, echo, flood, idle, joined, rejects, seals, shards, tick};
@@ -42,6 +43,17 @@ fn every_datagram_of_every_client_is_answered_by_a_burst_that_is_shorter_than_th
     let mut arena = Arena::full(&rig, CLIENTS);
     let [heard] = arena.play(|corner| Ok([echo::echo(corner, CLIENTS, 3)?.1 as f64]));
     assert_eq!(heard, vec![Cell::Rounds(vec![CLIENTS as f64]); 4]);
+}
+
+#[test]
+fn where_turns_take_longer_than_ticks_clients_with_congestion_avoidance_do_not_hold_back() {
+    // Some seconds' work, and half a second of the benchmark's own time.
+    const MANY: usize = 1000;
+    const TICKS: usize = 30;
+    let rig = rig();
+    let mut corner = Corner::full(&rig, CHANNELS, MANY).unwrap();
+    let (spent, heard) = echo::echo(&mut corner, MANY * TICKS, rig.burst).unwrap();
+    assert_eq!(heard, (MANY * TICKS) as u64, "{spent:?}");
 }
 
 #[test]

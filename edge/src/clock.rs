@@ -45,18 +45,31 @@ impl Default for Clock {
 pub struct TurnTime {
     began: Now,
     at: Instant,
+    stands_still: bool,
 }
 
 impl TurnTime {
     /// A turn that begins now, as the program's own clock says.
     #[must_use]
     pub fn begin(now: Now) -> Self {
-        Self { began: now, at: Instant::now() }
+        Self { began: now, at: Instant::now(), stands_still: false }
     }
 
-    /// The time by that clock.
+    /// A turn all of which happens now, however long it takes by the machine's clock.
+    #[must_use]
+    pub fn still(now: Now) -> Self {
+        Self { stands_still: true, ..Self::begin(now) }
+    }
+
+    /// The time by the program's clock.
     #[must_use]
     pub fn now(&self) -> Now {
+        if self.stands_still { self.began } else { self.measured() }
+    }
+
+    /// The time by that clock if it went on as the machine's does, which it may not.
+    #[must_use]
+    pub fn measured(&self) -> Now {
         let monotonic = self.began.monotonic.after(self.at.elapsed());
         Now { monotonic, unix: self.began.unix }
     }

@@ -161,9 +161,21 @@ impl Server {
 
     /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
+        self.begin(now, TurnTime::begin);
+    }
+
+    /// Begins a turn in which the program's time stands still: all of it happens at this moment, however long it takes. For
+    /// programs that live in a time of their own, as replays and measurements do. Their clients must live in the same, or
+    /// take the difference for a path that grows slower. [`set_time_per_turn`](Self::set_time_per_turn) holds by the
+    /// machine's clock, here too.
+    pub fn begin_still_turn(&mut self, now: Now) {
+        self.begin(now, TurnTime::still);
+    }
+
+    fn begin(&mut self, now: Now, turn: impl FnOnce(Now) -> TurnTime) {
         // The time that has passed in the turn before does not come back, whatever the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
-        (self.turn, self.now) = (TurnTime::begin(now), now);
+        (self.turn, self.now) = (turn(now), now);
         self.reading.begin_turn();
         self.read_up = false;
     }
@@ -570,10 +582,10 @@ impl Server {
 
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        let before = self.turn.now().monotonic;
+        let (before, measured) = (self.turn.now().monotonic, self.turn.measured().monotonic);
         // Whatever was read before has been handled.
         self.core.caught_up(self.empty_at);
-        if self.read_up || !self.reading.goes_on(before) {
+        if self.read_up || !self.reading.goes_on(measured) {
             // What was handled must not be found again.
             batch.clear();
             return false;

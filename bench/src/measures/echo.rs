@@ -17,16 +17,12 @@ use crate::stage::Spent;
 const PAIRS: usize = 16_384;
 /// Fewer clients than this make bursts so short that fewer pairs must do.
 const FEW: usize = 64;
-/// Clients of a burst with congestion avoidance. A server is told the time when a turn begins, and clients live in that time:
-/// what a longer turn takes in real time looks to them like a path whose queue grows, and they would send less.
-const CALM: usize = 256;
 
 /// So many pairs cost this, and so many answers were heard.
 ///
 /// # Errors
 /// When the server ends, or answers get lost.
 pub fn echo(corner: &mut Corner, pairs: usize, burst: usize) -> io::Result<(Spent, u64)> {
-    let burst = if corner.contestant.role == Role::Channels { burst.min(CALM) } else { burst };
     let (mut spent, mut sent, mut heard, mut place) = (Spent::default(), 0, 0, 0);
     while sent < pairs as u64 {
         let group = place..corner.clients.min(place + burst);

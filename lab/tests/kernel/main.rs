@@ -1,45 +1,25 @@
 //! The kernel's word on the simulator's: real datagrams through a bottleneck of `tc tbf`, with the real controller.
 //!
-//! The bounds are what is measured, with a margin; the figures are printed. A busy machine holds datagrams up as a path
-//! does, and nothing but the controller makes them quicker: who stays within the bounds once in three attempts can do it,
-//! and an attempt in which the sender was kept from running does not count.
+//! The bounds are what is measured, with a margin; the figures are printed.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
 #![allow(clippy::print_stderr, reason = "figures, and why a test was skipped, are for whoever runs it")]
 
+mod attempts;
 mod ends;
+#[allow(dead_code, reason = "the tests of whole programs use the rest of it")]
 mod place;
+mod tcp;
 
-use std::io::{Read, Result, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use attempts::{Attempt, once_in_three, place, skipped};
 use ends::{Arrival, Played, play};
 use place::Place;
 use slipgate_lab::source::{Game, Source};
-
-/// One at a time: they would measure each other.
-static ONE: Mutex<()> = Mutex::new(());
-
-/// Says so past libtest, which keeps what passing tests print to itself.
-fn skipped(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED, the kernel's word on congestion avoidance: {reason}");
-}
-
-/// The place, or the reason why there is none.
-fn place(name: &str, rate: &str, buffer: u32) -> Option<Place> {
-    match Place::new(name, rate, buffer) {
-        Ok(place) => Some(place),
-        Err(reason) => {
-            skipped(&format!("no network namespaces with a bottleneck: {reason}"));
-            None
-        }
-    }
-}
+use tcp::beside_tcp;
 
 /// The share of a rate in bits per second that arrived between two seconds, and the delays' median and 95 %, in
 /// milliseconds.
@@ -53,34 +33,6 @@ fn figures(arrivals: &[Arrival], from: f64, until: f64, rate: f64) -> (f64, f64,
     (bits / (until - from) / rate, at(0.5), at(0.95))
 }
 
-/// Of an attempt: whether it stayed within its bounds, and the share of the time in which the machine kept it from running.
-struct Attempt {
-    within: bool,
-    kept_waiting: f64,
-}
-
-/// With so little of waiting an attempt counts.
-const UNDISTURBED: f64 = 0.01;
-/// So many attempts that count, and so many in all.
-const COUNTING: usize = 3;
-const ATTEMPTS: usize = 6;
-
-/// Attempts it until it is within its bounds; `None` for what cannot be attempted here.
-fn once_in_three(attempt: impl Fn() -> Option<Attempt>) {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut counted = 0;
-    for _ in 0..ATTEMPTS {
-        let Some(Attempt { within, kept_waiting }) = attempt() else { return };
-        eprintln!("  kept from running for {:.2} % of the time", 100.0 * kept_waiting);
-        if within {
-            return;
-        }
-        counted += usize::from(kept_waiting < UNDISTURBED);
-        assert!(counted < COUNTING, "not once in three attempts within the bounds");
-    }
-    skipped("the machine is too busy");
-}
-
 #[test]
 fn alone_on_four_megabits_the_path_is_used_and_quick() {
     once_in_three(|| {
@@ -92,7 +44,7 @@ fn alone_on_four_megabits_the_path_is_used_and_quick() {
             "alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms, {dropped} packets dropped",
             100.0 * used
         );
-        Some(Attempt { within: used >= 0.97 && median <= 20.0 && p95 <= 30.0, kept_waiting: played.kept_waiting })
+        Some(Attempt { within: used >= 0.97 && median <= 20.0 && p95 <= 20.0, kept_waiting: played.kept_waiting })
     });
 }
 
@@ -111,7 +63,7 @@ fn a_fall_of_the_rate_is_followed_and_its_return_too() {
             100.0 * low,
             100.0 * back
         );
-        let within = peak <= 900 && low >= 0.95 && median <= 40.0 && p95 <= 60.0 && back >= 0.88;
+        let within = peak <= 900 && low >= 0.95 && median <= 40.0 && p95 <= 45.0 && back >= 0.88;
         Some(Attempt { within, kept_waiting })
     });
 }
@@ -141,22 +93,15 @@ fn a_game_keeps_its_rate_beside_the_kernels_bbr() {
 /// A game of 1 Mbit/s, of which so much must be served, beside a TCP on 10 Mbit/s, if there is such a TCP.
 fn beside(control: &str, least: f64) -> Option<Attempt> {
     let place = place(&control[..1], "10mbit", 312_500)?;
-    let (upload, download) = match place.stream(control) {
-        Ok(streams) => streams,
+    let sockets = place.sockets().unwrap();
+    let playing = || play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12)).unwrap();
+    let (played, received) = match beside_tcp(&place, control, playing) {
+        Ok(played) => played,
         Err(reason) => {
             skipped(&format!("the kernel has no {control}: {reason}"));
             return None;
         }
     };
-    let sockets = place.sockets().unwrap();
-    let done = AtomicBool::new(false);
-    let (played, received) = thread::scope(|scope| {
-        let sink = scope.spawn(|| drain(download));
-        scope.spawn(|| fill(upload, &done));
-        let played = play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12));
-        done.store(true, Ordering::Relaxed);
-        (played.unwrap(), sink.join().unwrap())
-    });
     let (served, median, p95) = figures(&played.arrivals, 4.0, 12.0, 1e6);
     eprintln!(
         "game of 1M against the kernel's {control} on 10M: {:.1} % served, delay {median:.1} ms, 95 % {p95:.1} ms; \
@@ -165,21 +110,4 @@ fn beside(control: &str, least: f64) -> Option<Attempt> {
         received as f64 * 8.0 / 12e6
     );
     Some(Attempt { within: served >= least, kept_waiting: played.kept_waiting })
-}
-
-fn fill(mut stream: TcpStream, done: &AtomicBool) {
-    // A full path makes a write wait; it must not wait for ever.
-    let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
-    while !done.load(Ordering::Relaxed) {
-        let _ = stream.write(&[0; 16 * 1024]);
-    }
-}
-
-fn drain(mut stream: TcpStream) -> usize {
-    let mut bytes = vec![0; 64 * 1024];
-    let mut total = 0;
-    while let Result::Ok(length @ 1..) = stream.read(&mut bytes) {
-        total += length;
-    }
-    total
 }

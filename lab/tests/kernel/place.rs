@@ -67,12 +67,22 @@ impl Place {
 
     /// How many packets the bottleneck's buffer had no room for.
     pub(crate) fn dropped(&self) -> Result<u64> {
+        self.told("(dropped ", ",")
+    }
+
+    /// How many bytes passed the bottleneck, Ethernet's headers included.
+    pub(crate) fn carried_bytes(&self) -> Result<u64> {
+        self.told("Sent ", " bytes")
+    }
+
+    /// A number that the kernel tells of the bottleneck, by what stands around it.
+    fn told(&self, before: &str, after: &str) -> Result<u64> {
         let middle = format!("{}m", self.prefix);
         let told = run("tc", &["-s", "-n", &middle, "qdisc", "show", "dev", "down0"])?;
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        let dropped = told.split_once("(dropped ").and_then(|(_, rest)| rest.split_once(','));
-        let dropped = dropped.and_then(|(dropped, _)| dropped.trim().parse().ok());
-        dropped.ok_or_else(|| Error::other(format!("tc tells of no drops: {told}")))
+        let number = told.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+        let number = number.and_then(|(number, _)| number.trim().parse().ok());
+        number.ok_or_else(|| Error::other(format!("tc does not tell: {told}")))
     }
 
     /// Does something in an end's namespace: what it opens stays there.

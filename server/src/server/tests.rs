@@ -1,4 +1,4 @@
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use slipgate_protocol::crypto::key::Key;
 use tracing::span::{Attributes, Id, Record};
@@ -32,18 +32,24 @@ impl Subscriber for BrokenLog {
     fn exit(&self, _: &Id) {}
 }
 
-/// A server that has dropped a datagram, in the middle of a turn so late that its end says so in the log.
-fn about_to_speak() -> Server {
+fn at(seconds: u64) -> Now {
+    Now { monotonic: Instant::from_start(Duration::from_secs(seconds)), unix: slipgate_edge::clock::wall_clock() }
+}
+
+/// A server on a port of its own, and where it is.
+fn server() -> (Server, SocketAddr) {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let to = sockets.local_addresses()[0];
-    let at = |seconds| Now {
-        monotonic: Instant::from_start(Duration::from_secs(seconds)),
-        unix: slipgate_edge::clock::wall_clock(),
-    };
     let config = Config::new(7, 4, vec![to.into()]);
     let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), at(0)).unwrap();
-    // Where there is a filter, it would not come so far.
+    // Where there is a filter, junk would not come so far.
     let _ = server.set_kernel_filter(false);
+    (server, to)
+}
+
+/// A server that has dropped a datagram, in the middle of a turn so late that its end says so in the log.
+fn about_to_speak() -> Server {
+    let (mut server, to) = server();
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"junk", to).unwrap();
     server.wait(Duration::from_secs(5)).unwrap();
     server.begin_turn(at(3600));
@@ -68,4 +74,25 @@ fn a_goodbye_that_panics_while_a_game_panics_does_not_end_the_process() {
         panic!("of the game");
     };
     assert_eq!(panic_of(game), "of the game");
+}
+
+#[test]
+fn in_a_still_turn_no_time_passes_but_it_reads_no_longer_than_another() {
+    let (mut server, to) = server();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..200).for_each(|_| assert_eq!(stranger.send_to(b"junk", to).unwrap(), 4));
+    server.wait(Duration::from_secs(5)).unwrap();
+    server.set_time_per_turn(Duration::ZERO);
+    server.begin_still_turn(at(60));
+    let mut inbox = Inbox::default();
+    while inbox.next(&mut server).is_some() {}
+    assert!((1..200).contains(&server.discards().total()), "{:?}", server.discards());
+    assert_eq!(server.turns_cut_short(), 1);
+    thread::sleep(Duration::from_millis(5));
+    server.end_turn();
+    assert_eq!(server.now.monotonic, at(60).monotonic);
+    server.begin_turn(at(60));
+    thread::sleep(Duration::from_millis(5));
+    server.end_turn();
+    assert!(server.now.monotonic >= at(60).monotonic.after(Duration::from_millis(5)));
 }
