@@ -32,6 +32,9 @@ pub trait Game: Send {
     /// Takes what has happened from the inbox, and answers it. Called when something arrived, and once a tick.
     fn turn(&mut self, server: &mut Server, inbox: &mut Inbox);
 
+    /// A tick ends: after its [`turn`](Self::turn), before what waits leaves. Does nothing unless it is written.
+    fn tick(&mut self, _server: &mut Server) {}
+
     /// The shard ends, and what is in the inbox is the last.
     fn end(&mut self, server: &mut Server, inbox: &mut Inbox) {
         self.turn(server, inbox);
@@ -294,6 +297,7 @@ impl<G: Game> Shift<G> {
             self.server.flush();
             return;
         }
+        self.game.tick(&mut self.server);
         self.server.end_turn();
         self.tell_counts();
         // A machine that was asleep does not make up for the ticks it missed.

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use slipgate_edge::udp::{SocketStats, Sockets, Trouble};
+use slipgate_edge::udp::{Batching, SocketStats, Sockets, Trouble};
 use slipgate_protocol::discard::{Discard, Discards};
 use slipgate_protocol::netcode::server::Server;
 use slipgate_protocol::server::{self as core, Event};
@@ -39,8 +39,8 @@ const ONCE: [(Discard, &str); 5] = [
     ),
     (
         Discard::RequestProtocol,
-        "a connection request for another protocol id was dropped; further ones are only counted (request_protocol). \
-         The token issuer may have another protocol id",
+        "a connection request for another protocol id was dropped; further ones are only counted (request_protocol, or \
+         dropped_by_system when the kernel filter drops them first). The token issuer may have another protocol id",
     ),
     (
         Discard::TokenTooLong,
@@ -49,12 +49,17 @@ const ONCE: [(Discard, &str); 5] = [
     ),
 ];
 
+const LESS_BATCHING: &str = "the kernel, a sandbox or the network card has refused what a system call was to carry: it \
+                             carries less from now on, which costs CPU time";
+
 pub(crate) struct Reporter {
     said: Counted,
     next_summary: Instant,
     told: [bool; ONCE.len()],
     told_of_misdirected: bool,
     told_of_journal: bool,
+    /// What a system call carried when it was last told.
+    batching: Option<Batching>,
     /// Clients of whose beginning was told, and not of their end.
     connected: u32,
 }
@@ -121,6 +126,7 @@ impl Reporter {
             told: [false; ONCE.len()],
             told_of_misdirected: false,
             told_of_journal: false,
+            batching: None,
             connected: 0,
         }
     }
@@ -163,10 +169,19 @@ impl Reporter {
         if first(&mut self.told_of_journal, failures > self.said.journal_failures) {
             warn!("the history file cannot be written, so new clients are refused until it can be; is the disk full?");
         }
+        if self.carries_less(sockets.batching()) {
+            let batching = sockets.batching().name();
+            warn!(batching, "{LESS_BATCHING}");
+        }
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
             self.summarise(Counted::of(server, sockets, turns_cut_short));
         }
+    }
+
+    /// Whether a system call carries less than it did: what a system has turns out when it is asked for it.
+    fn carries_less(&mut self, batching: Batching) -> bool {
+        self.batching.replace(batching).is_some_and(|before| batching < before)
     }
 
     fn summarise(&mut self, counted: Counted) {
@@ -244,6 +259,13 @@ mod tests {
         assert_eq!(later.reasons_since(&earlier), "replayed: 2");
         assert_eq!(later.reasons_since(&Counted::default()), "empty: 1, replayed: 2");
         assert_eq!((later.reasons_since(&later), later.troubles_since(&earlier)), ("none".into(), "none".into()));
+    }
+
+    #[test]
+    fn what_a_system_call_carries_is_told_when_it_becomes_less_and_once() {
+        let mut reporter = Reporter::new(Instant::default());
+        let steps = [Batching::Segments, Batching::Segments, Batching::Messages, Batching::Messages, Batching::Off];
+        assert_eq!(steps.map(|now| reporter.carries_less(now)), [false, false, true, false, true]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use slipgate_client::{ClientState, EndReason};
 use slipgate_server::{
-    ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Hub,
-    HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic, block,
+    ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Free,
+    Hub, HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic, block,
 };
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, Order, OurClient, PRIVATE_KEY, PROTOCOL_ID, Turn, run_for, until,
@@ -19,7 +19,7 @@ use slipgate_tests::live::{
 const TICK: Duration = Duration::from_millis(5);
 const CHAT: ChannelId = ChannelId(0);
 const MAP: ChannelId = ChannelId(1);
-const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10 };
+const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10, paths_interval: Duration::ZERO };
 
 fn shards(slots: u32, traffic: &Traffic) -> (Vec<Server>, Clock, SocketAddr) {
     let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], 2).unwrap();
@@ -241,9 +241,21 @@ impl Turn for Talker {
     }
 }
 
+/// A hub of this kind, so many clients that have come to it, and a game that has heard of them.
+fn with_talkers(count: u64, config: HubConfig) -> (Hub, Vec<Talker>, Game) {
+    let (mut hub, address) = start(4, &channels(), config);
+    let mut talkers: Vec<_> = (0..count).map(|player| Talker::connect(address, player)).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        u64::from(hub.connected()) == count
+    });
+    (hub, talkers, game)
+}
+
 #[test]
 fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_rings_are_small() {
-    let config = HubConfig { entries: 64, bytes: 160 << 10 };
+    let config = HubConfig { entries: 64, bytes: 160 << 10, ..HubConfig::default() };
     let (mut hub, address) = start(4, &channels(), config);
     let mut talkers: Vec<_> = (0..4).map(|player| Talker::connect(address, player)).collect();
     until(&mut talkers, "all get in", |talkers| {
@@ -299,12 +311,7 @@ fn words(number: u32) -> Vec<u8> {
 
 #[test]
 fn a_message_that_its_shard_cannot_send_is_told_of() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let (mut talkers, mut game) = (vec![Talker::connect(address, 1)], Game::default());
-    until(&mut talkers, "it gets in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 1
-    });
+    let (mut hub, mut talkers, mut game) = with_talkers(1, HubConfig::default());
     let client = game.came[0].1;
     // More than the channel's queue holds, before the shard can send any.
     let message = vec![7; 1024];
@@ -329,13 +336,7 @@ fn a_message_that_its_shard_cannot_send_is_told_of() {
 
 #[test]
 fn one_block_goes_to_everybody_and_what_has_no_place_is_told_of_by_its_label() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
-    let mut game = Game::default();
-    until(&mut talkers, "all get in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 3
-    });
+    let (mut hub, mut talkers, mut game) = with_talkers(3, HubConfig::default());
     let map = block::Block::new(vec![7; 30_000]).unwrap();
     for (client_id, client) in &game.came {
         hub.send_block(*client, MAP, map.clone(), 100 + client_id).unwrap();
@@ -373,13 +374,7 @@ fn one_block_goes_to_everybody_and_what_has_no_place_is_told_of_by_its_label() {
 
 #[test]
 fn values_pass_through_a_hub_and_both_sides_know_what_was_said_at_the_end() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
-    let mut game = Game::default();
-    until(&mut talkers, "all get in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 3
-    });
+    let (mut hub, mut talkers, game) = with_talkers(3, HubConfig::default());
     for (client_id, client) in &game.came {
         hub.send_typed(*client, CHAT, &(*client_id, "welcome")).unwrap();
     }
@@ -408,6 +403,79 @@ fn values_pass_through_a_hub_and_both_sides_know_what_was_said_at_the_end() {
     until(&mut talkers, "all have ended", |talkers| talkers.iter().all(|talker| talker.ended));
     let heard = talkers.iter().map(|talker| talker.client.farewell());
     assert!(heard.eq([Some("no rockets"), None, Some("until tomorrow")]));
+}
+
+#[test]
+fn a_game_on_its_own_thread_knows_how_each_path_is_and_what_a_channel_can_take() {
+    let (mut hub, mut talkers, mut game) = with_talkers(3, HubConfig::default());
+    let known = |hub: &Hub, client| hub.path(client).is_some_and(|path| path.endpoint.rtt.is_some());
+    until(&mut talkers, "round trips are known", |_| {
+        game.listen(&mut hub);
+        game.came.iter().all(|(_, client)| known(&hub, *client))
+    });
+    let clients: Vec<_> = game.came.iter().map(|(_, client)| *client).collect();
+    for client in &clients {
+        let (path, budget) = (hub.path(*client).unwrap(), hub.budget(*client).unwrap());
+        let congestion = path.congestion;
+        assert!(congestion.round_trip.is_some_and(|time| time < DEADLINE) && congestion.rate.0 > 0.0, "{path}");
+        assert!(path.endpoint.counters.sent > 0 && budget.suggestion.payload_bytes > 0, "{path}, {budget:?}");
+    }
+    assert_eq!(hub.free(clients[0], ChannelId(9)), Free::default());
+
+    // What one has to send takes room in its channel alone, and is told while the shard has it.
+    let [one, other] = [clients[0], clients[1]];
+    let (empty, sent) = (hub.free(one, CHAT), hub.path(one).unwrap().endpoint.counters.sent);
+    assert_eq!((empty.messages, hub.free(other, CHAT)), (256, empty));
+    for number in 0..20 {
+        hub.send_message(one, CHAT, &[number; 3000]).unwrap();
+    }
+    hub.flush();
+    let mut least = empty.bytes;
+    let start = Instant::now();
+    while least > empty.bytes - 30_000 {
+        // Nobody answers: what was given to the shard stays with it.
+        assert!(start.elapsed() < DEADLINE, "{least} bytes are free, of {}", empty.bytes);
+        std::thread::sleep(TICK);
+        game.listen(&mut hub);
+        least = least.min(hub.free(one, CHAT).bytes);
+        assert_eq!(hub.free(other, CHAT), empty);
+    }
+    until(&mut talkers, "all of it has arrived, and the game knows", |_| {
+        game.listen(&mut hub);
+        hub.free(one, CHAT) == empty && hub.path(one).unwrap().endpoint.counters.sent > sent
+    });
+
+    // Who has gone has no path, and whoever comes into its slot has another one.
+    hub.disconnect(one).unwrap();
+    hub.flush();
+    until(&mut talkers, "it has gone", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 2
+    });
+    assert_eq!((hub.path(one), hub.budget(one), hub.free(one, CHAT)), (None, None, Free::default()));
+    until(&mut talkers, "the others are told of as before", |_| {
+        game.listen(&mut hub);
+        known(&hub, other) && known(&hub, clients[2])
+    });
+}
+
+#[test]
+fn paths_are_told_as_often_as_was_asked_and_not_of_payloads_as_they_are() {
+    let config = HubConfig { paths_interval: Duration::from_secs(1000), ..HubConfig::default() };
+    let (mut hub, mut talkers, mut game) = with_talkers(1, config);
+    run_for(&mut talkers, 20 * TICK);
+    game.listen(&mut hub);
+    assert_eq!(hub.path(game.came[0].1), None, "the next time is not due");
+
+    let (mut hub, address) = start(4, &Traffic::Payloads, HubConfig::default());
+    let (mut clients, mut game) = (connecting(address, 0..1), Game::default());
+    until(&mut clients, "it gets in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 1
+    });
+    run_for(&mut clients, 20 * TICK);
+    game.listen(&mut hub);
+    assert_eq!(hub.path(game.came[0].1), None);
 }
 
 #[test]

@@ -131,6 +131,19 @@ fn who_asks_what_became_of_a_message_hears_it_once() {
 }
 
 #[test]
+fn what_a_client_flushes_leaves_before_its_turn_ends() {
+    let (mut host, mut guest) = meet(channels());
+    guest.client.begin_turn(guest.clock.now());
+    for number in 0..3 {
+        guest.client.send_message(CHAT, &line(number)).expect("the queue has room");
+        guest.client.flush();
+        until(&mut host, "it arrives", |host| host.log.on(CHAT).count() as u32 > number);
+    }
+    guest.client.end_turn();
+    assert!(host.log.on(CHAT).eq((0..3).map(line)));
+}
+
+#[test]
 fn values_arrive_as_they_were_sent_by_either_codec() {
     let (mut host, mut guest) = meet(channels());
     let hello = Talk::Hello { name: "Gyða".to_owned(), colour: (1, 2, 3) };

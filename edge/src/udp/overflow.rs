@@ -9,7 +9,8 @@
 //! `/proc/net/udp` tell), and buffers without room for all sockets of the network namespace together (`RcvbufErrors`,
 //! and `MemErrors` where all sockets' memory was used up). Neither is the answer, but no overflow is outside of either:
 //! the smaller one is the most that it can be. Where nothing else on the machine, or in the container, overflows, it is
-//! what it was.
+//! what it was, if the kernel counts all of it: some releases dropped when all sockets' memory was used up, and counted
+//! that for the socket alone.
 
 use super::stats::SocketStats;
 

@@ -94,7 +94,7 @@ fn by_cpu(_: &super::port::Port, _: u16) -> io::Result<()> {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
-    use std::net::{Ipv4Addr, UdpSocket};
+    use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
     use std::time::Duration;
 
     use super::*;
@@ -165,6 +165,29 @@ mod tests {
         let mut expected = [0, 0];
         expected[cpu % 2] = 64;
         assert_eq!(arrived(&mut shards, 64), expected);
+    }
+
+    #[test]
+    fn both_families_have_a_port_each_that_all_shards_share() {
+        let mut shards = Sockets::bind_shards(&[ANY.into(), (Ipv6Addr::LOCALHOST, 0).into()], 2).unwrap();
+        let to = shards[0].local_addresses();
+        assert!(to.len() == 2 && shards[1].local_addresses() == to);
+        let send = || {
+            for to in &to {
+                for _ in 0..64 {
+                    UdpSocket::bind((to.ip(), 0)).unwrap().send_to(b"here", to).unwrap();
+                }
+            }
+        };
+        send();
+        let spread = arrived(&mut shards, 128);
+        assert!(spread.iter().all(|count| *count > 0), "{spread:?}");
+        shards[1].steer(Steering::Cpu, 2).unwrap();
+        let cpu = pinned();
+        send();
+        let mut expected = [0, 0];
+        expected[cpu % 2] = 128;
+        assert_eq!(arrived(&mut shards, 128), expected);
     }
 
     #[test]

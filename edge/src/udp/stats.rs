@@ -2,6 +2,9 @@
 
 use std::io;
 
+#[cfg(unix)]
+use libc as raw;
+
 /// A kind of trouble that a socket reports. None of it ends anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Trouble {
@@ -72,23 +75,11 @@ impl Trouble {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod raw {
-    pub(super) const EMSGSIZE: i32 = 90;
-    pub(super) const ENOBUFS: i32 = 105;
-}
-
+/// As Winsock's documentation has them.
 #[cfg(windows)]
 mod raw {
     pub(super) const EMSGSIZE: i32 = 10040;
     pub(super) const ENOBUFS: i32 = 10055;
-}
-
-/// The BSDs and macOS.
-#[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
-mod raw {
-    pub(super) const EMSGSIZE: i32 = 40;
-    pub(super) const ENOBUFS: i32 = 55;
 }
 
 /// What the sockets have counted since they were bound.

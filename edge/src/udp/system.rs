@@ -242,12 +242,13 @@ fn unnamed() -> Name {
 /// Writes the header's one control message: the size of the segments.
 fn write_segment(header: &mut libc::msghdr, bytes: u16) {
     // SAFETY: the header's control points to CONTROL_BYTES bytes, aligned, which is room for one control message with a
-    // u16; so the first message exists, and its data may be written, which `write_unaligned` does wherever it lies.
+    // u16; so the first message exists, and its data may be written, which `write_unaligned` does wherever it lies. No
+    // reference is made to the message: it would be one to its head alone, and the data lies behind that.
     unsafe {
-        let message = &mut *libc::CMSG_FIRSTHDR(header);
-        message.cmsg_level = SOL_UDP;
-        message.cmsg_type = UDP_SEGMENT;
-        message.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as c_uint) as _;
+        let message = libc::CMSG_FIRSTHDR(header);
+        (*message).cmsg_level = SOL_UDP;
+        (*message).cmsg_type = UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as c_uint) as _;
         ptr::write_unaligned(libc::CMSG_DATA(message).cast::<u16>(), bytes);
     }
 }

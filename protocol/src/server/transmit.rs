@@ -17,6 +17,7 @@ impl Server {
         self.caught_up(now.monotonic);
         self.netcode.tick(now);
         self.follow();
+        self.hashing.begin_turn();
         self.tick_lines(now.monotonic);
         self.share_uplink(now.monotonic);
         self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };

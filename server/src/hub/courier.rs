@@ -13,6 +13,7 @@ use slipgate_protocol::session::{End, Traffic};
 use slipgate_protocol::wire::USER_DATA_BYTES;
 
 use super::lane::{Entry, Inlet, NOTHING, Outlet, Room};
+use super::paths::Writer;
 use crate::crew::Game;
 use crate::{ClientHandle, Event, Inbox, Server};
 
@@ -108,14 +109,21 @@ pub(super) struct Counters {
 pub(super) struct Courier {
     pub(super) news: Inlet<News>,
     pub(super) errands: Outlet<Errand>,
+    paths: Writer,
     /// What must find room before the next thing is taken from the inbox.
     largest: usize,
     counters: Arc<Counters>,
 }
 
 impl Courier {
-    pub(super) fn new(news: Inlet<News>, errands: Outlet<Errand>, traffic: &Traffic, counters: Arc<Counters>) -> Self {
-        Self { news, errands, largest: largest_without_loss(traffic), counters }
+    pub(super) fn new(
+        news: Inlet<News>,
+        errands: Outlet<Errand>,
+        paths: Writer,
+        traffic: &Traffic,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { news, errands, paths, largest: largest_without_loss(traffic), counters }
     }
 
     /// Does what the game has asked. What fails is told, so nothing is done without room to tell it.
@@ -213,6 +221,10 @@ impl Game for Courier {
             // The game is behind. Whoever reads on now finds no room either.
             thread::sleep(REST);
         }
+    }
+
+    fn tick(&mut self, server: &mut Server) {
+        self.paths.write(server);
     }
 
     fn end(&mut self, server: &mut Server, inbox: &mut Inbox) {

@@ -1,6 +1,8 @@
 use std::net::{SocketAddr, UdpSocket};
+use std::thread;
 
 use slipgate_protocol::crypto::key::Key;
+use slipgate_protocol::netcode::server::Config;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 

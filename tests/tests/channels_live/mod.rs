@@ -67,8 +67,8 @@ pub struct Guest {
     pub ended: Vec<EndReason>,
     /// What the next connection goes on with.
     pub to_keep: Option<(ChannelId, PartialBlock)>,
+    pub clock: Clock,
     inbox: slipgate_client::Inbox,
-    clock: Clock,
 }
 
 /// A server and a client that is connected.
