@@ -74,6 +74,9 @@ impl Client {
     /// Puts a value into a channel, by the default codec, [`Bincode`]. Only where [`Traffic`](crate::Traffic) is
     /// `Channels`.
     ///
+    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
+    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
+    ///
     /// # Errors
     /// As [`send_message`](Self::send_message), or that the value makes no message.
     ///

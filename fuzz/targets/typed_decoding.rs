@@ -1,4 +1,4 @@
-//! Bytes for typed messages of many shapes: decoding keeps within its memory, and what is read is written back the same
+//! Bytes for typed messages of many shapes: decoding keeps within its memory and its calls for it, and what is read is written back the same
 //! or, where the format has longer forms of a number, in its shortest form.
 
 #![no_main]
@@ -9,7 +9,9 @@ use std::fmt::Debug;
 use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::channel::typed::{Bincode, Codec, MAX_BYTES, MEMORY_BASE, MEMORY_PER_BYTE, Postcard};
+use slipgate_protocol::channel::typed::{
+    Bincode, Codec, MAX_ALLOCATIONS, MAX_BYTES, MEMORY_BASE, MEMORY_PER_BYTE, Postcard,
+};
 
 #[path = "../../tests/src/counting.rs"]
 #[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
@@ -36,12 +38,16 @@ struct Node {
 }
 
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(codec: &impl Codec, message: &[u8]) {
+    let before = counting::asked();
     let (decoded, bytes) = counting::peak(|| codec.decode_owned::<T>(message));
     assert!(
         bytes <= (MEMORY_PER_BYTE * message.len() + MEMORY_BASE) as i64,
         "{bytes} bytes for a message of {}",
         message.len()
     );
+    // An error has a text.
+    let asked = counting::asked() - before;
+    assert!(asked <= MAX_ALLOCATIONS as u64 + 1, "{asked} times memory");
     if let Ok(value) = decoded {
         let mut room = vec![0; message.len() * 2 + 16];
         let written = codec.encode(&value, &mut room).expect("its shortest form is no longer");
@@ -51,7 +57,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(codec: &impl Codec
 }
 
 fn shapes(shape: u8, codec: &impl Codec, message: &[u8]) {
-    match shape % 16 {
+    match shape % 32 {
         0 => check::<Vec<u8>>(codec, message),
         1 => check::<Vec<u64>>(codec, message),
         2 => check::<Vec<()>>(codec, message),
@@ -67,13 +73,17 @@ fn shapes(shape: u8, codec: &impl Codec, message: &[u8]) {
         12 => check::<Vec<LinkedList<u8>>>(codec, message),
         13 => check::<Vec<BTreeSet<u8>>>(codec, message),
         14 => check::<Vec<HashMap<u8, ()>>>(codec, message),
+        15 => check::<Vec<Option<Box<u8>>>>(codec, message),
+        16 => check::<Vec<Box<str>>>(codec, message),
+        17 => check::<(LinkedList<Box<u8>>, BTreeMap<u16, Box<[u8]>>)>(codec, message),
+        18 => check::<Box<Option<Box<(u8, Box<Shape>)>>>>(codec, message),
         _ => check::<(u8, i16, i32, i64, i128, bool, char, String, Vec<i64>)>(codec, message),
     }
 }
 
 fuzz_target!(|input: &[u8]| {
     let Some((shape, message)) = input.split_first() else { return };
-    if shape & 16 == 0 {
+    if shape & 32 == 0 {
         shapes(*shape, &Bincode::with_limit(MAX_BYTES), message);
     } else {
         shapes(*shape, &Postcard::with_limit(MAX_BYTES), message);

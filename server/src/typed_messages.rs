@@ -99,6 +99,9 @@ impl Server {
     /// Puts a value into a client's channel, by the default codec, [`Bincode`]. Only where [`Traffic`](crate::Traffic) is
     /// `Channels`.
     ///
+    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
+    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
+    ///
     /// # Errors
     /// As [`send_message`](Self::send_message), or that the value makes no message.
     ///
@@ -158,6 +161,9 @@ impl Server {
 impl Hub {
     /// Puts a value into a message for a client's channel, by the default codec, [`Bincode`], as
     /// [`Server::send_typed`] does; then it goes the way of [`send_message`](Self::send_message).
+    ///
+    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
+    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message), or that the value makes no message.

@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::channel::typed::{Bincode, Codec, MAX_BYTES, Postcard, VALUES_BASE, VALUES_PER_BYTE};
+use slipgate_protocol::channel::typed::{
+    Bincode, Codec, MAX_ALLOCATIONS, MAX_BYTES, Postcard, VALUES_BASE, VALUES_PER_BYTE,
+};
 use slipgate_tests::counting::{Counting, allocations};
 
 #[global_allocator]
@@ -78,6 +80,7 @@ fn steps<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> usize {
     assert!(steps <= most + 1, "{name}: {steps} steps for a message of {} bytes", message.len());
     // A value asks for its own memory, and makes what holds it grow once at most; an error has a text.
     assert!(asked <= 2 * most as u64 + 4, "{name}: {asked} times memory for a message of {} bytes", message.len());
+    assert!(asked <= MAX_ALLOCATIONS as u64 + 1, "{name}: {asked} times memory, whatever the message");
     steps
 }
 

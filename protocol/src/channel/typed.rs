@@ -12,9 +12,16 @@
 //! before it is made. A message decodes within [`MEMORY_PER_BYTE`] times its size plus [`MEMORY_BASE`] bytes of memory.
 //! It holds as many values as it has bytes, and of those that have no bytes [`VALUES_PER_BYTE`] for each byte plus
 //! [`VALUES_BASE`]; or it is an error. So a list of numbers of the largest message decodes, and what a message makes of
-//! nothing takes less than a millisecond up to 64 KiB (`tests/tests/typed_work.rs` counts the steps, and prints the time).
-//! Values with bytes take the time that honest ones take, up to 100 ns for each byte where every byte is a box: up to the
-//! default limit of 16 KiB that is about a millisecond, too.
+//! nothing ends soon (`tests/tests/typed_work.rs` counts the steps).
+//!
+//! What asks for memory takes longest, so there are at most [`MAX_ALLOCATIONS`] of it in a message of any size: boxes,
+//! strings, collections, and elements of lists, trees and hash tables (`tests/tests/typed_allocations.rs` counts them).
+//! Vectors of numbers are not limited so. With that every message, up to the largest of 64 KiB, is meant to be decoded and
+//! dropped within a millisecond on a quiet core; `cargo bench -p slipgate-tests --bench typed` prints the times of honest
+//! lists and of the worst shapes.
+//!
+//! A sender is not told of these limits, for it does not know the type that its message is read as: text may be borrowed
+//! there. Who sends more than 4,000 strings, boxes or entries of tables at once should send several messages, or a block.
 //!
 //! That holds for everything that derives serde's `Deserialize`, and for the standard library's strings, boxes and
 //! collections. What a hand-written `Deserialize` asks for by itself, nobody sees.
@@ -36,17 +43,17 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "bincode")]
 pub use self::bincode::Bincode;
 use self::budget::Budget;
-pub use self::budget::{MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
+pub use self::budget::{MAX_ALLOCATIONS, MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
 pub use self::watch::Watched;
-use super::ChannelId;
+use super::{ChannelId, MAX_MESSAGE_BYTES};
 
 /// The default limit of a message's bytes, for both codecs: 16 KiB, as large as messages of a channel are by default. What
 /// is larger should be a block.
 pub const DEFAULT_MAX_BYTES: usize = 16 * 1024;
-/// The most that the limit of a message's bytes can be: 1 MiB.
-pub const MAX_BYTES: usize = 1 << 20;
+/// The most that the limit of a message's bytes can be: 64 KiB, as large as messages of a channel can be.
+pub const MAX_BYTES: usize = MAX_MESSAGE_BYTES as usize;
 
 /// A format for values: both ends must use the same.
 ///
@@ -145,6 +152,8 @@ pub enum TypedErrorKind {
     Expands,
     /// The value has more parts than a message of this size may.
     TooManyValues,
+    /// The value would ask for memory more often than [`MAX_ALLOCATIONS`].
+    TooManyAllocations,
     /// Its parts are nested deeper than [`MAX_DEPTH`].
     TooDeep,
 }
@@ -158,6 +167,7 @@ impl fmt::Display for TypedErrorKind {
             Self::Trailing => "bytes are left behind the message's value",
             Self::Expands => "the message's value takes too much memory",
             Self::TooManyValues => "the message's value has too many parts",
+            Self::TooManyAllocations => "the message's value would ask for memory too often",
             Self::TooDeep => "the message's value is nested too deeply",
         })
     }
