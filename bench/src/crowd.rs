@@ -48,6 +48,8 @@ pub struct Crowd {
     members: Vec<Member>,
     /// The benchmark's own time for this server and these clients.
     now: Duration,
+    /// When that began.
+    opened: Instant,
     /// When the first of them got its token.
     since: Instant,
     /// How many members there were: each has a client id that nobody had before.
@@ -107,6 +109,7 @@ impl Crowd {
             speech,
             members: Vec::new(),
             now: Duration::ZERO,
+            opened: Instant::now(),
             since: Instant::now(),
             born: 0,
             random: StdRng::seed_from_u64(4),
@@ -180,6 +183,12 @@ impl Crowd {
         issue(&claims, &Key::from_bytes(PRIVATE_KEY), clock::wall_clock(), &mut self.random).map_err(io::Error::other)
     }
 
+    /// The benchmark's time is no earlier than the real one. Tokens are dated by the wall clock; beside it a monotonic clock
+    /// that stays behind makes a server believe that it started later than it did, and that they were minted before.
+    fn keep_up(&mut self) {
+        self.now = self.now.max(self.opened.elapsed());
+    }
+
     /// Shakes hands until the server has all of a group and they know it; only the former is on the server's bill.
     fn connect(&mut self, group: Range<usize>, stage: &Stage) -> io::Result<Spent> {
         let mut spent = Spent::default();
@@ -188,6 +197,7 @@ impl Crowd {
             if complete && self.members.iter().skip(group.start).all(|member| is_connected(&member.client)) {
                 return Ok(spent);
             }
+            self.keep_up();
             self.transmit(group.clone())?;
             let step = stage.turn(Game::Listen, self.now)?;
             if !complete {

@@ -277,6 +277,18 @@ impl Client {
         self.now = self.turn.now();
         self.core.tick(self.now.monotonic);
         self.core.caught_up(self.empty_at);
+        self.transmit();
+    }
+
+    /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
+    /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
+    pub fn flush(&mut self) {
+        self.now = self.turn.now();
+        self.transmit();
+    }
+
+    /// Sends all that is due at the time that was read last: that of the tick, or it would be one of its own.
+    fn transmit(&mut self) {
         self.core.transmit(self.now.monotonic, &mut self.outbox);
         self.note_used_token();
         self.sockets.send(&mut self.outbox);

@@ -31,7 +31,7 @@
 //!         }
 //!         client.end_turn();
 //!         // Here the game draws; its frames set the pace. (A tool without frames sleeps in `client.wait` instead, which
-//!         // returns as soon as something arrives.)
+//!         // returns as soon as something arrives; `client.flush` answers that at once, without ending the turn.)
 //!         std::thread::sleep(Duration::from_millis(16));
 //!     }
 //! }

@@ -32,6 +32,14 @@ pub trait Game: Send {
     /// Takes what has happened from the inbox, and answers it. Called when something arrived, and once a tick.
     fn turn(&mut self, server: &mut Server, inbox: &mut Inbox);
 
+    /// A tick ends: after its [`turn`](Self::turn), before what waits leaves. Does nothing unless it is written.
+    fn tick(&mut self, _server: &mut Server) {}
+
+    /// Whether all is done that was asked of it: a shard that is told to stop gives it turns until then.
+    fn is_done(&mut self) -> bool {
+        true
+    }
+
     /// The shard ends, and what is in the inbox is the last.
     fn end(&mut self, server: &mut Server, inbox: &mut Inbox) {
         self.turn(server, inbox);
@@ -259,6 +267,9 @@ impl<G: Game> Shift<G> {
         }
         // What was asked of the shard before it was told to stop comes first.
         self.turn();
+        while !self.game.is_done() {
+            self.turn();
+        }
         self.server.begin_turn(self.clock.now());
         self.server.stop();
         self.game.end(&mut self.server, &mut self.inbox);
@@ -294,6 +305,7 @@ impl<G: Game> Shift<G> {
             self.server.flush();
             return;
         }
+        self.game.tick(&mut self.server);
         self.server.end_turn();
         self.tell_counts();
         // A machine that was asleep does not make up for the ticks it missed.

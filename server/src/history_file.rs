@@ -20,11 +20,13 @@ use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::shards::{Disk, SyncWork};
 use slipgate_protocol::crypto::digest::{Digest, DigestKey};
 use slipgate_protocol::netcode::server::Storage;
 use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
 use tracing::warn;
 use zeroize::Zeroizing;
 
@@ -41,7 +43,8 @@ const COMPACT_AFTER: u64 = 1 << 16;
 /// The token history on disk, opened and locked for one server.
 pub struct HistoryFile {
     path: PathBuf,
-    file: File,
+    /// Shared with a flush that is under way.
+    file: Arc<File>,
     /// Held for as long as the server lives. The history itself is replaced when it is written anew, and its lock with
     /// it, so a file beside it is locked.
     _lock: File,
@@ -146,7 +149,7 @@ impl HistoryFile {
         directory.sync()?;
         Ok(Self {
             path: path.into(),
-            file,
+            file: file.into(),
             _lock: lock,
             header,
             check,
@@ -184,19 +187,25 @@ impl HistoryFile {
     }
 
     pub(crate) fn into_storage(self) -> Storage {
-        let used = self.used.clone();
-        Storage { names: *self.header.names, used, journal: Box::new(self) }
+        let (names, used) = self.kept();
+        Storage { names, used, journal: Box::new(self) }
+    }
+
+    /// The key of the names, and the unexpired tokens that earlier starts used.
+    pub(crate) fn kept(&self) -> ([u8; 32], Vec<UsedToken>) {
+        (*self.header.names, self.used.clone())
     }
 
     fn append(&mut self, used: UsedToken) -> io::Result<()> {
+        let mut file = &*self.file;
         if let Some(end) = self.torn_at {
-            self.file.set_len(end)?;
-            self.file.seek(SeekFrom::Start(end))?;
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
             self.torn_at = None;
         }
-        let end = self.file.stream_position()?;
+        let end = file.stream_position()?;
         self.torn_at = Some(end);
-        self.file.write_all(&record(used, &self.check))?;
+        file.write_all(&record(used, &self.check))?;
         self.torn_at = None;
         Ok(())
     }
@@ -209,7 +218,7 @@ impl HistoryFile {
         self.used.retain(|used| used.expires > today);
         let fresh = write_fresh(&self.path, &self.header, &self.check, &self.used)?;
         let directory = Directory::of(&self.path)?;
-        self.file = fresh.put_in_place(&self.path)?;
+        self.file = fresh.put_in_place(&self.path)?.into();
         (self.torn_at, self.doubtful) = (None, true);
         directory.sync()?;
         self.doubtful = false;
@@ -241,13 +250,27 @@ impl Journal for HistoryFile {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), JournalError> {
-        let flushed = if self.doubtful {
-            self.compact(slipgate_edge::clock::wall_clock().seconds())
-        } else {
-            self.file.sync_data()
-        };
-        flushed.map_err(|error| {
+    fn flush(&mut self) -> Result<Flushed, JournalError> {
+        let outcome = self.sync()?();
+        self.synced(outcome).map(|()| Flushed::All)
+    }
+}
+
+/// The file may be written anew while it is flushed: then what was recorded before is in the new one, too, which was
+/// flushed before it took the old one's place.
+impl Disk for HistoryFile {
+    fn sync(&mut self) -> Result<SyncWork, JournalError> {
+        if self.doubtful {
+            let anew = self.compact(slipgate_edge::clock::wall_clock().seconds());
+            self.synced(anew)?;
+            return Ok(Box::new(|| Ok(())));
+        }
+        let file = Arc::clone(&self.file);
+        Ok(Box::new(move || file.sync_data()))
+    }
+
+    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+        outcome.map_err(|error| {
             self.doubtful = true;
             self.tell(&error)
         })

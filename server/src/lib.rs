@@ -159,6 +159,7 @@ mod server;
 mod shards;
 mod totals;
 mod typed_messages;
+mod unread;
 
 pub use slipgate_edge::clock::Clock;
 pub use slipgate_edge::key_file;
@@ -178,8 +179,8 @@ pub use slipgate_protocol::netcode::server::{
     Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, MAX_SHARDS, ShardId, Stats,
 };
 pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
-pub use slipgate_protocol::reliability::Event as PacketEvent;
-pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
+pub use slipgate_protocol::reliability::{Event as PacketEvent, MemoryBudget};
+pub use slipgate_protocol::session::{Budget, Connection, End, Memory, PathStats, SendError, Traffic};
 pub use slipgate_protocol::time::{Instant, Now, UnixMillis};
 pub use slipgate_protocol::wire::reliable::Sequence;
 pub use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};

@@ -1,35 +1,38 @@
 //! The server: sockets around the protocol's server, and the turn of a game loop.
+//!
+//! How it starts stands in `start`, what is known of it in `known`, and how connections end by its will in `leave`.
 
-use std::fmt;
+mod known;
+mod leave;
+mod start;
+#[cfg(test)]
+mod tests;
+
+pub use self::start::StartError;
+pub(crate) use self::start::fence;
+
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
-use std::thread;
 use std::time::Duration;
 
 use slipgate_edge::clock::TurnTime;
-use slipgate_edge::entropy;
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Waker, Woke, nap};
+use slipgate_edge::udp::{ReceiveBatch, SendBatch, Sockets, Waker, Woke, nap};
 use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
-use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
-use slipgate_protocol::congestion::{BytesPerSecond, Trunk, Weight};
+use slipgate_protocol::channel::block::{Block, BlockId};
+use slipgate_protocol::channel::{ChannelId, SendOptions};
+use slipgate_protocol::congestion::{BytesPerSecond, Weight};
 use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::server::{
-    self as netcode, ClientHandle, ClientInfo, Config, ConfigError, Fence, ShardId, Stats,
-};
+use slipgate_protocol::netcode::server::ClientHandle;
 use slipgate_protocol::server::{self as core, Message, Received};
-use slipgate_protocol::session::{self, Budget, Connection, End, Memory, PathStats, SendError, Traffic};
-use slipgate_protocol::time::{Instant, Now};
+use slipgate_protocol::session::{Connection, SendError, Traffic};
+use slipgate_protocol::time::Now;
 use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 use crate::filtering::Filtering;
-use crate::history_file::HistoryFile;
 use crate::loopback_error::LoopbackError;
 use crate::reading::Reading;
 use crate::report::Reporter;
+use crate::unread::Unread;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -46,119 +49,14 @@ pub struct Server {
     reading: Reading,
     /// The sockets were read to their end since the turn began, or since the last wait.
     read_up: bool,
-    /// Nothing that had arrived by then is unread.
-    empty_at: Instant,
+    unread: Unread,
     filtering: Filtering,
     reporter: Reporter,
     /// Where values become messages; taken with the first one.
     pub(crate) typed_room: Vec<u8>,
 }
 
-/// Why a server did not start.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// A setting that no server can run with.
-    Config(ConfigError),
-    /// A setting that no connection can run with.
-    Connection(session::ConfigError),
-    /// The operating system had no entropy to give.
-    Entropy(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Connection(error) => error.fmt(f),
-            Self::Entropy(error) => write!(f, "the operating system gives no entropy: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<ConfigError> for StartError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-/// Where the fence stands that a history moves back.
-pub(crate) fn fence(configured: Fence, history: &HistoryFile) -> Fence {
-    let moves = !history.is_new() && configured == Fence::Closed;
-    if moves { Fence::Since(history.since().into()) } else { configured }
-}
-
 impl Server {
-    /// A server that starts now, with fresh entropy, and forgets which tokens were used when it ends: tokens from
-    /// before its start are refused (see [`Fence`]).
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn new(sockets: Sockets, config: Config, keys: KeyRing, now: Now) -> Result<Self, StartError> {
-        let seed = entropy::seed().map_err(StartError::Entropy)?;
-        let netcode = netcode::Server::new(config, keys, &seed, now)?;
-        Self::around(netcode, sockets, now, Memory::default())
-    }
-
-    /// A server that writes used tokens to a file and reads there which ones its earlier starts used.
-    ///
-    /// A file that was there before moves the fence back to when it was made. Whatever was used before it existed is
-    /// not in it.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn with_history(
-        sockets: Sockets,
-        mut config: Config,
-        keys: KeyRing,
-        now: Now,
-        history: HistoryFile,
-    ) -> Result<Self, StartError> {
-        let seed = entropy::seed().map_err(StartError::Entropy)?;
-        config.fence = fence(config.fence, &history);
-        let netcode = netcode::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
-        Self::around(netcode, sockets, now, Memory::default())
-    }
-
-    pub(crate) fn around(
-        netcode: netcode::Server,
-        sockets: Sockets,
-        now: Now,
-        memory: Memory,
-    ) -> Result<Self, StartError> {
-        let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
-        Ok(Self {
-            filtering,
-            core: core::Server::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
-            sockets,
-            outbox: SendBatch::default(),
-            turn: TurnTime::begin(now),
-            now,
-            reading: Reading::default(),
-            read_up: false,
-            empty_at: Instant::NEVER,
-            reporter: Reporter::new(now.monotonic),
-            typed_room: Vec::new(),
-        })
-    }
-
-    /// From now on it shares its uplink with other shards.
-    pub(crate) fn on_trunk(mut self, trunk: Box<dyn netcode::Lend<Trunk>>) -> Self {
-        self.core.join_trunk(trunk);
-        self
-    }
-
-    /// Says what the payloads of clients carry, before there are any; without it they are handed out as they are.
-    ///
-    /// # Errors
-    /// `Connection`: a setting that no connection can run with.
-    pub fn carrying(mut self, traffic: Traffic) -> Result<Self, StartError> {
-        self.core.set_traffic(traffic).map_err(StartError::Connection)?;
-        Ok(self)
-    }
-
     /// Begins a turn, at this moment of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
         self.begin(now, TurnTime::begin);
@@ -257,61 +155,10 @@ impl Server {
         self.core.set_uplink(rate);
     }
 
-    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
-    /// uplink shared.
+    /// A client's share of the uplink compared with others, 1 at first. It is kept as long as the client is connected,
+    /// whatever limit the uplink has meanwhile, or none. Answers whether the client is connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
         self.core.set_weight(client, weight)
-    }
-
-    /// What a client's channel can still take; nothing where there is none.
-    #[must_use]
-    pub fn free(&self, client: ClientHandle, channel: ChannelId) -> Free {
-        self.connection(client).map_or_else(Free::default, |connection| connection.channels().free(channel))
-    }
-
-    /// How far the blocks are that are sent to a client on a channel, those that wait included. None where there are none.
-    pub fn sending(&self, client: ClientHandle, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
-        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
-        blocks.into_iter().flat_map(Blocks::sending)
-    }
-
-    /// How far a client's blocks are on a channel; what they are, [`Blocks::label`] tells. None where there are none.
-    pub fn receiving(
-        &self,
-        client: ClientHandle,
-        channel: ChannelId,
-    ) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
-        let blocks = self.connection(client).and_then(|connection| connection.channels().blocks(channel));
-        blocks.into_iter().flat_map(Blocks::receiving)
-    }
-
-    /// What may leave for a client now, and how a game had best send it: ask before composing a tick. `None` where
-    /// [`Traffic`] is `Payloads`, and for one that is leaving.
-    #[must_use]
-    pub fn budget(&self, client: ClientHandle) -> Option<Budget> {
-        self.core.budget(client, self.now)
-    }
-
-    /// How a client's path is: round-trip time, jitter, loss, bandwidths. `None` where [`Traffic`] is `Payloads`.
-    ///
-    /// What arrives while a loop sleeps without [`wait`](Self::wait) is read when it wakes: it adds up to a turn of its own to
-    /// the round trip that it measures, and to that of the other side.
-    #[must_use]
-    pub fn path(&self, client: ClientHandle) -> Option<PathStats> {
-        self.core.path(client, self.now)
-    }
-
-    /// A client's connection, where [`Traffic`] is `Channels`.
-    #[must_use]
-    pub fn connection(&self, client: ClientHandle) -> Option<&Connection> {
-        self.core.connection(client)
-    }
-
-    /// What was said at the end of a client's connection, by either side, where [`Traffic`] is `Channels`: code and text are
-    /// in it. For the time of its event; `None` where nothing was said.
-    #[must_use]
-    pub fn end(&self, client: ClientHandle) -> Option<&End> {
-        self.core.end(client)
     }
 
     /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
@@ -322,8 +169,12 @@ impl Server {
     /// Ends a turn: what is due happens, and everything that waits leaves.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
-        self.core.tick(self.now);
-        self.core.caught_up(self.empty_at);
+        if self.unread.tick(self.now.monotonic) {
+            self.core.tick(self.now);
+        } else {
+            self.core.tick_unread(self.now);
+        }
+        self.core.caught_up(self.unread.caught_up_at());
         self.transmit();
         self.filtering.tighten(&self.sockets, self.core.netcode().discards());
         self.reporter.report(self.core.netcode(), &self.sockets, self.reading.cut_short(), self.now.monotonic);
@@ -353,14 +204,16 @@ impl Server {
         self.reporter.totals(self.core.netcode(), &self.sockets, self.reading.cut_short());
     }
 
-    /// Sleeps until a datagram arrives or the time is over.
+    /// Sleeps until a datagram arrives or the time is over. It does not sleep while some wait, in the sockets or in an inbox
+    /// that was not asked until it had no more.
     ///
     /// # Errors
     /// When the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.read_up = false;
+        let timeout = if self.unread.is_in_hand() { Duration::ZERO } else { timeout };
         if nap(&mut self.sockets, timeout)? == Woke::Fresh {
-            self.empty_at = self.turn.now().monotonic;
+            self.unread.note_sleep(self.turn.now().monotonic);
         }
         Ok(())
     }
@@ -371,61 +224,6 @@ impl Server {
     /// When the system has no handle left for it.
     pub fn waker(&mut self) -> io::Result<Waker> {
         self.sockets.waker()
-    }
-
-    /// What the payloads of clients carry.
-    #[must_use]
-    pub const fn traffic(&self) -> &Traffic {
-        self.core.traffic()
-    }
-
-    /// Which shard of a server this is: the first one, where there is but one.
-    #[must_use]
-    pub const fn shard_id(&self) -> ShardId {
-        self.core.netcode().shard_id()
-    }
-
-    /// Disconnects a client with a text for people, of up to 256 bytes, which it hears before it goes; a longer one is cut,
-    /// between two characters. Its event comes now. Where [`Traffic`] is not `Channels` the text is not sent. Answers whether
-    /// it was connected.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
-    pub fn kick(&mut self, client: ClientHandle, text: &str) -> bool {
-        self.core.kick(client, ByeCode::KICKED, text)
-    }
-
-    /// As [`kick`](Self::kick), with a reason for programs: the application's own are those from
-    /// [`ByeCode::FIRST_OF_APPLICATION`] on, and smaller ones count as 0, but for [`ByeCode::SHUTDOWN`], which tells both
-    /// sides of a stop.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
-    pub fn kick_with(&mut self, client: ClientHandle, code: ByeCode, text: &str) -> bool {
-        self.core.kick(client, code, text)
-    }
-
-    /// Disconnects a client; answers whether it was connected. Its event comes, and its packets leave with this turn.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text of [`kick`](Self::kick), or wait for the
-    /// receipt.
-    pub fn disconnect(&mut self, client: ClientHandle) -> bool {
-        self.core.disconnect(client)
-    }
-
-    /// Disconnects everyone and admits nobody any more. The packets leave at the end of the turn; clients with channels hear
-    /// that the server shuts down.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text of [`stop_with`](Self::stop_with), or wait
-    /// for the receipt.
-    pub fn stop(&mut self) {
-        self.core.stop();
-    }
-
-    /// As [`stop`](Self::stop), with a text of its own for people, of up to 256 bytes; a longer one is cut, between two
-    /// characters. The code is always [`ByeCode::SHUTDOWN`], by which clients know a stop from a kick.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
-    pub fn stop_with(&mut self, text: &str) {
-        self.core.stop_with(text);
     }
 
     /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
@@ -440,8 +238,9 @@ impl Server {
 
     /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its
     /// type, or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops
-    /// is counted in [`SocketStats::dropped_by_system`], and no more in [`discards`](Self::discards). So is what the
-    /// receive buffer had no room for: [`Sockets::overflow_at_most`] tells the two apart.
+    /// is counted in [`SocketStats::dropped_by_system`](crate::SocketStats::dropped_by_system), and no more in
+    /// [`discards`](Self::discards). So is what the receive buffer had no room for: [`Sockets::overflow_at_most`] tells the
+    /// two apart.
     ///
     /// # Errors
     /// `Unsupported` where systems have no such filter; when the system refuses the change. Then the filter is as it was:
@@ -473,67 +272,6 @@ impl Server {
     #[must_use]
     pub const fn turns_cut_short(&self) -> u64 {
         self.reading.cut_short()
-    }
-
-    /// What may be known of a client, while it is connected: its id, address and user data.
-    #[must_use]
-    pub fn client(&self, client: ClientHandle) -> Option<ClientInfo<'_>> {
-        self.core.netcode().client(client)
-    }
-
-    /// The handle of a client id, while it is connected to this shard.
-    #[must_use]
-    pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
-        self.core.netcode().find(client_id)
-    }
-
-    /// Every client of this shard of whose end no event has told, in the order of the slots. One that is kicked keeps its
-    /// slot until it has heard why, and is not among them.
-    pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        self.core.clients()
-    }
-
-    /// How many clients have a slot of this shard. Those who were kicked, or whom a stop concerns, have theirs until they have
-    /// heard why, so they are counted here, and are not among [`clients`](Self::clients) any more.
-    #[must_use]
-    pub fn connected(&self) -> u32 {
-        self.core.netcode().connected()
-    }
-
-    /// The addresses that are bound, with the ports that the system chose.
-    #[must_use]
-    pub fn local_addresses(&self) -> Vec<std::net::SocketAddr> {
-        self.sockets.local_addresses()
-    }
-
-    /// The settings.
-    #[must_use]
-    pub const fn config(&self) -> &Config {
-        self.core.netcode().config()
-    }
-
-    /// How many datagrams were dropped, by reason.
-    #[must_use]
-    pub const fn discards(&self) -> &Discards {
-        self.core.netcode().discards()
-    }
-
-    /// What the protocol has counted.
-    #[must_use]
-    pub const fn stats(&self) -> &Stats {
-        self.core.netcode().stats()
-    }
-
-    /// What the sockets have counted. Where the system counts as well, this asks it.
-    #[must_use]
-    pub fn socket_stats(&self) -> SocketStats {
-        self.sockets.stats()
-    }
-
-    /// The sockets: their addresses, buffers and marks.
-    #[must_use]
-    pub const fn sockets(&self) -> &Sockets {
-        &self.sockets
     }
 
     /// Gives a client in the same program a slot (host-and-play). Only where [`Traffic`] is `Payloads`; elsewhere the player
@@ -583,9 +321,14 @@ impl Server {
     /// Fills the batch; answers false when nothing waits or the turn has read enough.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         let (before, measured) = (self.turn.now().monotonic, self.turn.measured().monotonic);
-        // Whatever was read before has been handled.
-        self.core.caught_up(self.empty_at);
+        self.unread.ask();
+        self.core.caught_up(self.unread.caught_up_at());
         if self.read_up || !self.reading.goes_on(measured) {
+            if self.read_up {
+                self.unread.give_nothing();
+            } else {
+                self.unread.give_no_more(before);
+            }
             // What was handled must not be found again.
             batch.clear();
             return false;
@@ -593,9 +336,7 @@ impl Server {
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.read_up = self.sockets.is_drained();
-        if self.read_up {
-            self.empty_at = before;
-        }
+        self.unread.give(batch.len(), self.read_up.then_some(before));
         self.reading.note(batch.len());
         !batch.is_empty()
     }
@@ -608,27 +349,3 @@ impl Server {
         self.core.next(datagram, received, scratch, self.now)
     }
 }
-
-/// A server that is dropped, in order or by a panic of its game, says goodbye as one that is [stopped](Server::stop):
-/// its clients hear of the end, and need not wait for their time-outs.
-///
-/// Where that panics as well, while a panic of the game unwinds already, the goodbye is left: a second panic would end the
-/// process, and all other shards with it.
-impl Drop for Server {
-    fn drop(&mut self) {
-        let mut goodbye = || {
-            if self.clients().next().is_some() {
-                self.stop();
-            }
-            self.end_turn();
-        };
-        if thread::panicking() {
-            let _ = panic::catch_unwind(AssertUnwindSafe(goodbye));
-        } else {
-            goodbye();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
-//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own,
-//! because the disk may keep it waiting, and it is held while the disk writes: a shard that admits a client meanwhile waits
-//! as long, and those who play on it wait with it; shards without handshakes go on. So has an uplink with a limit, to which
-//! each shard comes once a turn.
+//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own, which is not
+//! held while the disk flushes: the shard that flushes waits for that, once a turn in which it admits clients, and those
+//! who play on it wait with it. Other shards go on and admit clients, who are told of their slots when the next flush has
+//! made their tokens durable. (Once in 65,536 records, and after a flush that failed, the file is written anew, under the lock.) So has an uplink with a
+//! limit, to which each shard comes once a turn.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipgate_edge::entropy;
@@ -23,7 +25,7 @@ use slipgate_protocol::netcode::server::{
 use slipgate_protocol::server as core;
 use slipgate_protocol::session::Memory;
 use slipgate_protocol::time::Now;
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
 
 use crate::server::{StartError, fence};
 use crate::{HistoryFile, Server, ShardId};
@@ -53,36 +55,89 @@ impl<T: Send> Lend<T> for Shared<T> {
     }
 }
 
-/// A journal that all shards write, and what of it is durable.
-struct Written {
-    journal: Box<dyn Journal>,
-    recorded: u64,
-    flushed: u64,
+/// What makes durable what was recorded before: slow, and done while others record.
+pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// A journal whose slow part needs nothing of the rest.
+pub(crate) trait Disk: Journal {
+    /// Begins to make durable all that was recorded until now. Another one begins when the outcome of this is known.
+    fn sync(&mut self) -> Result<SyncWork, JournalError>;
+
+    /// What has come of it.
+    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError>;
 }
 
-/// One shard's way to the journal: a flush makes durable what all shards have recorded until then.
+/// A journal that all shards write, and what of it is durable.
+struct Written {
+    disk: Box<dyn Disk>,
+    recorded: u64,
+    flushed: u64,
+    /// A shard flushes. Never two at a time: systems report a failure once, and the other would hear of none.
+    flushing: bool,
+}
+
+impl Written {
+    fn new(disk: impl Disk + 'static) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { disk: Box::new(disk), recorded: 0, flushed: 0, flushing: false }))
+    }
+
+    /// Begins a flush, unless one is under way.
+    fn begin_flush(&mut self) -> Result<Option<Flush>, JournalError> {
+        if self.flushing {
+            return Ok(None);
+        }
+        let sync = self.disk.sync()?;
+        self.flushing = true;
+        Ok(Some(Flush { sync, until: self.recorded }))
+    }
+
+    fn end_flush(&mut self, until: u64, outcome: io::Result<()>) -> Result<(), JournalError> {
+        self.flushing = false;
+        self.disk.synced(outcome)?;
+        self.flushed = until;
+        Ok(())
+    }
+}
+
+/// A flush that has begun, and up to which record it reaches.
+struct Flush {
+    sync: SyncWork,
+    until: u64,
+}
+
+/// One shard's way to the journal: a flush makes durable what all shards have recorded until it began.
 struct SharedJournal {
     written: Arc<Mutex<Written>>,
     /// The last record of this shard.
     last: u64,
 }
 
+impl SharedJournal {
+    fn new(written: &Arc<Mutex<Written>>) -> Self {
+        Self { written: Arc::clone(written), last: 0 }
+    }
+}
+
 impl Journal for SharedJournal {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
         let mut written = lock(&self.written);
-        written.journal.record(used)?;
+        written.disk.record(used)?;
         written.recorded += 1;
         self.last = written.recorded;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), JournalError> {
-        let mut written = lock(&self.written);
-        if written.flushed < self.last {
-            written.journal.flush()?;
-            written.flushed = written.recorded;
-        }
-        Ok(())
+    fn flush(&mut self) -> Result<Flushed, JournalError> {
+        let begun = {
+            let mut written = lock(&self.written);
+            if written.flushed >= self.last {
+                return Ok(Flushed::All);
+            }
+            written.begin_flush()?
+        };
+        let Some(Flush { sync, until }) = begun else { return Ok(Flushed::NotYet) };
+        let outcome = sync();
+        lock(&self.written).end_flush(until, outcome).map(|()| Flushed::All)
     }
 }
 
@@ -153,30 +208,27 @@ impl Server {
         let count = u16::try_from(sockets.len()).ok().filter(|count| (1..=MAX_SHARDS).contains(count));
         let count = count.ok_or(StartError::Config(ConfigError::Shards))?;
         let seed = || entropy::seed().map_err(StartError::Entropy);
-        let storage = history.map(HistoryFile::into_storage);
         let memory = Memory::default();
         let mut sockets = sockets.into_iter();
         if count == 1
             && let Some(sockets) = sockets.next()
         {
-            let netcode = match storage {
+            let netcode = match history.map(HistoryFile::into_storage) {
                 None => netcode::Server::new(config, keys, &seed()?, now)?,
                 Some(storage) => netcode::Server::with_storage(config, keys, &seed()?, now, storage)?,
             };
             return Ok(vec![Self::around(netcode, sockets, now, memory)?]);
         }
-        let used = storage.as_ref().map(|storage| (&storage.names, storage.used.as_slice()));
+        let kept = history.as_ref().map(HistoryFile::kept);
+        let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
         let register = Shared::new(Register::new(&config, count, &seed()?, now, used)?);
         let trunk = Shared::new(core::trunk(count));
-        let written =
-            storage.map(|storage| Arc::new(Mutex::new(Written { journal: storage.journal, recorded: 0, flushed: 0 })));
+        let written = history.map(Written::new);
         (0..count)
             .map(ShardId)
             .zip(sockets)
             .map(|(shard, sockets)| {
-                let journal = |written: &Arc<_>| -> Box<dyn Journal> {
-                    Box::new(SharedJournal { written: Arc::clone(written), last: 0 })
-                };
+                let journal = |written| -> Box<dyn Journal> { Box::new(SharedJournal::new(written)) };
                 let place = ShardPlace { shard, register: register.another(), journal: written.as_ref().map(journal) };
                 let netcode = netcode::Server::shard(config.clone(), keys.clone(), &seed()?, now, place)?;
                 Ok(Self::around(netcode, sockets, now, memory.clone())?.on_trunk(trunk.another()))
@@ -184,3 +236,6 @@ impl Server {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,8 +56,9 @@ pub struct SimServer {
     pub received: Vec<(u64, Vec<u8>)>,
     /// Whether each payload goes back to its sender.
     pub echoes: bool,
+    /// Whether it has its turns.
+    pub running: bool,
     starts: u64,
-    running: bool,
 }
 
 /// A client and what its application saw.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use slipgate_client::{ClientState, EndReason};
 use slipgate_server::{
-    ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Hub,
-    HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic, block,
+    ByeCode, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Event, Fate, Free,
+    Hub, HubConfig, HubError, Key, Kind, Layout, SendError, SendOptions, Server, ShardId, Sockets, Traffic, block,
 };
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, Order, OurClient, PRIVATE_KEY, PROTOCOL_ID, Turn, run_for, until,
@@ -19,7 +19,10 @@ use slipgate_tests::live::{
 const TICK: Duration = Duration::from_millis(5);
 const CHAT: ChannelId = ChannelId(0);
 const MAP: ChannelId = ChannelId(1);
-const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10 };
+const SMALL: HubConfig = HubConfig { entries: 64, bytes: 16 << 10, paths_interval: Duration::ZERO };
+
+/// The smallest that carries channels.
+const NARROW: HubConfig = HubConfig { entries: 64, bytes: 160 << 10, paths_interval: Duration::ZERO };
 
 fn shards(slots: u32, traffic: &Traffic) -> (Vec<Server>, Clock, SocketAddr) {
     let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], 2).unwrap();
@@ -205,9 +208,13 @@ struct Talker {
 
 impl Talker {
     fn connect(address: SocketAddr, player: u64) -> Self {
+        Self::with(&Order::new(player, &[address]))
+    }
+
+    fn with(order: &Order) -> Self {
         let clock = Clock::start();
         let mut client = slipgate_client::Client::new().unwrap().carrying(channels()).unwrap();
-        client.connect(Order::new(player, &[address]).mint().token, clock.now()).unwrap();
+        client.connect(order.mint().token, clock.now()).unwrap();
         Self {
             client,
             inbox: slipgate_client::Inbox::default(),
@@ -241,10 +248,21 @@ impl Turn for Talker {
     }
 }
 
+/// A hub of this kind, so many clients that have come to it, and a game that has heard of them.
+fn with_talkers(count: u64, config: HubConfig) -> (Hub, Vec<Talker>, Game) {
+    let (mut hub, address) = start(4, &channels(), config);
+    let mut talkers: Vec<_> = (0..count).map(|player| Talker::connect(address, player)).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        u64::from(hub.connected()) == count
+    });
+    (hub, talkers, game)
+}
+
 #[test]
 fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_rings_are_small() {
-    let config = HubConfig { entries: 64, bytes: 160 << 10 };
-    let (mut hub, address) = start(4, &channels(), config);
+    let (mut hub, address) = start(4, &channels(), NARROW);
     let mut talkers: Vec<_> = (0..4).map(|player| Talker::connect(address, player)).collect();
     until(&mut talkers, "all get in", |talkers| {
         talkers.iter().all(|talker| talker.client.state() == ClientState::Connected)
@@ -290,6 +308,73 @@ fn messages_on_channels_come_whole_and_in_order_though_the_game_is_slow_and_the_
     assert_eq!((game.came.len(), game.went.len()), (4, 4));
 }
 
+#[test]
+fn a_game_that_stalls_loses_no_client_that_goes_on_talking_and_afterwards_those_who_have_gone() {
+    let (mut hub, address) = start(4, &channels(), NARROW);
+    let order = |player| Order { timeout_seconds: 1, ..Order::new(player, &[address]) };
+    let mut talkers: Vec<_> = (0..3).map(|player| Talker::with(&order(player))).collect();
+    let mut game = Game::default();
+    until(&mut talkers, "all get in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 3
+    });
+    // For three time-outs the game is elsewhere.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        for talker in &mut talkers {
+            let _ = talker.client.send_message(CHAT, b"are you there?");
+        }
+        talkers.turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(game.came.iter().all(|(_, client)| hub.counts(client.shard()).pauses > 0), "the rings were never full");
+    for talker in &mut talkers {
+        assert_eq!(talker.client.state(), ClientState::Connected);
+    }
+    until(&mut talkers, "each is heard to its end", |talkers| {
+        game.listen(&mut hub);
+        talkers.iter_mut().all(|talker| talker.client.free(CHAT).messages == 256)
+    });
+    game.listen(&mut hub);
+    assert!(game.went.is_empty(), "{:?}", game.went);
+    assert!(game.payloads.values().all(|said| said.len() > 64) && game.payloads.len() == 3);
+
+    // One that says nothing any more.
+    let _silent = talkers.pop();
+    until(&mut talkers, "it times out", |_| {
+        game.listen(&mut hub);
+        !game.went.is_empty()
+    });
+    assert_eq!(game.went, [(2, DisconnectReason::TimedOut)]);
+}
+
+#[test]
+fn what_a_shard_has_read_reaches_the_game_when_it_makes_room_and_not_at_the_next_tick() {
+    let (servers, clock, address) = shards(4, &channels());
+    let tick = Duration::from_secs(20);
+    let mut hub = Hub::start(servers, clock, tick, NARROW).unwrap();
+    let (mut talker, mut game) = (vec![Talker::connect(address, 0)], Game::default());
+    until(&mut talker, "it gets in", |talker| {
+        game.listen(&mut hub);
+        hub.connected() == 1 && talker[0].client.state() == ClientState::Connected
+    });
+    let client = game.came[0].1;
+    for number in 0..200_u8 {
+        talker[0].client.send_message(CHAT, &[number; 4]).unwrap();
+    }
+    let before = hub.counts(client.shard()).pauses;
+    until(&mut talker, "the ring is full", |_| hub.counts(client.shard()).pauses > before);
+    // From now on nothing arrives that could wake the shard.
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    while game.payloads.get(&client).map_or(0, Vec::len) < 200 {
+        assert!(start.elapsed() < tick / 4, "{} are heard", game.payloads[&client].len());
+        game.listen(&mut hub);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(game.payloads[&client].iter().map(|said| said[0]).eq(0..200));
+}
+
 /// The words of a number: some long ones, that take several packets.
 fn words(number: u32) -> Vec<u8> {
     let mut words = number.to_le_bytes().to_vec();
@@ -299,12 +384,7 @@ fn words(number: u32) -> Vec<u8> {
 
 #[test]
 fn a_message_that_its_shard_cannot_send_is_told_of() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let (mut talkers, mut game) = (vec![Talker::connect(address, 1)], Game::default());
-    until(&mut talkers, "it gets in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 1
-    });
+    let (mut hub, mut talkers, mut game) = with_talkers(1, HubConfig::default());
     let client = game.came[0].1;
     // More than the channel's queue holds, before the shard can send any.
     let message = vec![7; 1024];
@@ -329,13 +409,7 @@ fn a_message_that_its_shard_cannot_send_is_told_of() {
 
 #[test]
 fn one_block_goes_to_everybody_and_what_has_no_place_is_told_of_by_its_label() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
-    let mut game = Game::default();
-    until(&mut talkers, "all get in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 3
-    });
+    let (mut hub, mut talkers, mut game) = with_talkers(3, HubConfig::default());
     let map = block::Block::new(vec![7; 30_000]).unwrap();
     for (client_id, client) in &game.came {
         hub.send_block(*client, MAP, map.clone(), 100 + client_id).unwrap();
@@ -373,13 +447,7 @@ fn one_block_goes_to_everybody_and_what_has_no_place_is_told_of_by_its_label() {
 
 #[test]
 fn values_pass_through_a_hub_and_both_sides_know_what_was_said_at_the_end() {
-    let (mut hub, address) = start(4, &channels(), HubConfig::default());
-    let mut talkers: Vec<_> = (0..3).map(|player| Talker::connect(address, player)).collect();
-    let mut game = Game::default();
-    until(&mut talkers, "all get in", |_| {
-        game.listen(&mut hub);
-        hub.connected() == 3
-    });
+    let (mut hub, mut talkers, game) = with_talkers(3, HubConfig::default());
     for (client_id, client) in &game.came {
         hub.send_typed(*client, CHAT, &(*client_id, "welcome")).unwrap();
     }
@@ -411,6 +479,79 @@ fn values_pass_through_a_hub_and_both_sides_know_what_was_said_at_the_end() {
 }
 
 #[test]
+fn a_game_on_its_own_thread_knows_how_each_path_is_and_what_a_channel_can_take() {
+    let (mut hub, mut talkers, mut game) = with_talkers(3, HubConfig::default());
+    let known = |hub: &Hub, client| hub.path(client).is_some_and(|path| path.endpoint.rtt.is_some());
+    until(&mut talkers, "round trips are known", |_| {
+        game.listen(&mut hub);
+        game.came.iter().all(|(_, client)| known(&hub, *client))
+    });
+    let clients: Vec<_> = game.came.iter().map(|(_, client)| *client).collect();
+    for client in &clients {
+        let (path, budget) = (hub.path(*client).unwrap(), hub.budget(*client).unwrap());
+        let congestion = path.congestion;
+        assert!(congestion.round_trip.is_some_and(|time| time < DEADLINE) && congestion.rate.0 > 0.0, "{path}");
+        assert!(path.endpoint.counters.sent > 0 && budget.suggestion.payload_bytes > 0, "{path}, {budget:?}");
+    }
+    assert_eq!(hub.free(clients[0], ChannelId(9)), Free::default());
+
+    // What one has to send takes room in its channel alone, and is told while the shard has it.
+    let [one, other] = [clients[0], clients[1]];
+    let (empty, sent) = (hub.free(one, CHAT), hub.path(one).unwrap().endpoint.counters.sent);
+    assert_eq!((empty.messages, hub.free(other, CHAT)), (256, empty));
+    for number in 0..20 {
+        hub.send_message(one, CHAT, &[number; 3000]).unwrap();
+    }
+    hub.flush();
+    let mut least = empty.bytes;
+    let start = Instant::now();
+    while least > empty.bytes - 30_000 {
+        // Nobody answers: what was given to the shard stays with it.
+        assert!(start.elapsed() < DEADLINE, "{least} bytes are free, of {}", empty.bytes);
+        std::thread::sleep(TICK);
+        game.listen(&mut hub);
+        least = least.min(hub.free(one, CHAT).bytes);
+        assert_eq!(hub.free(other, CHAT), empty);
+    }
+    until(&mut talkers, "all of it has arrived, and the game knows", |_| {
+        game.listen(&mut hub);
+        hub.free(one, CHAT) == empty && hub.path(one).unwrap().endpoint.counters.sent > sent
+    });
+
+    // Who has gone has no path, and whoever comes into its slot has another one.
+    hub.disconnect(one).unwrap();
+    hub.flush();
+    until(&mut talkers, "it has gone", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 2
+    });
+    assert_eq!((hub.path(one), hub.budget(one), hub.free(one, CHAT)), (None, None, Free::default()));
+    until(&mut talkers, "the others are told of as before", |_| {
+        game.listen(&mut hub);
+        known(&hub, other) && known(&hub, clients[2])
+    });
+}
+
+#[test]
+fn paths_are_told_as_often_as_was_asked_and_not_of_payloads_as_they_are() {
+    let config = HubConfig { paths_interval: Duration::from_secs(1000), ..HubConfig::default() };
+    let (mut hub, mut talkers, mut game) = with_talkers(1, config);
+    run_for(&mut talkers, 20 * TICK);
+    game.listen(&mut hub);
+    assert_eq!(hub.path(game.came[0].1), None, "the next time is not due");
+
+    let (mut hub, address) = start(4, &Traffic::Payloads, HubConfig::default());
+    let (mut clients, mut game) = (connecting(address, 0..1), Game::default());
+    until(&mut clients, "it gets in", |_| {
+        game.listen(&mut hub);
+        hub.connected() == 1
+    });
+    run_for(&mut clients, 20 * TICK);
+    game.listen(&mut hub);
+    assert_eq!(hub.path(game.came[0].1), None);
+}
+
+#[test]
 fn what_a_hub_cannot_carry_is_refused_at_its_start() {
     for (traffic, config, expected) in [
         (Traffic::packets(), HubConfig::default(), "Packets"),
@@ -436,6 +577,67 @@ fn what_was_asked_of_a_shard_right_before_the_stop_is_done() {
         let ended = hub.stop(|_| {});
         assert_eq!((done.load(Ordering::Relaxed), ended.panicked), (2, None));
     }
+}
+
+/// A hub whose news of the one shard with a client lie in a full ring, with ten blocks and a work behind them, and where
+/// to see whether that was done.
+fn with_full_rings() -> (Hub, Vec<Talker>, ClientHandle, Arc<AtomicU32>) {
+    let (mut hub, talkers, game) = with_talkers(1, NARROW);
+    let (client, done) = (game.came[0].1, Arc::new(AtomicU32::new(0)));
+    let map = block::Block::new(vec![7; 3000]).unwrap();
+    let start = Instant::now();
+    for label in 0..64 + 10 {
+        // Each is told of: it was begun, or has no place.
+        while hub.send_block(client, MAP, map.clone(), label).is_err() {
+            assert!(start.elapsed() < DEADLINE, "the shard takes none");
+            hub.flush();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let is_done = Arc::clone(&done);
+    hub.on_shard(client.shard(), move |_| _ = is_done.fetch_add(1, Ordering::Relaxed)).unwrap();
+    hub.flush();
+    while hub.counts(client.shard()).pauses == 0 {
+        assert!(start.elapsed() < DEADLINE, "the ring has room");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (hub, talkers, client, done)
+}
+
+#[test]
+fn what_was_asked_behind_full_rings_right_before_the_stop_is_done_as_the_news_are_taken() {
+    let (hub, _talkers, _, done) = with_full_rings();
+    let (mut game, mut taken) = (Game::default(), 0);
+    let ended = hub.stop(|event| {
+        taken += 1;
+        // A game that takes its last news slowly, at first.
+        std::thread::sleep(Duration::from_millis(if taken < 20 { 20 } else { 0 }));
+        if !matches!(event, Event::Channel { .. }) {
+            game.note(event);
+        }
+    });
+    assert_eq!((done.load(Ordering::Relaxed), ended.panicked), (1, None));
+    assert_eq!(game.begun.len() + game.unsent.len(), 74, "each is told of");
+    assert_eq!(game.went, [(0, DisconnectReason::ServerStopped)]);
+}
+
+#[test]
+fn what_was_asked_and_is_not_done_because_nobody_takes_the_news_is_counted() {
+    let (mut hub, _talkers, client, done) = with_full_rings();
+    // The other shard's end is the end of this one.
+    hub.on_shard(ShardId(1 - client.shard().0), |_| panic!("for the test")).unwrap();
+    hub.flush();
+    let start = Instant::now();
+    while hub.counts(client.shard()).errands_lost == 0 {
+        assert!(start.elapsed() < DEADLINE, "it waits for ever");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(start.elapsed() > Duration::from_secs(4), "it waited");
+    let mut game = Game::default();
+    let lost = hub.counts(client.shard()).errands_lost;
+    assert!(hub.stop(|event| game.note(event)).panicked.is_some());
+    assert_eq!(done.load(Ordering::Relaxed), 0);
+    assert_eq!((game.begun.len() + game.unsent.len()) as u64 + lost, 74 + 1, "each is told of or counted");
 }
 
 #[test]

@@ -12,12 +12,14 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::Value;
+use slipgate_client::ClientState;
 use slipgate_edge::udp::{Filter, Foreign, Instruction, ReceiveBatch, Sockets, code};
 use slipgate_protocol::discard::Discard;
 use slipgate_protocol::wire::cursor::Writer;
 use slipgate_protocol::wire::packet::{Header, PacketKind, Request};
 use slipgate_protocol::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES, REQUEST_BYTES, TAG_BYTES, VERSION};
 use slipgate_server::{Clock, Config, Fence, Inbox, Key, Server};
+use slipgate_tests::live::{self, GameClient, GameServer, Order, OurClient, OurServer, Turn, until};
 
 const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
 /// Datagrams that are judged by a machine of our own.
@@ -347,6 +349,41 @@ fn a_server_whose_filter_cannot_be_replaced_keeps_it_and_says_so() {
         // Past libtest, which keeps what passing tests print to itself.
         Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
     }
+}
+
+/// The same sandbox from the start on: there is no filter, and everything is the server's own affair.
+#[test]
+fn a_server_that_gets_no_filter_drops_junk_itself_and_admits_players() {
+    use std::io::Write as _;
+
+    match std::thread::spawn(does_without_a_filter).join().unwrap() {
+        Ok(()) => {}
+        Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+    }
+}
+
+fn does_without_a_filter() -> Result<(), String> {
+    refuse_new_filters()?;
+    let mut server = OurServer::start(live::IPV4, 4);
+    assert!(!server.server.has_kernel_filter());
+    let (to, sender) = (server.address(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let foreign = request(&mut entropy(), live::PROTOCOL_ID + 1);
+    // None is asked for after the first request for another protocol id either, so that each of them is counted.
+    for turns in 1..=3 {
+        sender.send_to(&foreign, to).unwrap();
+        sender.send_to(b"junk", to).unwrap();
+        server.turn();
+        let (server, expected) = (&server.server, (turns, 2 * turns, Some(0)));
+        let discards = server.discards();
+        let foreign = discards.count(Discard::RequestProtocol);
+        assert_eq!((foreign, discards.total(), server.socket_stats().dropped_by_system), expected);
+    }
+    assert!(server.server.set_kernel_filter(true).is_err() && !server.server.has_kernel_filter());
+    server.server.set_kernel_filter(false).unwrap();
+    let mut player = OurClient::connect(&Order::new(1, &[to]).mint());
+    until(&mut (&mut server, &mut player), "a player gets in", |(_, player)| player.state() == ClientState::Connected);
+    assert_eq!(server.server.discards().total(), 6);
+    Ok(())
 }
 
 fn keeps_its_filter() -> Result<(), String> {

@@ -12,7 +12,8 @@ use slipgate_protocol::wire::reliable::Sequence;
 use slipgate_server::block::{self, Block, ContentDigest};
 use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
 use slipgate_server::{
-    ChannelConfig, ChannelId, DisconnectReason, Fate, Kind, Layout, SendError, SendOptions, SendTypedError, Traffic,
+    ChannelConfig, ChannelId, DisconnectReason, Fate, Kind, Layout, Memory, SendError, SendOptions, SendTypedError,
+    Traffic,
 };
 use slipgate_tests::live::{run_for, until};
 
@@ -128,6 +129,19 @@ fn who_asks_what_became_of_a_message_hears_it_once() {
             assert!(arrived == 50 || channel == STATE, "{told:?}");
         }
     }
+}
+
+#[test]
+fn what_a_client_flushes_leaves_before_its_turn_ends() {
+    let (mut host, mut guest) = meet(channels());
+    guest.client.begin_turn(guest.clock.now());
+    for number in 0..3 {
+        guest.client.send_message(CHAT, &line(number)).expect("the queue has room");
+        guest.client.flush();
+        until(&mut host, "it arrives", |host| host.log.on(CHAT).count() as u32 > number);
+    }
+    guest.client.end_turn();
+    assert!(host.log.on(CHAT).eq((0..3).map(line)));
 }
 
 #[test]
@@ -331,6 +345,28 @@ fn a_server_keeps_the_part_of_an_upload_as_well() {
         guest.client.connection().expect("it is connected").channels().stats(MAP).expect("it exists").frame_bytes;
     let rest = u64::from((3 << 20) - had);
     assert!(sent < rest + rest / 4 + 4096, "{sent} bytes were sent for a rest of {rest}");
+}
+
+#[test]
+fn a_server_takes_no_more_memory_for_blocks_than_it_was_given() {
+    const MOST: usize = 100_000;
+    let memory = Memory::new(64 << 10, MOST);
+    let mut host = Host::start(channels());
+    host.server = host.server.with_memory(memory.clone());
+    let mut guest = Guest::connect(&host, channels());
+    until(&mut (&mut host, &mut guest), "a connection", |(_, guest)| guest.client.state().is_connected());
+    let mut least = MOST;
+    for (label, bytes) in [(1, 300_000), (2, 40_000)] {
+        guest.client.send_block(MAP, Block::new(content(label, bytes)).expect("it is small"), label).expect("sent");
+        until(&mut (&mut host, &mut guest), "its end", |(_, guest)| {
+            least = least.min(memory.blocks.left());
+            guest.log.refused.len() + guest.log.delivered == label as usize
+        });
+    }
+    assert_eq!((&guest.log.refused[..], guest.log.delivered), (&[block::Reason::NoMemory][..], 1));
+    assert_eq!(host.log.received, [(2, ContentDigest::of(&content(2, 40_000)))]);
+    assert!(least < MOST - 40_000, "{least} of {MOST} bytes were left: it is this memory that was taken");
+    assert_eq!(memory.blocks.left(), MOST, "and all of it was given back");
 }
 
 #[test]

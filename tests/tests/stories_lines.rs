@@ -74,6 +74,43 @@ fn a_client_that_sleeps_wakes_for_a_channels_bytes_per_tick_as_often_as_a_game()
     assert!((25_000..=45_000).contains(&bytes) && wakes <= 130, "{bytes} bytes in {wakes} wakes");
 }
 
+/// Bytes of messages that a client with 500 bytes per tick sends in a second of 50 ticks, in each of which so many times
+/// everything that waits leaves.
+fn bytes_in_ticks(sends_per_tick: u32) -> u64 {
+    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::new(Kind::Unreliable) };
+    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let mut config = Config::default();
+    config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e7));
+    let mut hall = Hall::new(2, &layout, &config, Memory::default());
+    hall.join(path(0.0));
+    hall.run_for(Duration::from_secs(1));
+    let mut now = hall.now().monotonic;
+    let core = &mut hall.player(1).core;
+    while core.send_message(ChannelId(0), &[7; 100], SendOptions::default(), now).is_ok() {}
+    for _ in 0..50 {
+        core.tick(now);
+        for _ in 0..sends_per_tick {
+            core.transmit(now, &mut Collected::default());
+            now = now.after(Duration::from_millis(20) / sends_per_tick);
+        }
+    }
+    core.connection().unwrap().channels().stats(ChannelId(0)).unwrap().frame_bytes
+}
+
+#[test]
+fn a_client_that_sends_what_waits_many_times_in_a_tick_has_no_more_bytes_per_tick() {
+    let once = bytes_in_ticks(1);
+    assert!((24_000..=25_600).contains(&once), "{once} bytes in 50 ticks");
+    for sends in [2, 10, 40, 400] {
+        let many = bytes_in_ticks(sends);
+        // A tick that comes right behind a look at the line passes it over, and the next look makes up for it.
+        assert!(
+            (once * 9 / 10..=once + 600).contains(&many),
+            "{sends} times in a tick: {many} bytes, and {once} by one"
+        );
+    }
+}
+
 #[test]
 fn a_large_block_arrives_at_either_end_although_packets_get_lost() {
     let mut both_ways = ChannelConfig::new(Kind::Blocks);

@@ -12,7 +12,7 @@ use slipgate_protocol::netcode::client::ClientState;
 use slipgate_protocol::netcode::server::{Config, ConfigError, DisconnectReason, Fence, Server, Storage};
 use slipgate_protocol::time::UnixSeconds;
 use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
 use slipgate_protocol::token::issue::seal;
 use slipgate_protocol::wire::packet::PacketKind;
 use slipgate_protocol::wire::token::PrivateLayout;
@@ -235,6 +235,8 @@ struct DeviceState {
     durable: Vec<UsedToken>,
     write_fails: bool,
     flush_fails: bool,
+    /// It flushes for somebody else.
+    is_busy: bool,
     flushes: usize,
 }
 
@@ -259,15 +261,18 @@ impl Journal for Device {
         })
     }
 
-    fn flush(&mut self) -> Result<(), JournalError> {
+    fn flush(&mut self) -> Result<Flushed, JournalError> {
         self.with(|device| {
             device.flushes += 1;
+            if device.is_busy {
+                return Ok(Flushed::NotYet);
+            }
             if device.flush_fails {
                 return Err(JournalError);
             }
             let written = std::mem::take(&mut device.written);
             device.durable.extend(written);
-            Ok(())
+            Ok(Flushed::All)
         })
     }
 }
@@ -363,6 +368,26 @@ fn nothing_tells_a_client_of_its_slot_before_its_used_token_is_durable() {
     world.admitted(server, &mut token, stranger(1));
     let replies = world.replies_to(stranger(1));
     assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
+}
+
+#[test]
+fn while_the_journal_is_busy_a_newcomer_is_told_nothing_and_that_is_no_failure() {
+    let (mut world, server, device) = with_journal(20);
+    let mut token = holder(&mut world, 1, server);
+    device.with(|device| device.is_busy = true);
+    let handle = world.admitted(server, &mut token, stranger(1));
+    for _ in 0..30 {
+        let payload = world.payload(30);
+        assert_eq!(world.server_sends(server, handle, &payload), Err(SendError::Backlogged));
+        world.turn();
+    }
+    assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
+    assert_eq!(world.servers[server].core.stats().journal_failures, 0);
+    device.with(|device| device.is_busy = false);
+    world.turn();
+    let replies = world.replies_to(stranger(1));
+    assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
+    assert_eq!(device.with(|device| device.durable.len()), 1);
 }
 
 #[test]

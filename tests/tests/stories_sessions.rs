@@ -132,6 +132,32 @@ fn time_outs_of_tokens_are_clamped_on_the_server_unless_development_lets_negativ
 }
 
 #[test]
+fn a_server_that_read_nothing_takes_nobody_for_silent_and_gives_everybody_the_time_anew() {
+    let mut world = World::perfect(4);
+    let server = world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        config.takeover_after = Some(SECOND);
+    });
+    let mut token = holder_with_timeout(&mut world, 1, server, 3);
+    world.admitted(server, &mut token, stranger(1));
+    // Nothing is read for three time-outs; then the server ticks, before it reads.
+    world.servers[server].running = false;
+    world.run_for(9 * SECOND);
+    world.servers[server].running = true;
+    let now = world.now();
+    world.servers[server].core.tick_unread(now);
+    assert_eq!(world.servers[server].core.connected(), 1);
+    let newer = holder(&mut world, 1, server);
+    assert_eq!(world.present(server, stranger(2), &newer.request()), Err(Discard::ClientIdConnected));
+    world.run_for(SECOND + SECOND / 10);
+    assert_eq!(world.present(server, stranger(2), &newer.request()), Ok(None), "silent for the grace of a takeover");
+    world.run_for(2 * SECOND - SECOND / 5);
+    assert_eq!(world.servers[server].ends(), [], "not for the time-out");
+    world.run_for(SECOND / 5);
+    assert_eq!(world.servers[server].ends(), [(1, DisconnectReason::TimedOut)]);
+}
+
+#[test]
 fn time_outs_of_tokens_are_clamped_in_the_client_unless_development_lets_negative_ones_switch_them_off() {
     for (policy, asked, seconds) in [
         (TimeoutPolicy::Clamped, 0, Some(1)),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slipgate_protocol::netcode::server::Storage;
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
 
 /// A handle on the device; the server's journal holds another.
 #[derive(Clone, Default)]
@@ -50,13 +50,13 @@ impl Journal for Device {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), JournalError> {
+    fn flush(&mut self) -> Result<Flushed, JournalError> {
         let mut state = self.state();
         if state.flush_fails {
             return Err(JournalError);
         }
         let written = std::mem::take(&mut state.written);
         state.durable.extend(written);
-        Ok(())
+        Ok(Flushed::All)
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::block::{self, Blocks, Part, PartialBlock};
+use super::block::{self, Blocks, HashingGrant, Part, PartialBlock};
 use super::layout::ChannelConfig;
 use crate::reliability::MemoryBudget;
 use crate::time::Instant;
@@ -33,12 +33,16 @@ impl BlockLane {
         &mut self,
         config: &ChannelConfig,
         memory: Option<&MemoryBudget>,
+        hashing: Option<&HashingGrant>,
         end: End,
     ) -> Option<&mut Blocks> {
         if self.blocks.is_none() {
             let config = config.blocks.clone();
             let config = if end == End::Server { config.of_server() } else { config };
             self.blocks = Blocks::new(config, memory.cloned()).ok().map(Box::new);
+            if let (Some(blocks), Some(grant)) = (&mut self.blocks, hashing) {
+                blocks.hash_within(grant.clone());
+            }
         }
         self.blocks.as_deref_mut()
     }

@@ -8,7 +8,7 @@ mod pack;
 mod receive;
 mod share;
 
-use super::block::{Block, BlockId, Blocks, PartialBlock};
+use super::block::{Block, BlockId, Blocks, HashingGrant, PartialBlock};
 use super::block_lane::{BlockLane, End};
 use super::carried::Carried;
 use super::incoming::Incoming;
@@ -29,8 +29,11 @@ use crate::wire::reliable::Sequence;
 /// The channels of one connection.
 ///
 /// Messages go in by [`Channels::send`] and leave as frames by [`Channels::write`]; what the peer's packets carry comes
-/// out by [`Channels::next`]. It takes memory as messages need it, at most what the layout allows for each channel, and
-/// keeps it for ten seconds after the last use; while traffic lasts nothing is allocated.
+/// out by [`Channels::next`]. It takes memory for messages as they need it, at most what the layout allows for each channel,
+/// and keeps it for ten seconds after the last use; while traffic lasts nothing is allocated. The lists that say which
+/// message is where are none of it: they grow as far as messages are ahead of each other, at most to the channel's
+/// `queue_messages` (what a peer sends takes 16 bytes for each), and stay as long as the connection, so that what comes now
+/// and then asks for nothing.
 pub struct Channels {
     layout: Arc<Layout>,
     outgoing: Vec<Outgoing>,
@@ -38,6 +41,9 @@ pub struct Channels {
     /// In the places of channels of blocks.
     blocks: Vec<BlockLane>,
     block_memory: Option<MemoryBudget>,
+    hashing: Option<HashingGrant>,
+    /// The channel that is asked for news of blocks first, and hashes first: each has its turn.
+    first_blocks: usize,
     end: End,
     schedule: Schedule,
     bursts: Bursts,
@@ -62,6 +68,8 @@ impl Channels {
             incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
             blocks: layout.channels().map(|_| BlockLane::default()).collect(),
             block_memory: None,
+            hashing: None,
+            first_blocks: 0,
             end: End::Other,
             schedule: Schedule::new(&layout),
             bursts: Bursts::new(layout.channels().count()),
@@ -87,6 +95,13 @@ impl Channels {
     #[must_use]
     pub fn with_block_memory(self, memory: MemoryBudget) -> Self {
         Self { block_memory: Some(memory), ..self }
+    }
+
+    /// From now on, before there are blocks, no more of those that arrive is hashed than `grant` allows when events are
+    /// asked for: one allowance is handed round among many connections. Who grants goes on as long as there
+    /// [is work](Channels::has_blocks_to_hash); deadlines do not tell of it.
+    pub(crate) fn hash_within(&mut self, grant: HashingGrant) {
+        self.hashing = Some(grant);
     }
 
     /// The same as the server's end of a connection, which takes no blocks of clients unless the channel says so: see
@@ -160,7 +175,8 @@ impl Channels {
     /// if it is no channel of blocks.
     pub fn blocks_mut(&mut self, channel: ChannelId) -> Option<&mut Blocks> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
-        self.blocks.get_mut(usize::from(channel.0))?.machine(config, self.block_memory.as_ref(), self.end)
+        let lane = self.blocks.get_mut(usize::from(channel.0))?;
+        lane.machine(config, self.block_memory.as_ref(), self.hashing.as_ref(), self.end)
     }
 
     /// What is left of the peer's blocks when the connection has ended, to be kept by the next one. No more blocks come or
@@ -176,9 +192,19 @@ impl Channels {
         if let Some(receipt) = self.sending.receipts.poll() {
             return Some(receipt);
         }
-        let lanes = (0..).map(ChannelId).zip(&mut self.blocks);
-        let event = |(channel, lane): (_, &mut BlockLane)| Some((channel, lane.poll_event()?));
-        lanes.filter_map(event).map(|(channel, event)| ChannelEvent::Block { channel, event }).next()
+        let (first, count) = (self.first_blocks, self.blocks.len());
+        for at in (0..count).map(|at| (first + at) % count) {
+            if let Some(event) = self.blocks.get_mut(at).and_then(BlockLane::poll_event) {
+                return Some(ChannelEvent::Block { channel: ChannelId(at as u8), event });
+            }
+        }
+        self.first_blocks = (first + 1) % count.max(1);
+        None
+    }
+
+    /// Whether blocks that have arrived are to be hashed.
+    pub(crate) fn has_blocks_to_hash(&self) -> bool {
+        self.blocks.iter().any(BlockLane::has_work)
     }
 
     /// What the channel's queue could still take; nothing for a channel that does not exist.
@@ -195,7 +221,7 @@ impl Channels {
         self.outgoing.get(usize::from(channel.0)).map(|outgoing| outgoing.counters)
     }
 
-    /// Bytes of memory that messages take now, those that leave and those that arrive.
+    /// Bytes of memory that messages take now, those that leave and those that arrive, without the lists of them.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.sending.store.bytes() + self.receiving.bytes()
@@ -210,7 +236,8 @@ impl Channels {
 
     /// As [`next_deadline`](Self::next_deadline), where the next tick begins so much later.
     pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        if self.blocks.iter().any(BlockLane::has_work) || self.sending.receipts.has_news() {
+        let hashes = self.hashing.is_none() && self.has_blocks_to_hash();
+        if hashes || self.sending.receipts.has_news() {
             return Some(now);
         }
         if self.waits_for_tick() {

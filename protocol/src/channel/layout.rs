@@ -81,8 +81,8 @@ pub struct ChannelConfig {
     /// Its share among the channels of its class, at least 1.
     pub weight: u16,
     /// How many bytes of frames may leave in a tick; `None`: as many as fit. The last message of a tick may go over it,
-    /// and the next tick has so much less. Each turn that a program ends is a tick: one that ends a turn for every arrival
-    /// has more of them.
+    /// and the next tick has so much less. Each turn that a program ends is a tick: one that wakes for every arrival
+    /// had best flush then, which is none, and end its turns at its own pace.
     pub bytes_per_tick: Option<u32>,
     /// The most bytes of messages that wait to be sent or acknowledged, at least `max_message_bytes`. Counted from the
     /// oldest message that is not acknowledged.

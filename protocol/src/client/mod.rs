@@ -385,8 +385,9 @@ impl Client {
             self.wake = Instant::default();
             return;
         }
-        let deadline = match &self.line {
-            Some(Line::Packets(packets)) => packets.next_deadline(),
+        // What could not leave now is tried again a little later, not at once.
+        let later = |at: Option<Instant>| at.map_or(Instant::NEVER, |at| at.max(now.after(LEAST_WAIT)));
+        (self.wake, self.rest) = match &self.line {
             Some(Line::Channels(connection)) if connection.is_over() => {
                 let reason = connection.end().map_or(EndReason::Left, reason_of);
                 self.netcode.disconnect_for(reason);
@@ -394,16 +395,13 @@ impl Client {
                 self.netcode.transmit(now, outbox);
                 return;
             }
-            Some(Line::Channels(connection)) => connection.next_deadline(now),
-            Some(Line::Payloads) | None => None,
+            Some(Line::Channels(connection)) => {
+                let by_ticks = connection.next_deadline_by_ticks(now, SLEEPERS_TICK);
+                (later(connection.next_deadline(now)), later(by_ticks))
+            }
+            Some(Line::Packets(packets)) => [later(packets.next_deadline()); 2].into(),
+            Some(Line::Payloads) | None => (Instant::NEVER, Instant::NEVER),
         };
-        let by_ticks = match &self.line {
-            Some(Line::Channels(connection)) => connection.next_deadline_by_ticks(now, SLEEPERS_TICK),
-            _ => deadline,
-        };
-        // What could not leave now is tried again a little later, not at once.
-        let later = |deadline: Instant| deadline.max(now.after(LEAST_WAIT));
-        (self.wake, self.rest) = (deadline.map_or(Instant::NEVER, later), by_ticks.map_or(Instant::NEVER, later));
     }
 
     /// When the client next has something to do of its own, if nothing arrives: wake up then.

@@ -10,6 +10,7 @@
 //! when a deadline of theirs has passed.
 
 mod event;
+mod hashing;
 mod seat;
 mod sink;
 mod transmit;
@@ -20,7 +21,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 pub use self::event::{Event, Message, Received};
+pub use self::hashing::HASHED_PER_TURN;
 
+use self::hashing::HashingTurns;
 use self::seat::Seat;
 use self::uplink::ServerUplink;
 use crate::address::Address;
@@ -61,6 +64,7 @@ pub struct Server {
     /// The slot at which the next turn begins, so that none always comes last.
     first: u32,
     uplink: ServerUplink,
+    hashing: HashingTurns,
     events: VecDeque<Event>,
     /// What was said at the end of the last connection in each slot, where something was; as long as it needs to be.
     ends: Vec<Option<(ClientHandle, End)>>,
@@ -89,6 +93,7 @@ impl Server {
             caught_up_at: Instant::NEVER,
             first: 0,
             uplink: ServerUplink::new(slots),
+            hashing: HashingTurns::new(slots),
             events: VecDeque::with_capacity(3 * slots + 2),
             ends: Vec::new(),
             noisy: VecDeque::with_capacity(slots),
@@ -118,6 +123,11 @@ impl Server {
         Ok(())
     }
 
+    /// Gives the connections that come from now on this memory.
+    pub fn set_memory(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
     /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
     /// burst delays the rest. Of a shard's it is the rate of the whole server, whichever shard is told. `None`, at first: the
     /// uplink has no limit.
@@ -133,11 +143,14 @@ impl Server {
         self.uplink.join(usize::from(self.netcode.shard_id().0), trunk);
     }
 
-    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
-    /// uplink shared.
+    /// A client's share of the uplink compared with others, 1 at first. It is kept as long as the client is connected,
+    /// whatever limit the uplink has meanwhile, or none. Answers whether the client is connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
         let is_there = self.seat_of(client).is_some();
-        is_there && self.uplink.set_weight(client.slot(), weight)
+        if is_there {
+            self.uplink.set_weight(client.slot(), weight);
+        }
+        is_there
     }
 
     /// What clients' payloads carry.
@@ -233,9 +246,10 @@ impl Server {
 
     // Events --------------------------------------------------------------------------------------------------------
 
-    /// The oldest event that was not taken yet.
+    /// The oldest event that was not taken yet. To be called until `None` once a turn: until then at most
+    /// [`HASHED_PER_TURN`] bytes are hashed of the blocks that have arrived, of all clients by turns.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front().or_else(|| self.poll_lines())
+        self.events.pop_front().or_else(|| self.poll_lines()).or_else(|| self.hash_by_turns())
     }
 
     /// Asks the lines that may have something to tell.
@@ -247,8 +261,27 @@ impl Server {
                 return Some(event);
             }
             self.noisy.pop_front();
-            if let Some(seat) = self.seat_at(slot) {
-                seat.noisy = false;
+            let Some(seat) = self.seat_at(slot) else { continue };
+            seat.noisy = false;
+            if seat.has_blocks_to_hash() {
+                self.hashing.wait(slot);
+            }
+        }
+        None
+    }
+
+    /// Lets those hash by turns who have something to, as long as the turn allows, until there is something to tell of it.
+    fn hash_by_turns(&mut self) -> Option<Event> {
+        while let Some(slot) = self.hashing.next() {
+            let event = self.seat_at(slot).and_then(Seat::poll_event);
+            self.hashing.took();
+            if self.seat_at(slot).is_some_and(|seat| seat.has_blocks_to_hash()) {
+                self.hashing.wait(slot);
+            }
+            if event.is_some() {
+                // To have told of it may be something to answer, and there may be more to tell.
+                self.wake(slot);
+                return event;
             }
         }
         None
@@ -265,9 +298,7 @@ impl Server {
                     self.uplink.forget(client.slot());
                     let Some(mut seat) = seat else { continue };
                     // What the line has to tell comes first, and its own word on why it ended counts for more.
-                    self.events.extend(core::iter::from_fn(|| seat.poll_event()));
-                    seat.tell_end(reason);
-                    self.events.extend(core::iter::from_fn(|| seat.poll_event()));
+                    tell_end(&mut seat, reason, &mut self.hashing, &mut self.events);
                     self.keep_end(&seat);
                 }
             }
@@ -288,7 +319,10 @@ impl Server {
 
     fn seat(&mut self, client: ClientHandle, client_id: u64) {
         // The settings were checked when the server was made.
-        let Ok(line) = self.traffic.line(Some(&self.memory)) else { return };
+        let Ok(mut line) = self.traffic.line(Some(&self.memory)) else { return };
+        if let Line::Channels(connection) = &mut line {
+            connection.channels_mut().hash_within(self.hashing.grant().clone());
+        }
         let slot = client.slot() as usize;
         if slot >= self.seats.len() {
             self.seats.resize_with(slot + 1, || None);
@@ -426,12 +460,10 @@ impl Server {
         self.follow();
         self.stopping = true;
         for slot in 0..self.seats.len() as u32 {
-            let Self { seats, events, netcode, .. } = self;
+            let Self { seats, events, netcode, hashing, .. } = self;
             let Some(seat) = seats.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
             if let Line::Channels(_) = &seat.line {
-                events.extend(core::iter::from_fn(|| seat.poll_event()));
-                seat.tell_end(DisconnectReason::ServerStopped);
-                events.extend(core::iter::from_fn(|| seat.poll_event()));
+                tell_end(seat, DisconnectReason::ServerStopped, hashing, events);
                 seat.leave(ByeCode::SHUTDOWN, text);
             } else {
                 netcode.disconnect_for(seat.client(), DisconnectReason::ServerStopped);
@@ -482,6 +514,12 @@ impl Server {
         Some(prospect.map_or(budget, |prospect| budget.within(prospect)))
     }
 
+    /// Bytes of clients' blocks that were hashed since the start.
+    #[must_use]
+    pub const fn hashed_bytes(&self) -> u64 {
+        self.hashing.hashed()
+    }
+
     /// How a client's path is; `None` where payloads travel as they are.
     #[must_use]
     pub fn path(&self, client: ClientHandle, now: Now) -> Option<PathStats> {
@@ -511,6 +549,16 @@ impl Server {
             self.next_wake = self.next_wake.min(at);
         }
     }
+}
+
+/// Has the events tell what a line still has to, and then its end. What has arrived of its blocks is hashed as far as this
+/// turn allows: it has no later one.
+fn tell_end(seat: &mut Seat, reason: DisconnectReason, hashing: &mut HashingTurns, events: &mut VecDeque<Event>) {
+    hashing.let_leave();
+    events.extend(core::iter::from_fn(|| seat.poll_event()));
+    hashing.took();
+    seat.tell_end(reason);
+    events.extend(core::iter::from_fn(|| seat.poll_event()));
 }
 
 impl From<lower::SendError> for SendError {

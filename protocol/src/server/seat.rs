@@ -109,6 +109,11 @@ impl Seat {
         }
     }
 
+    /// Whether blocks that have arrived are to be hashed.
+    pub(super) fn has_blocks_to_hash(&self) -> bool {
+        matches!(&self.line, Line::Channels(connection) if connection.channels().has_blocks_to_hash())
+    }
+
     /// Whether it has ended, and only its slot is not free yet.
     pub(super) fn is_leaving(&self) -> bool {
         self.told || self.end().is_some()

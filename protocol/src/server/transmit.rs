@@ -16,7 +16,20 @@ impl Server {
     pub fn tick(&mut self, now: Now) {
         self.caught_up(now.monotonic);
         self.netcode.tick(now);
+        self.tick_above(now);
+    }
+
+    /// As [`tick`](Self::tick), of a program that has left unread what had arrived since the tick before: no client is taken
+    /// for silent, for its packets may lie there, and each has its time-out anew.
+    pub fn tick_unread(&mut self, now: Now) {
+        self.netcode.tick_unread(now);
+        self.tick_above(now);
+    }
+
+    /// What follows netcode's tick.
+    fn tick_above(&mut self, now: Now) {
         self.follow();
+        self.hashing.begin_turn();
         self.tick_lines(now.monotonic);
         self.share_uplink(now.monotonic);
         self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };

@@ -85,10 +85,18 @@ pub struct Memory {
     pub blocks: MemoryBudget,
 }
 
+impl Memory {
+    /// So many bytes for messages, and so many for blocks.
+    #[must_use]
+    pub fn new(messages: usize, blocks: usize) -> Self {
+        Self { messages: MemoryBudget::new(messages), blocks: MemoryBudget::new(blocks) }
+    }
+}
+
 impl Default for Memory {
     /// 256 MiB for messages and 512 MiB for blocks.
     fn default() -> Self {
-        Self { messages: MemoryBudget::new(256 << 20), blocks: MemoryBudget::new(512 << 20) }
+        Self::new(256 << 20, 512 << 20)
     }
 }
 

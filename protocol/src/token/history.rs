@@ -34,11 +34,21 @@ pub trait Journal: Send {
     /// When it could not be written.
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
 
-    /// Makes what was recorded durable. Called before the first packet that tells a client of its slot.
+    /// Makes what was recorded durable. Called before the first packet that tells a client of its slot, and again while it
+    /// answers `NotYet`: the clients concerned are not told of their slots until then.
     ///
     /// # Errors
     /// When it could not be made durable; the clients concerned are not told of their slots yet.
-    fn flush(&mut self) -> Result<(), JournalError>;
+    fn flush(&mut self) -> Result<Flushed, JournalError>;
+}
+
+/// How far a flush has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flushed {
+    /// Whatever was recorded before it is durable.
+    All,
+    /// Something else keeps the storage busy; the caller need not wait for that.
+    NotYet,
 }
 
 /// The journal could not be written. The journal itself knows and tells why.

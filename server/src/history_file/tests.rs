@@ -157,7 +157,7 @@ fn a_full_disk_refuses_and_leaves_no_torn_record_behind() {
     // /dev/full takes no byte: the place of a disk without room.
     let place = Place::new("full");
     let mut history = write(&place, 1);
-    let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap().into());
     assert_eq!(history.record(used(5, 2000)), Err(JournalError));
     history.file = real;
     history.torn_at = Some(64 + 32);
@@ -188,18 +188,36 @@ fn after_a_failed_flush_nothing_is_durable_until_all_was_written_anew() {
     let place = Place::new("doubtful");
     let mut history = write(&place, 2);
     // A device that cannot flush. Systems report a failed flush once; the next one would succeed with nothing written.
-    history.file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    history.file = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
     history.record(used(7, u64::MAX)).unwrap();
     history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
     assert_eq!(history.flush(), Err(JournalError));
     assert!(history.doubtful);
-    assert_eq!(history.flush(), Ok(()));
+    assert_eq!(history.flush(), Ok(Flushed::All));
     assert!(!history.doubtful);
     history.record(used(8, u64::MAX)).unwrap();
     history.flush().unwrap();
     drop(history);
     let kept: Vec<_> = HistoryFile::open(place.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
     assert_eq!(kept, [0, 1, 7, 8]);
+}
+
+#[test]
+fn what_is_recorded_while_the_file_is_flushed_is_kept_and_so_is_a_file_that_is_written_anew_meanwhile() {
+    let place = Place::new("meanwhile");
+    let mut history = write(&place, 1);
+    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
+    history.record(used(2, u64::MAX)).unwrap();
+    let sync = history.sync().unwrap();
+    history.record(used(3, u64::MAX)).unwrap();
+    history.compact(TODAY).unwrap();
+    history.record(used(4, u64::MAX)).unwrap();
+    let outcome = sync();
+    history.synced(outcome).unwrap();
+    assert!(!history.doubtful);
+    drop(history);
+    let kept: Vec<_> = HistoryFile::open(place.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
+    assert_eq!(kept, [0, 2, 3, 4]);
 }
 
 #[cfg(unix)]

@@ -11,8 +11,10 @@ use slipgate_protocol::channel::control::ByeCode;
 use slipgate_protocol::channel::{ChannelId, SendOptions};
 use slipgate_protocol::session::{End, Traffic};
 use slipgate_protocol::wire::USER_DATA_BYTES;
+use tracing::warn;
 
 use super::lane::{Entry, Inlet, NOTHING, Outlet, Room};
+use super::paths::Writer;
 use crate::crew::Game;
 use crate::{ClientHandle, Event, Inbox, Server};
 
@@ -20,7 +22,7 @@ use crate::{ClientHandle, Event, Inbox, Server};
 const FOR_EVENTS: Room = Room { entries: 16, bytes: 16 * USER_DATA_BYTES };
 /// How long a shard that found no room rests.
 const REST: Duration = Duration::from_millis(1);
-/// How long a shard that ends waits for the game to take its last events.
+/// How long a shard that ends waits for the game to take its news: before it does what was asked last, and its last events.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// What a shard tells the game: an event, whose bytes go beside it.
@@ -103,25 +105,35 @@ pub(super) struct Counters {
     pub(super) payloads_unsent: AtomicU64,
     pub(super) pauses: AtomicU64,
     pub(super) events_lost: AtomicU64,
+    pub(super) errands_lost: AtomicU64,
 }
 
 pub(super) struct Courier {
     pub(super) news: Inlet<News>,
     pub(super) errands: Outlet<Errand>,
+    paths: Writer,
     /// What must find room before the next thing is taken from the inbox.
     largest: usize,
     counters: Arc<Counters>,
+    /// Since when its shard waits for nothing but the game.
+    ending: Option<Instant>,
 }
 
 impl Courier {
-    pub(super) fn new(news: Inlet<News>, errands: Outlet<Errand>, traffic: &Traffic, counters: Arc<Counters>) -> Self {
-        Self { news, errands, largest: largest_without_loss(traffic), counters }
+    pub(super) fn new(
+        news: Inlet<News>,
+        errands: Outlet<Errand>,
+        paths: Writer,
+        traffic: &Traffic,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { news, errands, paths, largest: largest_without_loss(traffic), counters, ending: None }
     }
 
-    /// Does what the game has asked. What fails is told, so nothing is done without room to tell it.
+    /// Does what the game has asked. What fails is told, so nothing is done without room to tell it, while anybody listens.
     fn run_errands(&mut self, server: &mut Server) {
         for _ in 0..self.errands.waiting() {
-            if self.news.room().entries == 0 {
+            if self.news.room().entries == 0 && !self.news.is_abandoned() {
                 return;
             }
             let Some(errand) = self.errands.take() else { return };
@@ -155,6 +167,12 @@ impl Courier {
                 Errand::Do(work) => work(server),
             }
         }
+    }
+
+    /// Whether a shard that ends waits on for the game.
+    fn may_wait(&mut self) -> bool {
+        let since = *self.ending.get_or_insert_with(Instant::now);
+        since.elapsed() <= LAST_WAIT && !self.news.is_abandoned()
     }
 
     /// Tells what has happened, until nothing has or there is no room. Answers whether all was told.
@@ -215,10 +233,25 @@ impl Game for Courier {
         }
     }
 
+    fn tick(&mut self, server: &mut Server) {
+        self.paths.write(server);
+    }
+
+    fn is_done(&mut self) -> bool {
+        let left = self.errands.waiting();
+        if left > 0 && self.may_wait() {
+            return false;
+        }
+        if left > 0 {
+            warn!(left, "the game took no news of a shard that ends: what it had asked last is not done");
+            self.counters.errands_lost.store(left as u64, Ordering::Relaxed);
+        }
+        true
+    }
+
     fn end(&mut self, server: &mut Server, inbox: &mut Inbox) {
-        let start = Instant::now();
-        while !self.tell_news(server, inbox) && !self.news.is_abandoned() {
-            if start.elapsed() > LAST_WAIT {
+        while !self.tell_news(server, inbox) {
+            if !self.may_wait() {
                 while inbox.next(server).is_some() {
                     count(&self.counters.events_lost);
                 }

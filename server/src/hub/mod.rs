@@ -15,9 +15,12 @@
 //! | to the game | connects, ends, messages on channels | stay in the shard, which reads no further until there is room |
 //! | to the game | payloads | are dropped and counted, as datagrams may be |
 //! | to the clients | anything | is refused: `Backlogged` |
+//!
+//! How the clients' paths are passes beside the rings: once a tick, a whole shard at a time, and only the newest counts.
 
 mod courier;
 mod lane;
+mod paths;
 
 use std::fmt;
 use std::io;
@@ -30,13 +33,14 @@ use slipgate_edge::clock::Clock;
 use slipgate_protocol::address::Address;
 use slipgate_protocol::channel::block::Block;
 use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelId, Kind, SendOptions};
+use slipgate_protocol::channel::{ChannelId, Free, Kind, SendOptions};
 use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::session::{End, SendError, Traffic};
+use slipgate_protocol::session::{Budget, End, PathStats, SendError, Traffic};
 use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
 
 use self::courier::{Counters, Courier, Errand, Known, More, News};
 use self::lane::{Inlet, Outlet, lane};
+use self::paths::{Reader, paths};
 use crate::{ClientHandle, Crew, Ended, Event, Server, ShardId, Totals};
 
 /// The most bytes of a text for a client that is kicked.
@@ -44,18 +48,22 @@ const TEXT_BYTES: usize = 256;
 /// What is taken from one shard before the next one has its turn.
 const NEWS_IN_A_ROW: u32 = 256;
 
-/// How large the rings are: for each shard there is one of either kind in each direction.
+/// How large the rings are, of which each shard has one of either kind in each direction, and what passes beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HubConfig {
     /// Events, payloads and messages that may wait: 16,384.
     pub entries: usize,
     /// Bytes of payloads and messages that may wait: 4 MiB.
     pub bytes: usize,
+    /// How often shards tell how their clients' paths are, where they carry channels, for [`Hub::path`],
+    /// [`Hub::budget`] and [`Hub::free`]: zero, once a tick. It takes some time of the tick for each client: a game of
+    /// thousands that does not ask says something longer.
+    pub paths_interval: Duration,
 }
 
 impl Default for HubConfig {
     fn default() -> Self {
-        Self { entries: 1 << 14, bytes: 4 << 20 }
+        Self { entries: 1 << 14, bytes: 4 << 20, paths_interval: Duration::ZERO }
     }
 }
 
@@ -122,12 +130,15 @@ pub struct HubCounts {
     pub pauses: u64,
     /// Events that nobody took within five seconds of the end of their shard.
     pub events_lost: u64,
+    /// What was given to a shard that ended, and not done because nobody took its news within the same five seconds.
+    pub errands_lost: u64,
 }
 
 /// One shard, as the game sees it.
 struct Line {
     news: Outlet<News>,
     errands: Inlet<Errand>,
+    paths: Reader,
     counters: Arc<Counters>,
     /// By the slot on the shard.
     members: Vec<Option<Member>>,
@@ -208,8 +219,9 @@ impl Hub {
             let ((news_in, news), (errands, errands_out)) =
                 (lane(config.entries, config.bytes), lane(config.entries, config.bytes));
             let counters = Arc::<Counters>::default();
-            couriers.push(Courier::new(news_in, errands_out, &traffic, Arc::clone(&counters)));
-            lines.push(Line { news, errands, counters, members: Vec::new(), has_errands: false });
+            let (told, paths) = paths(&traffic, config.paths_interval);
+            couriers.push(Courier::new(news_in, errands_out, told, &traffic, Arc::clone(&counters)));
+            lines.push(Line { news, errands, paths, counters, members: Vec::new(), has_errands: false });
         }
         let pairs = shards.into_iter().zip(couriers).collect();
         let crew = Crew::start_each(pairs, clock, tick)?;
@@ -230,6 +242,8 @@ impl Hub {
             self.in_a_row = 0;
             self.at = (self.at + 1) % self.lines.len();
         }
+        // Before the game composes its tick.
+        self.lines.iter_mut().for_each(|line| line.paths.refresh());
         None
     }
 
@@ -368,9 +382,9 @@ impl Hub {
         self.put(client, Errand::Kick { client, code, bytes: text.len() }, text.as_bytes())
     }
 
-    /// Has work done on a shard's own thread, with all that its server can do: budgets, weights, how far blocks are. It comes after what
-    /// was sent before, also when [`stop`](Self::stop) comes right behind it, and asks for memory, so it is nothing for each
-    /// packet.
+    /// Has work done on a shard's own thread, with all that its server can do: weights, how far blocks are. It comes after
+    /// what was sent before, also when [`stop`](Self::stop) comes right behind it, and asks for memory, so it is nothing for
+    /// each packet.
     ///
     /// # Errors
     /// `Backlogged`, or `Gone` if there is no such shard.
@@ -407,6 +421,34 @@ impl Hub {
         self.lines.get(usize::from(client.shard().0))?.member(client)
     }
 
+    /// How a client's path is: round-trip time, jitter, loss, bandwidths, queueing delay; see [`Server::path`]. As its shard
+    /// told by the time when [`next_event`](Self::next_event) last answered `None`: once a tick of the shard, or as
+    /// [`HubConfig::paths_interval`] says. `None` where [`Traffic`] is `Payloads`, and of one who has just come.
+    #[must_use]
+    pub fn path(&self, client: ClientHandle) -> Option<PathStats> {
+        Some(self.line_of(client)?.paths.of(client)?.path)
+    }
+
+    /// What may leave for a client in a tick, and how a game had best send it: ask before composing one. As old as
+    /// [`path`](Self::path), and what was given to the hub since then is not taken from it.
+    #[must_use]
+    pub fn budget(&self, client: ClientHandle) -> Option<Budget> {
+        Some(self.line_of(client)?.paths.of(client)?.budget)
+    }
+
+    /// What a client's channel can still take; nothing where there is none, or it is not known. As old as
+    /// [`path`](Self::path), and what was given to the hub since then is not taken from it: who fills a channel counts that.
+    #[must_use]
+    pub fn free(&self, client: ClientHandle, channel: ChannelId) -> Free {
+        let line = self.line_of(client);
+        line.and_then(|line| line.paths.free(client, channel)).unwrap_or_default()
+    }
+
+    /// The shard of a client that is connected, as far as the game has heard.
+    fn line_of(&self, client: ClientHandle) -> Option<&Line> {
+        self.lines.get(usize::from(client.shard().0)).filter(|line| line.member(client).is_some())
+    }
+
     /// What was said at the end of a client's connection, by either side, as [`Server::end`] tells it: code and text are in
     /// it. From its `Disconnected` event to the next one; `None` where nothing was said.
     #[must_use]
@@ -435,6 +477,7 @@ impl Hub {
             payloads_unsent: counters.payloads_unsent.load(Ordering::Relaxed),
             pauses: counters.pauses.load(Ordering::Relaxed),
             events_lost: counters.events_lost.load(Ordering::Relaxed),
+            errands_lost: counters.errands_lost.load(Ordering::Relaxed),
         }
     }
 
@@ -473,7 +516,8 @@ impl Hub {
         self.stop(last)
     }
 
-    /// Disconnects everyone, hands out the last events, and waits for the threads.
+    /// Disconnects everyone, hands out the last events, and waits for the threads. What was given to the shards before is
+    /// done before, unless `last` keeps one of them waiting for room in its ring for more than five seconds.
     ///
     /// What is not acknowledged by then may not arrive: put last words into the text of [`stop_with`](Self::stop_with), or
     /// wait for the receipt.

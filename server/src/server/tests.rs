@@ -1,6 +1,9 @@
 use std::net::{SocketAddr, UdpSocket};
+use std::thread;
 
 use slipgate_protocol::crypto::key::Key;
+use slipgate_protocol::netcode::server::Config;
+use slipgate_protocol::time::Instant;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 

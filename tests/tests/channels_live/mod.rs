@@ -23,6 +23,8 @@ pub struct Log {
     pub received: Vec<(u64, ContentDigest)>,
     /// Blocks that the other end has whole.
     pub delivered: usize,
+    /// Why the other end did not take blocks, or this one did not get them.
+    pub refused: Vec<block::Reason>,
     pub partials: Vec<(ChannelId, PartialBlock)>,
     /// What became of messages that asked.
     pub receipts: Vec<(ChannelId, u64, Fate)>,
@@ -40,6 +42,8 @@ impl Log {
                 self.received.push((label, ContentDigest::of(&content.into_vec())));
             }
             ChannelEvent::Block { event: block::Event::Delivered { .. }, .. } => self.delivered += 1,
+            ChannelEvent::Block { event: block::Event::Refused { reason, .. }, .. }
+            | ChannelEvent::Block { event: block::Event::Broken { reason, .. }, .. } => self.refused.push(reason),
             ChannelEvent::Receipt { channel, tag, fate } => self.receipts.push((channel, tag, fate)),
             other => panic!("nobody breaks a transfer off here: {other:?}"),
         }
@@ -67,8 +71,8 @@ pub struct Guest {
     pub ended: Vec<EndReason>,
     /// What the next connection goes on with.
     pub to_keep: Option<(ChannelId, PartialBlock)>,
+    pub clock: Clock,
     inbox: slipgate_client::Inbox,
-    clock: Clock,
 }
 
 /// A server and a client that is connected.

@@ -6,7 +6,8 @@ use super::frame::Frame;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::{
-    BeginError, Block, BlockId, Config, ConfigError, Event, Part, PartialBlock, Progress, Reception, Violation,
+    BeginError, Block, BlockId, Config, ConfigError, Event, HashingGrant, Part, PartialBlock, Progress, Reception,
+    Violation,
 };
 use crate::reliability::MemoryBudget;
 
@@ -49,6 +50,11 @@ impl Blocks {
     pub fn new(config: Config, budget: Option<MemoryBudget>) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self { outgoing: Outgoing::new(&config), incoming: Incoming::new(config, budget) })
+    }
+
+    /// From now on no more is hashed of what has arrived than `grant` allows when events are asked for.
+    pub(crate) fn hash_within(&mut self, grant: HashingGrant) {
+        self.incoming.hash_within(grant);
     }
 
     /// Takes a block to be sent; `label` tells the peer's application what it is.
@@ -163,8 +169,7 @@ impl Blocks {
 
     /// What the application has to hear next. To be called until `None` once a tick: until then at most a megabyte is
     /// hashed of what has arrived, of all blocks of the channel together; each has its turn. That takes a millisecond or
-    /// two, and is not shared between connections: a server that takes uploads of many clients at once hashes so much for
-    /// each of them.
+    /// two. A server has one allowance for all its clients instead.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.outgoing.poll_event().or_else(|| self.incoming.poll_event())
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::farewells::Farewells;
 use super::frame::{Begin, Reason};
-use super::hashing::Hashing;
+use super::hashing::{Hashing, HashingGrant};
 use super::receiver::Reception;
 use super::seen::Seen;
 use super::{Admission, BlockId, BlockReceiver, Config, Event, Part, PartialBlock, Progress, Side, Violation};
@@ -34,6 +34,11 @@ impl Incoming {
     pub(super) fn new(config: Config, budget: Option<MemoryBudget>) -> Self {
         let (seen, farewells, hashing) = (Seen::default(), Farewells::default(), Hashing::default());
         Self { config, budget, seen, active: Vec::new(), farewells, hashing, kept: Vec::new() }
+    }
+
+    /// From now on no more is hashed than is granted.
+    pub(super) fn hash_within(&mut self, grant: HashingGrant) {
+        self.hashing.within(grant);
     }
 
     /// Keeps a partial block for a later offer of the same content; gives it back if as many are kept as may be under

@@ -53,6 +53,7 @@ pub use self::config::{Admission, Config, ConfigError};
 pub use self::content::Content;
 pub use self::event::{Event, Offer, Side};
 pub use self::frame::Reason;
+pub(crate) use self::hashing::HashingGrant;
 pub use self::partial::PartialBlock;
 pub use self::receiver::{BlockReceiver, Reception};
 pub use self::sender::{BeginError, BlockSender};

@@ -199,6 +199,8 @@ pub struct Server {
     /// Rung when other shards ask; none where there are no others.
     bell: Option<Arc<AtomicBool>>,
     next_sweep: Instant,
+    /// By then not all had been read that had arrived: before it nobody is known to have been silent.
+    unread_at: Instant,
     journal: Option<Box<dyn Journal>>,
     /// The journal holds a record that is not durable yet.
     unflushed: bool,
@@ -264,6 +266,7 @@ impl Server {
             bell: matches!(common, Common::Shared(_)).then_some(bell),
             common,
             next_sweep: now.monotonic,
+            unread_at: now.monotonic,
             cipher: PacketCipher::new(config.protocol_id),
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),
@@ -385,6 +388,14 @@ impl Server {
         }
     }
 
+    /// As [`tick`](Self::tick), after a turn that has left unread what had arrived: nobody is taken for silent whose packets
+    /// may lie there, and everybody has the time-out anew.
+    pub fn tick_unread(&mut self, now: Now) {
+        self.unread_at = now.monotonic;
+        (0..self.slots.used()).for_each(|slot| self.slots.bear_with(slot, now.monotonic));
+        self.tick(now);
+    }
+
     /// Tells other shards what they ask of this one's clients: one look at a flag a turn, when nobody asks.
     fn answer_other_shards(&mut self, now: Instant) {
         let rung = |bell: &Arc<AtomicBool>| bell.load(Ordering::Relaxed) && bell.swap(false, Ordering::Acquire);
@@ -395,6 +406,7 @@ impl Server {
         while let Some((client_id, question)) = self.common.with(None, |register| register.next_question(shard)) {
             let Some(slot) = self.slots.of_client(client_id) else { continue };
             let Some(last) = self.slots.link(slot).map(|link| link.last_receive) else { continue };
+            let last = last.max(self.unread_at);
             let is_silent = self.config.takeover_after.is_some_and(|grace| now.reached(last, grace));
             // One whose end could not be told stays until it can.
             let has_room = self.events.len() < 2 * self.slots.count() as usize;

@@ -150,7 +150,8 @@ impl Server {
         let is_silent = self
             .slots
             .link(slot)
-            .is_some_and(|link| link.state == State::Connected && now.reached(link.last_receive, grace));
+            .filter(|link| link.state == State::Connected)
+            .is_some_and(|link| now.reached(link.last_receive.max(self.unread_at), grace));
         is_newer && is_silent
     }
 

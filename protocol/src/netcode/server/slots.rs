@@ -284,6 +284,16 @@ impl Slots {
         timers.silence = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
     }
 
+    /// Gives a connection its time-out anew, though nothing of it was read.
+    pub(super) fn bear_with(&mut self, slot: u32, now: Instant) {
+        let (Some(link), Some(timers)) = (self.links.get(slot as usize), self.timers.get_mut(slot as usize)) else {
+            return;
+        };
+        if let (Some(timeout), true) = (link.timeout, timers.silence != Instant::NEVER) {
+            timers.silence = now.after(timeout);
+        }
+    }
+
     /// Whether a packet has left for this connection: before that its client knows nothing of its slot.
     pub(super) fn was_told(&self, slot: u32) -> bool {
         self.timers.get(slot as usize).is_some_and(|timers| timers.keep_alive != Instant::NEVER)

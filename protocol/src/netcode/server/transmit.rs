@@ -7,6 +7,7 @@ use crate::crypto::packet::PacketCipher;
 use crate::netcode::timing::SEND_INTERVAL;
 use crate::netcode::{Outbox, SealHalf, SendError, Unsent, check_payload};
 use crate::time::{Instant, Now};
+use crate::token::history::{Flushed, JournalError};
 use crate::wire::packet::{KeepAlive, PacketKind};
 
 impl Server {
@@ -76,8 +77,10 @@ impl Server {
         if self.unflushed
             && let Some(journal) = &mut self.journal
         {
-            self.unflushed = journal.flush().is_err();
-            self.stats.journal_failures += u64::from(self.unflushed);
+            match journal.flush() {
+                Ok(flushed) => self.unflushed = flushed == Flushed::NotYet,
+                Err(JournalError) => self.stats.journal_failures += 1,
+            }
         }
         !self.unflushed
     }
