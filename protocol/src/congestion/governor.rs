@@ -141,9 +141,7 @@ impl Congestion {
     /// A datagram of the peer told of our packets, be it that nothing is new.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.fill(feedback.now);
-        if !feedback.acked.is_empty() {
-            self.path.on_feedback(feedback);
-        }
+        self.path.on_feedback(feedback);
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
         }
