@@ -155,8 +155,8 @@ impl Server {
         self.core.set_uplink(rate);
     }
 
-    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
-    /// uplink shared.
+    /// A client's share of the uplink compared with others, 1 at first. It is kept as long as the client is connected,
+    /// whatever limit the uplink has meanwhile, or none. Answers whether the client is connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
         self.core.set_weight(client, weight)
     }

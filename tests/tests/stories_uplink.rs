@@ -189,6 +189,25 @@ fn an_uplink_that_is_too_narrow_is_shared_by_weight() {
 }
 
 #[test]
+fn weights_are_kept_while_the_uplink_has_no_limit() {
+    let mut world = World::new(4, Some(BytesPerSecond(400_000.0)));
+    let [early, late] = [world.players[0].handle, world.players[1].handle];
+    world.turn();
+    assert!(world.server.set_weight(early, Weight(3)));
+    world.server.set_uplink(None);
+    world.turn();
+    assert!(world.server.set_weight(late, Weight(2)), "it counts when there is a limit");
+    world.server.set_uplink(Some(BytesPerSecond(400_000.0)));
+    world.heard_in(60, |world| (0..4).for_each(|player| world.fill(player)));
+    let heard = world.heard_in(300, |world| (0..4).for_each(|player| world.fill(player)));
+    let total: u64 = heard.iter().map(|(.., bytes)| bytes).sum();
+    for (player, weight) in [3.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
+        let (got, share) = (heard[player].2 as f64 / total as f64, weight / 7.0);
+        assert!((got - share).abs() < 0.03, "player {player} got {got} of the uplink, not {share}");
+    }
+}
+
+#[test]
 fn a_game_is_told_its_share_of_the_uplink_before_it_composes_a_tick() {
     let mut world = World::new(20, Some(BytesPerSecond(20.0 * 60.0 * 500.0)));
     world.heard_in(60, |world| (0..20).for_each(|player| world.fill(player)));

@@ -29,8 +29,11 @@ use crate::wire::reliable::Sequence;
 /// The channels of one connection.
 ///
 /// Messages go in by [`Channels::send`] and leave as frames by [`Channels::write`]; what the peer's packets carry comes
-/// out by [`Channels::next`]. It takes memory as messages need it, at most what the layout allows for each channel, and
-/// keeps it for ten seconds after the last use; while traffic lasts nothing is allocated.
+/// out by [`Channels::next`]. It takes memory for messages as they need it, at most what the layout allows for each channel,
+/// and keeps it for ten seconds after the last use; while traffic lasts nothing is allocated. The lists that say which
+/// message is where are none of it: they grow as far as messages are ahead of each other, at most to the channel's
+/// `queue_messages` (what a peer sends takes 16 bytes for each), and stay as long as the connection, so that what comes now
+/// and then asks for nothing.
 pub struct Channels {
     layout: Arc<Layout>,
     outgoing: Vec<Outgoing>,
@@ -218,7 +221,7 @@ impl Channels {
         self.outgoing.get(usize::from(channel.0)).map(|outgoing| outgoing.counters)
     }
 
-    /// Bytes of memory that messages take now, those that leave and those that arrive.
+    /// Bytes of memory that messages take now, those that leave and those that arrive, without the lists of them.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.sending.store.bytes() + self.receiving.bytes()

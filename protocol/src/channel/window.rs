@@ -43,7 +43,7 @@ pub(super) enum Outcome {
 pub(super) struct Window {
     /// The oldest message that is missing.
     next: MessageId,
-    /// From `next` on, as far as anything has come.
+    /// From `next` on, as far as anything has come: at most as many as the queue has messages.
     slots: VecDeque<Slot>,
     assemblies: Slab<Assembly>,
     /// Bytes of the messages in the slots, the missing parts of slices included.
@@ -271,6 +271,35 @@ impl Window {
     fn put(&mut self, place: usize, slot: Slot) {
         if let Some(at) = self.slots.get_mut(place) {
             *at = slot;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_far_ahead_takes_16_bytes_for_each_message_of_the_queue_and_nothing_more() {
+        let channel = ChannelId(0);
+        for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
+            let config = ChannelConfig { queue_messages: 4096, ..ChannelConfig::new(kind) };
+            let (mut window, mut store) = (Window::new(), Store::new(None));
+            let mut take = |number| window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut store);
+            assert!(take(4095).is_ok());
+            assert_eq!(take(4096), Err(Violation::Overrun(channel)));
+            assert_eq!(window.slots.capacity() * size_of::<Slot>(), 4096 * 16, "{kind:?}");
+            let mut scratch = Vec::new();
+            for number in 0..4095 {
+                assert!(window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut store).is_ok());
+                while window.pop(&mut store, &mut scratch) {}
+            }
+            assert!(window.slots.is_empty(), "{kind:?}");
+            // The same places do for all that comes.
+            for number in (4096..8192).rev() {
+                assert!(window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut store).is_ok());
+            }
+            assert_eq!(window.slots.capacity(), 4096, "{kind:?}");
         }
     }
 }

@@ -143,11 +143,14 @@ impl Server {
         self.uplink.join(usize::from(self.netcode.shard_id().0), trunk);
     }
 
-    /// A client's share of the uplink compared with others, 1 at first. Answers whether the client is connected, and the
-    /// uplink shared.
+    /// A client's share of the uplink compared with others, 1 at first. It is kept as long as the client is connected,
+    /// whatever limit the uplink has meanwhile, or none. Answers whether the client is connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
         let is_there = self.seat_of(client).is_some();
-        is_there && self.uplink.set_weight(client.slot(), weight)
+        if is_there {
+            self.uplink.set_weight(client.slot(), weight);
+        }
+        is_there
     }
 
     /// What clients' payloads carry.

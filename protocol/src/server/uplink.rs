@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
@@ -15,6 +16,8 @@ pub(super) const BURST: Duration = Duration::from_millis(50);
 /// The uplink that the clients of one server share, if it has a limit; of a shard, its part.
 pub(super) struct ServerUplink {
     clients: usize,
+    /// By slot; beyond its end they are the default. They outlive the limit.
+    weights: Vec<Weight>,
     limit: Option<Uplink>,
     branch: Option<Branch>,
 }
@@ -35,7 +38,7 @@ impl Drop for Branch {
 impl ServerUplink {
     /// An uplink without a limit, for so many client slots.
     pub(super) const fn new(clients: usize) -> Self {
-        Self { clients, limit: None, branch: None }
+        Self { clients, weights: Vec::new(), limit: None, branch: None }
     }
 
     /// From now on this is a shard's end.
@@ -54,7 +57,7 @@ impl ServerUplink {
                 self.follow();
             }
             (None, Some(uplink), Some(rate)) => uplink.set_rate(rate),
-            (None, limit, rate) => *limit = rate.map(|rate| Uplink::new(rate, BURST, self.clients)),
+            (None, ..) => self.limit = rate.map(|rate| self.new_limit(rate)),
         }
     }
 
@@ -63,11 +66,20 @@ impl ServerUplink {
         let Some(branch) = &self.branch else { return };
         let is_limited = branch.limited.load(Ordering::Relaxed);
         if is_limited != self.limit.is_some() {
-            self.limit = is_limited.then(|| Uplink::new(BytesPerSecond::default(), BURST, self.clients));
             if !is_limited {
                 branch.trunk.lend(&mut |trunk| trunk.leave(branch.shard));
             }
+            self.limit = is_limited.then(|| self.new_limit(BytesPerSecond::default()));
         }
+    }
+
+    /// A limit under which every client has the weight that it was given before.
+    fn new_limit(&self, rate: BytesPerSecond) -> Uplink {
+        let mut uplink = Uplink::new(rate, BURST, self.clients);
+        for (slot, weight) in self.weights.iter().enumerate() {
+            uplink.set_weight(slot, *weight);
+        }
+        uplink
     }
 
     /// Divides what was gained; `offer` is called before with what every slot wants that is to be asked.
@@ -83,16 +95,25 @@ impl ServerUplink {
         }
     }
 
-    /// A client's share compared with others. Answers whether there is anything to share.
-    pub(super) fn set_weight(&mut self, slot: u32, weight: Weight) -> bool {
-        self.follow();
-        let Some(uplink) = &mut self.limit else { return false };
-        uplink.set_weight(slot as usize, weight);
-        true
+    /// A client's share compared with others, whenever there is a limit.
+    pub(super) fn set_weight(&mut self, slot: u32, weight: Weight) {
+        let slot = slot as usize;
+        if slot >= self.weights.len() && slot < self.clients {
+            self.weights.resize(slot + 1, Weight::default());
+        }
+        if let Some(place) = self.weights.get_mut(slot) {
+            *place = weight;
+        }
+        if let Some(uplink) = &mut self.limit {
+            uplink.set_weight(slot, weight);
+        }
     }
 
     /// A slot is free.
     pub(super) fn forget(&mut self, slot: u32) {
+        if let Some(weight) = self.weights.get_mut(slot as usize) {
+            *weight = Weight::default();
+        }
         if let Some(uplink) = &mut self.limit {
             uplink.offer(slot as usize, 0);
             uplink.set_weight(slot as usize, Weight::default());
@@ -119,5 +140,50 @@ impl ServerUplink {
     /// How many bytes a client may expect to send in the tick that is being composed; `None` without a limit.
     pub(super) fn prospect(&self, slot: u32) -> Option<u64> {
         self.limit.as_ref().map(|uplink| uplink.prospect(slot as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Shared(Arc<Mutex<Trunk>>);
+
+    impl Lend<Trunk> for Shared {
+        fn lend(&self, work: &mut dyn FnMut(&mut Trunk)) {
+            work(&mut self.0.lock().unwrap());
+        }
+    }
+
+    /// What the two clients of a server or a shard may send after a tick in which both asked for much.
+    fn allowances(uplink: &mut ServerUplink, seconds: u64) -> [u64; 2] {
+        uplink.share(Instant::from_start(Duration::from_secs(seconds)), |uplink| {
+            (0..2).for_each(|client| uplink.offer(client, 1_000_000));
+        });
+        [0, 1].map(|client| uplink.allowance(client))
+    }
+
+    #[test]
+    fn weights_outlive_the_limit_of_all_shards_and_not_the_client() {
+        let trunk = Arc::new(Mutex::new(Trunk::new(2, BURST)));
+        let mut shards = [0, 1].map(|shard| {
+            let mut uplink = ServerUplink::new(2);
+            uplink.join(shard, Box::new(Shared(Arc::clone(&trunk))));
+            uplink
+        });
+        shards[0].set_weight(1, Weight(3));
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 1), [1000, 3000]);
+        shards[1].set_rate(None);
+        assert_eq!(allowances(&mut shards[0], 2), [u64::MAX; 2]);
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 3), [1000, 3000]);
+        shards[1].set_rate(None);
+        assert_eq!(allowances(&mut shards[0], 4), [u64::MAX; 2]);
+        shards[0].forget(1);
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 5), [2000, 2000]);
     }
 }
