@@ -98,6 +98,8 @@ impl Sender {
     pub fn tick(&mut self, now: Instant, demand: impl FnMut(f64)) {
         self.application.tick(now, demand);
         self.detect_losses(now);
+        self.congestion.on_lost(&self.lost);
+        self.lost.clear();
         self.congestion.on_tick(self.flight.in_flight(), now);
     }
 

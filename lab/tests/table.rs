@@ -38,8 +38,14 @@ fn the_document_says_what_every_controller_does_and_nothing_else() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/congestion-table.md");
     let written = fs::read_to_string(path).unwrap();
     let measured = specification::compose(&ROWS, &SPREADS);
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("congestion-table.md");
+    fs::write(&kept, &measured).unwrap();
     let (stale, new) = (lacking(&written, &measured).join("\n"), lacking(&measured, &written).join("\n"));
-    assert!(written.trim_end() == measured.trim_end(), "written:\n{stale}\nmeasured:\n{new}\n{HOW}");
+    assert!(
+        written.trim_end() == measured.trim_end(),
+        "written:\n{stale}\nmeasured:\n{new}\nwhole: {}\n{HOW}",
+        kept.display()
+    );
 }
 
 #[test]

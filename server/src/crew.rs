@@ -22,10 +22,9 @@ use std::time::Duration;
 use slipgate_edge::clock::Clock;
 use slipgate_edge::udp::Waker;
 use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::time::Instant;
-use tracing::{error, info_span, warn};
+use tracing::{error, info_span};
 
-use crate::{Inbox, Server, ShardId, Totals};
+use crate::{Inbox, Pace, Server, ShardId, Totals};
 
 /// What plays on a shard. Closures of the same shape are games.
 pub trait Game: Send {
@@ -143,11 +142,9 @@ impl Crew {
                 inbox: Inbox::default(),
                 orders: inbox,
                 clock,
-                tick: tick.max(Duration::from_millis(1)),
-                next_tick: clock.monotonic(),
+                pace: Pace::new(clock, tick),
                 counts: Arc::clone(&counts),
                 common: Arc::clone(&crew.common),
-                told_of_waiting: false,
             };
             // If this fails, those that run are stopped as the crew is dropped.
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(move || worker.run(shard))?;
@@ -236,12 +233,9 @@ struct Shift<G> {
     game: G,
     orders: Receiver<Order>,
     clock: Clock,
-    tick: Duration,
-    next_tick: Instant,
+    pace: Pace,
     counts: Counts,
     common: Arc<Common>,
-    /// The system once could not wait for datagrams; said so.
-    told_of_waiting: bool,
 }
 
 impl<G: Game> Shift<G> {
@@ -263,7 +257,7 @@ impl<G: Game> Shift<G> {
     fn serve(&mut self) {
         while !self.is_told_to_stop() {
             self.turn();
-            self.rest();
+            self.pace.rest(&mut self.server);
         }
         // What was asked of the shard before it was told to stop comes first.
         self.turn();
@@ -301,33 +295,18 @@ impl<G: Game> Shift<G> {
         let now = self.clock.now();
         self.server.begin_turn(now);
         self.game.turn(&mut self.server, &mut self.inbox);
-        if now.monotonic < self.next_tick {
+        if !self.pace.is_tick(now.monotonic) {
             self.server.flush();
             return;
         }
         self.game.tick(&mut self.server);
         self.server.end_turn();
         self.tell_counts();
-        // A machine that was asleep does not make up for the ticks it missed.
-        let late = now.monotonic.reached(self.next_tick, self.tick);
-        self.next_tick = if late { now.monotonic } else { self.next_tick }.after(self.tick);
     }
 
     fn tell_counts(&self) {
         let totals = Totals::of(&self.server);
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = totals;
-    }
-
-    /// Sleeps until a datagram arrives, an order comes or the next tick is due.
-    fn rest(&mut self) {
-        let timeout = self.next_tick.since(self.clock.monotonic());
-        if let Err(error) = self.server.wait(timeout) {
-            if !self.told_of_waiting {
-                self.told_of_waiting = true;
-                warn!(%error, "the system cannot wait for datagrams; they are read at each tick from now on");
-            }
-            thread::sleep(timeout);
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Every kind of channel on every kind of path: what channels promise holds, and the memory that it takes is bounded.
 //!
-//! By default all worlds run with messages of 64 bytes and of 1 KiB, and a part of them with 16 KiB;
-//! `SLIPGATE_ALL_WORLDS=1` runs everything, best with `--release`. Blocks are no messages: each world carries five each
-//! way, of none to 60,000 bytes, besides.
+//! Each world carries a thousand messages of every kind each way; and, as blocks are no messages, five of those each way,
+//! of none to 60,000 bytes, besides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use slipgate_protocol::channel::block::{self, Block};
 use slipgate_protocol::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_protocol::congestion::{self, Algorithm, BytesPerSecond};
 use slipgate_protocol::session::Config;
+use slipgate_protocol::time::Instant;
 use slipgate_protocol::wire::reliable::ACKS_PER_HEADER;
 use slipgate_tests::connected::{End, Pair};
 use slipgate_tests::promises::{Ledger, Noise, most_memory};
@@ -23,6 +23,8 @@ const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnord
 const QUEUE_BYTES: u32 = 256 * 1024;
 const BLOCKS: ChannelId = ChannelId(4);
 const BLOCK_BYTES: [usize; 5] = [0, 1, 280, 9_000, 60_000];
+/// What a packet carries of a message that is cut: of 1,200 bytes without heads as many pieces of 128 as fit.
+const CUT_BYTES: f64 = 1152.0;
 
 // Worlds ------------------------------------------------------------------------------------------------------------
 
@@ -99,6 +101,8 @@ impl Load {
 /// What one end has to say, and what it has heard.
 struct Talk {
     ledgers: Vec<Ledger>,
+    /// When the last message of each kind was taken.
+    last: [Instant; KINDS.len()],
     /// Which blocks of this end's have arrived.
     arrived: Vec<bool>,
     /// How many of them it knows to have arrived.
@@ -107,6 +111,7 @@ struct Talk {
 
 struct World {
     pair: Pair,
+    begin: Instant,
     weather: Weather,
     load: Load,
     noise: Noise,
@@ -121,13 +126,17 @@ impl World {
         let (layout, noise, conditions) = (load.layout(), Noise::new(seed), weather.conditions());
         let blocks =
             (0..).zip(BLOCK_BYTES).map(|(number, bytes)| Block::new(noise.cut(number, bytes)).unwrap()).collect();
+        let pair = Pair::with(seed, conditions, [&layout, &layout], &load.config());
+        let begin = pair.now();
         let mut world = Self {
-            pair: Pair::with(seed, conditions, [&layout, &layout], &load.config()),
+            pair,
+            begin,
             weather,
             load,
             noise,
             talks: [(); 2].map(|()| Talk {
                 ledgers: KINDS.map(Ledger::new).into(),
+                last: [begin; KINDS.len()],
                 arrived: vec![false; BLOCK_BYTES.len()],
                 delivered: 0,
             }),
@@ -150,13 +159,15 @@ impl World {
     fn compose(&mut self) {
         let now = self.pair.now();
         for end in End::BOTH {
-            for (channel, ledger) in (0..).map(ChannelId).zip(&mut self.talks[end as usize].ledgers) {
+            let Talk { ledgers, last, .. } = &mut self.talks[end as usize];
+            for ((channel, ledger), last) in (0..).map(ChannelId).zip(ledgers).zip(last) {
                 while ledger.sent() < self.load.messages {
                     let message = ledger.compose(&self.noise, self.load.bytes);
                     if self.pair.send(end, channel, message).is_err() {
                         break;
                     }
                     ledger.note_sent(SendOptions::default(), now);
+                    *last = now;
                 }
             }
         }
@@ -212,12 +223,11 @@ impl World {
 
     /// Everything that can arrive does, and nothing comes afterwards.
     fn live(mut self) {
-        let begin = self.pair.now();
         while !self.is_done() {
             self.turn(STEP);
-            assert!(self.pair.now().since(begin) < Duration::from_secs(300), "it takes too long");
+            assert!(self.pair.now().since(self.begin) < Duration::from_secs(300), "it takes too long");
         }
-        let took = self.pair.now().since(begin);
+        let took = self.pair.now().since(self.begin);
         for _ in 0..100 {
             self.turn(4 * STEP);
         }
@@ -232,23 +242,51 @@ impl World {
     fn judge_arrivals(&self, end: End) {
         let talk = &self.talks[end as usize];
         assert!(talk.arrived.iter().all(|arrived| *arrived));
-        let share = |kind: usize| talk.ledgers[kind].arrived() as f64 / self.load.messages as f64;
-        assert!(share(2) == 1.0 && share(3) == 1.0, "{} and {}", share(2), share(3));
-        // A message arrives if all the packets do in which it travels; a few are joined in one packet.
-        let packets = (self.load.bytes as f64 / 1100.0).ceil().max(1.0) + 1.0;
-        let whole = (1.0 - self.weather.loss_percent / 100.0).powf(packets);
-        let least = match self.weather.loss_percent {
-            0.0 => 1.0,
-            _ if self.load.messages < 1000 => 0.0,
-            _ => whole - 0.1,
-        };
-        // Those that were cut may be displaced by newer ones, if packets overtake each other.
-        if self.weather.reordering_percent == 0.0 || self.load.bytes <= 64 {
-            assert!(share(0) >= least, "{} of unreliable messages arrived, not {least}", share(0));
+        for (kind, ledger) in KINDS.into_iter().zip(&talk.ledgers) {
+            let (arrived, least) = (ledger.arrived(), self.least(end, kind));
+            println!("  {kind:?}: {arrived}, at least {least}");
+            assert!(arrived >= least, "{arrived} {kind:?} messages arrived, not {least}");
         }
-        if self.weather.reordering_percent == 0.0 {
-            assert!(share(1) >= least, "{} of sequenced messages arrived, not {least}", share(1));
+    }
+
+    /// How many messages of a kind arrive at least.
+    ///
+    /// One that is sent once is there if all its packets arrive, none held back for longer than the next message takes to
+    /// leave: then it is complete before a newer one could make it too old, or take its place among those that wait for
+    /// slices. Copies of packets do no harm. That is its chance; and of many with this chance no fewer arrive than four
+    /// standard deviations below what is to be expected, or one, if ten are (that none of ten comes has a chance of 1 in
+    /// 20,000). Of those of 16 KiB, cut for 15 packets, fewer are to be expected where 5 % or more are lost and 30 % held
+    /// back: there is nothing to count upon.
+    fn least(&self, end: End, kind: Kind) -> usize {
+        if kind.is_reliable() {
+            return self.load.messages;
         }
+        let Weather { loss_percent, reordering_percent, .. } = self.weather;
+        let (bytes, messages) = (self.load.bytes as f64, self.load.messages as f64);
+        let packets = if bytes <= CUT_BYTES { 1.0 } else { bytes / CUT_BYTES + 1.0 };
+        // What lies in one packet is complete as it comes, and where nothing is too old there is nothing more to it.
+        let matters = kind == Kind::Sequenced || packets > 1.0;
+        let held_back = if matters { reordering_percent / 100.0 * self.too_long(end, kind, packets) } else { 0.0 };
+        let chance = ((1.0 - loss_percent / 100.0) * (1.0 - held_back)).powf(packets);
+        // Those that share a packet share its fate.
+        let alike = 1.0 + 1200.0 / bytes;
+        let (expected, deviation) = (messages * chance, (messages * chance * (1.0 - chance) * alike).sqrt());
+        let one = f64::from(u8::from(expected >= 10.0));
+        (expected - 4.0 * deviation).max(one).floor() as usize
+    }
+
+    /// The share of packets that are held back for longer than a message takes to leave, of those held back.
+    fn too_long(&self, end: End, kind: Kind, packets: f64) -> f64 {
+        let talk = &self.talks[end as usize];
+        let last = KINDS.into_iter().zip(talk.last).find(|(other, _)| *other == kind).expect("one of them").1;
+        let waiting = QUEUE_BYTES as usize / self.load.bytes;
+        if packets <= 1.0 || waiting >= self.load.messages {
+            return 1.0;
+        }
+        let pace = last.since(self.begin).as_secs_f64() / (self.load.messages - waiting) as f64;
+        // What leaves in one turn arrives at once.
+        let whole_turns = (pace / STEP.as_secs_f64()).floor() * STEP.as_secs_f64();
+        1.0 - (whole_turns / HELD_BACK.as_secs_f64()).min(1.0)
     }
 
     /// What an end thinks of its path is so.
@@ -314,39 +352,34 @@ impl World {
     }
 }
 
-/// Whether everything is asked for.
-fn all() -> bool {
-    std::env::var_os("SLIPGATE_ALL_WORLDS").is_some()
-}
-
-fn live_in_all(load: impl Fn(usize) -> Load) {
-    for (seed, weather) in Weather::all().into_iter().enumerate() {
-        World::new(seed as u64, weather, load(seed)).live();
+fn live_in(load: Load, which: impl Fn(&Weather) -> bool) {
+    for (seed, weather) in (0..).zip(Weather::all()).filter(|(_, weather)| which(weather)) {
+        World::new(seed, weather, load).live();
     }
 }
 
 #[test]
 fn messages_of_64_bytes_keep_their_promises_in_all_worlds() {
-    live_in_all(|_| Load::fixed(64, 1000));
+    live_in(Load::fixed(64, 1000), |_| true);
 }
 
 #[test]
 fn messages_of_1_kib_keep_their_promises_in_all_worlds() {
-    live_in_all(|_| Load::fixed(1024, 1000));
+    live_in(Load::fixed(1024, 1000), |_| true);
 }
 
 #[test]
-fn messages_of_16_kib_keep_their_promises_in_all_worlds() {
-    // Each eleventh world: each loss, latency, reordering and duplication is among them.
-    live_in_all(|seed| Load::fixed(16 * 1024, if all() || seed % 11 == 0 { 1000 } else { 50 }));
+fn messages_of_16_kib_keep_their_promises_in_all_worlds_without_duplication() {
+    live_in(Load::fixed(16 * 1024, 1000), |weather| weather.duplication_percent == 0.0);
+}
+
+#[test]
+fn messages_of_16_kib_keep_their_promises_in_all_worlds_with_duplication() {
+    live_in(Load::fixed(16 * 1024, 1000), |weather| weather.duplication_percent > 0.0);
 }
 
 #[test]
 fn messages_keep_their_promises_under_the_default_controller() {
-    for (seed, weather) in Weather::all().into_iter().enumerate() {
-        if all() || seed % 7 == 3 {
-            let algorithm = congestion::Config::default().algorithm;
-            World::new(1000 + seed as u64, weather, Load { algorithm, ..Load::fixed(64, 1000) }).live();
-        }
-    }
+    let algorithm = congestion::Config::default().algorithm;
+    live_in(Load { algorithm, ..Load::fixed(64, 1000) }, |_| true);
 }

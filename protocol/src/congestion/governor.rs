@@ -3,13 +3,14 @@
 //! It joins a controller, which knows the path, with a bucket, which knows the moment.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pacer::Pacer;
 use super::timing::RoundTrip;
 use super::{
-    Binary, BinaryConfig, BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed,
-    Glide, GlideConfig, Phase, Shape, Suggestion, Timing,
+    Binary, BinaryConfig, BytesPerSecond, Controller, Demand, Departed, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback,
+    Fixed, Glide, GlideConfig, Phase, Shape, Suggestion, Timing,
 };
 use crate::time::Instant;
 
@@ -19,6 +20,8 @@ const TICK_SMOOTHING: f64 = 0.125;
 const LONGEST_TICK: Duration = FLOOR_INTERVAL;
 /// A packet of what can wait lasts no longer on the path, in seconds, unless it is of the least kind.
 const BULK_PACKET_TIME: f64 = 0.010;
+/// So many lost packets are kept for the controller while nothing is heard.
+const MOST_UNTOLD: usize = 1024;
 /// Weight of one packet's fate in the share of lost packets.
 const LOSS_SMOOTHING: f64 = 0.01;
 
@@ -94,6 +97,8 @@ pub struct Congestion {
     sent_at: Option<Instant>,
     ticked_at: Option<Instant>,
     tick: Duration,
+    /// Lost packets of which the controller has not heard.
+    untold: Vec<Departed>,
 }
 
 impl Congestion {
@@ -121,6 +126,7 @@ impl Congestion {
             sent_at: None,
             ticked_at: None,
             tick: Duration::ZERO,
+            untold: Vec::new(),
         }
     }
 
@@ -132,17 +138,28 @@ impl Congestion {
         self.sent_at = Some(now);
     }
 
-    /// A datagram of the peer told something of our packets.
+    /// A datagram of the peer told of our packets, be it that nothing is new.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.fill(feedback.now);
         self.path.on_feedback(feedback);
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
         }
-        for _ in feedback.lost {
+        self.on_lost(feedback.lost);
+        self.controller.on_feedback(&Feedback { lost: &self.untold, ..*feedback });
+        self.untold.clear();
+    }
+
+    /// Packets count as lost because time has passed, and not because of something that the peer told.
+    ///
+    /// That is no feedback: it says nothing of the path that silence does not say. The controller hears of them with the
+    /// next datagram of the peer's, of the first 1,024 at most.
+    pub fn on_lost(&mut self, lost: &[Departed]) {
+        for _ in lost {
             self.loss += (1.0 - self.loss) * LOSS_SMOOTHING;
         }
-        self.controller.on_feedback(feedback);
+        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
+        self.untold.extend(lost.iter().take(room));
     }
 
     /// Time has passed; to be called each time before packets are composed. How often that is tells how long a tick

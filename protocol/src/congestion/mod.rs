@@ -77,7 +77,7 @@ pub struct Newest {
     pub unread: Duration,
 }
 
-/// What a datagram of the peer told of our packets.
+/// What a datagram of the peer told of our packets, and what has been lost since the one before that told something.
 #[derive(Clone, Copy, Debug)]
 pub struct Feedback<'a> {
     /// When it arrived.
@@ -108,7 +108,7 @@ pub trait Controller {
     /// A packet has left.
     fn on_sent(&mut self, bytes: u32, now: Instant);
 
-    /// A datagram of the peer told something of our packets.
+    /// A datagram of the peer told of our packets, be it that nothing is new. Nobody is heard while this is not called.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
 
     /// Time has passed; called once a tick.

@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Feedback comes at 30 packets per second (the same article) until its interval was measured.
 const INITIAL_FEEDBACK_INTERVAL: Duration = Duration::from_millis(33);
-/// Weight of a new interval between two datagrams that brought news.
+/// Weight of a new interval between two datagrams of the peer.
 const INTERVAL_SMOOTHING: f64 = 0.1;
 /// A longer silence is none of the peer's rhythm.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(300);

@@ -246,25 +246,32 @@ impl Path {
         Some(PeersArrival { read_at, held, unread: STAMP_UNIT * u32::from(arrived.late) })
     }
 
-    /// Collects the verdicts on our packets, and tells the controller.
+    /// A datagram of the peer told of our packets: collects the verdicts, and tells the controller.
     fn settle(&mut self, heard: Option<Heard>, now: Instant) {
+        let newest = self.judge(now);
+        self.feed_back(newest.and_then(|newest| heard.and_then(|heard| sample(newest, heard))), now);
+    }
+
+    fn feed_back(&mut self, newest: Option<Newest>, now: Instant) {
+        self.congestion.on_feedback(&Feedback {
+            now,
+            newest,
+            acked: &self.verdicts.acked.departed,
+            lost: &self.verdicts.lost.departed,
+            delivered: self.delivered,
+            in_flight: self.flight.in_flight(),
+        });
+    }
+
+    /// Collects the verdicts on our packets. Answers the newest that is acknowledged, if none newer was before.
+    fn judge(&mut self, now: Instant) -> Option<(Sequence, Departed)> {
         self.verdicts.acked.clear();
         self.verdicts.lost.clear();
         self.verdicts.lost.append(&mut self.displaced);
         let newest = self.collect_acked();
         let (flight, lost) = (&mut self.flight, &mut self.verdicts.lost);
         flight.detect(&self.congestion.timing(), now, |sequence, departed| lost.push(sequence, departed));
-        if self.verdicts.acked.sequences.is_empty() && self.verdicts.lost.sequences.is_empty() {
-            return;
-        }
-        self.congestion.on_feedback(&Feedback {
-            now,
-            newest: newest.and_then(|newest| heard.and_then(|heard| sample(newest, heard))),
-            acked: &self.verdicts.acked.departed,
-            lost: &self.verdicts.lost.departed,
-            delivered: self.delivered,
-            in_flight: self.flight.in_flight(),
-        });
+        newest
     }
 
     /// Counts a datagram that is dropped before the endpoint sees it.
@@ -393,7 +400,13 @@ impl Path {
     /// Time has passed: packets count as lost, and the controller may think anew.
     pub(super) fn tick(&mut self, now: Instant) {
         self.endpoint.tick(now);
-        self.settle(None, now);
+        self.judge(now);
+        if self.verdicts.acked.departed.is_empty() {
+            self.congestion.on_lost(&self.verdicts.lost.departed);
+        } else {
+            // A packet that was refused has told of some.
+            self.feed_back(None, now);
+        }
         self.congestion.on_tick(self.flight.in_flight(), now);
     }
 

@@ -16,6 +16,7 @@ use crate::wire::reliable::{Acks, Header, Sequence};
 use crate::wire::session::{Arrived, Frame, STAMP_REACH, Stamp};
 
 mod acks_of_unsent;
+mod changing_paths;
 mod lone_packets;
 mod many_messages;
 mod many_packets;

@@ -33,6 +33,10 @@ const JITTER_SMOOTHING: f64 = 0.05;
 const MOST_JITTER: f64 = 0.02;
 /// Less jitter than this needs no allowance, in seconds: any path with a scheduler has it.
 const FREE_JITTER: f64 = 0.001;
+/// The one-way delay has jumped by so much at least, in seconds, and the round trip by less than this share of it: no path
+/// does that, but a clock that stood still does, of a machine that slept.
+const CLOCK_JUMP: f64 = 0.1;
+const JUMP_OF_PATH: f64 = 0.25;
 /// What is left of the jitter after the filter, as a share.
 const JITTER_LEFT: f64 = 0.35;
 
@@ -50,6 +54,8 @@ pub(super) struct Delay {
     newest: [Option<f64>; 2],
     previous: Option<f64>,
     jitter: f64,
+    /// The round trip and the one-way delay of the newest packet.
+    measured: Option<(f64, f64)>,
 }
 
 /// The least of the samples from a moment on.
@@ -75,6 +81,7 @@ impl Delay {
             newest: [None; 2],
             previous: None,
             jitter: 0.0,
+            measured: None,
         }
     }
 
@@ -90,6 +97,12 @@ impl Delay {
 
     /// A packet's round trip and its one-way delay, by whatever offset between the clocks.
     pub(super) fn measure(&mut self, round_trip: f64, one_way: f64, now: f64) {
+        if let Some((previous_round_trip, previous_one_way)) = self.measured.replace((round_trip, one_way)) {
+            let (jump, of_path) = (one_way - previous_one_way, round_trip - previous_round_trip);
+            if jump > CLOCK_JUMP && of_path < JUMP_OF_PATH * jump {
+                self.clocks_moved(jump - of_path.max(0.0), now);
+            }
+        }
         let smoothed = self.round_trip.unwrap_or(round_trip);
         self.round_trip = Some(smoothed + ROUND_TRIP_SMOOTHING * (round_trip - smoothed));
         for base in &mut self.base_round_trip {
@@ -171,6 +184,16 @@ impl Delay {
     pub(super) fn forget_queue(&mut self) {
         self.recent.clear();
         self.newest = [None; 2];
+    }
+
+    /// The clocks of the two ends are `further` apart than before.
+    fn clocks_moved(&mut self, further: f64, now: f64) {
+        for base in &mut self.base {
+            if let Some(old) = base.value() {
+                base.restart(old + further, now);
+            }
+        }
+        self.forget_queue();
     }
 
     /// The path itself became `longer`: what looked like a queue is none.
@@ -268,6 +291,22 @@ mod tests {
         delay.rebase(0.08, now);
         assert_eq!(delay.queue(now), None);
         assert!(close(delay.above_base(3600.1), 0.0));
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_is_no_queue_and_a_queue_that_comes_at_once_is() {
+        let (mut delay, mut now) = after([20.0; 30]);
+        let mut take = |one_way: f64, round_trip: f64| {
+            now += 0.01;
+            delay.measure(round_trip, 3600.0 + one_way, now);
+            delay.above_base(3600.0 + one_way)
+        };
+        // The sender's clock stood still for three seconds while the path grew a queue of 30 ms.
+        assert!(close(take(3.050, 0.070), 0.030));
+        assert!(close(take(3.020, 0.040), 0.0));
+        // A queue of 300 ms is in the round trip, too; and a way back that grows quicker hides none.
+        assert!(close(take(3.320, 0.340), 0.300));
+        assert!(close(take(3.020, 0.140), 0.0));
     }
 
     #[test]

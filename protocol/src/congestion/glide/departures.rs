@@ -8,6 +8,8 @@ const STEP: f64 = 0.008;
 const STEPS: usize = 512;
 /// The rate of sending is measured over this, in seconds.
 const SPAN: f64 = 0.25;
+/// Fewer packets than these are few.
+const FEW_PACKETS: f64 = 8.0;
 
 /// The bytes that left, in all and over time; times in seconds.
 #[derive(Clone, Debug)]
@@ -51,6 +53,12 @@ impl Departures {
                 step.before + (step.after - step.before) * (moment - step.since) / (step.until - step.since)
             },
         )
+    }
+
+    /// What one more packet of so many bytes adds to the measured rate of sending, if so few leave at this rate in the time
+    /// of a measurement that it matters.
+    pub(super) fn unit(packet_bytes: f64, rate: f64) -> f64 {
+        if rate * SPAN < FEW_PACKETS * packet_bytes { packet_bytes / SPAN } else { 0.0 }
     }
 
     /// Bytes per second of late.

@@ -13,6 +13,9 @@ const BUCKETS: usize = 20;
 /// The share of late is that of this many packets, if they are at least [`LEAST_TIME`] seconds old.
 const RECENT_PACKETS: f64 = 100.0;
 const LEAST_TIME: f64 = 0.3;
+/// More than this is never the path's own way: no link is used that loses so much, and what is held for its own is sent on
+/// top of what arrives. A queue that overflows after a fall of the rate, or a path that was dark, loses as much and more.
+const MOST_INHERENT: f64 = 0.25;
 /// How long a path's own loss is believed, in seconds.
 const BELIEF: f64 = 30.0;
 /// Loss is more than inherent beyond this multiple of it, and this share, and two standard deviations.
@@ -154,7 +157,7 @@ impl Losses {
 
     /// So much is the path's own way; what was counted before is settled by that.
     pub(super) fn settle(&mut self, inherent: f64, now: f64) {
-        self.inherent = inherent;
+        self.inherent = inherent.min(MOST_INHERENT);
         self.believed_until = now + BELIEF;
         self.forget();
     }

@@ -156,7 +156,7 @@ impl Glide {
             losses: Losses::new(),
             ceiling: Ceiling::new(),
             pulses: Pulses::new(),
-            silence: Silence::default(),
+            silence: Silence::new(),
             startup: Startup::new(),
             steady: Steady::new(),
             company: Company::new(largest_packet),
@@ -365,6 +365,13 @@ impl Glide {
         self.leave_company();
     }
 
+    /// What the path carries now nobody knows: it is looked for as at the beginning, from the rate that is left.
+    fn begin_anew(&mut self) {
+        (self.mode, self.startup, self.hold) = (Mode::Startup, Startup::new(), FREE);
+        self.delay.set_company(false);
+        self.steady.end_episode();
+    }
+
     fn pulse(&mut self, reading: &Reading) {
         let until = self.pulses.begin(reading);
         self.hold(pulse::DEPTH * reading.delivery, until);
@@ -393,9 +400,12 @@ impl Controller for Glide {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        self.silence.end();
-        if let Some(reading) = self.read(feedback) {
-            self.decide(&reading, feedback);
+        if self.silence.end(seconds(feedback.now)) {
+            self.begin_anew();
+        }
+        let feedback = Feedback { lost: self.silence.lost_since(feedback.lost), ..*feedback };
+        if let Some(reading) = self.read(&feedback) {
+            self.decide(&reading, &feedback);
             self.reading = Some(reading);
         }
     }

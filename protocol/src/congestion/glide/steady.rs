@@ -2,6 +2,7 @@
 //!
 //! Here, too, is decided when to ask whose queue it is; the answer is sought beside, in `pulse`.
 
+use super::departures::Departures;
 use super::reading::Reading;
 
 /// With an empty queue the rate exceeds the delivery by this share: near where the path's limit was found, and far.
@@ -16,7 +17,8 @@ const UNCUT_QUEUE: f64 = 0.3;
 /// One goes far only below this share of the target, and of a ceiling.
 const FAR_QUEUE: f64 = 0.4;
 const FAR_OF_CEILING: f64 = 0.9;
-/// One grows only if this share of the rate is sent.
+/// One grows only if this share of the rate is sent, give or take a packet: on a thin path few leave in the time in which
+/// that is measured, and never a part of one.
 const USED: f64 = 0.75;
 /// The limit is forgotten when the rate may reach less than this share of it.
 const FORGET_BELOW: f64 = 0.5;
@@ -297,7 +299,8 @@ impl Steady {
 
     fn grow(&mut self, reading: &Reading, rate: f64, ceiling: f64) -> f64 {
         let now = reading.now;
-        if reading.app_limited || now <= self.grow_after || reading.sent <= USED * rate {
+        let sent = reading.sent + Departures::unit(reading.largest_packet, rate);
+        if reading.app_limited || now <= self.grow_after || sent <= USED * rate {
             return rate;
         }
         let room = 1.0 - reading.queue / reading.target;

@@ -1,13 +1,11 @@
 //! The loop: arrivals are answered at once, ticks come at their pace, and between them the program sleeps.
 
-use std::io;
-use std::thread;
 use std::time::Duration;
 
 use slipgate_edge::cli::keys::KeySource;
 use slipgate_edge::cli::signals::Signals;
 use slipgate_protocol::time::Instant;
-use slipgate_server::{Clock, Inbox, KeyRing, Server};
+use slipgate_server::{Clock, Inbox, KeyRing, Pace, Server};
 use tracing::{info, warn};
 
 use crate::app::App;
@@ -19,12 +17,9 @@ pub(crate) struct Service {
     inbox: Inbox,
     app: App,
     clock: Clock,
-    tick: Duration,
-    next_tick: Instant,
+    pace: Pace,
     drain: Duration,
     keys: KeySource,
-    /// The system once could not wait for datagrams; said so.
-    told_of_waiting: bool,
 }
 
 /// Whether new clients are admitted, or the last ones may stay until a moment.
@@ -38,11 +33,9 @@ impl Service {
         Self {
             app: App::new(settings.app, server.config().slots),
             inbox: Inbox::default(),
-            tick: Duration::from_secs(1) / settings.tick,
-            next_tick: clock.monotonic(),
+            pace: Pace::new(clock, Duration::from_secs(1) / settings.tick),
             drain: settings.drain,
             keys: settings.keys,
-            told_of_waiting: false,
             server,
             clock,
         }
@@ -66,7 +59,7 @@ impl Service {
             {
                 break;
             }
-            self.rest();
+            self.pace.rest(&mut self.server);
         }
         self.stop();
     }
@@ -75,30 +68,10 @@ impl Service {
         let now = self.clock.now();
         self.server.begin_turn(now);
         self.app.answer(&mut self.server, &mut self.inbox);
-        if now.monotonic < self.next_tick {
+        if self.pace.is_tick(now.monotonic) {
+            self.server.end_turn();
+        } else {
             self.server.flush();
-            return;
-        }
-        self.server.end_turn();
-        // A machine that was asleep does not make up for the ticks it missed.
-        let late = now.monotonic.reached(self.next_tick, self.tick);
-        self.next_tick = if late { now.monotonic } else { self.next_tick }.after(self.tick);
-    }
-
-    /// Sleeps until a datagram arrives, a signal comes or the next tick is due.
-    fn rest(&mut self) {
-        let timeout = self.next_tick.since(self.clock.monotonic());
-        if let Err(error) = self.server.wait(timeout) {
-            self.tell_of_waiting(&error);
-            thread::sleep(timeout);
-        }
-    }
-
-    /// Datagrams are then read at each tick: sessions go on, a little later.
-    fn tell_of_waiting(&mut self, error: &io::Error) {
-        if !self.told_of_waiting {
-            self.told_of_waiting = true;
-            warn!(%error, "the system cannot wait for datagrams; they are read at each tick from now on");
         }
     }
 

@@ -1,0 +1,213 @@
+//! A path that changes under a connection which always has something to send: it falls, is dark, grows longer, or a machine
+//! sleeps. What the controller makes of it is played in the lab; here it is heard through a connection.
+
+use core::mem;
+
+use super::*;
+
+/// What the path carries when nothing is wrong with it, in bytes in a millisecond: 4 Mbit/s.
+const RATE: f64 = 500.0;
+/// What waits longer than this finds no room, in milliseconds.
+const BUFFER: f64 = 500.0;
+/// What happens begins then, in milliseconds.
+const BEGIN: u64 = 15_000;
+
+/// What happens to whom sends.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// For so many milliseconds the path carries so little.
+    Fall { rate: f64, lasts: u64 },
+    /// For so many milliseconds nothing gets through, either way.
+    Dark { lasts: u64 },
+    /// After the first 300 ms each way is 30 ms longer.
+    Longer,
+    /// The sender's machine, with its clock, stands still for so many milliseconds.
+    Sleep { lasts: u64 },
+}
+
+impl Change {
+    fn is_on(self, at: u64) -> bool {
+        let (Self::Fall { lasts, .. } | Self::Dark { lasts } | Self::Sleep { lasts }) = self else { return at > 300 };
+        (BEGIN..BEGIN + lasts).contains(&at)
+    }
+
+    fn rate(self, at: u64) -> f64 {
+        match self {
+            Self::Fall { rate, .. } if self.is_on(at) => rate,
+            _ => RATE,
+        }
+    }
+
+    fn delay(self, at: u64) -> u64 {
+        match self {
+            Self::Longer if !self.is_on(at) => 5,
+            Self::Longer => 35,
+            _ => 25,
+        }
+    }
+
+    fn is_dark(self, at: u64) -> bool {
+        matches!(self, Self::Dark { .. }) && self.is_on(at)
+    }
+
+    /// What the sender's clock says.
+    fn clock(self, at: u64) -> u64 {
+        match self {
+            Self::Sleep { lasts } if at >= BEGIN => BEGIN.max(at.saturating_sub(lasts)),
+            _ => at,
+        }
+    }
+
+    fn sleeps(self, at: u64) -> bool {
+        matches!(self, Self::Sleep { .. }) && self.is_on(at)
+    }
+}
+
+/// What left in a tenth of a second, and how long the path's queue was at its end.
+#[derive(Clone, Copy, Default)]
+struct Tenth {
+    bytes: f64,
+    queue: f64,
+    /// What the sender holds the queue for.
+    believed: f64,
+}
+
+/// A play of a change, in loops of `turn` milliseconds and messages of so many bytes.
+struct Play {
+    change: Change,
+    turn: u64,
+    message: usize,
+}
+
+impl Play {
+    /// Plays until `end`; answers its tenths of a second.
+    fn until(&self, end: u64) -> Vec<Tenth> {
+        let (mut pair, mut tenths) = (Pair::new(), vec![Tenth::default(); (end / 100) as usize + 1]);
+        let (start, mut free_at, mut under_way) = (pair.now, 0.0, Vec::new());
+        for at in (self.turn..end).step_by(self.turn as usize) {
+            let tenth = &mut tenths[(at / 100) as usize];
+            for from in 0..2 {
+                let sender = from == 0;
+                pair.now = start.after(Duration::from_millis(if sender { self.change.clock(at) } else { at }));
+                if sender && self.change.sleeps(at) {
+                    continue;
+                }
+                while sender
+                    && pair.ends[0].send(STATE, &vec![1; self.message], SendOptions::default(), pair.now).is_ok()
+                {
+                }
+                for datagram in pair.turn(from) {
+                    tenth.bytes += if sender { datagram.len() as f64 } else { 0.0 };
+                    if let Some(arrives) = self.arrival(sender, datagram.len(), &mut free_at, at) {
+                        under_way.push((arrives, 1 - from, datagram));
+                    }
+                }
+            }
+            self.deliver(&mut pair, &mut under_way, start, at);
+            tenth.queue = (free_at - at as f64).max(0.0);
+            let believed = pair.ends[0].stats(pair.now).congestion.queueing_delay;
+            tenth.believed = believed.unwrap_or_default().as_secs_f64() * 1000.0;
+        }
+        tenths
+    }
+
+    /// When a datagram arrives, if it does. The way back has no queue.
+    fn arrival(&self, sender: bool, bytes: usize, free_at: &mut f64, at: u64) -> Option<u64> {
+        if self.change.is_dark(at) || (sender && *free_at - at as f64 > BUFFER) {
+            return None;
+        }
+        let leaves = if sender {
+            *free_at = free_at.max(at as f64) + bytes as f64 / self.change.rate(at);
+            *free_at as u64
+        } else {
+            at
+        };
+        Some(leaves + self.change.delay(at))
+    }
+
+    fn deliver(&self, pair: &mut Pair, under_way: &mut Vec<(u64, usize, Vec<u8>)>, start: Instant, at: u64) {
+        let (due, rest): (Vec<_>, Vec<_>) = mem::take(under_way)
+            .into_iter()
+            .partition(|(arrives, to, _)| *arrives <= at && !(*to == 0 && self.change.sleeps(at)));
+        *under_way = rest;
+        for (_, to, datagram) in due {
+            pair.now = start.after(Duration::from_millis(if to == 0 { self.change.clock(at) } else { at }));
+            let _ = pair.give(to, &datagram);
+        }
+    }
+}
+
+/// The share of the path's rate that leaves from one second to another, and the longest queue.
+fn between(tenths: &[Tenth], from: usize, until: usize) -> (f64, f64) {
+    let tenths = &tenths[10 * from..10 * until];
+    let bytes: f64 = tenths.iter().map(|tenth| tenth.bytes).sum();
+    let longest = tenths.iter().map(|tenth| tenth.queue).fold(0.0, f64::max);
+    (bytes / (RATE * 100.0 * tenths.len() as f64), longest)
+}
+
+#[test]
+fn after_a_deep_fall_of_the_rate_the_path_is_used_again_and_not_overrun() {
+    for (rate, message, turn) in [8.0, 12.0, 16.0]
+        .into_iter()
+        .flat_map(|rate| [1000, 900, 400].map(|message| (rate, message)))
+        .flat_map(|(rate, message)| [5, 16].map(|turn| (rate, message, turn)))
+    {
+        let play = Play { change: Change::Fall { rate, lasts: 20_000 }, turn, message };
+        let tenths = play.until(80_000);
+        let (used, longest) = between(&tenths, 55, 80);
+        std::println!("{rate} bytes in a ms, {message} bytes, {turn} ms: {:.1} %, {longest:.0} ms", 100.0 * used);
+        assert!((0.9..=1.02).contains(&used), "{rate} {message} {turn}: {used}");
+        assert!(longest < 250.0, "{rate} {message} {turn}: {longest} ms");
+    }
+}
+
+#[test]
+fn on_a_dark_path_the_floor_alone_leaves_and_afterwards_it_is_used_again() {
+    for (lasts, turn) in [(2000, 5), (6000, 5), (6000, 16)] {
+        let tenths = Play { change: Change::Dark { lasts }, turn, message: 1000 }.until(BEGIN + lasts + 10_000);
+        let (begin, end) = (BEGIN as usize / 100, (BEGIN + lasts) as usize / 100);
+        let dark: f64 = tenths[begin + 10..end].iter().map(|tenth| tenth.bytes).sum();
+        let seconds = (end - begin - 10) as f64 / 10.0;
+        // It comes back from what each second of silence has halved.
+        let (early, _) = between(&tenths, end / 10 + 1, end / 10 + 5);
+        let (used, longest) = between(&tenths, end / 10 + 5, end / 10 + 10);
+        std::println!(
+            "{lasts} ms, turns of {turn} ms: {:.0} bytes a second, then {:.1} % and {:.1} %, {longest:.0} ms",
+            dark / seconds,
+            100.0 * early,
+            100.0 * used
+        );
+        // Of the floor's own 2,560 bytes, and a packet that was due.
+        assert!(dark / seconds < 4000.0, "{lasts} {turn}: {dark}");
+        assert!(early > 0.6 && (0.95..=1.02).contains(&used), "{lasts} {turn}: {early}, then {used}");
+        assert!(longest < 100.0, "{lasts} {turn}: {longest} ms");
+    }
+}
+
+#[test]
+fn whoever_takes_a_longer_path_for_a_queue_uses_it_when_it_is_known() {
+    for (message, turn) in [(1000, 5), (900, 5), (400, 5), (1000, 16), (900, 16), (400, 16)] {
+        let tenths = Play { change: Change::Longer, turn, message }.until(40_000);
+        let (used, _) = between(&tenths, 30, 40);
+        std::println!("{message} bytes, {turn} ms: {:.1} %", 100.0 * used);
+        assert!(used > 0.9, "{message} {turn}: {used}");
+    }
+}
+
+#[test]
+fn a_senders_clock_that_stood_still_is_no_queue() {
+    for (lasts, turn) in [(3000, 5), (1000, 16)] {
+        let tenths = Play { change: Change::Sleep { lasts }, turn, message: 1000 }.until(BEGIN + lasts + 10_000);
+        let after = (BEGIN + lasts) as usize / 1000 + 1;
+        let (early, _) = between(&tenths, after, after + 2);
+        let (used, longest) = between(&tenths, after + 5, after + 9);
+        let believed = tenths[10 * after..].iter().map(|tenth| tenth.believed).fold(0.0, f64::max);
+        std::println!(
+            "{lasts} ms, {turn} ms: {:.1} %, then {:.1} %, {longest:.0} ms, held for {believed:.0} ms",
+            100.0 * early,
+            100.0 * used
+        );
+        assert!(early > 0.4 && used > 0.95, "{lasts} {turn}: {early}, then {used}");
+        assert!(believed < 300.0 && longest < 150.0, "{lasts} {turn}: {longest} ms, held for {believed} ms");
+    }
+}
