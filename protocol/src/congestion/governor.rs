@@ -374,7 +374,7 @@ mod tests {
     fn statistics_tell_of_the_path() {
         let mut congestion = fixed(1e6);
         assert_eq!(congestion.stats(at(0)).queueing_delay, None);
-        let departed = super::super::Departed { sent_at: at(0), bytes: 1000 };
+        let departed = Departed { sent_at: at(0), bytes: 1000 };
         for (now, rtt) in [(1000, 40), (2000, 80), (3000, 80)] {
             let newest = super::super::Newest {
                 sent_at: at(now - rtt),
