@@ -7,11 +7,13 @@
 //! ```
 //!
 //! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
-//! a microsecond, and the sweep of used tokens some tens of them at most. The history file has a lock of its own, which is not
-//! held while the disk flushes: the shard that flushes waits for that, once a turn in which it admits clients, and those
-//! who play on it wait with it. Other shards go on and admit clients, who are told of their slots when the next flush has
-//! made their tokens durable. (Once in 65,536 records, and after a flush that failed, the file is written anew, under the lock.) So has an uplink with a
-//! limit, to which each shard comes once a turn.
+//! a microsecond, and the sweep of used tokens some tens of them at most. An uplink with a limit has a lock of its own, to
+//! which each shard comes once a turn.
+//!
+//! So has the history file, and it is not held while the disk flushes: the shard that flushes waits for that, once a turn
+//! in which it admits clients, and those who play on it wait with it. Other shards go on and admit clients, who are told
+//! of their slots when the next flush has made their tokens durable. Once in 65,536 records, and after a flush that
+//! failed, the file is written anew, under the lock.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

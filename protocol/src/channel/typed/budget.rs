@@ -19,7 +19,8 @@ pub const VALUES_BASE: usize = 16 * 1024;
 ///
 /// Each box, string, collection, enum and empty option whose type can hold memory counts once, used or not. So does each
 /// element of a list, tree or hash table, and each time that a vector grows. They take ten times as long as other values,
-/// or longer. Numbers, and what is made of numbers alone, are not among them.
+/// or longer. Numbers, and what is made of numbers alone, are not among them; a box right in another one is not told from
+/// it, so that a type with boxes in boxes asks as often again for each.
 pub const MAX_ALLOCATIONS: usize = 4096;
 /// How deep values may be nested, and with them the calls that decode and drop them.
 pub const MAX_DEPTH: usize = 128;
