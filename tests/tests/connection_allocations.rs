@@ -25,8 +25,9 @@ static ALLOCATOR: Counting = Counting;
 
 const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
 const TURN: Duration = Duration::from_millis(16);
-/// Turns before counting: until all that grows with the path's round trip and losses has grown.
-const WARM_UP: u64 = 12_000;
+/// Turns before counting: until all that grows with the path's round trip and losses has grown. What is under way grows by
+/// doubling, when more is lost in a row than ever before: the longest row of some thousand turns comes late.
+const WARM_UP: u64 = 24_000;
 const COUNTED: u64 = 4000;
 
 fn layout() -> Arc<Layout> {

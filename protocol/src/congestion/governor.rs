@@ -145,6 +145,10 @@ impl Congestion {
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
         }
+        if self.untold.is_empty() {
+            self.note_lost(feedback.lost);
+            return self.controller.on_feedback(feedback);
+        }
         self.on_lost(feedback.lost);
         self.controller.on_feedback(&Feedback { lost: &self.untold, ..*feedback });
         self.untold.clear();
@@ -155,11 +159,15 @@ impl Congestion {
     /// That is no feedback: it says nothing of the path that silence does not say. The controller hears of them with the
     /// next datagram of the peer's, of the first 1,024 at most.
     pub fn on_lost(&mut self, lost: &[Departed]) {
+        self.note_lost(lost);
+        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
+        self.untold.extend(lost.iter().take(room));
+    }
+
+    fn note_lost(&mut self, lost: &[Departed]) {
         for _ in lost {
             self.loss += (1.0 - self.loss) * LOSS_SMOOTHING;
         }
-        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
-        self.untold.extend(lost.iter().take(room));
     }
 
     /// Time has passed; to be called each time before packets are composed. How often that is tells how long a tick
