@@ -27,7 +27,7 @@ use slipgate_server::{
     ChannelConfig, ChannelId, ClientHandle, Config, Inbox, Key, Kind, Layout, Server, Sockets, Traffic,
 };
 use slipgate_tests::live::{DEADLINE, Order, PRIVATE_KEY, PROTOCOL_ID};
-use tcp::beside_tcp;
+use tcp::{EndOf, beside_tcp};
 
 /// The newest state of the game, and a world on its way to a player who joins.
 const STATE: ChannelId = ChannelId(0);
@@ -174,15 +174,6 @@ fn join(server: SocketAddr, begun: &Begin, done: &AtomicBool) -> (Vec<Arrival>, 
         turns.sleep();
     }
     (arrivals, turns.share())
-}
-
-/// Tells both loops to end, also when a test panics: a scope waits for its threads.
-struct EndOf<'a>(&'a AtomicBool);
-
-impl Drop for EndOf<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Plays for so many seconds, of each of which `second` is told when it begins.

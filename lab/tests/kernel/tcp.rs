@@ -25,8 +25,8 @@ pub(crate) fn beside_tcp<T>(place: &Place, control: &str, act: impl FnOnce() -> 
     }))
 }
 
-/// Tells the sending thread to end, also when a test panics: a scope waits for its threads.
-struct EndOf<'a>(&'a AtomicBool);
+/// Tells threads to end, also when a test panics: a scope waits for its threads.
+pub(crate) struct EndOf<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndOf<'_> {
     fn drop(&mut self) {
