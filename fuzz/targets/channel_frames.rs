@@ -367,11 +367,14 @@ impl Log {
     }
 
     /// Whether the peer has a message of which it is said that it has arrived. Of a sequenced channel the newest that did
-    /// counts. What is sent once in slices may be given up by the peer when all of them have come.
+    /// counts; a message under a key may have taken the place of an older one, and what left behind it is newer then. What
+    /// is sent once in slices may be given up by the peer when all of them have come.
     fn has_arrived(&self, kind: Kind, number: u32) -> bool {
         let is_one_slice = self.sent.get(&number).is_some_and(|content| content.len() <= PIECE_BYTES);
         let came = match kind {
-            Kind::Sequenced => self.received.last().is_some_and(|newest| *newest >= number),
+            Kind::Sequenced => {
+                self.received.last().is_some_and(|newest| *newest >= number || self.keyed.contains(&number))
+            }
             _ => self.received.contains(&number),
         };
         came || !kind.is_reliable() && !is_one_slice
