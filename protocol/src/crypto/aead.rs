@@ -1,13 +1,16 @@
 //! ChaCha20-Poly1305 (RFC 8439) in place, by one of two backends that give the same bytes.
 //!
-//! [`ring`] carries packets where it builds (feature `ring`, on by default): its assembly costs a tenth (16 bytes) to a
-//! quarter (1200 bytes) of the portable crate's time on x86-64 without any flag of the final user. [`portable`] is the `chacha20poly1305` crate: any CPU,
-//! `no_std`, wasm. The measured reason for the choice stands in `specs/ciphers.md`.
+//! [`ring`] carries what it builds for (feature `ring`, on by default): its assembly costs a tenth (16 bytes) to a
+//! quarter (1200 bytes) of the portable crate's time on x86-64 without any flag of the final user. [`portable`] is the
+//! `chacha20poly1305` crate: any CPU, `no_std`, wasm. The measured reason for the choice stands in `specs/ciphers.md`.
 
 #[cfg(not(feature = "ring"))]
 pub use self::portable as packets;
 #[cfg(feature = "ring")]
 pub use self::ring as packets;
+
+use crate::crypto::key::Key;
+use crate::wire::TAG_BYTES;
 
 /// Bytes of the nonce of ChaCha20-Poly1305 (RFC 8439, section 2.8).
 pub const NONCE_BYTES: usize = 12;
@@ -23,6 +26,39 @@ pub const fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAuthentic;
 
+/// What packets are sealed and opened with: a [`Key`] for one of them, [`packets::Kept`] for many.
+pub trait PacketKey {
+    /// Encrypts in place and returns the tag.
+    #[must_use]
+    fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES];
+
+    /// Decrypts ciphertext and tag in place and returns the plaintext.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`]; the bytes are worthless then.
+    fn open<'a>(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a mut [u8], NotAuthentic>;
+}
+
+impl PacketKey for Key {
+    fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+        packets::seal(self, nonce, associated, plain)
+    }
+
+    fn open<'a>(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a mut [u8], NotAuthentic> {
+        packets::open(self, nonce, associated, sealed)
+    }
+}
+
 /// The portable backend: the `chacha20poly1305` crate.
 pub mod portable {
     use chacha20poly1305::aead::{AeadInOut, KeyInit};
@@ -31,6 +67,9 @@ pub mod portable {
     use super::{NONCE_BYTES, NotAuthentic};
     use crate::crypto::key::Key;
     use crate::wire::TAG_BYTES;
+
+    /// The key of many packets. This backend prepares nothing.
+    pub type Kept = Key;
 
     /// Encrypts in place and returns the tag.
     #[must_use]
@@ -63,27 +102,81 @@ pub mod portable {
 /// The fast backend: ring's assembly.
 #[cfg(feature = "ring")]
 pub mod ring {
+    use core::hint::black_box;
+
     use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-    use super::{NONCE_BYTES, NotAuthentic};
+    use super::{NONCE_BYTES, NotAuthentic, PacketKey};
     use crate::crypto::key::Key;
-    use crate::wire::TAG_BYTES;
+    use crate::wire::{KEY_BYTES, TAG_BYTES};
 
-    // DECISION: ring's key object is made for each packet and not kept. It costs about 30 ns, saves half a
-    // kibibyte for each direction of each client, and ring does not wipe its keys, while ours are.
-    fn cipher(key: &Key) -> Option<LessSafeKey> {
-        UnboundKey::new(&CHACHA20_POLY1305, key.expose()).ok().map(LessSafeKey::new)
+    /// The key of many packets: ring's key object, 544 bytes, which takes about 30 ns to make. Wiped when dropped.
+    pub struct Kept(LessSafeKey);
+
+    impl From<Key> for Kept {
+        fn from(key: Key) -> Self {
+            Self(made(&key))
+        }
+    }
+
+    impl Kept {
+        /// ring does not wipe its keys: another one is written over this one, and is looked at, so that it is written.
+        fn wipe(&mut self) {
+            self.0 = made(&Key::from_bytes([0; KEY_BYTES]));
+            black_box(&self.0);
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            self.wipe();
+        }
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "ring refuses a key for its length alone, and this one has the right length"
+    )]
+    fn made(key: &Key) -> LessSafeKey {
+        LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.expose()).expect("a key of 32 bytes"))
+    }
+
+    impl PacketKey for Kept {
+        fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+            seal_with(&self.0, nonce, associated, plain)
+        }
+
+        fn open<'a>(
+            &self,
+            nonce: [u8; NONCE_BYTES],
+            associated: &[u8],
+            sealed: &'a mut [u8],
+        ) -> Result<&'a mut [u8], NotAuthentic> {
+            open_with(&self.0, nonce, associated, sealed)
+        }
+    }
+
+    fn seal_with(key: &LessSafeKey, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(associated), plain);
+        debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
+        tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or_default()
+    }
+
+    fn open_with<'a>(
+        key: &LessSafeKey,
+        nonce: [u8; NONCE_BYTES],
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a mut [u8], NotAuthentic> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.open_in_place(nonce, Aad::from(associated), sealed).map_err(|_| NotAuthentic)
     }
 
     /// Encrypts in place and returns the tag.
     #[must_use]
     pub fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        let tag = cipher(key).and_then(|cipher| {
-            cipher.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(associated), plain).ok()
-        });
-        let tag = tag.and_then(|tag| tag.as_ref().try_into().ok());
-        // Falling back keeps the promise of a sealed packet even if ring refused what it cannot refuse: 32 key bytes.
-        tag.unwrap_or_else(|| super::portable::seal(key, nonce, associated, plain))
+        seal_with(&made(key), nonce, associated, plain)
     }
 
     /// Decrypts ciphertext and tag in place and returns the plaintext.
@@ -96,13 +189,26 @@ pub mod ring {
         associated: &[u8],
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], NotAuthentic> {
-        if sealed.len() < TAG_BYTES {
-            return Err(NotAuthentic);
+        open_with(&made(key), nonce, associated, sealed)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_kept_key_seals_as_its_bytes_do_and_is_gone_when_wiped() {
+            let bytes = |byte| Key::from_bytes([byte; KEY_BYTES]);
+            let mut kept = Kept::from(bytes(7));
+            let sealed = |key: &dyn Fn(&mut [u8]) -> [u8; TAG_BYTES]| {
+                let mut plain = [1; 40];
+                (key(&mut plain), plain)
+            };
+            let of = |byte| sealed(&|plain| seal(&bytes(byte), [5; NONCE_BYTES], b"beside", plain));
+            assert_eq!(sealed(&|plain| kept.seal([5; NONCE_BYTES], b"beside", plain)), of(7));
+            kept.wipe();
+            assert_eq!(sealed(&|plain| kept.seal([5; NONCE_BYTES], b"beside", plain)), of(0));
         }
-        let cipher = cipher(key).ok_or(NotAuthentic)?;
-        cipher
-            .open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(associated), sealed)
-            .map_err(|_| NotAuthentic)
     }
 }
 

@@ -7,7 +7,7 @@
 //!  window ◀──────── packet open    token open       keyed (SipHash-1-3)
 //! ```
 //!
-//! [`aead`] has two backends for packets that give the same bytes; tokens always go through the portable one.
+//! [`aead`] has two backends that give the same bytes, for packets and tokens alike.
 
 pub mod aead;
 pub mod digest;

@@ -1,7 +1,6 @@
 //! Sealing and opening packets: the associated data, the nonce, and the replay window in their right order (§1.3, §1.8).
 
-use super::aead::{self, nonce};
-use super::key::Key;
+use super::aead::{NotAuthentic, PacketKey, nonce};
 use super::replay::ReplayWindow;
 use crate::discard::Discard;
 use crate::wire::cursor::Writer;
@@ -42,7 +41,7 @@ impl PacketCipher {
     #[must_use]
     pub fn seal(
         &self,
-        key: &Key,
+        key: &impl PacketKey,
         kind: PacketKind,
         sequence: u64,
         content: &[u8],
@@ -55,7 +54,7 @@ impl PacketCipher {
         header.emit(&mut Writer::new(datagram));
         let (plain, tag) = datagram.get_mut(header.bytes..)?.split_last_chunk_mut::<TAG_BYTES>()?;
         plain.copy_from_slice(content);
-        *tag = aead::packets::seal(key, nonce(sequence), &self.associated(header.prefix), plain);
+        *tag = key.seal(nonce(sequence), &self.associated(header.prefix), plain);
         Some(length)
     }
 
@@ -63,7 +62,12 @@ impl PacketCipher {
     ///
     /// # Errors
     /// `NotAuthentic` or `ContentSize`.
-    pub fn open<'d>(&self, key: &Key, header: &Header, datagram: &'d mut [u8]) -> Result<&'d mut [u8], Discard> {
+    pub fn open<'d>(
+        &self,
+        key: &impl PacketKey,
+        header: &Header,
+        datagram: &'d mut [u8],
+    ) -> Result<&'d mut [u8], Discard> {
         let content = self.open_unsized(key, header, datagram)?;
         checked_content(header.kind, content)
     }
@@ -74,7 +78,7 @@ impl PacketCipher {
     /// `Replayed`, `NotAuthentic` or `ContentSize`.
     pub fn open_fresh<'d>(
         &self,
-        key: &Key,
+        key: &impl PacketKey,
         window: &mut ReplayWindow,
         header: &Header,
         datagram: &'d mut [u8],
@@ -90,10 +94,15 @@ impl PacketCipher {
         checked_content(header.kind, content)
     }
 
-    fn open_unsized<'d>(&self, key: &Key, header: &Header, datagram: &'d mut [u8]) -> Result<&'d mut [u8], Discard> {
+    fn open_unsized<'d>(
+        &self,
+        key: &impl PacketKey,
+        header: &Header,
+        datagram: &'d mut [u8],
+    ) -> Result<&'d mut [u8], Discard> {
         let sealed = datagram.get_mut(header.bytes..).ok_or(Discard::TooShort)?;
-        aead::packets::open(key, nonce(header.sequence), &self.associated(header.prefix), sealed)
-            .map_err(|aead::NotAuthentic| Discard::NotAuthentic)
+        key.open(nonce(header.sequence), &self.associated(header.prefix), sealed)
+            .map_err(|NotAuthentic| Discard::NotAuthentic)
     }
 }
 

@@ -21,7 +21,7 @@ pub mod timing;
 use core::fmt;
 
 use crate::address::Address;
-use crate::crypto::key::Key;
+use crate::crypto::aead::PacketKey;
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
 use crate::wire::packet::PacketKind;
@@ -100,14 +100,14 @@ enum Unsent {
 }
 
 /// One direction of a connection: everything that a packet is sealed with.
-struct SealHalf<'a> {
+struct SealHalf<'a, K> {
     cipher: &'a PacketCipher,
-    key: &'a Key,
+    key: &'a K,
     lane: &'a mut Lane,
     to: Address,
 }
 
-impl SealHalf<'_> {
+impl<K: PacketKey> SealHalf<'_, K> {
     /// Seals one packet into the outbox. A sequence number is taken only when there is room for its packet.
     fn send(&mut self, kind: PacketKind, content: &[u8], outbox: &mut impl Outbox) -> Result<(), Unsent> {
         let room = outbox.room().ok_or(Unsent::NoRoom)?;

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::TokenName;
 use super::state::{ClientState, EndReason};
 use crate::address::{Address, is_dialable};
-use crate::crypto::key::Key;
+use crate::crypto::aead::packets::Kept;
 use crate::crypto::lane::{self, Lane};
 use crate::crypto::packet::PacketCipher;
 use crate::crypto::replay::ReplayWindow;
@@ -44,8 +44,8 @@ pub(super) struct Session {
     name: TokenName,
     token: ConnectToken,
     cipher: PacketCipher,
-    client_to_server: Key,
-    server_to_client: Key,
+    client_to_server: Kept,
+    server_to_client: Kept,
     timeout: Option<Duration>,
     lane: Lane,
     /// Something was sealed under the token's key, so that no other session may start its lane anew.
@@ -78,8 +78,8 @@ impl Session {
         Some(Self {
             name: super::name(&token),
             cipher: PacketCipher::new(token.facts().protocol_id),
-            client_to_server: token.client_to_server_key(),
-            server_to_client: token.server_to_client_key(),
+            client_to_server: token.client_to_server_key().into(),
+            server_to_client: token.server_to_client_key().into(),
             timeout: timeouts.apply(token.facts().timeout_seconds),
             lane: Lane::client(),
             has_sealed: false,
@@ -306,7 +306,7 @@ impl Session {
         self.lane.take().is_some()
     }
 
-    fn seal_half(&mut self) -> SealHalf<'_> {
+    fn seal_half(&mut self) -> SealHalf<'_, Kept> {
         self.has_sealed = true;
         SealHalf { cipher: &self.cipher, key: &self.client_to_server, lane: &mut self.lane, to: self.server }
     }

@@ -37,7 +37,8 @@ impl Server {
         if link.turn_forgeries >= most {
             return Err(Discard::ForgeryBudget);
         }
-        let opened = self.cipher.open_fresh(&link.client_to_server, &mut link.window, &header, datagram);
+        let keys = link.keys.as_ref().ok_or(Discard::UnknownSender)?;
+        let opened = self.cipher.open_fresh(&keys.client_to_server, &mut link.window, &header, datagram);
         match &opened {
             Err(Discard::NotAuthentic) => {
                 link.turn_forgeries += 1;

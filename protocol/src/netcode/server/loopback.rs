@@ -6,12 +6,11 @@ use core::fmt;
 use super::register::{Claim, Refused};
 use super::slots::{Loopback, Newcomer};
 use super::{ClientHandle, Event, Server};
-use crate::crypto::key::Key;
 use crate::crypto::lane::Lane;
 use crate::netcode::SendError;
 use crate::netcode::loopback::{PayloadQueue, QUEUE_PAYLOADS};
 use crate::time::Now;
-use crate::wire::{KEY_BYTES, MAX_PAYLOAD_BYTES, UserData};
+use crate::wire::{MAX_PAYLOAD_BYTES, UserData};
 
 /// Why a client in the same program got no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,8 +62,7 @@ impl Server {
             user_data,
             age: None,
             address: None,
-            client_to_server: Key::from_bytes([0; KEY_BYTES]),
-            server_to_client: Key::from_bytes([0; KEY_BYTES]),
+            keys: None,
             lane: Lane::slot(0),
             timeout: None,
         };

@@ -3,7 +3,7 @@
 use super::pending::Reply;
 use super::register::{Claim, Refused, Using};
 use super::request::Way;
-use super::slots::{Newcomer, Owes};
+use super::slots::{LinkKeys, Newcomer, Owes};
 use super::{DisconnectReason, Event, Server};
 use crate::address::Address;
 use crate::crypto::lane::Lane;
@@ -82,8 +82,10 @@ impl Server {
             user_data: pending.user_data,
             age: Some(age),
             address: Some(pending.bound.address),
-            client_to_server: pending.client_to_server.clone(),
-            server_to_client: pending.server_to_client.clone(),
+            keys: Some(LinkKeys {
+                client_to_server: pending.client_to_server.clone().into(),
+                server_to_client: pending.server_to_client.clone().into(),
+            }),
             lane: Lane::slot(pending.server_index),
             timeout: self.config.timeouts.apply(pending.timeout_seconds),
         };

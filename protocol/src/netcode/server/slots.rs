@@ -11,14 +11,15 @@ use core::time::Duration;
 
 use super::register::ShardId;
 use crate::address::Address;
-use crate::crypto::key::{Key, Seed};
+use crate::crypto::aead::packets::Kept;
+use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::crypto::lane::Lane;
 use crate::crypto::replay::ReplayWindow;
 use crate::netcode::loopback::PayloadQueue;
 use crate::time::Instant;
 use crate::token::redeem::Age;
-use crate::wire::{KEY_BYTES, USER_DATA_BYTES, UserData};
+use crate::wire::{USER_DATA_BYTES, UserData};
 
 /// Names one connection of a server: its shard, its slot there, and which of the slot's connections it is.
 ///
@@ -64,8 +65,8 @@ pub(super) struct Link {
     /// The client's index in the game, of all clients of all shards, which it learns from its first keep-alive.
     pub(super) index: u32,
     pub(super) address: Option<Address>,
-    pub(super) client_to_server: Key,
-    pub(super) server_to_client: Key,
+    /// None while the slot is free, and for a client in the same program.
+    pub(super) keys: Option<LinkKeys>,
     pub(super) window: ReplayWindow,
     pub(super) lane: Lane,
     pub(super) timeout: Option<Duration>,
@@ -79,6 +80,12 @@ pub(super) struct Link {
     pub(super) turn_forgeries: u32,
     owes: Owes,
     in_debts: bool,
+}
+
+/// The keys of a connection, ready for its packets.
+pub(super) struct LinkKeys {
+    pub(super) client_to_server: Kept,
+    pub(super) server_to_client: Kept,
 }
 
 /// What a slot owes its client.
@@ -128,8 +135,7 @@ pub(super) struct Newcomer {
     pub(super) user_data: UserData,
     pub(super) age: Option<Age>,
     pub(super) address: Option<Address>,
-    pub(super) client_to_server: Key,
-    pub(super) server_to_client: Key,
+    pub(super) keys: Option<LinkKeys>,
     pub(super) lane: Lane,
     pub(super) timeout: Option<Duration>,
 }
@@ -257,8 +263,7 @@ impl Slots {
         link.state = if newcomer.address.is_some() { State::Connected } else { State::Loopback };
         link.index = newcomer.index;
         link.address = newcomer.address;
-        link.client_to_server = newcomer.client_to_server;
-        link.server_to_client = newcomer.server_to_client;
+        link.keys = newcomer.keys;
         link.lane = newcomer.lane;
         link.timeout = newcomer.timeout;
         link.last_receive = now;
@@ -407,8 +412,7 @@ impl Link {
             generation,
             index: 0,
             address: None,
-            client_to_server: Key::from_bytes([0; KEY_BYTES]),
-            server_to_client: Key::from_bytes([0; KEY_BYTES]),
+            keys: None,
             window: ReplayWindow::default(),
             lane: Lane::slot(0),
             timeout: None,

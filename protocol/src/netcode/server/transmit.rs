@@ -189,8 +189,8 @@ impl Slots {
         outbox: &mut impl Outbox,
     ) -> Result<(), Unsent> {
         let Some(link) = self.link(slot) else { return Ok(()) };
-        let Some(to) = link.address else { return Ok(()) };
-        SealHalf { cipher, key: &link.server_to_client, lane: &mut link.lane, to }.send(kind, content, outbox)?;
+        let (Some(to), Some(keys)) = (link.address, &link.keys) else { return Ok(()) };
+        SealHalf { cipher, key: &keys.server_to_client, lane: &mut link.lane, to }.send(kind, content, outbox)?;
         if link.state == State::Connected {
             self.spoke(slot, now.after(SEND_INTERVAL));
         }
