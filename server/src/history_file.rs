@@ -22,11 +22,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::shards::{Disk, SyncWork};
+use crate::journal::{Disk, SyncWork};
 use slipgate_protocol::crypto::digest::{Digest, DigestKey};
-use slipgate_protocol::netcode::server::Storage;
 use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{JournalError, UsedToken};
 use tracing::warn;
 use zeroize::Zeroizing;
 
@@ -186,11 +185,6 @@ impl HistoryFile {
         self.used.is_empty()
     }
 
-    pub(crate) fn into_storage(self) -> Storage {
-        let (names, used) = self.kept();
-        Storage { names, used, journal: Box::new(self) }
-    }
-
     /// The key of the names, and the unexpired tokens that earlier starts used.
     pub(crate) fn kept(&self) -> ([u8; 32], Vec<UsedToken>) {
         (*self.header.names, self.used.clone())
@@ -234,7 +228,9 @@ impl HistoryFile {
     }
 }
 
-impl Journal for HistoryFile {
+/// The file may be written anew while it is flushed: then what was recorded before is in the new one, too, which was
+/// flushed before it took the old one's place.
+impl Disk for HistoryFile {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
         if self.appended >= COMPACT_AFTER {
             let today = slipgate_edge::clock::wall_clock().seconds();
@@ -250,15 +246,6 @@ impl Journal for HistoryFile {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<Flushed, JournalError> {
-        let outcome = self.sync()?();
-        self.synced(outcome).map(|()| Flushed::All)
-    }
-}
-
-/// The file may be written anew while it is flushed: then what was recorded before is in the new one, too, which was
-/// flushed before it took the old one's place.
-impl Disk for HistoryFile {
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
         if self.doubtful {
             let anew = self.compact(slipgate_edge::clock::wall_clock().seconds());

@@ -152,6 +152,7 @@ mod crew;
 mod filtering;
 mod hub;
 mod inbox;
+mod journal;
 mod loopback_error;
 mod pace;
 mod reading;

@@ -9,7 +9,7 @@ mod start;
 mod tests;
 
 pub use self::start::StartError;
-pub(crate) use self::start::fence;
+pub(crate) use self::start::{fence, storage};
 
 use std::io;
 use std::time::Duration;

@@ -10,12 +10,8 @@
 //! a microsecond, and the sweep of used tokens some tens of them at most. An uplink with a limit has a lock of its own, to
 //! which each shard comes once a turn.
 //!
-//! So has the history file, and it is not held while the disk flushes: the shard that flushes waits for that, once a turn
-//! in which it admits clients, and those who play on it wait with it. Other shards go on and admit clients, who are told
-//! of their slots when the next flush has made their tokens durable. Once in 65,536 records, and after a flush that
-//! failed, the file is written anew, under the lock.
+//! So has the history file (see `crate::journal`).
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipgate_edge::entropy;
@@ -27,14 +23,15 @@ use slipgate_protocol::netcode::server::{
 use slipgate_protocol::server as core;
 use slipgate_protocol::session::Memory;
 use slipgate_protocol::time::Now;
-use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::Journal;
 
-use crate::server::{StartError, fence};
+use crate::journal::FileJournal;
+use crate::server::{StartError, fence, storage};
 use crate::{HistoryFile, Server, ShardId};
 
 /// A thread that panicked while it held a lock has left nothing half done that the others could trip over: the register
 /// and the journal are whole between any two of their steps.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -54,92 +51,6 @@ impl<T> Shared<T> {
 impl<T: Send> Lend<T> for Shared<T> {
     fn lend(&self, work: &mut dyn FnMut(&mut T)) {
         work(&mut lock(&self.0));
-    }
-}
-
-/// What makes durable what was recorded before: slow, and done while others record.
-pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
-
-/// A journal whose slow part needs nothing of the rest.
-pub(crate) trait Disk: Journal {
-    /// Begins to make durable all that was recorded until now. Another one begins when the outcome of this is known.
-    fn sync(&mut self) -> Result<SyncWork, JournalError>;
-
-    /// What has come of it.
-    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError>;
-}
-
-/// A journal that all shards write, and what of it is durable.
-struct Written {
-    disk: Box<dyn Disk>,
-    recorded: u64,
-    flushed: u64,
-    /// A shard flushes. Never two at a time: systems report a failure once, and the other would hear of none.
-    flushing: bool,
-}
-
-impl Written {
-    fn new(disk: impl Disk + 'static) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { disk: Box::new(disk), recorded: 0, flushed: 0, flushing: false }))
-    }
-
-    /// Begins a flush, unless one is under way.
-    fn begin_flush(&mut self) -> Result<Option<Flush>, JournalError> {
-        if self.flushing {
-            return Ok(None);
-        }
-        let sync = self.disk.sync()?;
-        self.flushing = true;
-        Ok(Some(Flush { sync, until: self.recorded }))
-    }
-
-    fn end_flush(&mut self, until: u64, outcome: io::Result<()>) -> Result<(), JournalError> {
-        self.flushing = false;
-        self.disk.synced(outcome)?;
-        self.flushed = until;
-        Ok(())
-    }
-}
-
-/// A flush that has begun, and up to which record it reaches.
-struct Flush {
-    sync: SyncWork,
-    until: u64,
-}
-
-/// One shard's way to the journal: a flush makes durable what all shards have recorded until it began.
-struct SharedJournal {
-    written: Arc<Mutex<Written>>,
-    /// The last record of this shard.
-    last: u64,
-}
-
-impl SharedJournal {
-    fn new(written: &Arc<Mutex<Written>>) -> Self {
-        Self { written: Arc::clone(written), last: 0 }
-    }
-}
-
-impl Journal for SharedJournal {
-    fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        let mut written = lock(&self.written);
-        written.disk.record(used)?;
-        written.recorded += 1;
-        self.last = written.recorded;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<Flushed, JournalError> {
-        let begun = {
-            let mut written = lock(&self.written);
-            if written.flushed >= self.last {
-                return Ok(Flushed::All);
-            }
-            written.begin_flush()?
-        };
-        let Some(Flush { sync, until }) = begun else { return Ok(Flushed::NotYet) };
-        let outcome = sync();
-        lock(&self.written).end_flush(until, outcome).map(|()| Flushed::All)
     }
 }
 
@@ -215,9 +126,9 @@ impl Server {
         if count == 1
             && let Some(sockets) = sockets.next()
         {
-            let netcode = match history.map(HistoryFile::into_storage) {
+            let netcode = match history {
                 None => netcode::Server::new(config, keys, &seed()?, now)?,
-                Some(storage) => netcode::Server::with_storage(config, keys, &seed()?, now, storage)?,
+                Some(history) => netcode::Server::with_storage(config, keys, &seed()?, now, storage(history)?)?,
             };
             return Ok(vec![Self::around(netcode, sockets, now, memory)?]);
         }
@@ -225,19 +136,16 @@ impl Server {
         let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
         let register = Shared::new(Register::new(&config, count, &seed()?, now, used)?);
         let trunk = Shared::new(core::trunk(count));
-        let written = history.map(Written::new);
+        let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)
             .map(ShardId)
             .zip(sockets)
             .map(|(shard, sockets)| {
-                let journal = |written| -> Box<dyn Journal> { Box::new(SharedJournal::new(written)) };
-                let place = ShardPlace { shard, register: register.another(), journal: written.as_ref().map(journal) };
+                let journal = journal.as_ref().map(|journal| -> Box<dyn Journal> { Box::new(journal.another()) });
+                let place = ShardPlace { shard, register: register.another(), journal };
                 let netcode = netcode::Server::shard(config.clone(), keys.clone(), &seed()?, now, place)?;
                 Ok(Self::around(netcode, sockets, now, memory.clone())?.on_trunk(trunk.another()))
             })
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -383,8 +383,11 @@ fn while_the_journal_is_busy_a_newcomer_is_told_nothing_and_that_is_no_failure()
     }
     assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
     assert_eq!(world.servers[server].core.stats().journal_failures, 0);
+    assert_eq!(world.servers[server].events, [], "the application could not send to it");
     device.with(|device| device.is_busy = false);
     world.turn();
+    world.turn();
+    assert_eq!(world.servers[server].connects(), 1);
     let replies = world.replies_to(stranger(1));
     assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
     assert_eq!(device.with(|device| device.durable.len()), 1);
@@ -417,6 +420,7 @@ fn a_client_that_is_kicked_before_its_used_token_is_durable_is_not_told_so() {
     assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
     assert!(!world.servers[server].core.owes());
     assert_eq!(world.servers[server].ends(), [(1, DisconnectReason::Kicked)]);
+    assert_eq!(world.servers[server].connects(), 1, "an end has a beginning");
     // The wiretap would see a number used twice: the disconnect packets', and this session's.
     restart(&mut world, server, &device);
     device.with(|device| device.flush_fails = false);

@@ -33,8 +33,14 @@ fn write(place: &Place, count: u8) -> HistoryFile {
     for number in 0..count {
         history.record(used(number, 2000)).unwrap();
     }
-    history.flush().unwrap();
+    flush(&mut history).unwrap();
     history
+}
+
+/// Makes durable what was recorded, here and now.
+fn flush(history: &mut HistoryFile) -> Result<(), JournalError> {
+    let outcome = history.sync()?();
+    history.synced(outcome)
 }
 
 #[test]
@@ -175,7 +181,7 @@ fn a_link_is_followed_and_stays_a_link() {
     std::os::unix::fs::symlink(volume.join("history"), place.file()).unwrap();
     let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
     history.record(used(1, 2000)).unwrap();
-    history.flush().unwrap();
+    flush(&mut history).unwrap();
     assert!(std::fs::symlink_metadata(place.file()).unwrap().is_symlink());
     assert_eq!(std::fs::metadata(volume.join("history")).unwrap().len(), 64 + 32);
     let error = HistoryFile::open(volume.join("history"), TODAY).err().unwrap();
@@ -191,12 +197,12 @@ fn after_a_failed_flush_nothing_is_durable_until_all_was_written_anew() {
     history.file = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
     history.record(used(7, u64::MAX)).unwrap();
     history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
-    assert_eq!(history.flush(), Err(JournalError));
+    assert_eq!(flush(&mut history), Err(JournalError));
     assert!(history.doubtful);
-    assert_eq!(history.flush(), Ok(Flushed::All));
+    assert_eq!(flush(&mut history), Ok(()));
     assert!(!history.doubtful);
     history.record(used(8, u64::MAX)).unwrap();
-    history.flush().unwrap();
+    flush(&mut history).unwrap();
     drop(history);
     let kept: Vec<_> = HistoryFile::open(place.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
     assert_eq!(kept, [0, 1, 7, 8]);
@@ -230,7 +236,7 @@ fn a_new_file_that_is_in_place_is_written_to_even_if_its_directory_cannot_be_flu
     // As if flushing the directory had failed: the next flush does not say yes before everything was written anew.
     history.doubtful = true;
     history.record(used(2, u64::MAX)).unwrap();
-    history.flush().unwrap();
+    flush(&mut history).unwrap();
     assert!(!history.doubtful);
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len(), 2);

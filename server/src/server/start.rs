@@ -8,7 +8,7 @@ use slipgate_edge::entropy;
 use slipgate_edge::udp::{SendBatch, Sockets};
 use slipgate_protocol::congestion::Trunk;
 use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::netcode::server::{self as netcode, Config, ConfigError, Fence};
+use slipgate_protocol::netcode::server::{self as netcode, Config, ConfigError, Fence, Storage};
 use slipgate_protocol::server as core;
 use slipgate_protocol::session::{self, Memory, Traffic};
 use slipgate_protocol::time::Now;
@@ -16,6 +16,7 @@ use slipgate_protocol::time::Now;
 use super::Server;
 use crate::filtering::Filtering;
 use crate::history_file::HistoryFile;
+use crate::journal::FileJournal;
 use crate::reading::Reading;
 use crate::report::Reporter;
 use crate::unread::Unread;
@@ -30,6 +31,8 @@ pub enum StartError {
     Connection(session::ConfigError),
     /// The operating system had no entropy to give.
     Entropy(io::Error),
+    /// The operating system had no thread to give, for the history file.
+    Thread(io::Error),
 }
 
 impl fmt::Display for StartError {
@@ -38,6 +41,7 @@ impl fmt::Display for StartError {
             Self::Config(error) => error.fmt(f),
             Self::Connection(error) => error.fmt(f),
             Self::Entropy(error) => write!(f, "the operating system gives no entropy: {error}"),
+            Self::Thread(error) => write!(f, "the operating system gives no thread for the history file: {error}"),
         }
     }
 }
@@ -54,6 +58,13 @@ impl From<ConfigError> for StartError {
 pub(crate) fn fence(configured: Fence, history: &HistoryFile) -> Fence {
     let moves = !history.is_new() && configured == Fence::Closed;
     if moves { Fence::Since(history.since().into()) } else { configured }
+}
+
+/// A history file as what a server of one shard stores used tokens in.
+pub(crate) fn storage(history: HistoryFile) -> Result<Storage, StartError> {
+    let (names, used) = history.kept();
+    let journal = FileJournal::new(history).map_err(StartError::Thread)?;
+    Ok(Storage { names, used, journal: Box::new(journal) })
 }
 
 impl Server {
@@ -84,7 +95,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
         config.fence = fence(config.fence, &history);
-        let netcode = netcode::Server::with_storage(config, keys, &seed, now, history.into_storage())?;
+        let netcode = netcode::Server::with_storage(config, keys, &seed, now, storage(history)?)?;
         Self::around(netcode, sockets, now, Memory::default())
     }
 

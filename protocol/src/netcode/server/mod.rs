@@ -62,7 +62,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
 /// Something that happened to a client. The payloads come from [`Server::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A client has a slot. Its user data is in [`Server::client`].
+    /// A client has a slot, and with a journal its token is durable, so that it can be sent to. Its user data is in
+    /// [`Server::client`].
     Connected {
         /// Its handle from now on.
         client: ClientHandle,
@@ -204,6 +205,8 @@ pub struct Server {
     journal: Option<Box<dyn Journal>>,
     /// The journal holds a record that is not durable yet.
     unflushed: bool,
+    /// Newcomers whose tokens may not be durable yet: nobody is told of them, themselves included.
+    unannounced: VecDeque<(ClientHandle, u64)>,
     started: Now,
     ledger: Ledger,
     pending: PendingClients,
@@ -272,6 +275,7 @@ impl Server {
             challenger: Challenger::new(seed),
             journal: None,
             unflushed: false,
+            unannounced: VecDeque::new(),
             started: now,
             ledger: Ledger::new(config.budgets),
             pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
@@ -540,8 +544,7 @@ impl Server {
     fn end(&mut self, slot: u32, reason: DisconnectReason, disconnects: u8) {
         let (Some(client), Some(profile)) = (self.slots.handle(slot), self.slots.profile(slot)) else { return };
         let (shard, client_id) = (self.shard, profile.client_id);
-        self.events.push_back(Event::Disconnected { client, client_id, reason });
-        self.stats.disconnects += 1;
+        self.tell_end(client, client_id, reason);
         self.common.with((), |register| register.leave(shard, client_id));
         let networked = self.slots.link(slot).is_some_and(|link| link.state == State::Connected);
         if disconnects > 0 && networked {
@@ -549,6 +552,16 @@ impl Server {
         } else {
             self.vacate(slot);
         }
+    }
+
+    /// Tells of an end, and before it of the beginning, if nothing was told of that yet.
+    fn tell_end(&mut self, client: ClientHandle, client_id: u64, reason: DisconnectReason) {
+        if let Some(place) = self.unannounced.iter().position(|(newcomer, _)| *newcomer == client) {
+            self.unannounced.remove(place);
+            self.events.push_back(Event::Connected { client, client_id });
+        }
+        self.events.push_back(Event::Disconnected { client, client_id, reason });
+        self.stats.disconnects += 1;
     }
 
     /// A slot, and its client's index, are free.

@@ -68,7 +68,7 @@ impl Server {
 
     /// Consumes the token and gives its holder a slot. From here on the token admits nobody else, from anywhere.
     fn admit(&mut self, place: u32, takes_over: Option<u32>, now: Now) -> Result<(), Discard> {
-        if self.events.len() >= 2 * self.slots.count() as usize {
+        if self.events.len() + self.unannounced.len() >= 2 * self.slots.count() as usize {
             return Err(Discard::EventsFull);
         }
         let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
@@ -149,9 +149,7 @@ impl Server {
             None => self.slots.assign(newcomer, now.monotonic),
             Some(slot) => {
                 if let Some(client) = self.slots.handle(slot) {
-                    let reason = DisconnectReason::TakenOver;
-                    self.events.push_back(Event::Disconnected { client, client_id, reason });
-                    self.stats.disconnects += 1;
+                    self.tell_end(client, client_id, DisconnectReason::TakenOver);
                 }
                 if let Some(age) = newcomer.age {
                     self.common.with((), |register| register.renew(client_id, age));
@@ -162,7 +160,11 @@ impl Server {
         debug_assert!(seat.is_some(), "there are as many slots as indices");
         if let Some(client) = seat {
             self.stats.connects += 1;
-            self.events.push_back(Event::Connected { client, client_id });
+            if self.unflushed {
+                self.unannounced.push_back((client, client_id));
+            } else {
+                self.events.push_back(Event::Connected { client, client_id });
+            }
             self.slots.owe(client.slot(), Owes { keep_alive: true, disconnects: 0 });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::pending::Reply;
 use super::slots::{Owes, Slots, State};
-use super::{ClientHandle, DisconnectReason, Server};
+use super::{ClientHandle, DisconnectReason, Event, Server};
 use crate::crypto::packet::PacketCipher;
 use crate::netcode::timing::SEND_INTERVAL;
 use crate::netcode::{Outbox, SealHalf, SendError, Unsent, check_payload};
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Whether every used token is written down for good; tries to, if not. No packet may tell a client of its slot
-    /// before.
+    /// before, and no event the application, which could not answer it.
     fn make_durable(&mut self) -> bool {
         if self.unflushed
             && let Some(journal) = &mut self.journal
@@ -81,6 +81,10 @@ impl Server {
                 Ok(flushed) => self.unflushed = flushed == Flushed::NotYet,
                 Err(JournalError) => self.stats.journal_failures += 1,
             }
+        }
+        if !self.unflushed {
+            let told = self.unannounced.drain(..).map(|(client, client_id)| Event::Connected { client, client_id });
+            self.events.extend(told);
         }
         !self.unflushed
     }

@@ -1,0 +1,122 @@
+use std::thread;
+use std::time::Duration;
+
+use slipgate_protocol::crypto::digest::Digest;
+use slipgate_protocol::time::UnixSeconds;
+
+use super::*;
+
+/// A disk that is told how each of its flushes ends, and until then is at it.
+pub(crate) struct SlowDisk {
+    begun: Sender<Sender<io::Result<()>>>,
+}
+
+impl SlowDisk {
+    /// A way to such a disk, and its flushes.
+    pub(crate) fn new() -> (FileJournal, Receiver<Sender<io::Result<()>>>) {
+        let (begun, flushes) = channel();
+        (FileJournal::new(Self { begun }).unwrap(), flushes)
+    }
+
+    /// Two shards' ways to one disk, and its flushes.
+    fn of_two_shards() -> (FileJournal, FileJournal, Receiver<Sender<io::Result<()>>>) {
+        let (one, flushes) = Self::new();
+        let other = one.another();
+        (one, other, flushes)
+    }
+}
+
+impl Disk for SlowDisk {
+    fn record(&mut self, _: UsedToken) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<SyncWork, JournalError> {
+        let (end, ends) = channel();
+        self.begun.send(end).unwrap();
+        Ok(Box::new(move || ends.recv().unwrap()))
+    }
+
+    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+        outcome.map_err(|_| JournalError)
+    }
+}
+
+fn used(number: u8) -> UsedToken {
+    UsedToken { name: Digest([number; 16]), expires: UnixSeconds(100) }
+}
+
+fn failure() -> io::Result<()> {
+    Err(io::ErrorKind::Other.into())
+}
+
+/// What a shard hears when the flush under way has ended.
+fn settled(shard: &mut FileJournal) -> Result<Flushed, JournalError> {
+    for _ in 0..10_000 {
+        if lock(&shard.written).flushing {
+            thread::sleep(Duration::from_millis(1));
+        } else {
+            return shard.flush();
+        }
+    }
+    panic!("the flush does not end");
+}
+
+#[test]
+fn while_a_slow_disk_flushes_nobody_waits_for_it() {
+    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+    one.record(used(1)).unwrap();
+    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    let end = flushes.recv().unwrap();
+    // The flush does not end before these have: it is told below.
+    assert_eq!(other.flush(), Ok(Flushed::All), "it has recorded nothing");
+    other.record(used(2)).unwrap();
+    assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+    end.send(Ok(())).unwrap();
+    assert_eq!(settled(&mut one), Ok(Flushed::All));
+    // What came after its beginning is not durable by that flush.
+    assert_eq!(other.flush(), Ok(Flushed::NotYet));
+    flushes.recv().unwrap().send(Ok(())).unwrap();
+    assert_eq!(settled(&mut other), Ok(Flushed::All));
+}
+
+#[test]
+fn one_flush_is_for_all_that_was_recorded_before_it() {
+    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+    one.record(used(1)).unwrap();
+    other.record(used(2)).unwrap();
+    assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+    flushes.recv().unwrap().send(Ok(())).unwrap();
+    assert_eq!(settled(&mut one), Ok(Flushed::All));
+    assert_eq!(other.flush(), Ok(Flushed::All));
+    assert!(flushes.try_recv().is_err(), "the disk was asked once");
+}
+
+#[test]
+fn a_flush_that_fails_makes_nothing_durable_for_anybody_is_told_once_and_tried_again() {
+    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+    one.record(used(1)).unwrap();
+    other.record(used(2)).unwrap();
+    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    for _ in 0..3 {
+        flushes.recv().unwrap().send(failure()).unwrap();
+        assert_eq!(settled(&mut one), Err(JournalError));
+        assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+    }
+    flushes.recv().unwrap().send(Ok(())).unwrap();
+    assert_eq!(settled(&mut one), Ok(Flushed::All));
+    assert_eq!(other.flush(), Ok(Flushed::All));
+}
+
+#[test]
+fn with_the_last_way_to_it_a_disk_is_let_go_and_what_was_begun_is_done() {
+    let (mut one, other, flushes) = SlowDisk::of_two_shards();
+    one.record(used(1)).unwrap();
+    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    let end = flushes.recv().unwrap();
+    drop(other);
+    let dropping = thread::spawn(|| drop(one));
+    end.send(Ok(())).unwrap();
+    dropping.join().unwrap();
+    assert!(flushes.recv().is_err(), "the disk is gone, and its end of the channel with it");
+}
