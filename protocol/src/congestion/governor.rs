@@ -141,6 +141,8 @@ impl Congestion {
     /// A datagram of the peer told of our packets, be it that nothing is new.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.fill(feedback.now);
+        let newest = feedback.newest.filter(|newest| self.path.believes(newest, feedback.now));
+        let feedback = &Feedback { newest, ..*feedback };
         self.path.on_feedback(feedback);
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
