@@ -8,7 +8,7 @@ use crate::log::{SLICE, Series};
 use crate::path::bottleneck::{Bottleneck, Passed};
 use crate::path::loss::Losing;
 use crate::path::policer::Policer;
-use crate::path::{Change, Detour, Jitter, Loss, Path, Stalls};
+use crate::path::{Change, Darkness, Detour, Jitter, Loss, Path, Stalls};
 use crate::random::Random;
 use crate::world::Packet;
 
@@ -81,7 +81,7 @@ impl Link {
 
     /// When what leaves the bottleneck now arrives at the receiver; `None` if it is lost.
     pub fn forward(&mut self, now: Instant) -> Option<Instant> {
-        if self.losing.takes_next() {
+        if self.losing.takes_next() || is_dark(self.path.dark, now) {
             return None;
         }
         let delay = self.path.round_trip / 2 + detour(self.path.detour, now);
@@ -97,7 +97,7 @@ impl Link {
 
     /// When what the receiver sends now arrives at the sender; `None` if it is lost.
     pub fn back(&mut self, now: Instant) -> Option<Instant> {
-        if self.losing_back.takes_next() {
+        if self.losing_back.takes_next() || is_dark(self.path.dark, now) {
             return None;
         }
         Some(now.after(self.path.round_trip / 2 + detour(self.path.detour_back, now)))
@@ -122,7 +122,8 @@ impl Link {
         }
     }
 
-    /// What the path could have carried until `end`: by its bottleneck's rate, stalls and all, or its policer's.
+    /// What the path could have carried until `end`: by its bottleneck's rate, stalls and all, or its policer's; nothing while
+    /// it was dark.
     #[must_use]
     pub fn capacity(&self, end: Instant) -> Series {
         let most = self.path.police.map_or(f64::INFINITY, |police| police.rate);
@@ -134,7 +135,8 @@ impl Link {
             while let Some((_, next)) = rates.next_if(|(from, _)| *from <= at) {
                 rate = *next;
             }
-            capacity.add(most.min(rate) * SLICE.as_secs_f64(), at);
+            let rate = if is_dark(self.path.dark, at) { 0.0 } else { most.min(rate) };
+            capacity.add(rate * SLICE.as_secs_f64(), at);
             at = at.after(SLICE);
         }
         capacity
@@ -144,6 +146,11 @@ impl Link {
 fn detour(detour: Option<Detour>, now: Instant) -> Duration {
     let now = now.since_start();
     detour.filter(|detour| detour.from <= now && now < detour.until).map_or(Duration::ZERO, |detour| detour.extra)
+}
+
+fn is_dark(dark: Option<Darkness>, now: Instant) -> bool {
+    let now = now.since_start();
+    dark.is_some_and(|dark| dark.from <= now && now < dark.until)
 }
 
 /// All that will change, the next one last.
@@ -188,5 +195,23 @@ fn stall_changes(stalls: Stalls, duration: Duration, random: &mut Random) -> Vec
         changes.push((Instant::from_start(at), Turn::Stalled(true)));
         at += random.duration(stalls.shortest, stalls.longest);
         changes.push((Instant::from_start(at), Turn::Stalled(false)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_through_a_dark_path_either_way_nor_could_it() {
+        let at = |millis| Instant::from_start(Duration::from_millis(millis));
+        let darkness = Darkness { from: Duration::from_secs(2), until: Duration::from_secs(4) };
+        let path = Path { dark: Some(darkness), ..Path::new(8e6, 50, 250) };
+        let mut link = Link::new(&path, Duration::from_secs(10), 1);
+        for (millis, is_dark) in [(1999, false), (2000, true), (3999, true), (4000, false)] {
+            let arrives = (!is_dark).then(|| at(millis + 25));
+            assert_eq!([link.forward(at(millis)), link.back(at(millis))], [arrives; 2], "{millis}");
+        }
+        assert!((link.capacity(at(10_000)).total() - 8e6).abs() < 1e-3, "eight seconds of ten");
     }
 }

@@ -68,6 +68,8 @@ pub struct FlowLog {
     pub arrived: Series,
     /// Packets that were sent.
     pub sent: Series,
+    /// Their bytes.
+    pub sent_bytes: Series,
     /// Packets that the policer or the queue dropped.
     pub dropped: Series,
     /// Bytes that the path lost on its own account.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use crate::log::{FlowLog, Log, SLICE, Wait, slice_of};
+use crate::path::Darkness;
 use crate::scenario::{Figure, Flow, Ruler, Scenario};
 use crate::source::Source;
 
@@ -15,6 +16,10 @@ const LASTING: f32 = 1.0;
 /// This share of the rate, over this time, counts as recovered.
 const RECOVERED: f64 = 0.9;
 const RECOVERED_OVER: Duration = Duration::from_millis(250);
+/// A dark path was noticed after so long.
+const NOTICED: Duration = Duration::from_secs(1);
+/// When it is bright again, this is the time in which one is back.
+const BACK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The figures of a run, or their means over several.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
@@ -30,6 +35,9 @@ pub struct Figures {
     /// How the flow followed a fall of the rate and its return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fall: Option<Fall>,
+    /// How the flow lived through a dark path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dark: Option<Dark>,
     /// Jain's index of fairness: 1 when all flows get the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
@@ -52,6 +60,17 @@ pub struct Fall {
     pub then_p95_ms: f64,
     /// Seconds from the return until nine tenths of the demand or the rate arrived.
     pub recovery: f64,
+}
+
+/// How a flow lives through a dark path.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Dark {
+    /// Bytes that left per second, after the first.
+    pub sent: f64,
+    /// The share of what was asked for and possible that arrived from one second after it to the fifth.
+    pub then_served: f64,
+    /// The longest queueing delay from its end to the fifth second after it, in milliseconds.
+    pub then_peak_ms: f64,
 }
 
 /// Measures a run of a scenario.
@@ -80,6 +99,9 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
     match scenario.figure {
         Some(Figure::Drop { from, until }) => {
             figures.fall = measured.first().map(|(flow, flow_log)| fall(flow, flow_log, log, from, until));
+        }
+        Some(Figure::Dark(darkness)) => {
+            figures.dark = measured.first().map(|(flow, flow_log)| dark(flow, flow_log, log, darkness));
         }
         Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
         Some(Figure::Transfer) => {
@@ -170,6 +192,18 @@ fn fall(flow: &Flow, flow_log: &FlowLog, log: &Log, from: Duration, until: Durat
     }
 }
 
+fn dark(flow: &Flow, flow_log: &FlowLog, log: &Log, Darkness { from, until }: Darkness) -> Dark {
+    let noticed = from + NOTICED;
+    let [start, end] = BACK.map(|after| until + after);
+    let room = log.capacity.between(start, end);
+    let wanted = flow.source.rate().map_or(room, |rate| (rate * (end - start).as_secs_f64()).min(room));
+    Dark {
+        sent: flow_log.sent_bytes.between(noticed, until) / (until - noticed).as_secs_f64(),
+        then_served: flow_log.arrived.between(start, end) / wanted,
+        then_peak_ms: 1000.0 * f64::from(waits_between(&flow_log.waits, until, end).fold(0.0, f32::max)),
+    }
+}
+
 /// When the delay came below what a game can live with, to stay there for a while.
 fn adapted_at(waits: &[Wait], start: f32) -> Option<f32> {
     let mut quick_since = None;
@@ -215,29 +249,35 @@ fn jain(scenario: &Scenario, measured: &[(&Flow, &FlowLog)]) -> f64 {
 #[must_use]
 pub fn mean(runs: &[Figures]) -> Figures {
     let of = |figure: fn(&Figures) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64;
-    let some = |figure: fn(&Figures) -> Option<f64>| {
-        let values: Vec<f64> = runs.iter().filter_map(figure).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    let fall = |figure: fn(&Fall) -> f64| {
-        let values: Vec<f64> = runs.iter().filter_map(|run| run.fall.as_ref().map(figure)).collect();
-        values.iter().sum::<f64>() / values.len().max(1) as f64
-    };
+    let some = |figure: fn(&Figures) -> Option<f64>| average(runs.iter().filter_map(figure));
+    let fall = |figure: fn(&Fall) -> f64| average(runs.iter().filter_map(|run| run.fall.as_ref().map(figure)));
+    let dark = |figure: fn(&Dark) -> f64| average(runs.iter().filter_map(|run| run.dark.as_ref().map(figure)));
     Figures {
         served: of(|run| run.served),
         p95_ms: of(|run| run.p95_ms),
         p99_ms: of(|run| run.p99_ms),
         dropped: of(|run| run.dropped),
-        fall: runs.iter().any(|run| run.fall.is_some()).then(|| Fall {
-            adaptation: fall(|fall| fall.adaptation),
-            peak_ms: fall(|fall| fall.peak_ms),
-            then_p95_ms: fall(|fall| fall.then_p95_ms),
-            recovery: fall(|fall| fall.recovery),
+        fall: fall(|fall| fall.adaptation).map(|adaptation| Fall {
+            adaptation,
+            peak_ms: fall(|fall| fall.peak_ms).unwrap_or(0.0),
+            then_p95_ms: fall(|fall| fall.then_p95_ms).unwrap_or(0.0),
+            recovery: fall(|fall| fall.recovery).unwrap_or(0.0),
+        }),
+        dark: dark(|dark| dark.sent).map(|sent| Dark {
+            sent,
+            then_served: dark(|dark| dark.then_served).unwrap_or(0.0),
+            then_peak_ms: dark(|dark| dark.then_peak_ms).unwrap_or(0.0),
         }),
         fairness: some(|run| run.fairness),
         transfer: some(|run| run.transfer),
         transfer_again: some(|run| run.transfer_again),
     }
+}
+
+/// The mean of those that there are.
+fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 #[cfg(test)]
@@ -284,6 +324,31 @@ mod tests {
         assert!((fall.adaptation - 1.0).abs() < 0.011, "{fall:?}");
         assert!((fall.peak_ms - 300.0).abs() < 0.01 && (fall.then_p95_ms - 10.0).abs() < 0.01, "{fall:?}");
         assert_eq!(fall.recovery, 0.0);
+    }
+
+    #[test]
+    fn what_leaves_in_the_dark_counts_after_a_second_and_what_arrives_then_until_the_fifth() {
+        let darkness = Darkness { from: FROM, until: FROM + Duration::from_secs(4) };
+        let mut log = log(0.5e6);
+        let mut send = |millis: u64, bytes| {
+            log.flows[0].sent_bytes.add(bytes, Instant::from_start(Duration::from_millis(millis)));
+        };
+        // Too early, in time, and too late.
+        for (at, bytes) in [(10_950, 1e6), (11_000, 2000.0), (13_900, 4000.0), (14_000, 1e6)] {
+            send(at, bytes);
+        }
+        let wait = |left_at, waited| Wait { left_at, waited };
+        log.flows[0].waits.extend([wait(13.9, 0.9), wait(14.5, 0.1), wait(18.9, 0.2), wait(19.1, 0.8)]);
+        let mut scenario = scenario(Some(Figure::Dark(darkness)));
+        let dark = measure(&scenario, &log).dark.unwrap();
+        assert!((dark.sent - 2000.0).abs() < 1e-6 && (dark.then_peak_ms - 200.0).abs() < 0.01, "{dark:?}");
+        assert!((dark.then_served - 1.0).abs() < 1e-9, "{dark:?}");
+        // A game that asks for more than the path has is served as far as that goes.
+        for (bits, served) in [(2e6, 2.0), (8e6, 1.0)] {
+            scenario.flows[0].source = Source::Game(crate::source::Game::of(bits));
+            let dark = measure(&scenario, &log).dark.unwrap();
+            assert!((dark.then_served - served).abs() < 1e-9, "{dark:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::path::Path;
+use crate::path::{Darkness, Path};
 use crate::report::Rhythm;
 use crate::source::Source;
 
@@ -69,6 +69,8 @@ pub enum Figure {
         /// When it returns.
         until: Duration,
     },
+    /// What leaves while the path is dark, and how the flow comes back.
+    Dark(Darkness),
     /// Which share of packets the policer or the queue drops.
     Drops,
     /// How even the flows' shares are.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::path::{Change, Detour, Discipline, Jitter, Loss, Path, Police, Stalls};
+use crate::path::{Change, Darkness, Detour, Discipline, Jitter, Loss, Path, Police, Stalls};
 use crate::report::Rhythm;
 use crate::scenario::{Figure, Flow, Handling, Ruler, Scenario};
 use crate::source::{Game, Source};
@@ -73,10 +73,22 @@ fn joining(ruler: Ruler, scenario: Scenario) -> Scenario {
 /// All scenarios of the table.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    [alone_on_a_path(), losses(), satellites(), drops(), rivals(), radio(), routes(), others(), frames(), transfers()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        alone_on_a_path(),
+        losses(),
+        satellites(),
+        drops(),
+        rivals(),
+        radio(),
+        routes(),
+        others(),
+        frames(),
+        transfers(),
+        darkness(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn alone_on_a_path() -> Vec<Scenario> {
@@ -135,9 +147,16 @@ fn drops() -> Vec<Scenario> {
         figure: Some(Figure::Drop { from, until }),
         ..scenario
     };
+    let returns = seconds(50);
+    let deep =
+        || Path { change: Change::Steps(vec![(from, 4e6 / 240.0), (returns, 4e6 / 8.0)]), ..Path::new(4e6, 50, 500) };
+    let deeply =
+        |scenario: Scenario| Scenario { figure: Some(Figure::Drop { from, until: returns }), ..falling(scenario) };
     vec![
         falling(bulk("E1", "4M, for 30 s 0.5M, bulk", path())),
         falling(game("E2", "4M, for 30 s 0.5M, game of 2M", 2e6, path())),
+        deeply(bulk("E3", "4M, for 20 s a thirtieth, bulk", deep())),
+        deeply(game("E4", "4M, for 20 s a thirtieth, game of 2M", 2e6, deep())),
     ]
 }
 
@@ -242,5 +261,20 @@ fn transfers() -> Vec<Scenario> {
     vec![
         Scenario { duration: seconds(35), figure: Some(Figure::Transfer), ..once },
         Scenario { duration: seconds(65), figure: Some(Figure::Transfer), ..twice },
+    ]
+}
+
+fn darkness() -> Vec<Scenario> {
+    let from = seconds(15);
+    let dark = |lasts, scenario: Scenario| {
+        let darkness = Darkness { from, until: from + lasts };
+        let path = Path { dark: Some(darkness), ..Path::new(4e6, 50, 500) };
+        Scenario { path, duration: darkness.until + seconds(15), figure: Some(Figure::Dark(darkness)), ..scenario }
+    };
+    let path = || Path::new(4e6, 50, 500);
+    vec![
+        dark(seconds(2), bulk("M1", "for 2 s dark, bulk, 4M", path())),
+        dark(seconds(6), bulk("M2", "for 6 s dark, bulk, 4M", path())),
+        dark(seconds(6), game("M3", "for 6 s dark, game of 1M on 4M", 1e6, path())),
     ]
 }

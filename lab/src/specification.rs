@@ -19,8 +19,10 @@ randomness comes from seeds, so that the figures are the same everywhere. `lab/R
 Each cell is the share that was served (of a game's demand, as far as the path has room for it, without what the path
 loses on its own account) or used (of the path's capacity), in percent, and the queueing delay that 95 % of the packets
 did not exceed, in milliseconds: means over five seeds. `none` and `binary` offer 1.25 times the capacity in bulk, half
-of it in F1 and F2, 3.5 Mbit/s in E1. `aimd`, `cubic`, `bbr`, `gcc`, `nada` are comparisons, the last three in their
-main features only; `nada` knows twice the path's rate as its highest.
+of it in F1 and F2, 3.5 Mbit/s in E1 and E3. `aimd`, `cubic`, `bbr`, `gcc`, `nada` are comparisons, the last three in
+their main features only; `nada` knows twice the path's rate as its highest. Under the table: what leaves per second in
+the dark, after the first; what is served from one second after it to the fifth, and how long the queue is at most until
+then.
 
 ";
 

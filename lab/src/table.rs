@@ -109,6 +109,10 @@ fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
             let then = if never { String::new() } else { format!("then p95 {:.0} ms, ", fall.then_p95_ms) };
             format!("{adapts}, peak {:.0} ms, {then}recovers in {:.2} s", fall.peak_ms, fall.recovery)
         }),
+        Figure::Dark(_) => figures.dark.map(|dark| {
+            let (sent, served) = (dark.sent / 1000.0, 100.0 * dark.then_served);
+            format!("in the dark {sent:.1} kB/s, then {served:.0} %, at most {:.0} ms", dark.then_peak_ms)
+        }),
         Figure::Drops => Some(format!("{:.1} % dropped", 100.0 * figures.dropped)),
         Figure::Fairness => figures.fairness.map(|index| format!("Jain's index {index:.3}")),
         Figure::Transfer => figures.transfer.map(|first| match figures.transfer_again {

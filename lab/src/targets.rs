@@ -25,6 +25,12 @@ pub enum Bound {
     Then(f64),
     /// So many seconds until a return of the rate is followed.
     Recovers(f64),
+    /// At most so many bytes leave per second while the path is dark.
+    InTheDark(f64),
+    /// At least this share is served or used from one second after that to the fifth.
+    ServedThen(f64),
+    /// At most so many milliseconds of queueing delay until then.
+    PeakThen(f64),
     /// At most so many seconds for the transfer.
     Transfer(f64),
     /// At most this multiple of the first transfer's time for the second.
@@ -38,6 +44,7 @@ impl Bound {
     #[must_use]
     pub fn check(self, figures: &Figures) -> (f64, bool) {
         let fall = |figure: fn(&crate::measure::Fall) -> f64| figures.fall.as_ref().map_or(f64::NAN, figure);
+        let dark = |figure: fn(&crate::measure::Dark) -> f64| figures.dark.as_ref().map_or(f64::NAN, figure);
         let at_most = |figure: f64, bound: f64| (figure, figure <= bound);
         let at_least = |figure: f64, bound: f64| (figure, figure >= bound);
         match self {
@@ -49,6 +56,9 @@ impl Bound {
             Self::Peak(bound) => at_most(fall(|fall| fall.peak_ms), bound),
             Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
             Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
+            Self::InTheDark(bound) => at_most(dark(|dark| dark.sent), bound),
+            Self::ServedThen(bound) => at_least(dark(|dark| dark.then_served), bound),
+            Self::PeakThen(bound) => at_most(dark(|dark| dark.then_peak_ms), bound),
             Self::Transfer(bound) => at_most(figures.transfer.unwrap_or(f64::NAN), bound),
             Self::TransferAgain(bound) => {
                 let [first, second] = [figures.transfer, figures.transfer_again].map(|time| time.unwrap_or(f64::NAN));
@@ -72,6 +82,11 @@ impl Bound {
             Self::Peak(bound) => ("peak at most", ms(bound)),
             Self::Then(bound) => ("then p95 delay at most", ms(bound)),
             Self::Recovers(bound) => ("recovers within", seconds(bound)),
+            Self::InTheDark(bound) => {
+                ("sends in the dark at most", [bound, figure].map(|bytes| format!("{:.2} kB/s", bytes / 1000.0)))
+            }
+            Self::ServedThen(bound) => ("then serves or uses at least", percent(bound)),
+            Self::PeakThen(bound) => ("then peak at most", ms(bound)),
             Self::Transfer(bound) => ("transfers within", seconds(bound)),
             Self::TransferAgain(bound) => {
                 ("the second transfer takes at most", [format!("{bound:.1} times"), format!("{figure:.2} times")])
@@ -81,6 +96,9 @@ impl Bound {
         [format!("{what} {bound}"), figure]
     }
 }
+
+/// What leaves whatever the path does, so that the connection lives: 256 bytes each 100 ms, in bytes per second.
+const FLOOR: f64 = 2560.0;
 
 /// The targets, by scenario.
 pub const TARGETS: &[(&str, &[Bound])] = &[
@@ -105,6 +123,9 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("D4", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(5.0)]),
     ("E1", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
     ("E2", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
+    // At a thirtieth of the rate, what left before anybody could know takes seconds: 60 kB in the first 120 ms.
+    ("E3", &[Bound::Served(0.95), Bound::Adapts(6.0), Bound::Peak(3700.0), Bound::Then(35.0), Bound::Recovers(2.2)]),
+    ("E4", &[Bound::Served(0.95), Bound::Adapts(6.0), Bound::Peak(3700.0), Bound::Then(35.0), Bound::Recovers(2.2)]),
     ("F1", &[Bound::Served(0.30), Bound::ServedAtMost(0.60)]),
     ("F2", &[Bound::Served(0.25)]),
     ("F3", &[Bound::Served(0.95)]),
@@ -132,6 +153,9 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("K7", &[Bound::Transfer(1.5)]),
     ("L1", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(3.0)]),
     ("L2", &[Bound::Served(0.995), Bound::TransferAgain(1.3)]),
+    ("M1", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
+    ("M2", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
+    ("M3", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
 ];
 
 /// What is still to be reached; the day it is, it becomes a target.

@@ -201,6 +201,7 @@ impl<'a> World<'a> {
             while let Some(leaving) = ends.sender.next_packet(now) {
                 let packet = Packet { flow: index, sequence: leaving.sequence, left_at: now, bytes: leaving.bytes };
                 log.sent.add(1.0, now);
+                log.sent_bytes.add(f64::from(packet.bytes), now);
                 self.trace.note(1, index, packet.sequence.0, now);
                 self.link.offer(packet, now);
             }

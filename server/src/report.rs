@@ -58,8 +58,8 @@ pub(crate) struct Reporter {
     told: [bool; ONCE.len()],
     told_of_misdirected: bool,
     told_of_journal: bool,
-    /// What a system call carried when it was last told.
-    batching: Option<Batching>,
+    /// What a system call was to carry at the start, or carried when that was last told.
+    batching: Batching,
     /// Clients of whose beginning was told, and not of their end.
     connected: u32,
 }
@@ -119,14 +119,14 @@ fn list<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
 }
 
 impl Reporter {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(batching: Batching, now: Instant) -> Self {
         Self {
             said: Counted::default(),
             next_summary: now.after(SUMMARY_INTERVAL),
             told: [false; ONCE.len()],
             told_of_misdirected: false,
             told_of_journal: false,
-            batching: None,
+            batching,
             connected: 0,
         }
     }
@@ -181,7 +181,7 @@ impl Reporter {
 
     /// Whether a system call carries less than it did: what a system has turns out when it is asked for it.
     fn carries_less(&mut self, batching: Batching) -> bool {
-        self.batching.replace(batching).is_some_and(|before| batching < before)
+        batching < std::mem::replace(&mut self.batching, batching)
     }
 
     fn summarise(&mut self, counted: Counted) {
@@ -263,9 +263,11 @@ mod tests {
 
     #[test]
     fn what_a_system_call_carries_is_told_when_it_becomes_less_and_once() {
-        let mut reporter = Reporter::new(Instant::default());
-        let steps = [Batching::Segments, Batching::Segments, Batching::Messages, Batching::Messages, Batching::Off];
-        assert_eq!(steps.map(|now| reporter.carries_less(now)), [false, false, true, false, true]);
+        let mut reporter = Reporter::new(Batching::Segments, Instant::default());
+        let steps = [Batching::Segments, Batching::Messages, Batching::Messages, Batching::Off];
+        assert_eq!(steps.map(|now| reporter.carries_less(now)), [false, true, false, true]);
+        let mut refused_at_once = Reporter::new(Batching::Segments, Instant::default());
+        assert!(refused_at_once.carries_less(Batching::Off), "before the first turn has ended");
     }
 
     #[test]

@@ -98,6 +98,59 @@ fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
     }
 }
 
+/// The warnings of a thread's log: their fields, by name.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Default)]
+struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<std::collections::BTreeMap<&'static str, String>>>>);
+
+#[cfg(target_os = "linux")]
+impl Warnings {
+    /// What each warning says of what a system call carries.
+    fn of_batching(&self) -> Vec<String> {
+        let warnings = self.0.lock().unwrap();
+        warnings.iter().filter_map(|warning| warning.get("batching").cloned()).collect()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = std::collections::BTreeMap::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+        });
+        self.0.lock().unwrap().push(fields);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Nobody is told of what was asked for.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_said_of_batches_that_are_carried_or_that_nobody_asked_for() {
+    for batching in [Batching::Segments, Batching::Off] {
+        let batching = batching.min(sockets(Batching::Segments).batching());
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), || play(batching, batching));
+        assert_eq!(warnings.of_batching(), Vec::<String>::new(), "{batching:?}");
+    }
+}
+
 /// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of
 /// its own is put into one, with both ends in it.
 #[cfg(target_os = "linux")]
@@ -110,10 +163,14 @@ fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
     let most = sockets(Batching::Segments).batching();
     for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
         for error in [ENOSYS, EPERM] {
-            let sandboxed = move || sandbox(refused, error).map(|()| play(Batching::Segments, Batching::Segments));
+            let warnings = Warnings::default();
+            let playing = warnings.clone();
+            let play = || tracing::subscriber::with_default(playing, || play(Batching::Segments, Batching::Segments));
+            let sandboxed = move || sandbox(refused, error).map(|()| play());
             match std::thread::spawn(sandboxed).join().unwrap() {
                 Ok((stats, batching)) => {
                     assert_eq!(batching, [Batching::Off; 2], "{refused:?}, {error}");
+                    assert_eq!(warnings.of_batching(), [Batching::Off.name()], "{refused:?}, {error}: told once");
                     let lost = slipgate_server::Trouble::ALL.map(|kind| stats.trouble(kind));
                     assert_eq!(lost, [0; 7], "what was refused is no trouble, for nothing was lost: {error}");
                 }

@@ -641,6 +641,35 @@ fn what_was_asked_and_is_not_done_because_nobody_takes_the_news_is_counted() {
 }
 
 #[test]
+fn what_a_hub_was_given_before_it_is_dropped_is_done() {
+    let (mut hub, mut talkers, game) = with_talkers(2, HubConfig::default());
+    let [stays, leaves] = [0, 1].map(|player| game.came.iter().find(|(came, _)| *came == player).unwrap().1);
+    for number in 1..=10 {
+        hub.send_message(stays, CHAT, &words(number)).unwrap();
+    }
+    hub.kick_with(leaves, ByeCode(300), "no rockets").unwrap();
+    let done = Arc::new(AtomicU32::new(0));
+    for shard in 0..2 {
+        let done = Arc::clone(&done);
+        hub.on_shard(ShardId(shard), move |_| _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
+    }
+    // Neither flushed nor stopped.
+    drop(hub);
+    assert_eq!(done.load(Ordering::Relaxed), 2, "its shards have ended");
+    until(&mut talkers, "both hear of the end", |talkers| talkers.iter().all(|talker| talker.ended));
+    let heard: Vec<_> = talkers[0].heard.iter().map(|words| words[0]).collect();
+    assert_eq!(heard, (1..=10).collect::<Vec<_>>());
+    assert_eq!(talkers[1].client.farewell(), Some("no rockets"));
+}
+
+#[test]
+fn what_was_asked_behind_full_rings_is_done_as_the_hub_is_dropped_that_took_no_news() {
+    let (hub, _talkers, _, done) = with_full_rings();
+    drop(hub);
+    assert_eq!(done.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn shards_that_do_not_carry_the_same_do_not_start() {
     let other = Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::Sequenced)]).unwrap());
     for other in [Traffic::Payloads, other] {

@@ -55,6 +55,15 @@ pub struct Stalls {
     pub longest: Duration,
 }
 
+/// A time in which nothing gets through, either way: what is sent meanwhile is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Darkness {
+    /// When it starts.
+    pub from: Duration,
+    /// When it ends.
+    pub until: Duration,
+}
+
 /// An additional delay for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Detour {
@@ -81,6 +90,8 @@ pub struct Path {
     pub discipline: Discipline,
     /// Moments at which nothing leaves the bottleneck.
     pub stalls: Option<Stalls>,
+    /// A time in which nothing gets through.
+    pub dark: Option<Darkness>,
     /// A policer before the bottleneck.
     pub police: Option<Police>,
     /// How delays vary, towards the receiver.
@@ -111,6 +122,7 @@ impl Path {
             buffer,
             discipline: Discipline::TailDrop,
             stalls: None,
+            dark: None,
             police: None,
             jitter: Jitter::None,
             loss: Loss::Never,

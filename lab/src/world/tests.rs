@@ -122,5 +122,5 @@ fn reports_come_in_the_rhythm_that_was_asked_for() {
 fn names_of_scenarios_are_their_own() {
     let names: std::collections::BTreeSet<String> = all().into_iter().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), all().len());
-    assert_eq!(names.len(), 48);
+    assert_eq!(names.len(), 53);
 }

@@ -141,6 +141,8 @@ impl Congestion {
     /// A datagram of the peer told of our packets, be it that nothing is new.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.fill(feedback.now);
+        let newest = feedback.newest.filter(|newest| self.path.believes(newest, feedback.now));
+        let feedback = &Feedback { newest, ..*feedback };
         self.path.on_feedback(feedback);
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
@@ -376,6 +378,59 @@ mod tests {
         let next = congestion.next_send(0, at(0)).unwrap();
         assert!(next >= at(10) && next < at(11), "{next:?}");
         assert!(congestion.budget(0, next) >= 1253);
+    }
+
+    /// A controller that remembers which losses it was told of.
+    #[derive(Clone, Default)]
+    struct Listening(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+
+    impl Controller for Listening {
+        fn on_sent(&mut self, _: u32, _: Instant) {}
+        fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+            let told = feedback.lost.iter().map(|lost| lost.sent_at.since_start().as_millis() as u64);
+            self.0.lock().unwrap().extend(told);
+        }
+        fn on_tick(&mut self, _: u64, _: Instant) {}
+        fn set_demand(&mut self, _: Demand) {}
+        fn rate(&self, _: Instant) -> BytesPerSecond {
+            BytesPerSecond(1e6)
+        }
+        fn window(&self, _: Instant) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn of_what_is_lost_in_a_silence_the_first_1024_are_told_and_all_of_it_counts() {
+        let controller = Listening::default();
+        let mut congestion = Congestion::with_controller(Box::new(controller.clone()), Config::default().shape);
+        let told = || core::mem::take(&mut *controller.0.lock().unwrap());
+        let lost = |numbers: core::ops::Range<u64>| -> Vec<Departed> {
+            numbers.map(|number| Departed { sent_at: at(number), bytes: 1000 }).collect()
+        };
+        let hear = |congestion: &mut Congestion, lost: &[Departed]| {
+            congestion.on_feedback(&Feedback {
+                now: at(9000),
+                newest: None,
+                acked: &[],
+                lost,
+                delivered: 0,
+                in_flight: 0,
+            });
+        };
+        // The bound is met in the middle of a hundred; and a thousand more are found with nothing said.
+        for hundred in 0..20 {
+            congestion.on_lost(&lost(100 * hundred..100 * (hundred + 1)));
+            assert!(congestion.untold.len() <= MOST_UNTOLD && congestion.untold.capacity() <= 2 * MOST_UNTOLD);
+        }
+        assert!(told().is_empty(), "nothing was heard");
+        let of_all = congestion.stats(at(9000)).loss;
+        assert!(of_all > 0.999_999, "the share of lost packets is that of all 2,000: {of_all}");
+        // Nor is there room for what this datagram tells of.
+        hear(&mut congestion, &lost(2000..2010));
+        assert_eq!(told(), (0..1024).collect::<Vec<_>>());
+        hear(&mut congestion, &lost(2010..2012));
+        assert_eq!(told(), [2010, 2011], "and then there is");
     }
 
     #[test]

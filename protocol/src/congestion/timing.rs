@@ -4,8 +4,8 @@
 
 use core::time::Duration;
 
-use super::Feedback;
 use super::extreme::Extreme;
+use super::{Feedback, Newest};
 use crate::time::Instant;
 
 /// Until a round trip was measured (RFC 9002, section 6.2.2).
@@ -37,6 +37,8 @@ const INTERVAL_SMOOTHING: f64 = 0.1;
 const LONGEST_INTERVAL: Duration = Duration::from_millis(300);
 /// How far back the least round trip is looked for: as long as a route usually stays.
 const BASE_WINDOW: Duration = Duration::from_secs(20);
+/// A round trip below this share of the least of late wants a second one.
+const DOUBTED: f64 = 0.75;
 
 /// What deadlines need to know of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,11 +89,13 @@ pub(super) struct RoundTrip {
     timing: Timing,
     base: Extreme,
     heard_at: Option<Instant>,
+    /// When the newest sample came, if that was much shorter than all of late.
+    doubted_at: Option<Instant>,
 }
 
 impl RoundTrip {
     pub(super) fn new() -> Self {
-        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None }
+        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None, doubted_at: None }
     }
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -117,6 +121,25 @@ impl RoundTrip {
     /// The smoothed round trip; `None` before the first.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.base().map(|_| self.timing.smoothed)
+    }
+
+    /// Whether a sample may be taken for one of the path.
+    ///
+    /// A clock that moved meanwhile makes others: the peer's jumps while it holds the acknowledgement, or ours stands still
+    /// with its machine, which then finds the acknowledgement in its socket. Such round trips are too short, and the least
+    /// one is believed for long; so one that is much shorter than all of late counts when a second one, heard at another
+    /// moment, is as short. No peer holds an acknowledgement for longer than the packet has been gone.
+    pub(super) fn believes(&mut self, newest: &Newest, now: Instant) -> bool {
+        let gone = now.since(newest.sent_at);
+        if newest.ack_delay > gone + GRANULARITY {
+            return false;
+        }
+        let rtt = gone.saturating_sub(newest.ack_delay);
+        if self.base().is_none_or(|base| rtt + GRANULARITY >= base.mul_f64(DOUBTED)) {
+            self.doubted_at = None;
+            return true;
+        }
+        *self.doubted_at.get_or_insert(now) != now
     }
 
     fn sample(&mut self, rtt: Duration, now: Instant) {
@@ -175,6 +198,31 @@ mod tests {
         let mut path = RoundTrip::new();
         hear(&mut path, 1000, 80, 20);
         assert_eq!(path.smoothed(), Some(ms(80)));
+    }
+
+    #[test]
+    fn a_round_trip_much_shorter_than_all_of_late_counts_when_another_moment_confirms_it() {
+        let newest = |at: u64, rtt: u64, ack_delay| Newest {
+            sent_at: Instant::from_start(ms(at - rtt)),
+            received_at: None,
+            ack_delay: ms(ack_delay),
+            unread: Duration::ZERO,
+        };
+        let mut path = RoundTrip::new();
+        let mut believes = |at, rtt, ack_delay| {
+            let believes = path.believes(&newest(at, rtt, ack_delay), Instant::from_start(ms(at)));
+            if believes {
+                hear(&mut path, at, rtt - ack_delay.min(rtt), ack_delay.min(rtt));
+            }
+            believes
+        };
+        assert!(believes(1000, 80, 0), "the first");
+        assert!(believes(1010, 61, 0) && believes(1020, 80, 0), "a little shorter");
+        assert!(!believes(2000, 40, 0) && !believes(2000, 20, 0), "all that waited in a socket is read at one moment");
+        assert!(believes(2010, 80, 0) && !believes(2020, 40, 0), "none confirmed the first ones");
+        assert!(believes(2030, 40, 0) && believes(2040, 40, 0), "the path is shorter");
+        assert!(believes(2100, 60, 20) && !believes(2110, 60, 300), "held for longer than it was gone");
+        assert!(!believes(2120, 60, 300), "nor is that confirmed by another one");
     }
 
     #[test]

@@ -146,7 +146,8 @@ struct Line {
     has_errands: bool,
 }
 
-/// All shards of a server, for a game loop on a thread of its own.
+/// All shards of a server, for a game loop on a thread of its own. Dropped without [`stop`](Self::stop), it stops them too:
+/// what it was given is done before, and nobody hears of the last events.
 ///
 /// A tick: events from [`next_event`](Self::next_event), [`send`](Self::send), then [`flush`](Self::flush).
 ///

@@ -106,6 +106,7 @@ impl Server {
         memory: Memory,
     ) -> Result<Self, StartError> {
         let filtering = Filtering::begin(&sockets, netcode.config().protocol_id);
+        let reporter = Reporter::new(sockets.batching(), now.monotonic);
         Ok(Self {
             filtering,
             core: core::Server::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
@@ -116,7 +117,7 @@ impl Server {
             reading: Reading::default(),
             read_up: false,
             unread: Unread::new(now.monotonic),
-            reporter: Reporter::new(now.monotonic),
+            reporter,
             typed_room: Vec::new(),
         })
     }

@@ -100,7 +100,11 @@ impl Delay {
         if let Some((previous_round_trip, previous_one_way)) = self.measured.replace((round_trip, one_way)) {
             let (jump, of_path) = (one_way - previous_one_way, round_trip - previous_round_trip);
             if jump > CLOCK_JUMP && of_path < JUMP_OF_PATH * jump {
-                self.clocks_moved(jump - of_path.max(0.0), now);
+                // A queue that went while nothing was sent hid as much of the jump; and none is longer than what the round
+                // trip is above its least. Should that have been the way back's, the least delay is too long, which the
+                // next lesser one mends; too short a one would last.
+                let queue = round_trip - self.base_round_trip().unwrap_or(round_trip).min(round_trip);
+                self.clocks_moved((jump - of_path).max(self.above_base(one_way) - queue), now);
             }
         }
         let smoothed = self.round_trip.unwrap_or(round_trip);
@@ -304,6 +308,10 @@ mod tests {
         // The sender's clock stood still for three seconds while the path grew a queue of 30 ms.
         assert!(close(take(3.050, 0.070), 0.030));
         assert!(close(take(3.020, 0.040), 0.0));
+        // It stood still again, while a queue of 20 ms went with nobody to feed it.
+        assert!(close(take(3.040, 0.060), 0.020));
+        assert!(close(take(6.020, 0.040), 0.0));
+        let mut take = |one_way: f64, round_trip: f64| take(one_way + 3.0, round_trip);
         // A queue of 300 ms is in the round trip, too; and a way back that grows quicker hides none.
         assert!(close(take(3.320, 0.340), 0.300));
         assert!(close(take(3.020, 0.140), 0.0));

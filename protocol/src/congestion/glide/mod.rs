@@ -246,6 +246,12 @@ impl Glide {
         }
     }
 
+    /// For how long the peer was quiet, and may be; `None` before anything is known of it.
+    fn quiet(&self, now: f64) -> Option<(f64, f64)> {
+        let longest = Silence::longest(self.delay.feedback_interval(), self.delay.round_trip()?);
+        Some((now - self.delay.heard_at()?, longest))
+    }
+
     /// Decides by a reading.
     fn decide(&mut self, reading: &Reading, feedback: &Feedback<'_>) {
         self.look_at_loss(reading, feedback);
@@ -400,7 +406,10 @@ impl Controller for Glide {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        if self.silence.end(seconds(feedback.now)) {
+        let now = seconds(feedback.now);
+        if let Some((quiet, longest)) = self.quiet(now)
+            && self.silence.end(quiet, longest, feedback.lost, now)
+        {
             self.begin_anew();
         }
         let feedback = Feedback { lost: self.silence.lost_since(feedback.lost), ..*feedback };
@@ -412,9 +421,10 @@ impl Controller for Glide {
 
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
         let now = seconds(now);
-        let (Some(heard_at), Some(round_trip)) = (self.delay.heard_at(), self.delay.round_trip()) else { return };
-        if in_flight > 0 {
-            let left = self.silence.pass(now - heard_at, self.delay.feedback_interval(), round_trip, now);
+        if let Some((quiet, longest)) = self.quiet(now)
+            && in_flight > 0
+        {
+            let left = self.silence.pass(quiet, longest, now);
             self.rate = (self.rate * left).max(FLOOR.0);
         }
     }

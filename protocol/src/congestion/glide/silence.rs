@@ -23,9 +23,13 @@ impl Silence {
         Self { halved_at: None, has_halved: false, ended_at: f64::NEG_INFINITY }
     }
 
-    /// The peer was heard. Answers whether the silence that has ended was so long that it has halved the rate.
-    pub(super) fn end(&mut self, now: f64) -> bool {
-        if self.halved_at.take().is_some() {
+    /// The peer was heard, after `quiet`. Answers whether the silence that has ended was so long that it has halved the rate.
+    ///
+    /// What is told as `lost` was under way meanwhile, though none of it is any more: who was asleep learns all at once that
+    /// time has passed, and what has arrived.
+    pub(super) fn end(&mut self, quiet: f64, longest: f64, lost: &[Departed], now: f64) -> bool {
+        let unnoticed = quiet > longest && !lost.is_empty();
+        if self.halved_at.take().is_some() || unnoticed {
             self.ended_at = now;
         }
         core::mem::take(&mut self.has_halved)
@@ -38,9 +42,15 @@ impl Silence {
         lost.get(lost.partition_point(is_of_silence)..).unwrap_or_default()
     }
 
-    /// Time passed with packets under way; `quiet` since the newest feedback. Answers by what to multiply the rate.
-    pub(super) fn pass(&mut self, quiet: f64, feedback_interval: f64, round_trip: f64, now: f64) -> f64 {
-        if quiet <= (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(LEAST) {
+    /// For how long a peer may be quiet that is not silent.
+    pub(super) fn longest(feedback_interval: f64, round_trip: f64) -> f64 {
+        (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(LEAST)
+    }
+
+    /// Time passed with packets under way; `quiet` since the newest feedback, which may be the `longest`. Answers by what to
+    /// multiply the rate.
+    pub(super) fn pass(&mut self, quiet: f64, longest: f64, now: f64) -> f64 {
+        if quiet <= longest {
             return 1.0;
         }
         let halved_at = *self.halved_at.get_or_insert(now);
@@ -58,7 +68,10 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::time::Instant;
 
     #[test]
     fn silence_is_long_after_some_intervals_and_halves_the_rate_each_further_second() {
@@ -66,11 +79,21 @@ mod tests {
         let mut rate = 1.0;
         for tick in 0..=500 {
             let now = f64::from(tick) / 100.0;
-            rate *= silence.pass(now, 0.05, 0.1, now);
+            rate *= silence.pass(now, Silence::longest(0.05, 0.1), now);
             assert_eq!(silence.is_long(), tick > 20, "{now}");
         }
         assert_eq!(rate, 0.0625);
-        assert!(silence.end(5.0));
-        assert!(!silence.is_long() && !silence.end(5.1));
+        assert!(silence.end(5.0, 0.2, &[], 5.0));
+        assert!(!silence.is_long() && !silence.end(0.1, 0.2, &[], 5.1));
+    }
+
+    #[test]
+    fn what_was_lost_in_a_silence_that_nobody_was_awake_to_notice_is_of_the_silence() {
+        let at = |seconds| Departed { sent_at: Instant::from_start(Duration::from_secs(seconds)), bytes: 1200 };
+        for (quiet, of_path) in [(0.1, 2), (3.0, 1)] {
+            let mut silence = Silence::new();
+            assert!(!silence.end(quiet, 0.2, &[at(1)], 4.0), "no second passed in which the rate was halved");
+            assert_eq!(silence.lost_since(&[at(1), at(5)]).len(), of_path, "{quiet}");
+        }
     }
 }

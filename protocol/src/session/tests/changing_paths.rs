@@ -12,7 +12,11 @@ const BUFFER: f64 = 500.0;
 /// What happens begins then, in milliseconds.
 const BEGIN: u64 = 15_000;
 
-/// What happens to whom sends.
+/// Who sends, and who hears it.
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+
+/// What happens to the path, or to a machine at one of its ends.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// For so many milliseconds the path carries so little.
@@ -21,14 +25,28 @@ enum Change {
     Dark { lasts: u64 },
     /// After the first 300 ms each way is 30 ms longer.
     Longer,
-    /// The sender's machine, with its clock, stands still for so many milliseconds.
-    Sleep { lasts: u64 },
+    /// An end's machine stands still for so many milliseconds. What arrives meanwhile waits in its socket.
+    Sleep { end: usize, lasts: u64, clock: Clock },
+    /// An end's clock is so many milliseconds ahead of itself from then on.
+    Jump { end: usize, by: u64 },
+}
+
+/// What the clock of a machine that sleeps does, which differs from system to system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clock {
+    StandsStill,
+    GoesOn,
 }
 
 impl Change {
     fn is_on(self, at: u64) -> bool {
-        let (Self::Fall { lasts, .. } | Self::Dark { lasts } | Self::Sleep { lasts }) = self else { return at > 300 };
-        (BEGIN..BEGIN + lasts).contains(&at)
+        match self {
+            Self::Fall { lasts, .. } | Self::Dark { lasts } | Self::Sleep { lasts, .. } => {
+                (BEGIN..BEGIN + lasts).contains(&at)
+            }
+            Self::Longer => at > 300,
+            Self::Jump { .. } => at >= BEGIN,
+        }
     }
 
     fn rate(self, at: u64) -> f64 {
@@ -50,16 +68,19 @@ impl Change {
         matches!(self, Self::Dark { .. }) && self.is_on(at)
     }
 
-    /// What the sender's clock says.
-    fn clock(self, at: u64) -> u64 {
+    /// What an end's clock says.
+    fn clock(self, end: usize, at: u64) -> u64 {
         match self {
-            Self::Sleep { lasts } if at >= BEGIN => BEGIN.max(at.saturating_sub(lasts)),
+            Self::Sleep { end: asleep, lasts, clock: Clock::StandsStill } if asleep == end && at >= BEGIN => {
+                BEGIN.max(at.saturating_sub(lasts))
+            }
+            Self::Jump { end: jumps, by } if jumps == end && self.is_on(at) => at + by,
             _ => at,
         }
     }
 
-    fn sleeps(self, at: u64) -> bool {
-        matches!(self, Self::Sleep { .. }) && self.is_on(at)
+    fn sleeps(self, end: usize, at: u64) -> bool {
+        matches!(self, Self::Sleep { end: asleep, .. } if asleep == end) && self.is_on(at)
     }
 }
 
@@ -87,13 +108,13 @@ impl Play {
         for at in (self.turn..end).step_by(self.turn as usize) {
             let tenth = &mut tenths[(at / 100) as usize];
             for from in 0..2 {
-                let sender = from == 0;
-                pair.now = start.after(Duration::from_millis(if sender { self.change.clock(at) } else { at }));
-                if sender && self.change.sleeps(at) {
+                let sender = from == SENDER;
+                pair.now = start.after(Duration::from_millis(self.change.clock(from, at)));
+                if self.change.sleeps(from, at) {
                     continue;
                 }
                 while sender
-                    && pair.ends[0].send(STATE, &vec![1; self.message], SendOptions::default(), pair.now).is_ok()
+                    && pair.ends[SENDER].send(STATE, &vec![1; self.message], SendOptions::default(), pair.now).is_ok()
                 {
                 }
                 for datagram in pair.turn(from) {
@@ -105,7 +126,7 @@ impl Play {
             }
             self.deliver(&mut pair, &mut under_way, start, at);
             tenth.queue = (free_at - at as f64).max(0.0);
-            let believed = pair.ends[0].stats(pair.now).congestion.queueing_delay;
+            let believed = pair.ends[SENDER].stats(pair.now).congestion.queueing_delay;
             tenth.believed = believed.unwrap_or_default().as_secs_f64() * 1000.0;
         }
         tenths
@@ -128,10 +149,10 @@ impl Play {
     fn deliver(&self, pair: &mut Pair, under_way: &mut Vec<(u64, usize, Vec<u8>)>, start: Instant, at: u64) {
         let (due, rest): (Vec<_>, Vec<_>) = mem::take(under_way)
             .into_iter()
-            .partition(|(arrives, to, _)| *arrives <= at && !(*to == 0 && self.change.sleeps(at)));
+            .partition(|(arrives, to, _)| *arrives <= at && !self.change.sleeps(*to, at));
         *under_way = rest;
         for (_, to, datagram) in due {
-            pair.now = start.after(Duration::from_millis(if to == 0 { self.change.clock(at) } else { at }));
+            pair.now = start.after(Duration::from_millis(self.change.clock(to, at)));
             let _ = pair.give(to, &datagram);
         }
     }
@@ -195,19 +216,40 @@ fn whoever_takes_a_longer_path_for_a_queue_uses_it_when_it_is_known() {
 }
 
 #[test]
-fn a_senders_clock_that_stood_still_is_no_queue() {
-    for (lasts, turn) in [(3000, 5), (1000, 16)] {
-        let tenths = Play { change: Change::Sleep { lasts }, turn, message: 1000 }.until(BEGIN + lasts + 10_000);
-        let after = (BEGIN + lasts) as usize / 1000 + 1;
-        let (early, _) = between(&tenths, after, after + 2);
-        let (used, longest) = between(&tenths, after + 5, after + 9);
-        let believed = tenths[10 * after..].iter().map(|tenth| tenth.believed).fold(0.0, f64::max);
-        std::println!(
-            "{lasts} ms, {turn} ms: {:.1} %, then {:.1} %, {longest:.0} ms, held for {believed:.0} ms",
-            100.0 * early,
-            100.0 * used
-        );
-        assert!(early > 0.4 && used > 0.95, "{lasts} {turn}: {early}, then {used}");
-        assert!(believed < 300.0 && longest < 150.0, "{lasts} {turn}: {longest} ms, held for {believed} ms");
+fn a_machine_that_slept_and_a_clock_that_moved_are_no_queue_at_either_end() {
+    let sleep = |end, lasts, clock| Change::Sleep { end, lasts, clock };
+    for end in [SENDER, RECEIVER] {
+        for (change, turn) in [
+            (sleep(end, 3000, Clock::StandsStill), 5),
+            (sleep(end, 1000, Clock::StandsStill), 16),
+            (sleep(end, 200, Clock::StandsStill), 5),
+            (sleep(end, 3000, Clock::GoesOn), 5),
+            (sleep(end, 1000, Clock::GoesOn), 16),
+            (Change::Jump { end, by: 3000 }, 5),
+            (Change::Jump { end, by: 300 }, 16),
+            (Change::Jump { end, by: 20_000 }, 5),
+            (sleep(end, 20_000, Clock::StandsStill), 5),
+            (sleep(end, 20_000, Clock::GoesOn), 5),
+        ] {
+            a_moved_clock_is_no_queue(change, turn);
+        }
     }
+}
+
+fn a_moved_clock_is_no_queue(change: Change, turn: u64) {
+    let lasts = if let Change::Sleep { lasts, .. } = change { lasts } else { 0 };
+    let tenths = Play { change, turn, message: 1000 }.until(BEGIN + lasts + 11_000);
+    let after = (BEGIN + lasts) as usize / 1000 + 1;
+    let (early, _) = between(&tenths, after, after + 2);
+    let (used, _) = between(&tenths, after + 5, after + 9);
+    let (_, most) = between(&tenths, after, after + 9);
+    let believed = tenths[10 * after..].iter().map(|tenth| tenth.believed).fold(0.0, f64::max);
+    std::println!(
+        "{change:?}, {turn} ms: {:.1} %, then {:.1} %, {most:.0} ms, held for {believed:.0} ms",
+        100.0 * early,
+        100.0 * used
+    );
+    // After a long silence the path is looked for anew, from what that has left of the rate.
+    assert!(early > 0.55 && (0.95..=1.02).contains(&used), "{change:?} {turn}: {early}, then {used}");
+    assert!(believed < 60.0 && most < 60.0, "{change:?} {turn}: {most} ms, held for {believed} ms");
 }
