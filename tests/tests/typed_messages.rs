@@ -256,8 +256,8 @@ fn elements_without_bytes_end_soon_whatever_their_number_is_said_to_be() {
 #[test]
 fn nesting_ends_before_the_stack_does() {
     for (fill, kind) in [(1, TypedErrorKind::TooDeep), (0, TypedErrorKind::Trailing)] {
-        assert_eq!(decode::<Node>(&LIMIT, &vec![fill; 60_000]), Err(kind));
-        assert_eq!(decode::<Node>(&POSTCARD, &vec![fill; 60_000]), Err(kind));
+        assert_eq!(decode::<Node>(&LIMIT, &vec![fill; MAX_BYTES]), Err(kind));
+        assert_eq!(decode::<Node>(&POSTCARD, &vec![fill; MAX_BYTES]), Err(kind));
     }
     let mut room = [0; 1000];
     // Each node is a struct and an option.

@@ -16,10 +16,9 @@
 //!
 //! What asks for memory takes longest, so there are at most [`MAX_ALLOCATIONS`] of it in a message of any size: boxes,
 //! strings, collections, and elements of lists, trees and hash tables (`tests/tests/typed_allocations.rs` counts them).
-//! Vectors of numbers are not limited so. With that every message of the default limit, 16 KiB, is decoded and dropped within a
-//! millisecond on a quiet core, and every one of 64 KiB by postcard. By bincode, which takes 17 ns for each number of a byte,
-//! a message of 64 KiB takes up to 1.7 ms. `cargo bench -p slipgate-tests --bench typed` prints the times of honest lists
-//! and of the worst shapes.
+//! Vectors of numbers are not limited so. With that every message of up to [`MAX_BYTES`] is decoded and dropped within a
+//! millisecond on a quiet core. `cargo bench -p slipgate-tests --bench typed` prints the times of honest values and of the
+//! worst shapes, each in the largest message that there is room for.
 //!
 //! A sender is not told of these limits, for it does not know the type that its message is read as: text may be borrowed
 //! there. Who sends more than 4,000 strings, boxes or entries of tables at once should send several messages, or a block.
@@ -53,8 +52,10 @@ use super::{ChannelId, MAX_MESSAGE_BYTES};
 /// The default limit of a message's bytes, for both codecs: 16 KiB, as large as messages of a channel are by default. What
 /// is larger should be a block.
 pub const DEFAULT_MAX_BYTES: usize = 16 * 1024;
-/// The most that the limit of a message's bytes can be: 64 KiB, as large as messages of a channel can be.
-pub const MAX_BYTES: usize = MAX_MESSAGE_BYTES as usize;
+/// The most that the limit of a message's bytes can be: 32 KiB, half of what messages of a channel can be. bincode takes up
+/// to 26 ns for each part of a value, of which a message has as many as bytes, and tables compare long keys: what is larger
+/// could take longer than a millisecond.
+pub const MAX_BYTES: usize = MAX_MESSAGE_BYTES as usize / 2;
 
 /// A format for values: both ends must use the same.
 ///
