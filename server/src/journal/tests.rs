@@ -13,14 +13,14 @@ pub(crate) struct SlowDisk {
 
 impl SlowDisk {
     /// A way to such a disk, and its flushes.
-    pub(crate) fn new() -> (FileJournal, Receiver<Sender<io::Result<()>>>) {
+    pub(crate) fn journal() -> (FileJournal, Receiver<Sender<io::Result<()>>>) {
         let (begun, flushes) = channel();
         (FileJournal::new(Self { begun }).unwrap(), flushes)
     }
 
     /// Two shards' ways to one disk, and its flushes.
     fn of_two_shards() -> (FileJournal, FileJournal, Receiver<Sender<io::Result<()>>>) {
-        let (one, flushes) = Self::new();
+        let (one, flushes) = Self::journal();
         let other = one.another();
         (one, other, flushes)
     }

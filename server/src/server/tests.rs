@@ -172,7 +172,7 @@ fn while_a_disk_flushes_players_play_on_and_a_newcomer_waits_for_it_alone() {
     let to = sockets.local_addresses()[0];
     let mut config = Config::new(7, 4, vec![to.into()]);
     config.fence = Fence::Open;
-    let (journal, flushes) = SlowDisk::new();
+    let (journal, flushes) = SlowDisk::journal();
     let storage = Storage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
     let seed = Seed::from_bytes([3; 32]);
     let netcode =
