@@ -15,7 +15,7 @@ use crate::Client;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendTypedError {
-    /// The codec cannot say the value, or not within its own limit: 16 KiB, unless it was given another of up to 64 KiB.
+    /// The codec cannot say the value, or not within its own limit: 16 KiB, unless it was given another of up to 32 KiB.
     Value(TypedError),
     /// The message was not taken. One that is too large for its own channel alone (`max_message_bytes` of its
     /// [`ChannelConfig`](crate::ChannelConfig)) is `TooLarge` here.

@@ -232,13 +232,6 @@ impl HistoryFile {
 /// flushed before it took the old one's place.
 impl Disk for HistoryFile {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        if self.appended >= COMPACT_AFTER {
-            let today = slipgate_edge::clock::wall_clock().seconds();
-            // If this fails, the file that is there serves on.
-            if let Err(error) = self.compact(today) {
-                self.tell(&error);
-            }
-        }
         self.append(used).map_err(|error| self.tell(&error))?;
         self.used.push(used);
         self.appended += 1;
@@ -246,11 +239,24 @@ impl Disk for HistoryFile {
         Ok(())
     }
 
+    fn is_due_for_more(&self) -> bool {
+        self.doubtful || self.appended >= COMPACT_AFTER
+    }
+
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
+        let today = || slipgate_edge::clock::wall_clock().seconds();
         if self.doubtful {
-            let anew = self.compact(slipgate_edge::clock::wall_clock().seconds());
+            let anew = self.compact(today());
             self.synced(anew)?;
             return Ok(Box::new(|| Ok(())));
+        }
+        if self.appended >= COMPACT_AFTER {
+            // If this fails, the file that is there serves on, unless it is not known which one that is.
+            match self.compact(today()) {
+                Ok(()) => return Ok(Box::new(|| Ok(()))),
+                Err(error) if self.doubtful => return Err(self.tell(&error)),
+                Err(error) => drop(self.tell(&error)),
+            }
         }
         let file = Arc::clone(&self.file);
         Ok(Box::new(move || file.sync_data()))

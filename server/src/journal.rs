@@ -7,18 +7,26 @@
 //!   shard 0 ─ flush? ─┘                    └─ thread "slipgate-history"
 //! ```
 //!
-//! A shard that has recorded something asks at the end of each turn whether it is durable, and the first one to ask wakes
-//! the thread. One flush is for all that was recorded before it began; the lock is not held while the disk is at it. Only
-//! once in 65,536 records, and after a flush that failed, the file is written anew under the lock.
+//! A shard that has recorded something asks in each turn how much of it is durable, and the first one to ask wakes the
+//! thread. One flush is for all that was recorded before it began; the lock is not held while the disk is at it. Once in
+//! 65,536 records, and after a flush that failed, the thread writes the file anew: then the disk is *busy*, takes no
+//! records, and whoever would be admitted asks again in a moment. After a failure the thread rests for longer and longer.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
 
 use crate::shards::lock;
+
+/// How long the thread rests after a flush that failed, the next time twice as long, up to [`LONGEST_REST`].
+const FIRST_REST: Duration = Duration::from_millis(50);
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// What makes durable what was recorded before: slow, and done while others record.
 pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -27,6 +35,9 @@ pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
 pub(crate) trait Disk: Send {
     /// Writes down that a token was used.
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
+
+    /// Whether to begin a flush takes long, too, this time.
+    fn is_due_for_more(&self) -> bool;
 
     /// Begins to make durable all that was recorded until now. Another one begins when the outcome of this is known.
     fn sync(&mut self) -> Result<SyncWork, JournalError>;
@@ -47,12 +58,35 @@ struct Written {
     failed: bool,
 }
 
+/// What all ways to a disk share.
+struct Shared {
+    written: Mutex<Written>,
+    /// The thread holds the lock for longer than a record takes.
+    busy: AtomicBool,
+}
+
+impl Shared {
+    /// The disk, unless it is busy: nobody who plays waits for that.
+    fn unless_busy(&self) -> Option<MutexGuard<'_, Written>> {
+        loop {
+            match self.written.try_lock() {
+                Ok(written) => return Some(written),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(PoisonError::into_inner(poisoned)),
+                Err(TryLockError::WouldBlock) if self.busy.load(Ordering::Acquire) => return None,
+                // Another shard, for as long as a record takes.
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+    }
+}
+
 /// One shard's way to the disk.
 pub(crate) struct FileJournal {
-    written: Arc<Mutex<Written>>,
+    shared: Arc<Shared>,
     flusher: Arc<Flusher>,
-    /// The last record of this shard.
-    last: u64,
+    /// Which records are this shard's, of those that may not be durable yet, and how many are.
+    waiting: VecDeque<u64>,
+    durable: u64,
 }
 
 impl FileJournal {
@@ -63,36 +97,41 @@ impl FileJournal {
     pub(crate) fn new(disk: impl Disk + 'static) -> io::Result<Self> {
         let disk = Box::new(disk);
         let written = Written { disk, recorded: 0, flushed: 0, flushing: false, failed: false };
-        let written = Arc::new(Mutex::new(written));
-        let flusher = Arc::new(Flusher::start(Arc::clone(&written))?);
-        Ok(Self { written, flusher, last: 0 })
+        let shared = Arc::new(Shared { written: Mutex::new(written), busy: AtomicBool::new(false) });
+        let flusher = Arc::new(Flusher::start(Arc::clone(&shared))?);
+        Ok(Self { shared, flusher, waiting: VecDeque::new(), durable: 0 })
     }
 
     /// Another shard's way to the same disk.
     pub(crate) fn another(&self) -> Self {
-        Self { written: Arc::clone(&self.written), flusher: Arc::clone(&self.flusher), last: 0 }
+        let (shared, flusher) = (Arc::clone(&self.shared), Arc::clone(&self.flusher));
+        Self { shared, flusher, waiting: VecDeque::new(), durable: 0 }
     }
 }
 
 impl Journal for FileJournal {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        let mut written = lock(&self.written);
+        let mut written = self.shared.unless_busy().ok_or(JournalError)?;
         written.disk.record(used)?;
         written.recorded += 1;
-        self.last = written.recorded;
+        self.waiting.push_back(written.recorded);
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<Flushed, JournalError> {
-        let mut written = lock(&self.written);
-        if written.flushed >= self.last {
-            return Ok(Flushed::All);
+    fn is_busy(&self) -> bool {
+        self.shared.busy.load(Ordering::Acquire)
+    }
+
+    fn flush(&mut self) -> Result<u64, JournalError> {
+        let Some(mut written) = self.shared.unless_busy() else { return Ok(self.durable) };
+        while self.waiting.pop_front_if(|record| *record <= written.flushed).is_some() {
+            self.durable += 1;
         }
-        if !written.flushing {
+        if !self.waiting.is_empty() && !written.flushing {
             written.flushing = true;
             self.flusher.wake();
         }
-        if std::mem::take(&mut written.failed) { Err(JournalError) } else { Ok(Flushed::NotYet) }
+        if std::mem::take(&mut written.failed) { Err(JournalError) } else { Ok(self.durable) }
     }
 }
 
@@ -103,9 +142,9 @@ struct Flusher {
 }
 
 impl Flusher {
-    fn start(written: Arc<Mutex<Written>>) -> io::Result<Self> {
+    fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let (wake, woken) = channel();
-        let thread = thread::Builder::new().name("slipgate-history".into()).spawn(move || flush(&written, &woken))?;
+        let thread = thread::Builder::new().name("slipgate-history".into()).spawn(move || flush(&shared, &woken))?;
         Ok(Self { wake: Some(wake), thread: Some(thread) })
     }
 
@@ -127,20 +166,39 @@ impl Drop for Flusher {
 }
 
 /// Flushes whenever it is woken.
-fn flush(written: &Mutex<Written>, woken: &Receiver<()>) {
+fn flush(shared: &Shared, woken: &Receiver<()>) {
+    let mut rest = FIRST_REST;
     while woken.recv().is_ok() {
-        let (sync, until) = {
-            let mut written = lock(written);
-            (written.disk.sync(), written.recorded)
-        };
-        let outcome = sync.map(|sync| sync());
-        let mut written = lock(written);
-        match outcome.and_then(|outcome| written.disk.synced(outcome)) {
-            Ok(()) => written.flushed = until,
-            Err(JournalError) => written.failed = true,
+        match flush_once(shared) {
+            Ok(()) => rest = FIRST_REST,
+            Err(JournalError) => {
+                // Nobody wakes it while it is said to flush; only the end of all comes through.
+                if woken.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+                rest = LONGEST_REST.min(2 * rest);
+            }
         }
-        written.flushing = false;
+        lock(&shared.written).flushing = false;
     }
+}
+
+fn flush_once(shared: &Shared) -> Result<(), JournalError> {
+    let (sync, until) = {
+        let mut written = lock(&shared.written);
+        shared.busy.store(written.disk.is_due_for_more(), Ordering::Release);
+        let sync = written.disk.sync();
+        shared.busy.store(false, Ordering::Release);
+        (sync, written.recorded)
+    };
+    let outcome = sync.map(|sync| sync());
+    let mut written = lock(&shared.written);
+    let outcome = outcome.and_then(|outcome| written.disk.synced(outcome));
+    match outcome {
+        Ok(()) => written.flushed = until,
+        Err(JournalError) => written.failed = true,
+    }
+    outcome
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slipgate_protocol::netcode::server::Storage;
-use slipgate_protocol::token::history::{Flushed, Journal, JournalError, UsedToken};
+use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
 
 /// A handle on the device; the server's journal holds another.
 #[derive(Clone, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Device(Arc<Mutex<State>>);
 struct State {
     written: Vec<UsedToken>,
     durable: Vec<UsedToken>,
+    /// How many records of this start are durable.
+    flushed: u64,
     write_fails: bool,
     flush_fails: bool,
 }
@@ -36,6 +38,7 @@ impl Device {
     pub(super) fn storage(&self) -> Storage {
         let mut state = self.state();
         state.written.clear();
+        state.flushed = 0;
         Storage { journal: Box::new(self.clone()), names: [0x44; 32], used: state.durable.clone() }
     }
 }
@@ -50,13 +53,14 @@ impl Journal for Device {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<Flushed, JournalError> {
+    fn flush(&mut self) -> Result<u64, JournalError> {
         let mut state = self.state();
         if state.flush_fails {
             return Err(JournalError);
         }
         let written = std::mem::take(&mut state.written);
+        state.flushed += written.len() as u64;
         state.durable.extend(written);
-        Ok(Flushed::All)
+        Ok(state.flushed)
     }
 }

@@ -12,7 +12,8 @@ use crate::wire::reliable::Sequence;
 /// Something that happened to a client. What it sent comes from [`Server::next`](super::Server::next).
 #[derive(Debug)]
 pub enum Event {
-    /// A client has a slot; where used tokens are written down, its own is durable, so that it can be sent to.
+    /// A client has a slot; where used tokens are written down, its own is durable. It can be sent to, unless its end is
+    /// told behind this.
     Connected {
         /// Its handle from now on.
         client: ClientHandle,

@@ -502,7 +502,7 @@ impl Server {
     /// Every client of whose end no event has told, in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         let is_leaving = |client| self.seat_of(client).is_some_and(Seat::is_leaving);
-        self.netcode.clients().filter(move |client| !is_leaving(*client))
+        self.netcode.clients().filter(move |client| self.netcode.is_announced(*client) && !is_leaving(*client))
     }
 
     /// What may leave for a client now, by its path and its share of the uplink: ask before composing a tick. `None` where

@@ -34,21 +34,18 @@ pub trait Journal: Send {
     /// When it could not be written.
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
 
-    /// Makes what was recorded durable. Called before the first packet that tells a client of its slot, and again while it
-    /// answers `NotYet`: the clients concerned are not told of their slots until then.
+    /// Whether it takes no records for a moment. Nobody is admitted then, and whoever would be asks again.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Makes what was recorded durable, or goes on with it while others do that; answers how many of its records are durable
+    /// by now, the oldest ones first. Called once a turn, and before something is sent to a newcomer, while there are fewer
+    /// than were recorded: clients are told of their slots when their records are durable.
     ///
     /// # Errors
-    /// When it could not be made durable; the clients concerned are not told of their slots yet.
-    fn flush(&mut self) -> Result<Flushed, JournalError>;
-}
-
-/// How far a flush has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flushed {
-    /// Whatever was recorded before it is durable.
-    All,
-    /// Something else keeps the storage busy; the caller need not wait for that.
-    NotYet,
+    /// When nothing more could be made durable; the clients concerned are not told of their slots yet.
+    fn flush(&mut self) -> Result<u64, JournalError>;
 }
 
 /// The journal could not be written. The journal itself knows and tells why.

@@ -143,6 +143,7 @@ fn a_file_that_has_grown_is_written_anew_without_what_expired() {
         let expires = if number % 2 == 0 { 1 } else { future };
         history.record(used(number as u8, expires)).unwrap();
     }
+    flush(&mut history).unwrap();
     assert!(std::fs::metadata(place.file()).unwrap().len() < 64 + (COMPACT_AFTER / 2 + 2) * 32);
     drop(history);
     assert_eq!(HistoryFile::open(place.file(), TODAY).unwrap().used.len() as u64, COMPACT_AFTER / 2);

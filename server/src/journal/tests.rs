@@ -31,6 +31,10 @@ impl Disk for SlowDisk {
         Ok(())
     }
 
+    fn is_due_for_more(&self) -> bool {
+        false
+    }
+
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
         let (end, ends) = channel();
         self.begun.send(end).unwrap();
@@ -51,9 +55,9 @@ fn failure() -> io::Result<()> {
 }
 
 /// What a shard hears when the flush under way has ended.
-fn settled(shard: &mut FileJournal) -> Result<Flushed, JournalError> {
+fn settled(shard: &mut FileJournal) -> Result<u64, JournalError> {
     for _ in 0..10_000 {
-        if lock(&shard.written).flushing {
+        if lock(&shard.shared.written).flushing {
             thread::sleep(Duration::from_millis(1));
         } else {
             return shard.flush();
@@ -66,18 +70,32 @@ fn settled(shard: &mut FileJournal) -> Result<Flushed, JournalError> {
 fn while_a_slow_disk_flushes_nobody_waits_for_it() {
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
-    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    assert_eq!(one.flush(), Ok(0));
     let end = flushes.recv().unwrap();
     // The flush does not end before these have: it is told below.
-    assert_eq!(other.flush(), Ok(Flushed::All), "it has recorded nothing");
     other.record(used(2)).unwrap();
-    assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+    assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
     end.send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(Flushed::All));
+    assert_eq!(settled(&mut one), Ok(1));
     // What came after its beginning is not durable by that flush.
-    assert_eq!(other.flush(), Ok(Flushed::NotYet));
+    assert_eq!(other.flush(), Ok(0));
     flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut other), Ok(Flushed::All));
+    assert_eq!(settled(&mut other), Ok(1));
+    assert_eq!((one.flush(), other.flush()), (Ok(1), Ok(1)));
+    assert!(flushes.try_recv().is_err(), "nothing is left to flush");
+}
+
+#[test]
+fn with_a_newcomer_in_every_flush_those_before_are_durable_all_the_same() {
+    let (mut shard, flushes) = SlowDisk::journal();
+    shard.record(used(0)).unwrap();
+    assert_eq!(shard.flush(), Ok(0));
+    for number in 1..50 {
+        let end = flushes.recv().unwrap();
+        shard.record(used(number)).unwrap();
+        end.send(Ok(())).unwrap();
+        assert_eq!(settled(&mut shard), Ok(number.into()));
+    }
 }
 
 #[test]
@@ -85,10 +103,10 @@ fn one_flush_is_for_all_that_was_recorded_before_it() {
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     other.record(used(2)).unwrap();
-    assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+    assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
     flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(Flushed::All));
-    assert_eq!(other.flush(), Ok(Flushed::All));
+    assert_eq!(settled(&mut one), Ok(1));
+    assert_eq!(other.flush(), Ok(1));
     assert!(flushes.try_recv().is_err(), "the disk was asked once");
 }
 
@@ -97,22 +115,63 @@ fn a_flush_that_fails_makes_nothing_durable_for_anybody_is_told_once_and_tried_a
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     other.record(used(2)).unwrap();
-    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    assert_eq!(one.flush(), Ok(0));
     for _ in 0..3 {
         flushes.recv().unwrap().send(failure()).unwrap();
         assert_eq!(settled(&mut one), Err(JournalError));
-        assert_eq!((one.flush(), other.flush()), (Ok(Flushed::NotYet), Ok(Flushed::NotYet)));
+        assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
     }
     flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(Flushed::All));
-    assert_eq!(other.flush(), Ok(Flushed::All));
+    assert_eq!(settled(&mut one), Ok(1));
+    assert_eq!(other.flush(), Ok(1));
+}
+
+/// A disk on which to begin a flush takes as long as it is told, as one does that writes its file anew.
+struct BusyDisk {
+    begun: Sender<Sender<()>>,
+}
+
+impl Disk for BusyDisk {
+    fn record(&mut self, _: UsedToken) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn is_due_for_more(&self) -> bool {
+        true
+    }
+
+    fn sync(&mut self) -> Result<SyncWork, JournalError> {
+        let (end, ends) = channel();
+        self.begun.send(end).unwrap();
+        ends.recv().unwrap();
+        Ok(Box::new(|| Ok(())))
+    }
+
+    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+        outcome.map_err(|_| JournalError)
+    }
+}
+
+#[test]
+fn a_busy_disk_takes_no_records_and_keeps_nobody_waiting() {
+    let (begun, flushes) = channel();
+    let mut shard = FileJournal::new(BusyDisk { begun }).unwrap();
+    shard.record(used(1)).unwrap();
+    assert_eq!(shard.flush(), Ok(0));
+    let end = flushes.recv().unwrap();
+    assert!(shard.is_busy());
+    assert_eq!((shard.record(used(2)), shard.flush()), (Err(JournalError), Ok(0)));
+    end.send(()).unwrap();
+    assert_eq!(settled(&mut shard), Ok(1));
+    assert!(!shard.is_busy());
+    assert_eq!(shard.record(used(2)), Ok(()));
 }
 
 #[test]
 fn with_the_last_way_to_it_a_disk_is_let_go_and_what_was_begun_is_done() {
     let (mut one, other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
-    assert_eq!(one.flush(), Ok(Flushed::NotYet));
+    assert_eq!(one.flush(), Ok(0));
     let end = flushes.recv().unwrap();
     drop(other);
     let dropping = thread::spawn(|| drop(one));

@@ -31,7 +31,8 @@ impl Server {
     /// The handle of a client id, while it is connected to this shard.
     #[must_use]
     pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
-        self.core.netcode().find(client_id)
+        let netcode = self.core.netcode();
+        netcode.find(client_id).filter(|client| netcode.is_announced(*client))
     }
 
     /// Every client of this shard of whose end no event has told, in the order of the slots. One that is kicked keeps its

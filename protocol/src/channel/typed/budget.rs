@@ -13,7 +13,7 @@ pub const MEMORY_BASE: usize = 64 * 1024;
 /// wrappers around what has bytes. A value that has a byte is paid for by it, so there are no more of those than bytes.
 pub const VALUES_PER_BYTE: usize = 2;
 /// Values without a byte of their own that any message may hold. At some nanoseconds for each, what a message of up to
-/// 64 KiB makes of nothing takes less than a millisecond.
+/// 32 KiB makes of nothing takes less than a millisecond.
 pub const VALUES_BASE: usize = 16 * 1024;
 /// How often a message's value may ask for memory.
 ///

@@ -89,9 +89,9 @@ pub struct Budgets {
     /// spent, clients under whose address fewer than 4 came still have theirs opened.
     pub forgeries_per_turn: u32,
     /// Tokens that are decrypted for one source (IPv4 /32, IPv6 /64) in a second, and at once; 1,000. A token costs
-    /// about 3 us.
+    /// about 1 us.
     pub decrypts_per_source: u32,
-    /// Tokens that are decrypted for all sources together in a second, and at once; 20,000: about 6 % of a core.
+    /// Tokens that are decrypted for all sources together in a second, and at once; 20,000: about 2 % of a core.
     pub decrypts: u32,
 }
 

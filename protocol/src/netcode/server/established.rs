@@ -56,7 +56,8 @@ impl Server {
         }
         link.confirmed = true;
         self.slots.heard(slot, now);
-        if header.kind != PacketKind::Payload {
+        // One of whom nobody knows yet has nobody to talk to. It has the keys, and may try.
+        if header.kind != PacketKind::Payload || !self.slots.is_announced(slot) {
             return Ok(None);
         }
         self.stats.payloads_received += 1;

@@ -47,7 +47,7 @@ impl Server {
         if self.slots.of_client(client_id).is_some() {
             return Err(LoopbackError::ClientIdConnected);
         }
-        if !self.admitting || self.events.len() >= 2 * self.slots.count() as usize {
+        if !self.admitting || !self.has_room_for_events() {
             return Err(LoopbackError::Full);
         }
         let claim = Claim { shard: self.shard, client_id, age: None, token: None };
@@ -77,6 +77,7 @@ impl Server {
         }
         self.pending.remove_client(client_id);
         self.stats.connects += 1;
+        self.slots.announce(client.slot());
         self.events.push_back(Event::Connected { client, client_id });
         Ok(client)
     }

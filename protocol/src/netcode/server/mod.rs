@@ -81,6 +81,13 @@ pub enum Event {
     },
 }
 
+/// A client that has a slot, and whose token's record, by its number, may not be durable yet.
+struct Unannounced {
+    client: ClientHandle,
+    client_id: u64,
+    record: u64,
+}
+
 /// Why a client's connection ended. What the client is told of it stands at
 /// [`EndReason`](crate::netcode::client::EndReason).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -204,9 +211,11 @@ pub struct Server {
     unread_at: Instant,
     journal: Option<Box<dyn Journal>>,
     /// The journal holds a record that is not durable yet.
-    unflushed: bool,
+    /// Records that the journal has taken, and how many of them are durable, the oldest ones first.
+    recorded: u64,
+    durable: u64,
     /// Newcomers whose tokens may not be durable yet: nobody is told of them, themselves included.
-    unannounced: VecDeque<(ClientHandle, u64)>,
+    unannounced: VecDeque<Unannounced>,
     started: Now,
     ledger: Ledger,
     pending: PendingClients,
@@ -274,7 +283,8 @@ impl Server {
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),
             journal: None,
-            unflushed: false,
+            recorded: 0,
+            durable: 0,
             unannounced: VecDeque::new(),
             started: now,
             ledger: Ledger::new(config.budgets),
@@ -413,8 +423,7 @@ impl Server {
             let last = last.max(self.unread_at);
             let is_silent = self.config.takeover_after.is_some_and(|grace| now.reached(last, grace));
             // One whose end could not be told stays until it can.
-            let has_room = self.events.len() < 2 * self.slots.count() as usize;
-            if question == Question::MayItGo && is_silent && has_room {
+            if question == Question::MayItGo && is_silent && self.has_room_for_events() {
                 self.common.with((), |register| register.keep(client_id, now));
                 self.end(slot, DisconnectReason::TakenOver, 0);
             } else {
@@ -486,6 +495,13 @@ impl Server {
         self.slots.of_client(client_id).and_then(|slot| self.slots.handle(slot))
     }
 
+    /// Whether a connected client was told of by an event: with a journal, as soon as its used token is durable. Until then
+    /// nothing can be sent to it, and should its connection end, no event tells of that either.
+    #[must_use]
+    pub fn is_announced(&self, client: ClientHandle) -> bool {
+        self.slots.live(client).is_some_and(|(_, link)| link.announced)
+    }
+
     /// Every connected client, in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.slots.iter()
@@ -544,24 +560,41 @@ impl Server {
     fn end(&mut self, slot: u32, reason: DisconnectReason, disconnects: u8) {
         let (Some(client), Some(profile)) = (self.slots.handle(slot), self.slots.profile(slot)) else { return };
         let (shard, client_id) = (self.shard, profile.client_id);
+        let was_announced = self.slots.is_announced(slot);
         self.tell_end(client, client_id, reason);
         self.common.with((), |register| register.leave(shard, client_id));
         let networked = self.slots.link(slot).is_some_and(|link| link.state == State::Connected);
-        if disconnects > 0 && networked {
+        if disconnects > 0 && networked && was_announced {
             self.slots.close(slot, disconnects);
         } else {
             self.vacate(slot);
         }
     }
 
-    /// Tells of an end, and before it of the beginning, if nothing was told of that yet.
+    /// Tells of an end, unless nothing was told of the beginning.
     fn tell_end(&mut self, client: ClientHandle, client_id: u64, reason: DisconnectReason) {
-        if let Some(place) = self.unannounced.iter().position(|(newcomer, _)| *newcomer == client) {
-            self.unannounced.remove(place);
-            self.events.push_back(Event::Connected { client, client_id });
-        }
-        self.events.push_back(Event::Disconnected { client, client_id, reason });
         self.stats.disconnects += 1;
+        if self.slots.is_announced(client.slot()) {
+            self.events.push_back(Event::Disconnected { client, client_id, reason });
+        }
+    }
+
+    /// Tells of those newcomers whose tokens are durable by now, and owes them what tells themselves. Those who have gone
+    /// meanwhile were never here.
+    fn announce(&mut self) {
+        while let Some(newcomer) = self.unannounced.pop_front_if(|newcomer| newcomer.record <= self.durable) {
+            let Unannounced { client, client_id, .. } = newcomer;
+            if self.slots.live(client).is_some() {
+                self.slots.announce(client.slot());
+                self.events.push_back(Event::Connected { client, client_id });
+                self.slots.owe(client.slot(), Owes { keep_alive: true, disconnects: 0 });
+            }
+        }
+    }
+
+    /// Whether what a turn brings can be told of: events that were not taken are kept, and so they are bounded.
+    fn has_room_for_events(&self) -> bool {
+        self.events.len() + self.unannounced.len() < 2 * self.slots.count() as usize
     }
 
     /// A slot, and its client's index, are free.

@@ -3,8 +3,8 @@
 use super::pending::Reply;
 use super::register::{Claim, Refused, Using};
 use super::request::Way;
-use super::slots::{LinkKeys, Newcomer, Owes};
-use super::{DisconnectReason, Event, Server};
+use super::slots::{LinkKeys, Newcomer};
+use super::{DisconnectReason, Server, Unannounced};
 use crate::address::Address;
 use crate::crypto::lane::Lane;
 use crate::discard::Discard;
@@ -68,8 +68,11 @@ impl Server {
 
     /// Consumes the token and gives its holder a slot. From here on the token admits nobody else, from anywhere.
     fn admit(&mut self, place: u32, takes_over: Option<u32>, now: Now) -> Result<(), Discard> {
-        if self.events.len() + self.unannounced.len() >= 2 * self.slots.count() as usize {
+        if !self.has_room_for_events() {
             return Err(Discard::EventsFull);
+        }
+        if self.journal.as_ref().is_some_and(|journal| journal.is_busy()) {
+            return Err(Discard::HistoryUnavailable);
         }
         let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
         let used = UsedToken { name: pending.bound.token, expires: pending.expires };
@@ -139,7 +142,7 @@ impl Server {
             self.stats.journal_failures += 1;
             return Err(Discard::HistoryUnavailable);
         }
-        self.unflushed = true;
+        self.recorded += 1;
         Ok(())
     }
 
@@ -160,12 +163,8 @@ impl Server {
         debug_assert!(seat.is_some(), "there are as many slots as indices");
         if let Some(client) = seat {
             self.stats.connects += 1;
-            if self.unflushed {
-                self.unannounced.push_back((client, client_id));
-            } else {
-                self.events.push_back(Event::Connected { client, client_id });
-            }
-            self.slots.owe(client.slot(), Owes { keep_alive: true, disconnects: 0 });
+            self.unannounced.push_back(Unannounced { client, client_id, record: self.recorded });
+            self.announce();
         }
     }
 }

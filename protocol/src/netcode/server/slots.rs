@@ -73,6 +73,8 @@ pub(super) struct Link {
     pub(super) last_receive: Instant,
     /// Something authentic arrived since the slot was assigned, so the client knows that it is connected.
     pub(super) confirmed: bool,
+    /// The application knows of it. The client itself may, from then on.
+    pub(super) announced: bool,
     /// Packets in the turn numbered `turn`.
     pub(super) turn: u64,
     pub(super) turn_packets: u32,
@@ -280,6 +282,16 @@ impl Slots {
         Some(self.named(slot, generation))
     }
 
+    pub(super) fn is_announced(&self, slot: u32) -> bool {
+        self.links.get(slot as usize).is_some_and(|link| link.announced)
+    }
+
+    pub(super) fn announce(&mut self, slot: u32) {
+        if let Some(link) = self.links.get_mut(slot as usize) {
+            link.announced = true;
+        }
+    }
+
     /// Something authentic arrived.
     pub(super) fn heard(&mut self, slot: u32, now: Instant) {
         let (Some(link), Some(timers)) = (self.links.get_mut(slot as usize), self.timers.get_mut(slot as usize)) else {
@@ -418,6 +430,7 @@ impl Link {
             timeout: None,
             last_receive: Instant::default(),
             confirmed: false,
+            announced: false,
             turn: 0,
             turn_packets: 0,
             turn_forgeries: 0,

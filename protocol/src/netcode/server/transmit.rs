@@ -2,12 +2,12 @@
 
 use super::pending::Reply;
 use super::slots::{Owes, Slots, State};
-use super::{ClientHandle, DisconnectReason, Event, Server};
+use super::{ClientHandle, DisconnectReason, Server};
 use crate::crypto::packet::PacketCipher;
 use crate::netcode::timing::SEND_INTERVAL;
 use crate::netcode::{Outbox, SealHalf, SendError, Unsent, check_payload};
 use crate::time::{Instant, Now};
-use crate::token::history::{Flushed, JournalError};
+use crate::token::history::JournalError;
 use crate::wire::packet::{KeepAlive, PacketKind};
 
 impl Server {
@@ -31,7 +31,10 @@ impl Server {
             return self.send_loopback(slot, payload);
         }
         let confirmed = link.confirmed;
-        let sent = if self.slots.was_told(slot) || self.make_durable() {
+        if !link.announced {
+            self.make_durable();
+        }
+        let sent = if self.slots.is_announced(slot) {
             let introduced =
                 if confirmed { Ok(()) } else { self.slots.send_keep_alive(slot, &self.cipher, now.monotonic, outbox) };
             introduced
@@ -56,10 +59,10 @@ impl Server {
     ///
     /// Connected clients come before strangers.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
-        let durable = self.make_durable();
+        self.make_durable();
         for _ in 0..self.slots.used() {
             let Some((slot, owes)) = self.slots.next_debt() else { break };
-            if let Err(Unsent::NoRoom) = self.pay(slot, owes, durable, now.monotonic, outbox) {
+            if let Err(Unsent::NoRoom) = self.pay(slot, owes, now.monotonic, outbox) {
                 break;
             }
         }
@@ -71,42 +74,26 @@ impl Server {
         }
     }
 
-    /// Whether every used token is written down for good; tries to, if not. No packet may tell a client of its slot
-    /// before, and no event the application, which could not answer it.
-    fn make_durable(&mut self) -> bool {
-        if self.unflushed
+    /// Has used tokens made durable, and tells of those newcomers whose are. No packet may tell a client of its slot before,
+    /// and no event the application, which could not answer it.
+    fn make_durable(&mut self) {
+        if self.durable < self.recorded
             && let Some(journal) = &mut self.journal
         {
             match journal.flush() {
-                Ok(flushed) => self.unflushed = flushed == Flushed::NotYet,
+                Ok(durable) => self.durable = durable,
                 Err(JournalError) => self.stats.journal_failures += 1,
             }
         }
-        if !self.unflushed {
-            let told = self.unannounced.drain(..).map(|(client, client_id)| Event::Connected { client, client_id });
-            self.events.extend(told);
-        }
-        !self.unflushed
+        self.announce();
     }
 
-    fn pay(
-        &mut self,
-        slot: u32,
-        owes: Owes,
-        durable: bool,
-        now: Instant,
-        outbox: &mut impl Outbox,
-    ) -> Result<(), Unsent> {
+    fn pay(&mut self, slot: u32, owes: Owes, now: Instant, outbox: &mut impl Outbox) -> Result<(), Unsent> {
         let Some(link) = self.slots.link(slot) else { return Ok(()) };
         if link.state == State::Closing {
-            return self.say_farewell(slot, owes, durable, now, outbox);
+            return self.say_farewell(slot, owes, now, outbox);
         }
         if !owes.keep_alive || link.state != State::Connected {
-            return Ok(());
-        }
-        // A client may confirm before it is told: it has the keys. It is told no sooner for that.
-        if !durable && !self.slots.was_told(slot) {
-            self.slots.owe(slot, owes);
             return Ok(());
         }
         match self.slots.send_keep_alive(slot, &self.cipher, now, outbox) {
@@ -124,19 +111,14 @@ impl Server {
 
     /// Sends the last packets of a connection; then its slot is free.
     ///
-    /// A client that does not know of its slot yet is told first, or it would ignore the rest. While its used token is
-    /// not durable it must not learn anything, and there is nothing to end on its side.
+    /// A client that does not know of its slot yet is told first, or it would ignore the rest.
     fn say_farewell(
         &mut self,
         slot: u32,
         mut owes: Owes,
-        durable: bool,
         now: Instant,
         outbox: &mut impl Outbox,
     ) -> Result<(), Unsent> {
-        if owes.keep_alive && !durable {
-            owes = Owes::default();
-        }
         while owes != Owes::default() {
             let sent = if owes.keep_alive {
                 self.slots.send_keep_alive(slot, &self.cipher, now, outbox)
