@@ -285,7 +285,8 @@ impl Server {
             journal: None,
             recorded: 0,
             durable: 0,
-            unannounced: VecDeque::new(),
+            // Without a journal everybody is told of at once.
+            unannounced: VecDeque::with_capacity(1),
             started: now,
             ledger: Ledger::new(config.budgets),
             pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
@@ -318,7 +319,7 @@ impl Server {
     ) -> Result<Self, ConfigError> {
         let register = Register::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
         let mut server = Self::around(config, keys, seed, now, ShardId::default(), Common::Own(Box::new(register)))?;
-        server.journal = Some(storage.journal);
+        server.write_to(storage.journal);
         Ok(server)
     }
 
@@ -333,8 +334,16 @@ impl Server {
     pub fn shard(config: Config, keys: KeyRing, seed: &Seed, now: Now, place: ShardPlace) -> Result<Self, ConfigError> {
         let ShardPlace { shard, register, journal } = place;
         let mut server = Self::around(config, keys, seed, now, shard, Common::Shared(register))?;
-        server.journal = journal;
+        if let Some(journal) = journal {
+            server.write_to(journal);
+        }
         Ok(server)
+    }
+
+    fn write_to(&mut self, journal: Box<dyn Journal>) {
+        self.journal = Some(journal);
+        // As many as are admitted before the events must be looked at.
+        self.unannounced.reserve(2 * self.slots.count() as usize);
     }
 
     /// Which shard this is: the first one, where there is but one.
