@@ -33,10 +33,9 @@ const JITTER_SMOOTHING: f64 = 0.05;
 const MOST_JITTER: f64 = 0.02;
 /// Less jitter than this needs no allowance, in seconds: any path with a scheduler has it.
 const FREE_JITTER: f64 = 0.001;
-/// The one-way delay has jumped by so much at least, in seconds, and the round trip by less than this share of it: no path
-/// does that, but a clock that stood still does, of a machine that slept.
+/// The one-way delay is further above its least than the round trip above its own by more than this, in seconds: no queue
+/// does that, for it is in both; but a clock that stood still does, of a machine that slept.
 const CLOCK_JUMP: f64 = 0.1;
-const JUMP_OF_PATH: f64 = 0.25;
 /// What is left of the jitter after the filter, as a share.
 const JITTER_LEFT: f64 = 0.35;
 
@@ -97,15 +96,9 @@ impl Delay {
 
     /// A packet's round trip and its one-way delay, by whatever offset between the clocks.
     pub(super) fn measure(&mut self, round_trip: f64, one_way: f64, now: f64) {
-        if let Some((previous_round_trip, previous_one_way)) = self.measured.replace((round_trip, one_way)) {
-            let (jump, of_path) = (one_way - previous_one_way, round_trip - previous_round_trip);
-            if jump > CLOCK_JUMP && of_path < JUMP_OF_PATH * jump {
-                // A queue that went while nothing was sent hid as much of the jump; and none is longer than what the round
-                // trip is above its least. Should that have been the way back's, the least delay is too long, which the
-                // next lesser one mends; too short a one would last.
-                let queue = round_trip - self.base_round_trip().unwrap_or(round_trip).min(round_trip);
-                self.clocks_moved((jump - of_path).max(self.above_base(one_way) - queue), now);
-            }
+        let previous = self.measured.replace((round_trip, one_way));
+        if let Some(further) = previous.and_then(|previous| self.clock_jump((round_trip, one_way), previous)) {
+            self.clocks_moved(further, now);
         }
         let smoothed = self.round_trip.unwrap_or(round_trip);
         self.round_trip = Some(smoothed + ROUND_TRIP_SMOOTHING * (round_trip - smoothed));
@@ -115,6 +108,26 @@ impl Delay {
         for base in &mut self.base {
             base.push(one_way, now);
         }
+    }
+
+    /// By how much the clocks moved apart, if the round trip cannot hold what the one-way delay says.
+    ///
+    /// Two samples say nothing: a radio that stands still both ways keeps first an acknowledgement waiting, then the next
+    /// packet, and so the round trip does not change while the way there grows by all of it. What counts is the least of
+    /// either, and of the round trip that of a minute, which is seldom that of a way back with a queue of its own.
+    fn clock_jump(&self, (round_trip, one_way): (f64, f64), previous: (f64, f64)) -> Option<f64> {
+        let [_, least_round_trip] = &self.base_round_trip;
+        let (above, above_round_trip) = (self.above_base(one_way), round_trip - least_round_trip.value()?);
+        let (previous_round_trip, previous_one_way) = previous;
+        if above - above_round_trip > CLOCK_JUMP {
+            // Should the round trip have grown by the way back, the least delay is too short, and would last; so it moves by
+            // the whole jump if that is more. One that is too long is mended by the next lesser sample.
+            let jump = (one_way - previous_one_way) - (round_trip - previous_round_trip);
+            return Some(jump.max(above - above_round_trip));
+        }
+        // Backwards the least delay would follow by itself, but hide the queue that there was.
+        let queue = self.above_base(previous_one_way).min(above_round_trip).max(0.0);
+        (above < -CLOCK_JUMP && above_round_trip - above > CLOCK_JUMP).then_some(above - queue)
     }
 
     /// The queue that a packet of this one-way delay met.
@@ -315,6 +328,33 @@ mod tests {
         // A queue of 300 ms is in the round trip, too; and a way back that grows quicker hides none.
         assert!(close(take(3.320, 0.340), 0.300));
         assert!(close(take(3.020, 0.140), 0.0));
+    }
+
+    #[test]
+    fn a_stall_both_ways_is_a_queue_and_not_a_clock() {
+        let (mut delay, mut now) = after([20.0; 30]);
+        // The acknowledgement of the first waited, then the others waited on the way there.
+        for (one_way, round_trip) in [(0.020, 0.190), (0.170, 0.190), (0.171, 0.195), (0.170, 0.190)] {
+            now += 0.01;
+            delay.measure(round_trip, 3600.0 + one_way, now);
+            assert!(close(delay.above_base(3600.0 + one_way), one_way - 0.020), "{one_way}");
+        }
+        // A clock that jumps while the way back is held up is known when it is not any more.
+        for (one_way, round_trip, queue) in [(0.420, 0.390, 0.400), (0.420, 0.190, 0.150), (0.270, 0.040, 0.0)] {
+            now += 0.01;
+            delay.measure(round_trip, 3600.0 + one_way, now);
+            assert!(close(delay.above_base(3600.0 + one_way), queue), "{one_way} {queue}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_went_back_hides_no_queue_and_a_slow_way_back_makes_none() {
+        for (before, round_trip, queue) in [(0.070, 0.090, 0.050), (0.020, 0.140, 0.0), (0.070, 0.040, 0.0)] {
+            let (mut delay, now) = after([20.0; 30]);
+            delay.measure(before + 0.020, 3600.0 + before, now + 0.01);
+            delay.measure(round_trip, 3590.0 + 0.020 + queue, now + 0.02);
+            assert!(close(delay.above_base(3590.0 + 0.020 + queue), queue), "{before} {round_trip}");
+        }
     }
 
     #[test]
