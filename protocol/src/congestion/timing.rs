@@ -37,8 +37,10 @@ const INTERVAL_SMOOTHING: f64 = 0.1;
 const LONGEST_INTERVAL: Duration = Duration::from_millis(300);
 /// How far back the least round trip is looked for: as long as a route usually stays.
 const BASE_WINDOW: Duration = Duration::from_secs(20);
-/// A round trip below this share of the least of late wants a second one.
+/// A round trip below this share of the least of late wants a second one, which may itself be longer by as much.
 const DOUBTED: f64 = 0.75;
+/// What is doubted is forgotten with a usual round trip so many of the least ones and of the feedback's intervals later.
+const DOUBT_LASTS: u32 = 4;
 
 /// What deadlines need to know of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,13 +91,19 @@ pub(super) struct RoundTrip {
     timing: Timing,
     base: Extreme,
     heard_at: Option<Instant>,
-    /// When the newest sample came, if that was much shorter than all of late.
-    doubted_at: Option<Instant>,
+    doubt: Option<Doubt>,
+}
+
+/// A round trip that was much shorter than all of late, and that none has confirmed.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    since: Instant,
+    rtt: Duration,
 }
 
 impl RoundTrip {
     pub(super) fn new() -> Self {
-        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None, doubted_at: None }
+        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None, doubt: None }
     }
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -127,8 +135,8 @@ impl RoundTrip {
     ///
     /// A clock that moved meanwhile makes others: the peer's jumps while it holds the acknowledgement, or ours stands still
     /// with its machine, which then finds the acknowledgement in its socket. Such round trips are too short, and the least
-    /// one is believed for long; so one that is much shorter than all of late counts when a second one, heard at another
-    /// moment, is as short. No peer holds an acknowledgement for longer than the packet has been gone.
+    /// one is believed for long; so one that is much shorter than all of late counts when a packet that left after it was
+    /// heard is as quick. No peer holds an acknowledgement for longer than the packet has been gone.
     pub(super) fn believes(&mut self, newest: &Newest, now: Instant) -> bool {
         let gone = now.since(newest.sent_at);
         if newest.ack_delay > gone + GRANULARITY {
@@ -136,10 +144,33 @@ impl RoundTrip {
         }
         let rtt = gone.saturating_sub(newest.ack_delay);
         if self.base().is_none_or(|base| rtt + GRANULARITY >= base.mul_f64(DOUBTED)) {
-            self.doubted_at = None;
+            self.doubt = self.doubt.filter(|doubt| now.since(doubt.since) <= self.doubt_lasts());
             return true;
         }
-        *self.doubted_at.get_or_insert(now) != now
+        self.confirms(rtt, newest.sent_at, now)
+    }
+
+    /// Paths that are bonded, or that change to and fro, have short round trips between long ones.
+    fn doubt_lasts(&self) -> Duration {
+        (self.base().unwrap_or_default() + self.timing.feedback_interval) * DOUBT_LASTS
+    }
+
+    /// Whether a short sample counts, because one before was as short; if that was longer, it counts instead.
+    fn confirms(&mut self, rtt: Duration, sent_at: Instant, now: Instant) -> bool {
+        match &mut self.doubt {
+            // All that gathered in a socket is read in one go, and is as wrong as the first of it.
+            Some(doubt) if sent_at < doubt.since => doubt.rtt = doubt.rtt.max(rtt),
+            Some(doubt) if rtt.mul_f64(DOUBTED) <= doubt.rtt + GRANULARITY => {
+                let first = doubt.rtt;
+                self.doubt = None;
+                if rtt >= first {
+                    return true;
+                }
+                self.sample(first, now);
+            }
+            doubt => *doubt = Some(Doubt { since: now, rtt }),
+        }
+        false
     }
 
     fn sample(&mut self, rtt: Duration, now: Instant) {
@@ -201,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_much_shorter_than_all_of_late_counts_when_another_moment_confirms_it() {
+    fn a_round_trip_much_shorter_than_all_of_late_counts_when_a_packet_confirms_it_that_left_later() {
         let newest = |at: u64, rtt: u64, ack_delay| Newest {
             sent_at: Instant::from_start(ms(at - rtt)),
             received_at: None,
@@ -214,15 +245,54 @@ mod tests {
             if believes {
                 hear(&mut path, at, rtt - ack_delay.min(rtt), ack_delay.min(rtt));
             }
-            believes
+            (believes, path.base().unwrap().as_millis())
         };
-        assert!(believes(1000, 80, 0), "the first");
-        assert!(believes(1010, 61, 0) && believes(1020, 80, 0), "a little shorter");
-        assert!(!believes(2000, 40, 0) && !believes(2000, 20, 0), "all that waited in a socket is read at one moment");
-        assert!(believes(2010, 80, 0) && !believes(2020, 40, 0), "none confirmed the first ones");
-        assert!(believes(2030, 40, 0) && believes(2040, 40, 0), "the path is shorter");
-        assert!(believes(2100, 60, 20) && !believes(2110, 60, 300), "held for longer than it was gone");
-        assert!(!believes(2120, 60, 300), "nor is that confirmed by another one");
+        for (at, rtt, ack_delay, expected, why) in [
+            (1000, 80, 0, (true, 80), "the first"),
+            (1010, 61, 0, (true, 61), "a little shorter"),
+            (1020, 80, 0, (true, 61), "as long as usual"),
+            (2000, 20, 0, (false, 61), "much shorter"),
+            (2001, 40, 0, (false, 61), "read after it, but it had left before"),
+            (2005, 6, 0, (false, 61), "and so had this one"),
+            (2010, 80, 0, (true, 61), "a usual one between them"),
+            (2038, 39, 0, (false, 61), "left a millisecond too early"),
+            (2044, 44, 0, (true, 44), "left as the first was heard, and is about as long as the longest of them"),
+            (2100, 60, 20, (true, 40), "what was held is no part of it"),
+            (2110, 60, 300, (false, 40), "held for longer than it was gone"),
+            (2120, 60, 300, (false, 40), "nor is that confirmed by another one"),
+            (3000, 20, 0, (false, 40), "much shorter"),
+            (3040, 10, 0, (false, 20), "what is shorter still confirms that alone"),
+            (3050, 8, 0, (false, 20), "and is doubted by itself"),
+            (3070, 13, 0, (false, 20), "which is not as short"),
+            (3090, 13, 0, (true, 13), "but the next one is as short as that"),
+            (4000, 5, 0, (false, 13), "much shorter"),
+            (4500, 14, 0, (true, 13), "not confirmed for many round trips"),
+            (4510, 5, 0, (false, 13), "and so this is the first"),
+        ] {
+            assert_eq!(believes(at, rtt, ack_delay), expected, "{at}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_changes_to_and_fro_has_the_shorter_round_trip_after_a_second_of_that() {
+        let mut path = RoundTrip::new();
+        for at in 0..20 {
+            hear(&mut path, 1000 + 100 * at, 300, 0);
+        }
+        let base = (0..10).map(|turn| {
+            let (at, rtt) = (4000 + 100 * turn, if turn % 2 == 0 { 100 } else { 300 });
+            let newest = Newest {
+                sent_at: Instant::from_start(ms(at - rtt)),
+                received_at: None,
+                ack_delay: Duration::ZERO,
+                unread: Duration::ZERO,
+            };
+            if path.believes(&newest, Instant::from_start(ms(at))) {
+                hear(&mut path, at, rtt, 0);
+            }
+            path.base().unwrap()
+        });
+        assert_eq!(base.collect::<std::vec::Vec<_>>(), [[ms(300); 2].as_slice(), &[ms(100); 8]].concat());
     }
 
     #[test]
