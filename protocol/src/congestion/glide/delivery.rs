@@ -41,6 +41,10 @@ impl Delivery {
 
     /// `delivered` bytes had arrived in all by `received`; the rate is measured over `span`.
     pub(super) fn sample(&mut self, received: f64, delivered: f64, span: f64, now: f64) {
+        if self.record.newest().is_some_and(|(at, _)| received < *at) {
+            // The peer's clock went back: no time of the record is one of this clock.
+            self.forget_record();
+        }
         self.record.drop_while(1, |_, next| next.0 <= received - span);
         if let Some((since, until_then)) = self.record.oldest()
             && received - since > LEAST_SHARE * span
@@ -114,6 +118,19 @@ mod tests {
             delivery.sample(now, now * 1e7, 0.3, now);
         }
         assert!((delivery.rate() - 1e7).abs() < 1e4, "{}", delivery.rate());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_measured_by_from_there() {
+        let mut delivery = Delivery::new();
+        for step in 0..100 {
+            let now = f64::from(step) * 0.01;
+            let (ahead, rate) = if now < 0.5 { (8.0, 1e6) } else { (0.0, 2e6) };
+            delivery.sample(now + ahead, 5e5 + (now - 0.5) * rate, 0.2, now);
+        }
+        assert!((delivery.rate() - 2e6).abs() < 1e3, "{}", delivery.rate());
+        assert!((delivery.at_once() - 2e6).abs() < 1e3, "{}", delivery.at_once());
+        assert!((delivery.peak() - 2e6).abs() < 1e3, "{}", delivery.peak());
     }
 
     #[test]

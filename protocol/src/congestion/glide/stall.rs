@@ -33,6 +33,10 @@ impl Stall {
         let previous = self.previous.replace((sent, received));
         let Some((previous_sent, previous_received)) = previous else { return false };
         let gap = received - previous_received;
+        if gap < 0.0 {
+            // The peer's clock went back, which says nothing of the path.
+            return false;
+        }
         let hole = gap > HOLE * self.usual.max(LEAST_USUAL) && gap - (sent - previous_sent) > LONGER_THAN_SENT;
         if hole {
             self.until = now + gap.min(LONGEST_WAIT) + 0.5 * round_trip;
@@ -67,6 +71,19 @@ mod tests {
         let now = sent + 0.24;
         assert!(stall.arrival(sent, sent + 0.22, 0.04, now));
         assert!(stall.is_draining(now + 0.23) && !stall.is_draining(now + 0.24));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_once_blinds_nobody() {
+        let (mut stall, last) = steady();
+        let sent = last + 0.016;
+        assert!(!stall.arrival(sent, sent - 7.0, 0.04, sent + 0.04));
+        for packet in 1..100 {
+            let sent = sent + f64::from(packet) * 0.016;
+            assert!(!stall.arrival(sent, sent - 7.0, 0.04, sent + 0.04), "{packet}");
+        }
+        let sent = sent + 1.6;
+        assert!(stall.arrival(sent, sent - 6.8, 0.04, sent + 0.24));
     }
 
     #[test]

@@ -12,6 +12,10 @@ const BUFFER: f64 = 500.0;
 /// What happens begins then, in milliseconds.
 const BEGIN: u64 = 15_000;
 
+/// What has gathered is read in batches of so many, one after the other by so much.
+const BATCH: usize = 4;
+const READING: Duration = Duration::from_micros(100);
+
 /// Who sends, and who hears it.
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
@@ -25,8 +29,10 @@ enum Change {
     Dark { lasts: u64 },
     /// After the first 300 ms each way is 30 ms longer.
     Longer,
-    /// An end's machine stands still for so many milliseconds. What arrives meanwhile waits in its socket.
-    Sleep { end: usize, lasts: u64, clock: Clock },
+    /// For so many milliseconds nothing gets through, either way, and waits.
+    Stall { lasts: u64 },
+    /// An end's machine stands still for so many milliseconds.
+    Sleep { end: usize, lasts: u64, clock: Clock, mail: Mail },
     /// An end's clock is so many milliseconds ahead of itself from then on.
     Jump { end: usize, by: u64 },
 }
@@ -38,10 +44,17 @@ enum Clock {
     GoesOn,
 }
 
+/// What becomes of what arrives at a machine that sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mail {
+    WaitsInSocket,
+    IsLost,
+}
+
 impl Change {
     fn is_on(self, at: u64) -> bool {
         match self {
-            Self::Fall { lasts, .. } | Self::Dark { lasts } | Self::Sleep { lasts, .. } => {
+            Self::Fall { lasts, .. } | Self::Dark { lasts } | Self::Stall { lasts } | Self::Sleep { lasts, .. } => {
                 (BEGIN..BEGIN + lasts).contains(&at)
             }
             Self::Longer => at > 300,
@@ -68,10 +81,18 @@ impl Change {
         matches!(self, Self::Dark { .. }) && self.is_on(at)
     }
 
+    /// When the path takes what came to it.
+    fn takes(self, at: u64) -> u64 {
+        match self {
+            Self::Stall { lasts } if self.is_on(at) => BEGIN + lasts,
+            _ => at,
+        }
+    }
+
     /// What an end's clock says.
     fn clock(self, end: usize, at: u64) -> u64 {
         match self {
-            Self::Sleep { end: asleep, lasts, clock: Clock::StandsStill } if asleep == end && at >= BEGIN => {
+            Self::Sleep { end: asleep, lasts, clock: Clock::StandsStill, .. } if asleep == end && at >= BEGIN => {
                 BEGIN.max(at.saturating_sub(lasts))
             }
             Self::Jump { end: jumps, by } if jumps == end && self.is_on(at) => at + by,
@@ -81,6 +102,10 @@ impl Change {
 
     fn sleeps(self, end: usize, at: u64) -> bool {
         matches!(self, Self::Sleep { end: asleep, .. } if asleep == end) && self.is_on(at)
+    }
+
+    fn loses_mail(self) -> bool {
+        matches!(self, Self::Sleep { mail: Mail::IsLost, .. })
     }
 }
 
@@ -138,10 +163,10 @@ impl Play {
             return None;
         }
         let leaves = if sender {
-            *free_at = free_at.max(at as f64) + bytes as f64 / self.change.rate(at);
+            *free_at = free_at.max(self.change.takes(at) as f64) + bytes as f64 / self.change.rate(at);
             *free_at as u64
         } else {
-            at
+            self.change.takes(at)
         };
         Some(leaves + self.change.delay(at))
     }
@@ -149,10 +174,13 @@ impl Play {
     fn deliver(&self, pair: &mut Pair, under_way: &mut Vec<(u64, usize, Vec<u8>)>, start: Instant, at: u64) {
         let (due, rest): (Vec<_>, Vec<_>) = mem::take(under_way)
             .into_iter()
-            .partition(|(arrives, to, _)| *arrives <= at && !self.change.sleeps(*to, at));
+            .partition(|(arrives, to, _)| *arrives <= at && (self.change.loses_mail() || !self.change.sleeps(*to, at)));
         *under_way = rest;
-        for (_, to, datagram) in due {
-            pair.now = start.after(Duration::from_millis(self.change.clock(to, at)));
+        for (number, (_, to, datagram)) in due.into_iter().filter(|(_, to, _)| !self.change.sleeps(*to, at)).enumerate()
+        {
+            // Each batch that is read has its own moment.
+            let reading = READING * (number / BATCH) as u32;
+            pair.now = start.after(Duration::from_millis(self.change.clock(to, at)) + reading);
             let _ = pair.give(to, &datagram);
         }
     }
@@ -217,7 +245,7 @@ fn whoever_takes_a_longer_path_for_a_queue_uses_it_when_it_is_known() {
 
 #[test]
 fn a_machine_that_slept_and_a_clock_that_moved_are_no_queue_at_either_end() {
-    let sleep = |end, lasts, clock| Change::Sleep { end, lasts, clock };
+    let sleep = |end, lasts, clock| Change::Sleep { end, lasts, clock, mail: Mail::WaitsInSocket };
     for end in [SENDER, RECEIVER] {
         for (change, turn) in [
             (sleep(end, 3000, Clock::StandsStill), 5),
@@ -236,7 +264,36 @@ fn a_machine_that_slept_and_a_clock_that_moved_are_no_queue_at_either_end() {
     }
 }
 
+#[test]
+fn a_machine_that_slept_for_so_long_that_stamps_come_round_and_heard_nothing_finds_its_path_again() {
+    for end in [SENDER, RECEIVER] {
+        for (lasts, turn) in [(9000, 5), (12_000, 5), (12_000, 16), (16_000, 5)] {
+            let change = Change::Sleep { end, lasts, clock: Clock::StandsStill, mail: Mail::IsLost };
+            // The path's limit is looked for anew, and met by what is sent in a turn at most.
+            a_moved_clock_makes_no_longer_queue(60.0 + turn as f64, change, turn);
+        }
+    }
+}
+
+#[test]
+fn a_stall_both_ways_hides_no_queue() {
+    for (lasts, turn) in [(110, 5), (150, 5), (150, 16), (250, 5), (400, 5)] {
+        let tenths = Play { change: Change::Stall { lasts }, turn, message: 1000 }.until(BEGIN + 11_000);
+        let after = (BEGIN + lasts) as usize / 100 + 4;
+        let hidden = tenths[after..].iter().map(|tenth| tenth.queue - tenth.believed).fold(0.0, f64::max);
+        let longest = tenths[after + 10..].iter().map(|tenth| tenth.queue).fold(0.0, f64::max);
+        let (used, _) = between(&tenths, BEGIN as usize / 1000 + 5, BEGIN as usize / 1000 + 10);
+        std::println!("{lasts} ms, {turn} ms: {hidden:.0} ms hidden, {longest:.0} ms, {:.1} %", 100.0 * used);
+        assert!((0.95..=1.02).contains(&used), "{lasts} {turn}: {used}");
+        assert!(hidden < 60.0 && longest < 60.0, "{lasts} {turn}: {hidden} ms hidden, {longest} ms");
+    }
+}
+
 fn a_moved_clock_is_no_queue(change: Change, turn: u64) {
+    a_moved_clock_makes_no_longer_queue(60.0, change, turn);
+}
+
+fn a_moved_clock_makes_no_longer_queue(longest: f64, change: Change, turn: u64) {
     let lasts = if let Change::Sleep { lasts, .. } = change { lasts } else { 0 };
     let tenths = Play { change, turn, message: 1000 }.until(BEGIN + lasts + 11_000);
     let after = (BEGIN + lasts) as usize / 1000 + 1;
@@ -251,5 +308,5 @@ fn a_moved_clock_is_no_queue(change: Change, turn: u64) {
     );
     // After a long silence the path is looked for anew, from what that has left of the rate.
     assert!(early > 0.55 && (0.95..=1.02).contains(&used), "{change:?} {turn}: {early}, then {used}");
-    assert!(believed < 60.0 && most < 60.0, "{change:?} {turn}: {most} ms, held for {believed} ms");
+    assert!(believed < 60.0 && most < longest, "{change:?} {turn}: {most} ms, held for {believed} ms");
 }
