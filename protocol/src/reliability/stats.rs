@@ -27,7 +27,8 @@ pub struct Stats {
     pub rejects: Rejects,
 }
 
-/// The round-trip time, from the sending of a packet to its acknowledgement.
+/// The round-trip time, from the sending of a packet to its acknowledgement: of every sample, though a clock may have moved
+/// meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RttStats {
     /// The newest sample.
