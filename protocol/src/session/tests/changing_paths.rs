@@ -269,8 +269,8 @@ fn a_machine_that_slept_for_so_long_that_stamps_come_round_and_heard_nothing_fin
     for end in [SENDER, RECEIVER] {
         for (lasts, turn) in [(9000, 5), (12_000, 5), (12_000, 16), (16_000, 5)] {
             let change = Change::Sleep { end, lasts, clock: Clock::StandsStill, mail: Mail::IsLost };
-            // The path's limit is looked for anew, and met by what is sent in a turn at most.
-            a_moved_clock_makes_no_longer_queue(60.0 + turn as f64, change, turn);
+            // Where the path's limit is looked for anew, some turns' packets meet it.
+            a_moved_clock_makes_no_longer_queue(20.0 + 3.0 * turn as f64, change, turn);
         }
     }
 }
@@ -285,7 +285,8 @@ fn a_stall_both_ways_hides_no_queue() {
         let (used, _) = between(&tenths, BEGIN as usize / 1000 + 5, BEGIN as usize / 1000 + 10);
         std::println!("{lasts} ms, {turn} ms: {hidden:.0} ms hidden, {longest:.0} ms, {:.1} %", 100.0 * used);
         assert!((0.95..=1.02).contains(&used), "{lasts} {turn}: {used}");
-        assert!(hidden < 60.0 && longest < 60.0, "{lasts} {turn}: {hidden} ms hidden, {longest} ms");
+        // A turn's packets come at once, and the least of them counts.
+        assert!(hidden < 20.0 + turn as f64 && longest < 60.0, "{lasts} {turn}: {hidden} ms hidden, {longest} ms");
     }
 }
 
