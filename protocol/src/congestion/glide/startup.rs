@@ -62,9 +62,11 @@ impl Startup {
         if reading.app_limited {
             return Progress::Grow(rate);
         }
-        let spare = SPARE_PACKETS * reading.largest_packet / reading.round_trip;
-        let most = (most_of_delivery(reading.round_trip) * reading.delivery + spare).max(initial);
-        let grown = rate * libm::pow(GROWTH, reading.step / reading.round_trip.max(LEAST_ROUND_TRIP));
+        // A peer may say that it held each acknowledgement for all but nothing of the round trip.
+        let round_trip = reading.round_trip.max(LEAST_ROUND_TRIP);
+        let spare = SPARE_PACKETS * reading.largest_packet / round_trip;
+        let most = (most_of_delivery(round_trip) * reading.delivery + spare).max(initial);
+        let grown = rate * libm::pow(GROWTH, reading.step / round_trip);
         Progress::Grow(rate.max(grown.min(most)))
     }
 
@@ -111,6 +113,17 @@ mod tests {
             rate = grown;
         }
         assert!((1.4e6..1.5e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_peer_that_claims_to_be_next_door_gets_no_more_than_the_delivery_says() {
+        let next_door = Reading { round_trip: 1e-4, base_round_trip: 1e-4, ..QUIET };
+        let (mut startup, mut rate) = (Startup::new(), 1e5);
+        for _ in 0..100 {
+            let Progress::Grow(grown) = startup.hear(&next_door, rate, 4e4) else { panic!("no queue, no end") };
+            rate = grown;
+        }
+        assert!((1.4e6..1.6e6).contains(&rate), "{rate}");
     }
 
     #[test]
