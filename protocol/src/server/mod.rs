@@ -94,7 +94,8 @@ impl Server {
             first: 0,
             uplink: ServerUplink::new(slots),
             hashing: HashingTurns::new(slots),
-            events: VecDeque::with_capacity(3 * slots + 2),
+            // Everybody may come, or go, between two looks at it; both at once asks for memory, once.
+            events: VecDeque::with_capacity(slots + 2),
             ends: Vec::new(),
             noisy: VecDeque::with_capacity(slots),
             room: Box::new([0; MAX_PAYLOAD_BYTES]),

@@ -21,7 +21,7 @@ impl Server {
         datagram: &'d mut [u8],
         now: Instant,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
-        let turn = self.turn;
+        let turn = self.turn as u32;
         let link = self.slots.link(slot).ok_or(Discard::UnknownSender)?;
         if link.turn != turn {
             (link.turn, link.turn_packets, link.turn_forgeries) = (turn, 0, 0);

@@ -75,8 +75,8 @@ pub(super) struct Link {
     pub(super) confirmed: bool,
     /// The application knows of it. The client itself may, from then on.
     pub(super) announced: bool,
-    /// Packets in the turn numbered `turn`.
-    pub(super) turn: u64,
+    /// Packets in the turn numbered `turn`, which begins anew after 2^32 turns.
+    pub(super) turn: u32,
     pub(super) turn_packets: u32,
     /// Packets under its address in that turn that did not open.
     pub(super) turn_forgeries: u32,
@@ -158,7 +158,8 @@ pub(super) struct Slots {
     links: Vec<Link>,
     timers: Vec<Timers>,
     profiles: Vec<Profile>,
-    by_address: KeyedMap<Address, u32>,
+    /// By as few bytes as it takes: there are at most 65,536 slots, and twice the entries.
+    by_address: KeyedMap<Address, u16>,
     by_client_id: KeyedMap<u64, u32>,
     free: BinaryHeap<Reverse<u32>>,
     debts: VecDeque<u32>,
@@ -208,7 +209,7 @@ impl Slots {
     }
 
     pub(super) fn at_address(&self, address: &Address) -> Option<u32> {
-        self.by_address.get(address).copied()
+        self.by_address.get(address).copied().map(u32::from)
     }
 
     pub(super) fn of_client(&self, client_id: u64) -> Option<u32> {
@@ -276,7 +277,7 @@ impl Slots {
         profile.age = newcomer.age;
         self.by_client_id.insert(newcomer.client_id, slot);
         if let Some(address) = newcomer.address {
-            self.by_address.insert(address, slot);
+            self.by_address.insert(address, slot as u16);
             self.heard(slot, now);
         }
         Some(self.named(slot, generation))
