@@ -22,11 +22,15 @@ use std::time::Duration;
 
 use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
 
-use crate::shards::lock;
-
 /// How long the thread rests after a flush that failed, the next time twice as long, up to [`LONGEST_REST`].
 const FIRST_REST: Duration = Duration::from_millis(50);
 const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// A thread that panicked while it held a lock has left nothing half done that the others could trip over: the register,
+/// the uplink and the journal are whole between any two of their steps.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What makes durable what was recorded before: slow, and done while others record.
 pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;

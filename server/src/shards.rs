@@ -12,7 +12,7 @@
 //!
 //! So has the history file (see `crate::journal`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use slipgate_edge::entropy;
 use slipgate_edge::udp::Sockets;
@@ -25,15 +25,9 @@ use slipgate_protocol::session::Memory;
 use slipgate_protocol::time::Now;
 use slipgate_protocol::token::history::Journal;
 
-use crate::journal::FileJournal;
+use crate::journal::{FileJournal, lock};
 use crate::server::{StartError, fence, storage};
 use crate::{HistoryFile, Server, ShardId};
-
-/// A thread that panicked while it held a lock has left nothing half done that the others could trip over: the register
-/// and the journal are whole between any two of their steps.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The register or the uplink behind a lock.
 struct Shared<T>(Arc<Mutex<T>>);

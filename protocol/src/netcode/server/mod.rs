@@ -210,7 +210,6 @@ pub struct Server {
     /// By then not all had been read that had arrived: before it nobody is known to have been silent.
     unread_at: Instant,
     journal: Option<Box<dyn Journal>>,
-    /// The journal holds a record that is not durable yet.
     /// Records that the journal has taken, and how many of them are durable, the oldest ones first.
     recorded: u64,
     durable: u64,
