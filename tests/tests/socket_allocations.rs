@@ -3,7 +3,7 @@
 use slipgate_edge::udp::{BATCH, Batching, ReceiveBatch, SendBatch, Sockets};
 use slipgate_protocol::address::Address;
 use slipgate_protocol::netcode::Outbox;
-use slipgate_server::{Clock, Config, Inbox, Key, Server};
+use slipgate_server::{Clock, Config, HistoryFile, Inbox, Key, Server};
 use slipgate_tests::counting::{Counting, allocations, held};
 use slipgate_tests::live::{PRIVATE_KEY, PROTOCOL_ID};
 
@@ -59,10 +59,14 @@ fn a_server_holds_less_than_4_kib_for_each_of_its_clients() {
     // All of it is asked for at the start. Hash tables double at powers of two: right behind one they are at their largest.
     for slots in [1_000, 4_000, 7_300, 10_000, 14_500, 65_536] {
         let clock = Clock::start();
+        // With a history file it holds more than without.
+        let file = std::env::temp_dir().join(format!("slipgate-memory-{}-{slots}", std::process::id()));
+        let history = HistoryFile::open(&file, clock.now().unix.seconds()).unwrap();
         let (server, bytes) = held(|| {
             let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
             let config = Config::new(PROTOCOL_ID, slots, vec![sockets.local_addresses()[0].into()]);
-            let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+            let key = Key::from_bytes(PRIVATE_KEY).into();
+            let server = Server::with_history(sockets, config, key, clock.now(), history).unwrap();
             (server, Inbox::default())
         });
         // What a server has for itself: batches, and buckets for sources of requests.
@@ -71,5 +75,7 @@ fn a_server_holds_less_than_4_kib_for_each_of_its_clients() {
         assert!(each < 4096, "{each} bytes for each of {slots}");
         assert!(each > 1000, "it is all asked for at the start");
         drop(server);
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(file.with_extension("lock")).unwrap_or_default();
     }
 }

@@ -84,7 +84,6 @@ pub enum Event {
 /// A client that has a slot, and whose token's record, by its number, may not be durable yet.
 struct Unannounced {
     client: ClientHandle,
-    client_id: u64,
     record: u64,
 }
 
@@ -341,8 +340,8 @@ impl Server {
 
     fn write_to(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
-        // As many as are admitted before the events must be looked at.
-        self.unannounced.reserve(2 * self.slots.count() as usize);
+        // Everybody may come while the disk is at it; who leaves meanwhile, and comes again, asks for memory, once.
+        self.unannounced.reserve(self.slots.count() as usize);
     }
 
     /// Which shard this is: the first one, where there is but one.
@@ -591,12 +590,14 @@ impl Server {
     /// meanwhile were never here.
     fn announce(&mut self) {
         while let Some(newcomer) = self.unannounced.pop_front_if(|newcomer| newcomer.record <= self.durable) {
-            let Unannounced { client, client_id, .. } = newcomer;
-            if self.slots.live(client).is_some() {
-                self.slots.announce(client.slot());
-                self.events.push_back(Event::Connected { client, client_id });
-                self.slots.owe(client.slot(), Owes { keep_alive: true, disconnects: 0 });
+            let (client, slot) = (newcomer.client, newcomer.client.slot());
+            if self.slots.live(client).is_none() {
+                continue;
             }
+            let Some(client_id) = self.slots.profile(slot).map(|profile| profile.client_id) else { continue };
+            self.slots.announce(slot);
+            self.events.push_back(Event::Connected { client, client_id });
+            self.slots.owe(slot, Owes { keep_alive: true, disconnects: 0 });
         }
     }
 

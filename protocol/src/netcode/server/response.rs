@@ -163,7 +163,7 @@ impl Server {
         debug_assert!(seat.is_some(), "there are as many slots as indices");
         if let Some(client) = seat {
             self.stats.connects += 1;
-            self.unannounced.push_back(Unannounced { client, client_id, record: self.recorded });
+            self.unannounced.push_back(Unannounced { client, record: self.recorded });
             self.announce();
         }
     }
