@@ -12,14 +12,15 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(all(doctest, feature = "cli"))]
+#[cfg(all(doctest, feature = "client", feature = "server", feature = "issuer"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 #[cfg(feature = "client")]
 pub use slipgate_client as client;
-pub use slipgate_protocol as protocol;
+pub use slipgate_netcode as netcode;
 #[cfg(feature = "server")]
 pub use slipgate_server as server;
+pub use slipgate_session as session;
 #[cfg(feature = "issuer")]
 pub use slipgate_token_issuer as issuer;

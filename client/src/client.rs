@@ -4,20 +4,20 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use slipgate_edge::clock::TurnTime;
-use slipgate_edge::udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
-use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::{Block, BlockId, Blocks, Progress};
-use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelId, Free, SendOptions};
-use slipgate_protocol::client::{self as core, Message, Received};
-use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::client::{self as netcode, ClientState, ConnectError, EndReason};
-use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::session::{Budget, ConfigError, Connection, End, PathStats, SendError, Traffic};
-use slipgate_protocol::time::{Instant, Now};
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{self as netcode, ClientState, ConnectError, EndReason};
+use slipgate_netcode::discard::Discards;
+use slipgate_netcode::time::{Instant, Now};
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_os::clock::TurnTime;
+use slipgate_session::channel::block::{Block, BlockId, Blocks, Progress};
+use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::{ChannelId, Free, SendOptions};
+use slipgate_session::client::{self as core, Message, Received};
+use slipgate_session::session::{Budget, ConfigError, Connection, End, PathStats, SendError, Traffic};
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
 
 use crate::used_tokens;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::USER_DATA_BYTES;
-use slipgate_protocol::wire::token::LayoutError;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::wire::USER_DATA_BYTES;
+use slipgate_netcode::wire::token::LayoutError;
 use ureq::http::Uri;
 
 /// How long an issuer may take to answer, all in all.

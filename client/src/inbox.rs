@@ -3,12 +3,12 @@
 //! The inbox stands beside the client and not in it: an event borrows from the inbox alone, so that the game may answer
 //! through the client while it still holds what it answers, without a copy.
 
-use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::channel::block::PartialBlock;
-use slipgate_protocol::channel::{ChannelEvent, ChannelId};
-use slipgate_protocol::client::{self as core, Message, Received};
-use slipgate_protocol::reliability;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_session::channel::block::PartialBlock;
+use slipgate_session::channel::{ChannelEvent, ChannelId};
+use slipgate_session::client::{self as core, Message, Received};
+use slipgate_session::reliability;
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_udp::ReceiveBatch;
 
 use crate::{Client, EndReason};
 

@@ -102,25 +102,26 @@ pub mod probe;
 mod typed_messages;
 mod used_tokens;
 
-pub use slipgate_edge::clock::Clock;
-pub use slipgate_edge::udp::{Batching, Buffers, Dscp, Marking, SocketStats, Sockets, Trouble};
-pub use slipgate_protocol::channel::control::ByeCode;
-pub use slipgate_protocol::channel::typed::TypedError;
-pub use slipgate_protocol::channel::{
+pub use slipgate_netcode::client::{ClientState, ConnectError, EndReason};
+pub use slipgate_netcode::discard::{Discard, Discards};
+pub use slipgate_netcode::time::{Instant, Now};
+pub use slipgate_netcode::timing::TimeoutPolicy;
+pub use slipgate_netcode::token::{ConnectToken, PublicFacts};
+pub use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+pub use slipgate_netcode::wire::token::LayoutError;
+pub use slipgate_os::clock::Clock;
+pub use slipgate_session::channel::block;
+pub use slipgate_session::channel::control::ByeCode;
+pub use slipgate_session::channel::{
     ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
 };
-pub use slipgate_protocol::channel::{block, typed};
-pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion};
-pub use slipgate_protocol::discard::{Discard, Discards};
-pub use slipgate_protocol::netcode::client::{ClientState, ConnectError, EndReason};
-pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
-pub use slipgate_protocol::reliability::Event as PacketEvent;
-pub use slipgate_protocol::session::{Budget, Connection, End, PathStats, SendError, Traffic};
-pub use slipgate_protocol::time::{Instant, Now};
-pub use slipgate_protocol::token::{ConnectToken, PublicFacts};
-pub use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-pub use slipgate_protocol::wire::reliable::Sequence;
-pub use slipgate_protocol::wire::token::LayoutError;
+pub use slipgate_session::congestion::{self, BytesPerSecond, Suggestion};
+pub use slipgate_session::reliability::Event as PacketEvent;
+pub use slipgate_session::session::{Budget, Connection, End, PathStats, SendError, Traffic};
+pub use slipgate_session::wire::reliable::Sequence;
+pub use slipgate_typed as typed;
+pub use slipgate_typed::TypedError;
+pub use slipgate_udp::{Batching, Buffers, Dscp, Marking, SocketStats, Sockets, Trouble};
 
 pub use self::client::Client;
 pub use self::inbox::{Event, Inbox};

@@ -6,9 +6,9 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
 use crate::{Client, ClientState, Clock, ConnectError, EndReason, Event, Inbox};
 

@@ -5,9 +5,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::channel::typed::{Bincode, Codec, TypedError};
-use slipgate_protocol::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
-use slipgate_protocol::session::SendError;
+use slipgate_session::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
+use slipgate_session::session::SendError;
+use slipgate_typed::{Bincode, Codec, TypedError};
 
 use crate::Client;
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use slipgate_protocol::netcode::client::TokenName;
+use slipgate_netcode::client::TokenName;
 
 /// How many tokens are remembered; the oldest goes. At one connect a second that is over an hour, and tokens live
 /// seconds.

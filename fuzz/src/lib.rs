@@ -7,9 +7,9 @@ pub mod server;
 
 use std::net::{IpAddr, SocketAddr};
 
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::wire::VERSION;
-use slipgate_protocol::wire::cursor::{Reader, Writer};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::wire::VERSION;
+use slipgate_netcode::wire::cursor::{Reader, Writer};
 
 /// The game in every target.
 pub const PROTOCOL_ID: u64 = 0x0102_0304_0506_0708;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipgate_protocol::channel::{ChannelId, Fate, MAX_RECEIPTS};
+use slipgate_session::channel::{ChannelId, Fate, MAX_RECEIPTS};
 
 /// A message of a channel, by its number there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::{KeyRing, Seed};
-use slipgate_protocol::netcode::Outbox;
-use slipgate_protocol::netcode::client::Client;
-use slipgate_protocol::netcode::server::{ClientHandle, Config, Fence, Server};
-use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::time::{Instant, Now, UnixMillis};
-use slipgate_protocol::wire::packet::{Challenge, PacketKind};
-use slipgate_protocol::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::{KeyRing, Seed};
+use slipgate_netcode::Outbox;
+use slipgate_netcode::client::Client;
+use slipgate_netcode::server::{ClientHandle, Config, Fence, Server};
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::wire::packet::{Challenge, PacketKind};
+use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 
 use self::device::Device;
 use self::laws::Laws;

@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
-use slipgate_protocol::address::{Address, is_dialable};
-use slipgate_protocol::wire::PRIVATE_TOKEN_PLAIN_BYTES;
-use slipgate_protocol::wire::token::{LayoutError, PrivateLayout, Servers};
+use slipgate_netcode::address::{Address, is_dialable};
+use slipgate_netcode::wire::PRIVATE_TOKEN_PLAIN_BYTES;
+use slipgate_netcode::wire::token::{LayoutError, PrivateLayout, Servers};
 
 /// Where a private part's count of addresses lies (§1.4); the input goes there.
 const COUNT_OFFSET: usize = 12;

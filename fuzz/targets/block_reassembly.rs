@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_protocol::channel::block::frame::Frame;
-use slipgate_protocol::channel::block::{Admission, Block, BlockId, Blocks, Config, Event, Part, PartialBlock, Reason};
-use slipgate_protocol::reliability::MemoryBudget;
+use slipgate_session::channel::block::frame::Frame;
+use slipgate_session::channel::block::{Admission, Block, BlockId, Blocks, Config, Event, Part, PartialBlock, Reason};
+use slipgate_session::reliability::MemoryBudget;
 
 const BUDGET: usize = 60_000;
 const ROOM: usize = 600;

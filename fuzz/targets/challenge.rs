@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::digest::Digest;
-use slipgate_protocol::crypto::key::Seed;
-use slipgate_protocol::discard::Discard;
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::token::challenge::{Binding, Challenger};
-use slipgate_protocol::wire::packet::Challenge;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::digest::Digest;
+use slipgate_netcode::crypto::key::Seed;
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::token::challenge::{Binding, Challenger};
+use slipgate_netcode::wire::packet::Challenge;
 
 const LIFETIME: Duration = Duration::from_secs(5);
 /// The clock of a challenge counts milliseconds modulo 2^32.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
-use slipgate_protocol::channel::block::{self, Block};
-use slipgate_protocol::channel::{
+use slipgate_session::channel::block::{self, Block};
+use slipgate_session::channel::{
     Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Fate, Kind, Layout, MAX_RECEIPTS, PIECE_BYTES, ReadAt,
     SendError, SendOptions, control,
 };
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
+use slipgate_session::wire::reliable::Sequence;
 
 const KINDS: [Kind; 5] =
     [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Blocks];

@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::CONNECT_TOKEN_BYTES;
-use slipgate_protocol::wire::token::{LayoutError, PublicLayout};
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
+use slipgate_netcode::wire::token::{LayoutError, PublicLayout};
 
 fuzz_target!(|input: &[u8]| {
     if input.len() != CONNECT_TOKEN_BYTES {

@@ -9,18 +9,18 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
-use slipgate_protocol::channel::block::{self, Block};
-use slipgate_protocol::channel::control::{self, Bye, ByeCode, Hello};
-use slipgate_protocol::channel::{
+use slipgate_session::channel::block::{self, Block};
+use slipgate_session::channel::control::{self, Bye, ByeCode, Hello};
+use slipgate_session::channel::{
     Arrival, ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions, Violation,
 };
-use slipgate_protocol::congestion::{Algorithm, BytesPerSecond};
-use slipgate_protocol::reliability::{self, Sink};
-use slipgate_protocol::session::{Config, Connection, End as Reason, MIN_PAYLOAD};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
-use slipgate_protocol::wire::session::{Arrived, Frame, Stamp};
+use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::reliability::{self, Sink};
+use slipgate_session::session::{Config, Connection, End as Reason, MIN_PAYLOAD};
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_session::wire::reliable::{Acks, Header, Sequence};
+use slipgate_session::wire::session::{Arrived, Frame, Stamp};
 
 const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Blocks];
 /// The first of them carry messages.

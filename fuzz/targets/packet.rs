@@ -4,15 +4,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::{PROTOCOL_ID, associated, key};
-use slipgate_protocol::crypto::aead::{NotAuthentic, nonce, portable, ring};
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::crypto::packet::PacketCipher;
-use slipgate_protocol::crypto::replay::ReplayWindow;
-use slipgate_protocol::discard::Discard;
-use slipgate_protocol::token::redeem::redeem;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
-use slipgate_protocol::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES, TAG_BYTES};
+use slipgate_netcode::crypto::aead::{NotAuthentic, nonce, portable, ring};
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::crypto::replay::ReplayWindow;
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::token::redeem::redeem;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
+use slipgate_netcode::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES, TAG_BYTES};
 
 fuzz_target!(|datagram: &[u8]| {
     request(datagram);

@@ -4,15 +4,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::{PROTOCOL_ID, fit, key};
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::crypto::sealed_token::{PrivateContext, seal_private};
-use slipgate_protocol::discard::Discard;
-use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::token::redeem::redeem;
-use slipgate_protocol::wire::packet::Request;
-use slipgate_protocol::wire::token::PrivateLayout;
-use slipgate_protocol::wire::{PRIVATE_TOKEN_BYTES, PRIVATE_TOKEN_PLAIN_BYTES};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::crypto::sealed_token::{PrivateContext, seal_private};
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::token::redeem::redeem;
+use slipgate_netcode::wire::packet::Request;
+use slipgate_netcode::wire::token::PrivateLayout;
+use slipgate_netcode::wire::{PRIVATE_TOKEN_BYTES, PRIVATE_TOKEN_PLAIN_BYTES};
 
 const EXPIRES: UnixSeconds = UnixSeconds(1_700_000_000);
 const NONCE: [u8; 24] = [0x3c; 24];

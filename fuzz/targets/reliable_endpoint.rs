@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_protocol::reliability::{
+use slipgate_session::reliability::{
     Acceptance, Config, Endpoint, Event, LossDeadline, ReferenceSmoothing, SendError, Sink, Statistics,
 };
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
 
 const ROOM_BYTES: usize = 120;
 const WINDOW: u16 = 64;

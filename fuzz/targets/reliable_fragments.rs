@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_protocol::reliability::{Config, Endpoint, MemoryBudget};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::reliable::{Acks, Fragment, Header, Sequence};
+use slipgate_session::reliability::{Config, Endpoint, MemoryBudget};
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_session::wire::reliable::{Acks, Fragment, Header, Sequence};
 
 const FRAGMENT_BYTES: usize = 20;
 const MAX_FRAGMENTS: u16 = 200;

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::reliable::{
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_session::wire::reliable::{
     FRAGMENT_HEADER_BYTES, Fragment, FragmentLimits, Header, MAX_HEADER_BYTES, MAX_OVERHEAD_BYTES, MIN_HEADER_BYTES,
     is_fragment,
 };

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::channel::typed::{
+use slipgate_typed::{
     Bincode, Codec, MAX_ALLOCATIONS, MAX_BYTES, MEMORY_BASE, MEMORY_PER_BYTE, Postcard,
 };
 

@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use slipgate_edge::clock::Clock;
-use slipgate_edge::udp::Waker;
-use slipgate_protocol::crypto::key::KeyRing;
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_os::clock::Clock;
+use slipgate_udp::Waker;
 use tracing::{error, info_span};
 
 use crate::{Inbox, Pace, Server, ShardId, Totals};

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use slipgate_edge::udp::{Filter, Foreign, Sockets};
-use slipgate_protocol::discard::{Discard, Discards};
+use slipgate_netcode::discard::{Discard, Discards};
+use slipgate_udp::{Filter, Foreign, Sockets};
 use tracing::warn;
 
 /// The filter of a server's sockets.

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::journal::{Disk, SyncWork};
-use slipgate_protocol::crypto::digest::{Digest, DigestKey};
-use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::token::history::{JournalError, UsedToken};
+use slipgate_netcode::crypto::digest::{Digest, DigestKey};
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::token::history::{JournalError, UsedToken};
 use tracing::warn;
 use zeroize::Zeroizing;
 
@@ -244,7 +244,7 @@ impl Disk for HistoryFile {
     }
 
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
-        let today = || slipgate_edge::clock::wall_clock().seconds();
+        let today = || slipgate_os::clock::wall_clock().seconds();
         if self.doubtful {
             let anew = self.compact(today());
             self.synced(anew)?;
@@ -321,7 +321,7 @@ fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
 impl Header {
     /// The second that has begun already may have seen tokens used before the file was there.
     fn new(today: UnixSeconds) -> io::Result<Self> {
-        let names = Zeroizing::new(slipgate_edge::entropy::bytes()?);
+        let names = Zeroizing::new(slipgate_os::entropy::bytes()?);
         Ok(Self { names, since: UnixSeconds(today.0.saturating_add(1)) })
     }
 

@@ -3,14 +3,14 @@
 //! The inbox stands beside the server and not in it: an event borrows from the inbox alone, so that the game may answer
 //! through the server while it still holds what it answers, without a copy.
 
-use slipgate_edge::udp::ReceiveBatch;
-use slipgate_protocol::channel::block::{BlockId, PartialBlock};
-use slipgate_protocol::channel::{ChannelEvent, ChannelId};
-use slipgate_protocol::reliability;
-use slipgate_protocol::server::{self as core, Message, Received};
-use slipgate_protocol::session::{Place, SendError};
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use slipgate_session::channel::block::{BlockId, PartialBlock};
+use slipgate_session::channel::{ChannelEvent, ChannelId};
+use slipgate_session::reliability;
+use slipgate_session::server::{self as core, Message, Received};
+use slipgate_session::session::{Place, SendError};
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_udp::ReceiveBatch;
 
 use crate::{ClientHandle, DisconnectReason, Server};
 

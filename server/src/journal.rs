@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
 
 /// How long the thread rests after a flush that failed, the next time twice as long, up to [`LONGEST_REST`].
 const FIRST_REST: Duration = Duration::from_millis(50);

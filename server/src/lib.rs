@@ -163,29 +163,28 @@ mod totals;
 mod typed_messages;
 mod unread;
 
-pub use slipgate_edge::clock::Clock;
-pub use slipgate_edge::key_file;
-pub use slipgate_edge::udp::{
-    Batching, Buffers, Dscp, Marking, Overflow, SocketStats, Sockets, Steering, Trouble, Waker,
-};
-pub use slipgate_protocol::address::Address;
-pub use slipgate_protocol::channel::control::ByeCode;
-pub use slipgate_protocol::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
-};
-pub use slipgate_protocol::channel::{block, typed};
-pub use slipgate_protocol::congestion::{self, BytesPerSecond, Suggestion, Weight};
-pub use slipgate_protocol::crypto::key::{Key, KeyRing};
-pub use slipgate_protocol::discard::{Discard, Discards};
-pub use slipgate_protocol::netcode::server::{
+pub use slipgate_netcode::address::Address;
+pub use slipgate_netcode::crypto::key::{Key, KeyRing};
+pub use slipgate_netcode::discard::{Discard, Discards};
+pub use slipgate_netcode::server::{
     Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, MAX_SHARDS, ShardId, Stats,
 };
-pub use slipgate_protocol::netcode::timing::TimeoutPolicy;
-pub use slipgate_protocol::reliability::{Event as PacketEvent, MemoryBudget};
-pub use slipgate_protocol::session::{Budget, Connection, End, Memory, PathStats, SendError, Traffic};
-pub use slipgate_protocol::time::{Instant, Now, UnixMillis};
-pub use slipgate_protocol::wire::reliable::Sequence;
-pub use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, UserData};
+pub use slipgate_netcode::time::{Instant, Now, UnixMillis};
+pub use slipgate_netcode::timing::TimeoutPolicy;
+pub use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
+pub use slipgate_os::clock::Clock;
+pub use slipgate_os::key_file;
+pub use slipgate_session::channel::block;
+pub use slipgate_session::channel::control::ByeCode;
+pub use slipgate_session::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
+};
+pub use slipgate_session::congestion::{self, BytesPerSecond, Suggestion, Weight};
+pub use slipgate_session::reliability::{Event as PacketEvent, MemoryBudget};
+pub use slipgate_session::session::{Budget, Connection, End, Memory, PathStats, SendError, Traffic};
+pub use slipgate_session::wire::reliable::Sequence;
+pub use slipgate_typed as typed;
+pub use slipgate_udp::{Batching, Buffers, Dscp, Marking, Overflow, SocketStats, Sockets, Steering, Trouble, Waker};
 
 pub use self::crew::{Crew, Ended, Game, Panicked};
 pub use self::history_file::HistoryFile;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use slipgate_protocol::netcode::server as netcode;
+use slipgate_netcode::server as netcode;
 
 /// Why a client in the same program got no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use slipgate_edge::clock::Clock;
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
+use slipgate_os::clock::Clock;
 use tracing::warn;
 
 use crate::Server;

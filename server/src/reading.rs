@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
 
 /// Datagrams that one turn reads at most.
 pub const DEFAULT_PACKETS_PER_TURN: u32 = 16_384;

@@ -5,13 +5,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use slipgate_edge::udp::{Batching, SocketStats, Sockets, Trouble};
-use slipgate_protocol::discard::{Discard, Discards};
-use slipgate_protocol::netcode::server::Server;
-use slipgate_protocol::server::{self as core, Event};
-use slipgate_protocol::session::End;
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::token::Servers;
+use slipgate_netcode::discard::{Discard, Discards};
+use slipgate_netcode::server::Server;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::token::Servers;
+use slipgate_session::server::{self as core, Event};
+use slipgate_session::session::End;
+use slipgate_udp::{Batching, SocketStats, Sockets, Trouble};
 use tracing::{info, warn};
 
 /// How often dropped datagrams are summed up, if there were any.

@@ -14,16 +14,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use slipgate_edge::entropy;
-use slipgate_edge::udp::Sockets;
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::netcode::server::{
-    self as netcode, Config, ConfigError, Lend, MAX_SHARDS, Register, ShardPlace,
-};
-use slipgate_protocol::server as core;
-use slipgate_protocol::session::Memory;
-use slipgate_protocol::time::Now;
-use slipgate_protocol::token::history::Journal;
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::server::{self as netcode, Config, ConfigError, Lend, MAX_SHARDS, Register, ShardPlace};
+use slipgate_netcode::time::Now;
+use slipgate_netcode::token::history::Journal;
+use slipgate_os::entropy;
+use slipgate_session::server as core;
+use slipgate_session::session::Memory;
+use slipgate_udp::Sockets;
 
 use crate::journal::{FileJournal, lock};
 use crate::server::{StartError, fence, storage};

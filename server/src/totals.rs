@@ -2,9 +2,9 @@
 
 use std::ops::AddAssign;
 
-use slipgate_edge::udp::SocketStats;
-use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::server::Stats;
+use slipgate_netcode::discard::Discards;
+use slipgate_netcode::server::Stats;
+use slipgate_udp::SocketStats;
 
 use crate::Server;
 

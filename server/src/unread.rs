@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
 
 /// A shorter time-out than this no client has: who reads to a turn's limits that often has heard of all who are there.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);

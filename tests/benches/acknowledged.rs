@@ -14,8 +14,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
-use slipgate_protocol::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
+use slipgate_session::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
 
 const FRAME: Duration = Duration::from_micros(16_667);
 

@@ -6,14 +6,14 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use slipgate_protocol::crypto::aead::packets::Kept;
-use slipgate_protocol::crypto::aead::{self, PacketKey, nonce};
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::crypto::packet::PacketCipher;
-use slipgate_protocol::crypto::sealed_token::{PrivateContext, seal_private};
-use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::wire::packet::PacketKind;
-use slipgate_protocol::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
+use slipgate_netcode::crypto::aead::packets::Kept;
+use slipgate_netcode::crypto::aead::{self, PacketKey, nonce};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::crypto::sealed_token::{PrivateContext, seal_private};
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::wire::packet::PacketKind;
+use slipgate_netcode::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
 
 /// Rounds, in each of which every candidate has its turn.
 const ROUNDS: usize = 21;

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use slipgate_protocol::channel::typed::{Bincode, Codec, MAX_BYTES, Postcard};
+use slipgate_typed::{Bincode, Codec, MAX_BYTES, Postcard};
 
 const ROUNDS: usize = 101;
 const BINCODE: Bincode = Bincode::with_limit(MAX_BYTES);

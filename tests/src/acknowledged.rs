@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use slipgate_protocol::discard::Reject;
-use slipgate_protocol::reliability::{
+use slipgate_netcode::time::Instant;
+use slipgate_session::reject::Reject;
+use slipgate_session::reliability::{
     Acceptance, Config, Endpoint, Event, ReferenceSmoothing, RttStats, SendError, Sink, Statistics, Stats,
 };
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::reliable::{Acks, Sequence};
+use slipgate_session::wire::reliable::{Acks, Sequence};
 
 use crate::vectors::Case;
 

@@ -5,11 +5,11 @@ mod promises;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_conditioner::{Conditions, Path};
-use slipgate_protocol::channel::{Arrival, ChannelEvent, ChannelId, Channels, Layout, ReadAt, SendOptions};
-use slipgate_protocol::reliability::{Acceptance, Config, Endpoint, Event, MemoryBudget, SendError, Sink};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
+use slipgate_session::channel::{Arrival, ChannelEvent, ChannelId, Channels, Layout, ReadAt, SendOptions};
+use slipgate_session::reliability::{Acceptance, Config, Endpoint, Event, MemoryBudget, SendError, Sink};
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_sim::{Conditions, Path};
 
 pub use self::promises::{Expectation, message, number_of};
 pub use crate::path::End;

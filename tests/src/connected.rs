@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_conditioner::{Conditions, Link};
-use slipgate_protocol::channel::{Arrival, ChannelEvent, ChannelId, Layout, Place, SendError, SendOptions};
-use slipgate_protocol::reliability::Sink;
-use slipgate_protocol::session::{Config, Connection};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use slipgate_session::channel::{Arrival, ChannelEvent, ChannelId, Layout, Place, SendError, SendOptions};
+use slipgate_session::reliability::Sink;
+use slipgate_session::session::{Config, Connection};
+use slipgate_sim::{Conditions, Link};
 
 pub use crate::path::End;
 
@@ -70,7 +70,7 @@ pub struct Pair {
 
 /// Where a side's datagrams leave.
 struct Outbox<'a> {
-    path: &'a mut slipgate_conditioner::Path,
+    path: &'a mut slipgate_sim::Path,
     room: [u8; MAX_PAYLOAD_BYTES],
     now: Instant,
     sent: &'a mut (u64, u64),

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_conditioner::{Conditions, Link};
-use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::{ChannelId, Layout, SendOptions};
-use slipgate_protocol::client::{self, Client};
-use slipgate_protocol::crypto::key::Seed;
-use slipgate_protocol::netcode::client::{Client as NetcodeClient, ClientState};
-use slipgate_protocol::netcode::server::Server as NetcodeServer;
-use slipgate_protocol::netcode::server::{ClientHandle, Config as NetcodeConfig, DisconnectReason, Fence};
-use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::server::{self, Server};
-use slipgate_protocol::session::{Config, Memory, SendError, Traffic};
-use slipgate_protocol::time::{Instant, Now, UnixMillis};
-use slipgate_protocol::token::ConnectToken;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{Client as NetcodeClient, ClientState};
+use slipgate_netcode::crypto::key::Seed;
+use slipgate_netcode::server::Server as NetcodeServer;
+use slipgate_netcode::server::{ClientHandle, Config as NetcodeConfig, DisconnectReason, Fence};
+use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_session::channel::{ChannelId, Layout, SendOptions};
+use slipgate_session::client::{self, Client};
+use slipgate_session::server::{self, Server};
+use slipgate_session::session::{Config, Memory, SendError, Traffic};
+use slipgate_sim::{Conditions, Link};
 
 use crate::world::{BEGINNING, Collected, PROTOCOL_ID, TokenSpec, World, address};
 

@@ -2,12 +2,12 @@
 //!
 //! It seals any packet under the token's keys and opens what a server sends it; it keeps no rules of its own.
 
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::crypto::packet::PacketCipher;
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
-use slipgate_protocol::wire::{MAX_DATAGRAM_BYTES, REQUEST_BYTES};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
+use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, REQUEST_BYTES};
 
 /// A packet that a server sent.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use slipgate_protocol::channel::LayoutHash;
-use slipgate_protocol::channel::block::frame::Frame as BlockFrame;
-use slipgate_protocol::channel::control::{Bye, ByeCode, Control, Hello, VERSION, read, write_bye, write_hello};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::reliable::{Acks, Header, Sequence};
-use slipgate_protocol::wire::session::{Frame, Stamp};
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_session::channel::LayoutHash;
+use slipgate_session::channel::block::frame::Frame as BlockFrame;
+use slipgate_session::channel::control::{Bye, ByeCode, Control, Hello, VERSION, read, write_bye, write_hello};
+use slipgate_session::wire::reliable::{Acks, Header, Sequence};
+use slipgate_session::wire::session::{Frame, Stamp};
 
 /// What a liar says in a packet; the rest is as an honest peer's first packet.
 #[derive(Clone, Copy)]

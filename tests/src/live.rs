@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slipgate_client::{ClientState, ConnectToken, EndReason};
-use slipgate_edge::{clock, entropy};
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::time::UnixMillis;
-use slipgate_protocol::token::issue::{Claims, issue};
-use slipgate_protocol::wire::UserData;
-use slipgate_protocol::wire::token::Servers;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::time::UnixMillis;
+use slipgate_netcode::token::issue::{Claims, issue};
+use slipgate_netcode::wire::UserData;
+use slipgate_netcode::wire::token::Servers;
+use slipgate_os::{clock, entropy};
 use slipgate_server::{Discards, DisconnectReason};
 
 pub use self::ours::{OurClient, OurServer};

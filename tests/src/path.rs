@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use slipgate_conditioner::{self as conditioner, Link, Loss, Order, Reordering, Share};
-use slipgate_protocol::reliability::{Config, Endpoint, Event, SendError, Sink, Stats};
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-use slipgate_protocol::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use slipgate_session::reliability::{Config, Endpoint, Event, SendError, Sink, Stats};
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_sim::{self as conditioner, Link, Loss, Order, Reordering, Share};
 
 use crate::world::Conditions;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_protocol::channel::{ChannelConfig, Fate, Kind, Layout, PIECE_BYTES, SendOptions};
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
+use slipgate_session::channel::{ChannelConfig, Fate, Kind, Layout, PIECE_BYTES, SendOptions};
 
 /// Bytes of a message's number.
 pub const NUMBER_BYTES: usize = 4;

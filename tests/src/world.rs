@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::{Key, Seed};
-use slipgate_protocol::discard::Discard;
-use slipgate_protocol::netcode::Outbox;
-use slipgate_protocol::netcode::client::{self, Client, ClientState};
-use slipgate_protocol::netcode::server::{self, ClientHandle, Config, DisconnectReason, Event, Server, Storage};
-use slipgate_protocol::netcode::timing::TimeoutPolicy;
-use slipgate_protocol::time::{Instant, Now, UnixMillis};
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::token::issue::{Claims, issue};
-use slipgate_protocol::wire::MAX_DATAGRAM_BYTES;
-use slipgate_protocol::wire::packet::Challenge;
-use slipgate_protocol::wire::token::Servers;
+use slipgate_netcode::Outbox;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{self, Client, ClientState};
+use slipgate_netcode::crypto::key::{Key, Seed};
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::server::{self, ClientHandle, Config, DisconnectReason, Event, Server, Storage};
+use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::issue::{Claims, issue};
+use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
+use slipgate_netcode::wire::packet::Challenge;
+use slipgate_netcode::wire::token::Servers;
 
 pub use self::conditions::Conditions;
 use self::conditions::Network;
@@ -358,11 +358,7 @@ impl World {
     }
 
     /// A client sends a payload now.
-    pub fn client_sends(
-        &mut self,
-        client: ClientId,
-        payload: &[u8],
-    ) -> Result<(), slipgate_protocol::netcode::SendError> {
+    pub fn client_sends(&mut self, client: ClientId, payload: &[u8]) -> Result<(), slipgate_netcode::PayloadError> {
         let (now, mut outbox) = (self.monotonic(), Collected::default());
         let sent = self.clients[client].core.send(payload, now, &mut outbox);
         self.send_all(self.clients[client].address, outbox);
@@ -375,7 +371,7 @@ impl World {
         server: ServerId,
         client: ClientHandle,
         payload: &[u8],
-    ) -> Result<(), slipgate_protocol::netcode::SendError> {
+    ) -> Result<(), slipgate_netcode::PayloadError> {
         let (now, mut outbox) = (self.now(), Collected::default());
         let sent = self.servers[server].core.send(client, payload, now, &mut outbox);
         self.send_all(self.servers[server].address, outbox);

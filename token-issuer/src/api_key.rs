@@ -11,7 +11,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use rand::CryptoRng;
-use slipgate_protocol::crypto::digest::DigestKey;
+use slipgate_netcode::crypto::digest::DigestKey;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 

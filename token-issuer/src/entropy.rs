@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 /// # Errors
 /// When the operating system has no entropy to give.
 pub fn system_entropy() -> io::Result<StdRng> {
-    let seed = Zeroizing::new(slipgate_edge::entropy::bytes()?);
+    let seed = Zeroizing::new(slipgate_os::entropy::bytes()?);
     Ok(StdRng::from_seed(*seed))
 }
 

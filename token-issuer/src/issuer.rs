@@ -1,6 +1,6 @@
 //! Minting: what a backend asks for becomes a connect token, if the configuration allows it.
 //!
-//! Who may ask is the business of the caller; how the token looks is `slipgate_protocol::token`'s.
+//! Who may ask is the business of the caller; how the token looks is `slipgate_netcode::token`'s.
 
 mod error;
 
@@ -8,13 +8,13 @@ use core::net::SocketAddr;
 use std::collections::BTreeSet;
 
 use rand::CryptoRng;
-use slipgate_protocol::address::{Address, is_dialable};
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::time::UnixMillis;
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::token::issue::{Claims, issue};
-use slipgate_protocol::wire::token::Servers;
-use slipgate_protocol::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES, UserData};
+use slipgate_netcode::address::{Address, is_dialable};
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::time::UnixMillis;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::issue::{Claims, issue};
+use slipgate_netcode::wire::token::Servers;
+use slipgate_netcode::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES, UserData};
 
 pub use self::error::{IssuerError, MintError};
 use crate::limits::Limits;

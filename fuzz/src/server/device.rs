@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use slipgate_protocol::netcode::server::Storage;
-use slipgate_protocol::token::history::{Journal, JournalError, UsedToken};
+use slipgate_netcode::server::Storage;
+use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
 
 /// A handle on the device; the server's journal holds another.
 #[derive(Clone, Default)]

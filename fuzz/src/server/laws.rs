@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use slipgate_protocol::address::Address;
-use slipgate_protocol::netcode::server::{ClientHandle, Config, Event, Fence, Server};
-use slipgate_protocol::netcode::timing::{MAX_TIMEOUT, TimeoutPolicy};
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
-use slipgate_protocol::wire::packet::{PacketKind, REQUEST_PREFIX};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::server::{ClientHandle, Config, Event, Fence, Server};
+use slipgate_netcode::timing::{MAX_TIMEOUT, TimeoutPolicy};
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use slipgate_netcode::wire::packet::{PacketKind, REQUEST_PREFIX};
 
 use super::tokens::{Holder, Opened};
 

@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::crypto::packet::PacketCipher;
-use slipgate_protocol::crypto::sealed_token::PrivateContext;
-use slipgate_protocol::time::{UnixMillis, UnixSeconds};
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::token::issue::seal;
-use slipgate_protocol::wire::cursor::Writer;
-use slipgate_protocol::wire::packet::{Header, PacketKind, Request};
-use slipgate_protocol::wire::token::{PrivateLayout, PublicLayout, Servers};
-use slipgate_protocol::wire::{CONNECT_TOKEN_BYTES, MAX_DATAGRAM_BYTES, REQUEST_BYTES};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::crypto::sealed_token::PrivateContext;
+use slipgate_netcode::time::{UnixMillis, UnixSeconds};
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::issue::seal;
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_netcode::wire::packet::{Header, PacketKind, Request};
+use slipgate_netcode::wire::token::{PrivateLayout, PublicLayout, Servers};
+use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_DATAGRAM_BYTES, REQUEST_BYTES};
 
 use crate::{Input, PROTOCOL_ID};
 

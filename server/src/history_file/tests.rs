@@ -138,7 +138,7 @@ fn two_servers_cannot_use_one_file() {
 fn a_file_that_has_grown_is_written_anew_without_what_expired() {
     let place = Place::new("compact");
     let mut history = HistoryFile::open(place.file(), TODAY).unwrap();
-    let future = slipgate_edge::clock::wall_clock().seconds().0 + 1000;
+    let future = slipgate_os::clock::wall_clock().seconds().0 + 1000;
     for number in 0..=COMPACT_AFTER {
         let expires = if number % 2 == 0 { 1 } else { future };
         history.record(used(number as u8, expires)).unwrap();

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::Block;
-use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelId, SendOptions};
-use slipgate_protocol::session::{End, Traffic};
-use slipgate_protocol::wire::USER_DATA_BYTES;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::wire::USER_DATA_BYTES;
+use slipgate_session::channel::block::Block;
+use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::{ChannelId, SendOptions};
+use slipgate_session::session::{End, Traffic};
 use tracing::warn;
 
 use super::lane::{Entry, Inlet, NOTHING, Outlet, Room};

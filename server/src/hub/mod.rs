@@ -29,14 +29,14 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use slipgate_edge::clock::Clock;
-use slipgate_protocol::address::Address;
-use slipgate_protocol::channel::block::Block;
-use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::channel::{ChannelId, Free, Kind, SendOptions};
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::session::{Budget, End, PathStats, SendError, Traffic};
-use slipgate_protocol::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
+use slipgate_os::clock::Clock;
+use slipgate_session::channel::block::Block;
+use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::{ChannelId, Free, Kind, SendOptions};
+use slipgate_session::session::{Budget, End, PathStats, SendError, Traffic};
 
 use self::courier::{Counters, Courier, Errand, Known, More, News};
 use self::lane::{Inlet, Outlet, lane};

@@ -10,8 +10,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use slipgate_protocol::channel::{ChannelId, Free};
-use slipgate_protocol::session::{Budget, PathStats, Traffic};
+use slipgate_session::channel::{ChannelId, Free};
+use slipgate_session::session::{Budget, PathStats, Traffic};
 
 use crate::{ClientHandle, Server};
 

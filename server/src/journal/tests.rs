@@ -1,8 +1,8 @@
 use std::thread;
 use std::time::Duration;
 
-use slipgate_protocol::crypto::digest::Digest;
-use slipgate_protocol::time::UnixSeconds;
+use slipgate_netcode::crypto::digest::Digest;
+use slipgate_netcode::time::UnixSeconds;
 
 use super::*;
 

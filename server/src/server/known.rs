@@ -1,11 +1,11 @@
 //! What is known of a server, of its clients and of their paths.
 
-use slipgate_edge::udp::{SocketStats, Sockets};
-use slipgate_protocol::channel::block::{BlockId, Blocks, Progress};
-use slipgate_protocol::channel::{ChannelId, Free};
-use slipgate_protocol::discard::Discards;
-use slipgate_protocol::netcode::server::{ClientHandle, ClientInfo, Config, ShardId, Stats};
-use slipgate_protocol::session::{Budget, Connection, End, PathStats, Traffic};
+use slipgate_netcode::discard::Discards;
+use slipgate_netcode::server::{ClientHandle, ClientInfo, Config, ShardId, Stats};
+use slipgate_session::channel::block::{BlockId, Blocks, Progress};
+use slipgate_session::channel::{ChannelId, Free};
+use slipgate_session::session::{Budget, Connection, End, PathStats, Traffic};
+use slipgate_udp::{SocketStats, Sockets};
 
 use super::Server;
 

@@ -3,8 +3,8 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
-use slipgate_protocol::channel::control::ByeCode;
-use slipgate_protocol::netcode::server::ClientHandle;
+use slipgate_netcode::server::ClientHandle;
+use slipgate_session::channel::control::ByeCode;
 
 use super::Server;
 

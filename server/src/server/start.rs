@@ -3,15 +3,15 @@
 use std::fmt;
 use std::io;
 
-use slipgate_edge::clock::TurnTime;
-use slipgate_edge::entropy;
-use slipgate_edge::udp::{SendBatch, Sockets};
-use slipgate_protocol::congestion::Trunk;
-use slipgate_protocol::crypto::key::KeyRing;
-use slipgate_protocol::netcode::server::{self as netcode, Config, ConfigError, Fence, Storage};
-use slipgate_protocol::server as core;
-use slipgate_protocol::session::{self, Memory, Traffic};
-use slipgate_protocol::time::Now;
+use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::server::{self as netcode, Config, ConfigError, Fence, Storage};
+use slipgate_netcode::time::Now;
+use slipgate_os::clock::TurnTime;
+use slipgate_os::entropy;
+use slipgate_session::congestion::Trunk;
+use slipgate_session::server as core;
+use slipgate_session::session::{self, Memory, Traffic};
+use slipgate_udp::{SendBatch, Sockets};
 
 use super::Server;
 use crate::filtering::Filtering;

@@ -4,14 +4,14 @@ use std::thread;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slipgate_client::Client;
-use slipgate_edge::clock::Clock;
-use slipgate_protocol::crypto::key::{Key, Seed};
-use slipgate_protocol::netcode::server::{self as netcode, Config, Fence, Storage};
-use slipgate_protocol::session::Memory;
-use slipgate_protocol::time::Instant;
-use slipgate_protocol::token::issue::{Claims, issue};
-use slipgate_protocol::wire::USER_DATA_BYTES;
-use slipgate_protocol::wire::token::Servers;
+use slipgate_netcode::crypto::key::{Key, Seed};
+use slipgate_netcode::server::{self as netcode, Config, Fence, Storage};
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::token::issue::{Claims, issue};
+use slipgate_netcode::wire::USER_DATA_BYTES;
+use slipgate_netcode::wire::token::Servers;
+use slipgate_os::clock::Clock;
+use slipgate_session::session::Memory;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -45,7 +45,7 @@ impl Subscriber for BrokenLog {
 }
 
 fn at(seconds: u64) -> Now {
-    Now { monotonic: Instant::from_start(Duration::from_secs(seconds)), unix: slipgate_edge::clock::wall_clock() }
+    Now { monotonic: Instant::from_start(Duration::from_secs(seconds)), unix: slipgate_os::clock::wall_clock() }
 }
 
 /// A server on a port of its own, and where it is.

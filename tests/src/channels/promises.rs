@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use slipgate_protocol::channel::{ChannelId, Kind, Layout};
+use slipgate_session::channel::{ChannelId, Kind, Layout};
 
 /// The content of a message: its number as far as there is room for it, and bytes that follow from it.
 #[must_use]

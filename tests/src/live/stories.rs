@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use slipgate_client::{ClientState, EndReason};
-use slipgate_protocol::wire::MAX_PAYLOAD_BYTES;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::{Discard, DisconnectReason};
 
 use super::{GameClient, GameServer, Order, Ticket, until};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use slipgate_protocol::address::Address;
+use slipgate_netcode::address::Address;
 
 /// What the network does, in both directions.
 #[derive(Clone, Debug)]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipgate_protocol::address::Address;
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::crypto::packet::PacketCipher;
-use slipgate_protocol::token::ConnectToken;
-use slipgate_protocol::wire::packet::{Header, PacketKind, REQUEST_PREFIX};
-use slipgate_protocol::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::wire::packet::{Header, PacketKind, REQUEST_PREFIX};
+use slipgate_netcode::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES};
 
 /// Every kind of packet: what the wiretap opens.
 const ALL: &[PacketKind] = &[

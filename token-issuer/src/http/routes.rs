@@ -12,7 +12,7 @@ use axum::{Extension, Json, Router, middleware};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use slipgate_protocol::time::UnixMillis;
+use slipgate_netcode::time::UnixMillis;
 
 use super::error::{ApiError, ErrorCode};
 use super::guard::{Received, guard};

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 
-use slipgate_protocol::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES};
+use slipgate_netcode::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES};
 
 /// Why a configuration makes no issuer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,9 @@
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use slipgate_protocol::crypto::key::Key;
-use slipgate_protocol::time::UnixSeconds;
-use slipgate_protocol::token::redeem::{Redeemed, redeem};
-use slipgate_protocol::wire::packet::Request;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::token::redeem::{Redeemed, redeem};
+use slipgate_netcode::wire::packet::Request;
 
 use super::*;
 

@@ -12,7 +12,7 @@ use renet::{ConnectionConfig, DefaultChannel, RenetClient, RenetServer};
 use renet_netcode::NetcodeServerTransport;
 use slipgate_bench::contestant::{Contestant, Game, PAYLOAD_BYTES, Server, Speech, Voice};
 use slipgate_bench::row::Role;
-use slipgate_protocol::time::Instant;
+use slipgate_netcode::time::Instant;
 
 use super::renetcode::{LIMIT, settings};
 use super::since;

@@ -1,0 +1,85 @@
+//! `slipgate keygen`: private keys for issuer and servers, API keys for backends.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rand::rngs::{StdRng, SysRng};
+use rand::{SeedableRng, TryRng};
+use slipgate_cli::Failure;
+use slipgate_netcode::crypto::key::{Key, MAX_PRIVATE_KEYS};
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::key_file::read_key_file;
+use zeroize::Zeroizing;
+
+use crate::say;
+use crate::secret_file::{self, Existing};
+
+const AFTER_HELP: &str = "\
+A private key is shared by the token issuer and the game servers, and by nobody else: give its file to \
+slipgate-token-issuer and slipgate-server with --key-file.
+
+An API key (--bearer) lets a backend ask the issuer for tokens: the backend keeps the key, the issuer's configuration \
+gets only its digest, which is printed.
+
+To change the private key without an outage: keygen --rotate on a copy of the file, give it to every server, then to the \
+issuer, and drop the last line when the old key's tokens have expired.";
+
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Flags {
+    /// The file to write, with mode 0600; it must not exist
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Make an API key instead of a private key, and print its digest
+    #[arg(long)]
+    bearer: bool,
+
+    /// Put a new private key on top of those in the file, of which the newest two stay
+    #[arg(long, conflicts_with = "bearer")]
+    rotate: bool,
+}
+
+pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+    let mut entropy = entropy()?;
+    let path = flags.file.display();
+    if flags.bearer {
+        let key = ApiKey::random(&mut entropy);
+        let text = Zeroizing::new(format!("{}\n", key.expose()));
+        secret_file::write(&flags.file, text.as_bytes(), Existing::Refuse)?;
+        say(&format!(
+            "wrote an API key for a backend to {path} (mode 0600); its digest, for the issuer's configuration:"
+        ));
+        say(&key.digest(&mut entropy).to_string());
+        return Ok(());
+    }
+    let mut keys = vec![Key::random(&mut entropy)];
+    if flags.rotate {
+        let old = read_key_file(&flags.file).map_err(|error| Failure::run_time(error.to_string()))?;
+        keys.extend(old.keys().iter().take(MAX_PRIVATE_KEYS - 1).cloned());
+    }
+    let existing = if flags.rotate { Existing::Replace } else { Existing::Refuse };
+    secret_file::write(&flags.file, key_file(&keys).as_bytes(), existing)?;
+    say(&format!("wrote {} private key(s), newest first, to {path} (mode 0600)", keys.len()));
+    Ok(())
+}
+
+fn key_file(keys: &[Key]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(256 + keys.len() * 65));
+    text.push_str("# Slipgate private keys, newest first. Shared by token issuer and game servers; secret.\n");
+    for key in keys {
+        let digits = Zeroizing::new(hex::encode(key.expose()));
+        text.push_str(&digits);
+        text.push('\n');
+    }
+    text
+}
+
+/// A generator seeded by the operating system, for a handful of keys.
+pub(crate) fn entropy() -> Result<StdRng, Failure> {
+    let mut seed = Zeroizing::new([0; 32]);
+    SysRng
+        .try_fill_bytes(seed.as_mut_slice())
+        .map_err(|error| Failure::run_time(format!("the operating system gives no entropy: {error}")))?;
+    Ok(StdRng::from_seed(*seed))
+}

@@ -1,0 +1,171 @@
+//! `slipgate token inspect`: what a connect token says, to whom it may say it.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use serde::Serialize;
+use slipgate_cli::Failure;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::redeem::{Redeemed, redeem};
+use slipgate_netcode::wire::packet::Request;
+use slipgate_netcode::wire::token::Servers;
+use slipgate_os::clock::wall_clock;
+use slipgate_token_issuer::key_file::read_key_file;
+use zeroize::Zeroizing;
+
+use crate::{say, secret_file};
+
+/// More than a token in base64 with line breaks has.
+const MOST_BYTES: usize = 8192;
+
+#[derive(Args)]
+pub(crate) struct Flags {
+    /// The token: 2048 bytes, or base64; - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+
+    /// The private keys: with them, the private part is shown too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    /// Show the two session keys: whoever sees them can read and forge this session's packets
+    #[arg(long)]
+    show_session_keys: bool,
+
+    /// One JSON object instead of lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    version: &'static str,
+    protocol_id: String,
+    created: u64,
+    expires: u64,
+    expired: bool,
+    timeout_seconds: i32,
+    servers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    private: Option<Private>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_to_server_key: Option<Zeroizing<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_to_client_key: Option<Zeroizing<String>>,
+}
+
+#[derive(Serialize)]
+struct Private {
+    /// As text: JSON numbers lose precision above 2^53 in many readers.
+    client_id: String,
+    timeout_seconds: i32,
+    servers: Vec<String>,
+    /// In hexadecimal, without the zeros at its end.
+    user_data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minted_unix_ms: Option<u64>,
+}
+
+pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+    let token = read(&flags.file)?;
+    let private = flags.key_file.as_deref().map(|path| open(&token, path)).transpose()?;
+    let shown = Shown::of(&token, private.as_ref(), flags.show_session_keys);
+    if flags.json {
+        let json = serde_json::to_string_pretty(&shown).map_err(|error| Failure::run_time(error.to_string()))?;
+        say(&Zeroizing::new(json));
+    } else {
+        shown.say();
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<ConnectToken, Failure> {
+    let bytes = secret_file::read(path, MOST_BYTES)?;
+    let text: Vec<u8> = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let decoded = STANDARD.decode(Zeroizing::new(text).as_slice()).map(Zeroizing::new);
+    let token = decoded.as_ref().map_or(bytes.as_slice(), |decoded| decoded.as_slice());
+    ConnectToken::from_bytes(token).map_err(|error| Failure::run_time(error.to_string()))
+}
+
+/// Opens the private part as a server would.
+fn open(token: &ConnectToken, key_file: &Path) -> Result<Redeemed, Failure> {
+    let keys = read_key_file(key_file).map_err(|error| Failure::run_time(error.to_string()))?;
+    let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
+    let request = Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed };
+    redeem(&request, token.facts().protocol_id, &keys)
+        .map_err(|_| Failure::run_time("the private part does not open with these keys: another key, or altered"))
+}
+
+fn listed(servers: &Servers) -> Vec<String> {
+    servers.as_slice().iter().map(ToString::to_string).collect()
+}
+
+fn digits(key: &Key) -> Zeroizing<String> {
+    Zeroizing::new(hex::encode(key.expose()))
+}
+
+impl Shown {
+    fn of(token: &ConnectToken, private: Option<&Redeemed>, show_session_keys: bool) -> Self {
+        let facts = token.facts();
+        Self {
+            version: "NETCODE 1.02",
+            protocol_id: format!("{:#x}", facts.protocol_id),
+            created: facts.created.0,
+            expires: facts.expires.0,
+            expired: facts.expires <= wall_clock().seconds(),
+            timeout_seconds: facts.timeout_seconds,
+            servers: listed(&facts.servers),
+            private: private.map(Private::of),
+            client_to_server_key: show_session_keys.then(|| digits(&token.client_to_server_key())),
+            server_to_client_key: show_session_keys.then(|| digits(&token.server_to_client_key())),
+        }
+    }
+
+    fn say(&self) {
+        let validity = if self.expired { "expired" } else { "valid" };
+        say(&format!("version           {}", self.version));
+        say(&format!("protocol id       {}", self.protocol_id));
+        say(&format!("created           {} (unix seconds)", self.created));
+        say(&format!("expires           {} ({validity} by this machine's clock)", self.expires));
+        say(&format!("time-out          {} s", self.timeout_seconds));
+        say(&format!("servers           {}", self.servers.join(", ")));
+        match &self.private {
+            None => say("private part      sealed; give --key-file to open it"),
+            Some(private) => private.say(),
+        }
+        if let (Some(client_to_server), Some(server_to_client)) =
+            (&self.client_to_server_key, &self.server_to_client_key)
+        {
+            say(&Zeroizing::new(format!("client to server  {}", client_to_server.as_str())));
+            say(&Zeroizing::new(format!("server to client  {}", server_to_client.as_str())));
+        }
+    }
+}
+
+impl Private {
+    fn of(redeemed: &Redeemed) -> Self {
+        let length = redeemed.user_data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        Self {
+            client_id: redeemed.client_id.to_string(),
+            timeout_seconds: redeemed.timeout_seconds,
+            servers: listed(&redeemed.servers),
+            user_data: hex::encode(redeemed.user_data.get(..length).unwrap_or_default()),
+            minted_unix_ms: redeemed.minted.map(|minted| minted.0),
+        }
+    }
+
+    fn say(&self) {
+        say("private part      opened:");
+        say(&format!("  client id       {}", self.client_id));
+        say(&format!("  time-out        {} s", self.timeout_seconds));
+        say(&format!("  servers         {}", self.servers.join(", ")));
+        say(&format!("  user data       {}", if self.user_data.is_empty() { "none" } else { &self.user_data }));
+        match self.minted_unix_ms {
+            Some(minted) => say(&format!("  minted          {minted} (unix milliseconds)")),
+            None => say("  minted          not told: another issuer's token"),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Hiding in a message what may be a key.
+
+/// Hexadecimal digits in a row that may be part of a key. No name and no number of ours has so many.
+const SECRET_DIGITS: usize = 16;
+
+/// The message in one line, with an ellipsis where it holds what may be a key: messages quote values of a wrong type,
+/// and paths, in whose place a key may have been given.
+#[must_use]
+pub fn redact(message: &str) -> String {
+    let message = message.replace('\n', " ");
+    let mut rest = message.as_str();
+    let mut redacted = String::with_capacity(message.len());
+    while let Some(first) = rest.chars().next() {
+        let digits = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
+        if digits >= SECRET_DIGITS {
+            redacted.push('…');
+        }
+        let taken = digits.max(first.len_utf8());
+        let (head, tail) = rest.split_at(taken);
+        if digits < SECRET_DIGITS {
+            redacted.push_str(head);
+        }
+        rest = tail;
+    }
+    redacted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_key_is_not_shown() {
+        let key = "c0ffee00".repeat(8);
+        let cases = [
+            (format!("invalid type: string \"{key}\", expected u32"), "invalid type: string \"…\", expected u32"),
+            (key.clone(), "…"),
+            ("unknown field `dead_beef`,\nexpected é".to_owned(), "unknown field `dead_beef`, expected é"),
+            (format!("/run/{key}/keys"), "/run/…/keys"),
+            (String::new(), ""),
+        ];
+        for (message, shown) in cases {
+            assert_eq!(redact(&message), shown);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Keys: wiped when dropped, never printed, compared in constant time.
+
+use alloc::boxed::Box;
+
+use rand::CryptoRng;
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::wire::KEY_BYTES;
+
+/// A 32-byte key. It has no `Debug`, is wiped when dropped, and compares in constant time.
+///
+/// # Examples
+/// ```compile_fail
+/// // A key cannot be printed, so it cannot reach a log by accident.
+/// println!("{:?}", slipgate_netcode::crypto::key::Key::from_bytes([7; 32]));
+/// ```
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Key([u8; KEY_BYTES]);
+
+impl Key {
+    /// The key with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// A new random key.
+    #[must_use]
+    pub fn random(entropy: &mut impl CryptoRng) -> Self {
+        let mut key = Self([0; KEY_BYTES]);
+        entropy.fill_bytes(&mut key.0);
+        key
+    }
+
+    /// Reads 64 hexadecimal digits, upper or lower case; `None` for anything else.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits: &[u8; 2 * KEY_BYTES] = text.as_bytes().try_into().ok()?;
+        let mut key = Self([0; KEY_BYTES]);
+        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = pair else { return None };
+            *byte = hex_value(*high)? << 4 | hex_value(*low)?;
+        }
+        Some(key)
+    }
+
+    /// The key's bytes, for the one who must hand them on. Wipe every copy.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Key {}
+
+/// The most private keys that a server accepts at a time.
+pub const MAX_PRIVATE_KEYS: usize = 3;
+
+/// One to three private keys, newest first: what issuer and servers share, and how they change it without an outage.
+///
+/// To rotate: put the new key first on every server, then let the issuer seal with it, then, when the last token under
+/// the old key has expired, drop the old one.
+#[derive(Clone)]
+pub struct KeyRing(Box<[Key]>);
+
+impl KeyRing {
+    /// The ring of these keys, newest first; `None` if there are none or more than three.
+    #[must_use]
+    pub fn new(newest_first: &[Key]) -> Option<Self> {
+        (1..=MAX_PRIVATE_KEYS).contains(&newest_first.len()).then(|| Self(newest_first.into()))
+    }
+
+    /// The keys, newest first.
+    #[must_use]
+    pub fn keys(&self) -> &[Key] {
+        &self.0
+    }
+}
+
+impl From<Key> for KeyRing {
+    fn from(key: Key) -> Self {
+        Self(Box::new([key]))
+    }
+}
+
+/// The entropy of one start: 32 random bytes from which a server derives all it must not share with another start.
+///
+/// The same seed twice means the same challenge key and the same handshake lane twice: draw it anew for every start,
+/// from the operating system. Only simulations fix it.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// A new seed from the caller's entropy.
+    #[must_use]
+    pub fn random(entropy: &mut impl CryptoRng) -> Self {
+        let mut seed = Self([0; 32]);
+        entropy.fill_bytes(&mut seed.0);
+        seed
+    }
+
+    /// A seed of known bytes, for simulations that must run the same way twice.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// 32 bytes for the purpose `label`, unrelated to those for any other label.
+    #[must_use]
+    pub fn derive(&self, label: &str) -> [u8; 32] {
+        super::digest::DigestKey::new(&self.0).full(&[label.as_bytes()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{borrow::ToOwned, format};
+
+    #[test]
+    fn a_key_is_read_from_64_hexadecimal_digits_and_from_nothing_else() {
+        let text = "00ffA0".to_owned() + &"1b".repeat(29);
+        let key = Key::from_hex(&text).unwrap();
+        assert_eq!(key.expose()[..4], [0, 0xff, 0xa0, 0x1b]);
+        for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('b', "g"), &text.replace("1b", "é")] {
+            assert!(Key::from_hex(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_seed_gives_depends_on_seed_and_label() {
+        let (one, other) = (Seed::from_bytes([1; 32]), Seed::from_bytes([2; 32]));
+        assert_eq!(one.derive("a"), one.derive("a"));
+        assert_ne!(one.derive("a"), one.derive("b"));
+        assert_ne!(one.derive("a"), other.derive("a"));
+    }
+
+    #[test]
+    fn a_ring_holds_one_to_three_keys() {
+        let key = Key::from_bytes([1; 32]);
+        assert!(KeyRing::new(&[]).is_none());
+        assert!(KeyRing::new(&[key.clone(), key.clone(), key.clone()]).is_some());
+        assert!(KeyRing::new(&[key.clone(), key.clone(), key.clone(), key]).is_none());
+    }
+}

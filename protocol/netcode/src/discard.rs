@@ -1,0 +1,196 @@
+//! Every reason for which a datagram is dropped, and a counter for each.
+//!
+//! A bad datagram is never an error and never a line in a log: whoever can send one could fill the disk. It is
+//! counted here, and nothing else happens.
+
+/// Defines an enum of reasons and a table of counters for them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! discard_reasons {
+    (
+        $(#[doc = $enum_doc:literal])+ $reason:ident;
+        $(#[doc = $counters_doc:literal])+ $counters:ident;
+        $($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+
+    ) => {
+        $(#[doc = $enum_doc])+
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum $reason {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl $reason {
+            /// Every reason, in the order of the counters.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The reason as a stable `snake_case` word, for metrics and logs.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+
+        impl core::fmt::Display for $reason {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        $(#[doc = $counters_doc])+
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $counters([u64; $reason::COUNT]);
+
+        impl Default for $counters {
+            fn default() -> Self {
+                Self([0; $reason::COUNT])
+            }
+        }
+
+        impl $counters {
+            /// How many datagrams were dropped for this reason.
+            #[must_use]
+            pub fn count(&self, reason: $reason) -> u64 {
+                self.0.get(reason as usize).copied().unwrap_or(0)
+            }
+
+            /// How many datagrams were dropped in all.
+            #[must_use]
+            pub fn total(&self) -> u64 {
+                self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+            }
+
+            /// The reasons that occurred, with their counts.
+            pub fn iter(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
+                $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
+            }
+
+            /// Counts what another has counted.
+            pub fn add_all(&mut self, other: &Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
+            }
+
+            /// Counts one dropped datagram.
+            pub fn add(&mut self, reason: $reason) {
+                if let Some(count) = self.0.get_mut(reason as usize) {
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+
+        impl core::fmt::Debug for $counters {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_map().entries(self.iter().map(|(reason, count)| (reason.name(), count))).finish()
+            }
+        }
+    };
+}
+
+discard_reasons! {
+    /// Why a datagram was dropped.
+    Discard;
+    /// One counter for each reason; they saturate and are never reset.
+    Discards;
+    /// No bytes at all. It says nothing, and it must not end a receive loop.
+    Empty => "empty",
+    /// Too short for its kind.
+    TooShort => "too_short",
+    /// Longer than any packet of the protocol.
+    TooLong => "too_long",
+    /// A packet type that does not exist (low nibble 7 to 15).
+    UnknownType => "unknown_type",
+    /// A packet type that this side never accepts, or not in this state.
+    UnexpectedType => "unexpected_type",
+    /// The prefix announces 0 or more than 8 sequence bytes.
+    SequenceLength => "sequence_length",
+    /// An encrypted packet from an address for which there is no key.
+    UnknownSender => "unknown_sender",
+    /// The sequence number was seen already, or lies behind the replay window.
+    Replayed => "replayed",
+    /// The packet does not open with the sender's key.
+    NotAuthentic => "not_authentic",
+    /// An authentic packet whose content has the wrong size for its type.
+    ContentSize => "content_size",
+    /// An authentic packet that means nothing in the present state.
+    WrongState => "wrong_state",
+    /// A connection request that is not exactly 1078 bytes long.
+    RequestLength => "request_length",
+    /// A connection request of another protocol version.
+    RequestVersion => "request_version",
+    /// A connection request for another game (protocol id).
+    RequestProtocol => "request_protocol",
+    /// The connect token has expired.
+    TokenExpired => "token_expired",
+    /// The connect token expires later than the configured maximum lifetime allows.
+    TokenTooLong => "token_lifetime_too_long",
+    /// The connect token was used for a connection already.
+    TokenUsed => "token_used",
+    /// The token history is full of unexpired tokens, so a new one is refused.
+    HistoryFull => "history_full",
+    /// The token history could not be written to its storage, so a connection is refused.
+    HistoryUnavailable => "history_unavailable",
+    /// This source (IPv4 /32, IPv6 /64) used up its budget of token decryptions.
+    SourceBudget => "source_budget",
+    /// All sources together used up the budget of token decryptions.
+    GlobalBudget => "global_budget",
+    /// The private part of the connect token does not open with any of our keys.
+    TokenNotAuthentic => "token_not_authentic",
+    /// The private part opened but its content is malformed.
+    TokenMalformed => "token_malformed",
+    /// An otherwise valid token that does not list any of this server's advertised addresses.
+    AddressNotListed => "address_not_listed",
+    /// A token that was, or may have been, minted before this server started.
+    BeforeStart => "before_start",
+    /// A request or response from an address that already has a slot.
+    AddressConnected => "address_connected",
+    /// A request or response for a client id that already has a slot.
+    ClientIdConnected => "client_id_connected",
+    /// A request from an address at which another client's token is pending.
+    AddressPending => "address_pending",
+    /// The token is pending at as many addresses as one token may be.
+    TokenAddresses => "token_addresses",
+    /// Another token for the same client id is pending, and this one is not newer.
+    ClientIdPending => "client_id_pending",
+    /// The table of pending clients is full.
+    PendingFull => "pending_full",
+    /// The challenge token in a response does not open.
+    ChallengeNotAuthentic => "challenge_not_authentic",
+    /// The challenge was made for another address, token or pending client.
+    ChallengeForeign => "challenge_foreign",
+    /// The challenge is older than a challenge may become.
+    ChallengeExpired => "challenge_expired",
+    /// Strangers' requests used up their share of this turn.
+    StrangerBudget => "stranger_budget",
+    /// Responses of pending clients, or forged ones of this one, used up their share of this turn.
+    PendingBudget => "pending_budget",
+    /// A connected client used up its share of this turn.
+    ClientBudget => "client_budget",
+    /// Forged packets under the addresses of connected clients used up their share of this turn.
+    ForgeryBudget => "forgery_budget",
+    /// The application does not take events, so no client is admitted.
+    EventsFull => "events_full",
+    /// The endpoint is stopped or not connecting.
+    NotRunning => "not_running",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_counts_in_a_place_of_its_own_under_a_name_of_its_own() {
+        let mut discards = Discards::default();
+        for (place, reason) in Discard::ALL.iter().enumerate() {
+            assert_eq!(place, *reason as usize);
+            for _ in 0..=place {
+                discards.add(*reason);
+            }
+        }
+        for (place, reason) in Discard::ALL.iter().enumerate() {
+            assert_eq!(discards.count(*reason), place as u64 + 1);
+            assert_eq!(Discard::ALL.iter().filter(|other| other.name() == reason.name()).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Memory: how often each part asks for it, and how much each part holds.
+
+mod acknowledged;
+#[cfg(target_os = "linux")]
+mod benchmark;
+#[cfg(target_os = "linux")]
+mod benchmark_smoke;
+mod channels;
+mod connections;
+mod netcode;
+#[cfg(target_os = "linux")]
+mod sharded_server;
+mod sim;
+mod sockets;
+mod typed;
+mod typed_work;
+
+use slipgate_tests::counting::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,308 @@
+//! Imports run one way: between crates, between the modules of a crate, and between files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates, and which crates of ours each one may use. An arrow that is not here is a mistake in the design.
+const CRATES: &[(&str, &[&str])] = &[
+    ("protocol/netcode", &[]),
+    ("protocol/session", &["netcode"]),
+    ("protocol/typed", &["session"]),
+    ("os", &["netcode"]),
+    ("udp", &["netcode", "os"]),
+    ("server", &["netcode", "session", "typed", "os", "udp"]),
+    ("client", &["netcode", "session", "typed", "os", "udp"]),
+    ("token-issuer", &["netcode", "os"]),
+    ("tools/sim", &["netcode", "session"]),
+    ("tools/lab", &["netcode", "session", "sim"]),
+    ("cli", &["netcode", "session", "os", "udp", "server", "client", "token_issuer", "sim", "lab", "bench"]),
+    ("tools/bench", &["netcode", "session", "os", "udp", "server"]),
+];
+
+/// The modules at the root of the two core crates, from the ground up, and which modules each one may use.
+const MODULES: &[(&str, &str, &[&str])] = &[
+    ("protocol/netcode", "time", &[]),
+    ("protocol/netcode", "address", &[]),
+    ("protocol/netcode", "discard", &[]),
+    ("protocol/netcode", "timing", &[]),
+    ("protocol/netcode", "wire", &["time", "address", "discard"]),
+    ("protocol/netcode", "crypto", &["time", "address", "discard", "wire"]),
+    ("protocol/netcode", "token", &["time", "address", "discard", "wire", "crypto"]),
+    ("protocol/session", "reject", &[]),
+    ("protocol/session", "wire", &["reject"]),
+    ("protocol/session", "reliability", &["reject", "wire"]),
+    ("protocol/session", "congestion", &["wire"]),
+    ("protocol/session", "channel", &["reject", "wire", "reliability"]),
+    ("protocol/session", "session", &["reject", "wire", "reliability", "congestion", "channel"]),
+    ("protocol/session", "client", &["wire", "reliability", "channel", "session"]),
+    ("protocol/session", "server", &["wire", "reliability", "congestion", "channel", "session"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// Returns whether a source file holds unit tests only.
+fn is_test(path: &Path) -> bool {
+    path.ends_with("tests.rs")
+        || path.iter().rev().skip(1).take_while(|part| *part != "src").any(|part| part == "tests")
+}
+
+/// Returns the name that follows each occurrence of `prefix`, outside of longer words.
+fn names_after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = String> + 't {
+    text.match_indices(prefix)
+        .filter(|(at, _)| !text[..*at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+        .map(|(at, found)| text[at + found.len()..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect())
+}
+
+/// Returns the text without comments, and without the unit tests at its end.
+fn production(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    text[..end].lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn crates_use_only_crates_below_them() {
+    let mut arrows = 0;
+    for (folder, allowed) in CRATES {
+        for path in sources(&root().join(folder).join("src")) {
+            if is_test(&path) {
+                continue;
+            }
+            for used in names_after(&production(&fs::read_to_string(&path).unwrap()), "slipgate_") {
+                let own = folder.rsplit('/').next().unwrap().replace('-', "_");
+                arrows += 1;
+                assert!(used == own || allowed.contains(&used.as_str()), "{}: slipgate_{used}", path.display());
+            }
+        }
+    }
+    assert!(arrows > 300, "only {arrows} arrows were found: this test no longer reads the sources");
+}
+
+#[test]
+fn modules_of_the_core_use_only_modules_below_them() {
+    let allowed: BTreeMap<(&str, &str), &[&str]> =
+        MODULES.iter().map(|(folder, module, below)| ((*folder, *module), *below)).collect();
+    let mut arrows = 0;
+    for folder in ["protocol/netcode", "protocol/session"] {
+        let source = root().join(folder).join("src");
+        for path in sources(&source) {
+            let inner = path.strip_prefix(&source).unwrap();
+            let module = inner.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+            // The ends of a crate may use all that lies below; what they may not use is checked by file.
+            let Some(allowed) = allowed.get(&(folder, module.as_str())) else { continue };
+            let text = production(&fs::read_to_string(&path).unwrap());
+            for used in names_after(&text, "crate::") {
+                arrows += 1;
+                let is_below = used == module || allowed.contains(&used.as_str());
+                assert!(is_below, "{folder}/src/{}: {module} must not use {used}", inner.display());
+            }
+        }
+    }
+    assert!(arrows > 100, "only {arrows} arrows were found: this test no longer reads the sources");
+}
+
+/// Returns the file in which a module path of a crate stands: the longest prefix of it that is a file.
+fn file_of(source: &Path, module: &[String]) -> Option<PathBuf> {
+    (0..=module.len()).rev().find_map(|taken| {
+        let path = module[..taken].iter().fold(source.to_path_buf(), |path, part| path.join(part));
+        let lib = [source.join("lib.rs"), source.join("main.rs")];
+        let candidates = if taken == 0 { lib.to_vec() } else { vec![path.with_extension("rs"), path.join("mod.rs")] };
+        candidates.into_iter().find(|file| file.is_file())
+    })
+}
+
+/// Returns the module path of a source file within its crate.
+fn module_of(source: &Path, file: &Path) -> Vec<String> {
+    let inner = file.strip_prefix(source).unwrap().with_extension("");
+    let mut parts: Vec<String> = inner.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    if parts.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
+        parts.pop();
+    }
+    parts
+}
+
+/// Returns each path that `use` lines of a file name, with groups taken apart.
+fn used_paths(text: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (at, _) in text.match_indices("use ") {
+        let is_word = text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_');
+        let Some(end) = text[at..].find(';').filter(|_| !is_word) else { continue };
+        // Re-exports point downwards by their nature: a module shows what its own files hold.
+        let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        if !text[line_start..at].trim_start().starts_with("pub") {
+            expand(&mut paths, &[], &text[at + 4..at + end]);
+        }
+    }
+    paths
+}
+
+fn expand(paths: &mut Vec<Vec<String>>, prefix: &[String], tree: &str) {
+    let tree = tree.trim();
+    let (head, group) = tree.split_once('{').map_or((tree, None), |(head, group)| (head, Some(group)));
+    let mut path = prefix.to_vec();
+    path.extend(head.split("::").map(|part| part.split(" as ").next().unwrap_or(part).trim().to_owned()));
+    path.retain(|part| !part.is_empty());
+    let Some(group) = group else { return paths.push(path) };
+    let (mut depth, mut item) = (0, String::new());
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                expand(paths, &path, &std::mem::take(&mut item));
+                continue;
+            }
+            _ => {}
+        }
+        item.push(c);
+    }
+    if !item.trim().is_empty() {
+        expand(paths, &path, &item);
+    }
+}
+
+/// Returns which files of a crate each of its files imports from. What a file takes from the modules around it is left out:
+/// a module and its parts are one thing.
+fn imports(source: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
+    let mut graph = BTreeMap::new();
+    for file in sources(source).into_iter().filter(|file| !is_test(file)) {
+        let own = module_of(source, &file);
+        let mut targets = BTreeSet::new();
+        for path in used_paths(&production(&fs::read_to_string(&file).unwrap())) {
+            let Some(first) = path.first() else { continue };
+            let absolute = match first.as_str() {
+                "crate" => path[1..].to_vec(),
+                "self" => own.iter().chain(&path[1..]).cloned().collect(),
+                "super" => {
+                    let ups = path.iter().take_while(|part| *part == "super").count();
+                    own[..own.len().saturating_sub(ups)].iter().chain(&path[ups..]).cloned().collect::<Vec<_>>()
+                }
+                _ => continue,
+            };
+            let target = file_of(source, &absolute).filter(|target| *target != file);
+            targets.extend(target.filter(|target| !own.starts_with(&module_of(source, target))));
+        }
+        graph.insert(file, targets);
+    }
+    graph
+}
+
+/// Returns a cycle of the graph, if it has one.
+fn cycle(graph: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> Option<Vec<PathBuf>> {
+    fn visit(
+        graph: &BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+        file: &PathBuf,
+        way: &mut Vec<PathBuf>,
+        done: &mut BTreeSet<PathBuf>,
+    ) -> bool {
+        if let Some(start) = way.iter().position(|seen| seen == file) {
+            way.drain(..start);
+            return true;
+        }
+        if !done.insert(file.clone()) {
+            return false;
+        }
+        way.push(file.clone());
+        let found = graph.get(file).into_iter().flatten().any(|next| visit(graph, next, way, done));
+        if !found {
+            way.pop();
+        }
+        found
+    }
+    let (mut way, mut done) = (Vec::new(), BTreeSet::new());
+    graph.keys().any(|file| visit(graph, file, &mut way, &mut done)).then_some(way)
+}
+
+#[test]
+fn files_of_a_crate_import_in_no_cycle() {
+    // Mended one by one.
+    let cyclic = ["udp", "protocol/session", "protocol/typed", "tools/lab", "cli"];
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| !cyclic.contains(folder)) {
+        let graph = imports(&root().join(folder).join("src"));
+        if let Some(cycle) = cycle(&graph) {
+            let names: Vec<_> = cycle.iter().map(|file| file.display().to_string()).collect();
+            panic!("{folder}: an import cycle\n{}", names.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn a_cycle_is_found_and_groups_are_taken_apart() {
+    let edges = |pairs: &[(&str, &str)]| {
+        let mut graph = BTreeMap::<PathBuf, BTreeSet<PathBuf>>::new();
+        for (from, to) in pairs {
+            graph.entry(from.into()).or_default().insert(to.into());
+        }
+        graph
+    };
+    assert_eq!(cycle(&edges(&[("a", "b"), ("b", "c")])), None);
+    assert_eq!(cycle(&edges(&[("a", "b"), ("b", "c"), ("c", "b")])).unwrap().len(), 2);
+    let text = "use crate::wire::{packet::Header, cursor::{Reader, Writer as W}};\npub use self::a::B;\nuse super::c;";
+    let paths: Vec<String> = used_paths(text).iter().map(|path| path.join("::")).collect();
+    let expected =
+        ["crate::wire::packet::Header", "crate::wire::cursor::Reader", "crate::wire::cursor::Writer", "super::c"];
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn only_the_socket_module_may_use_unsafe_code() {
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| *folder != "udp").chain(&[(".", &[][..])]) {
+        let path = root().join(folder).join("src/lib.rs");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{}", path.display());
+    }
+    let udp = root().join("udp/src");
+    assert!(fs::read_to_string(udp.join("lib.rs")).unwrap().contains("#![deny(unsafe_code)]"));
+    for path in sources(&udp) {
+        let allows = fs::read_to_string(&path).unwrap().contains("allow(unsafe_code)");
+        assert_eq!(allows, path.ends_with("src/system.rs"), "{}", path.display());
+    }
+}
+
+#[test]
+fn lints_ban_clocks_entropy_and_default_hashers_in_the_core() {
+    for folder in ["netcode", "session", "typed"] {
+        let lints = fs::read_to_string(root().join("protocol").join(folder).join("clippy.toml")).unwrap();
+        for banned in [
+            "std::time::Instant::now",
+            "std::time::SystemTime::now",
+            "rand::rng",
+            "std::collections::HashMap",
+            "std::net::UdpSocket",
+        ] {
+            assert!(lints.contains(&format!("path = \"{banned}\"")), "{folder}: {banned}");
+        }
+    }
+}
+
+#[test]
+fn the_core_uses_no_entropy_source_and_no_std() {
+    for folder in ["netcode", "session", "typed"] {
+        let source = root().join("protocol").join(folder).join("src");
+        assert!(fs::read_to_string(source.join("lib.rs")).unwrap().contains("#![no_std]"), "{folder}");
+        for path in sources(&source) {
+            let text = fs::read_to_string(&path).unwrap();
+            for banned in ["SysRng", "OsRng", "ThreadRng", "getrandom", "rand::rng(", "rand::random"] {
+                assert!(!text.contains(banned), "{}: {banned}: entropy is an argument", path.display());
+            }
+            let text = text.replace("#[cfg(test)]\nextern crate std;", "");
+            assert!(!text.contains("extern crate std"), "{}: the core has no standard library", path.display());
+        }
+    }
+}

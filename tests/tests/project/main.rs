@@ -1,0 +1,3 @@
+//! The shape of the project: imports, public API, language, documents.
+
+mod architecture;

@@ -1,0 +1,49 @@
+//! The protocol without sockets: test vectors, other implementations, and worlds in virtual time.
+
+mod acknowledged;
+mod blocks;
+mod channel_worlds;
+mod clients;
+mod close_reasons;
+mod connection_seeds;
+mod connection_worlds;
+mod connections;
+mod deaf_peers;
+mod ends;
+mod floods;
+mod handshake;
+mod hashing;
+mod hostile_acknowledgements;
+mod idle;
+mod interop_netcode_official;
+mod interop_reliable;
+mod interop_renetcode;
+mod lines;
+mod lockout;
+mod long_paths;
+mod malicious_peers;
+mod memory;
+mod netcode_official;
+mod reliable_talk;
+mod restart;
+mod sessions;
+mod takeover;
+mod thin_blocks;
+mod thin_paths;
+mod tokens;
+mod typed_messages;
+mod uplink;
+mod vectors_channels;
+mod vectors_packets;
+mod vectors_reliable;
+mod vectors_replay;
+mod vectors_server_decisions;
+mod vectors_session;
+mod vectors_sessions;
+mod vectors_tokens;
+mod world_checks;
+
+use slipgate_tests::counting::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

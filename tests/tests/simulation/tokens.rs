@@ -1,0 +1,511 @@
+//! Stories of tokens: each admits one connection, once, and a used one costs next to nothing.
+
+use std::time::Duration;
+
+use slipgate_netcode::PayloadError;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{ClientState, ConnectError};
+use slipgate_netcode::crypto::key::{Key, KeyRing};
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::server::{Config, DisconnectReason, Fence};
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::wire::packet::{Header, KeepAlive, PacketKind};
+use slipgate_tests::holder::Holder;
+use slipgate_tests::world::{Collected, ServerId, TokenSpec, World, address};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn stranger(number: usize) -> Address {
+    address(&format!("10.200.{}.{}:9000", number / 250, number % 250 + 1))
+}
+
+fn holder(world: &mut World, client_id: u64, server: ServerId) -> Holder {
+    Holder::of(&world.token(client_id, &[server]))
+}
+
+fn open_server(world: &mut World, change: impl FnOnce(&mut Config)) -> ServerId {
+    world.add_server_with(4, |config| {
+        config.fence = Fence::Open;
+        change(config);
+    })
+}
+
+/// A request with another expiry, which the private part does not confirm.
+fn altered_expiry(holder: &Holder, expires: UnixSeconds) -> Vec<u8> {
+    let mut request = holder.request();
+    request[22..30].copy_from_slice(&expires.0.to_le_bytes());
+    request
+}
+
+// One token, one connection -----------------------------------------------------------------------------------------
+
+#[test]
+fn a_used_token_admits_nobody_again_neither_at_its_own_address_nor_elsewhere() {
+    let mut world = World::perfect(1);
+    let server = world.add_server(4);
+    let mut first = holder(&mut world, 1, server);
+    world.admitted(server, &mut first, stranger(1));
+    assert_eq!(world.present(server, stranger(1), &first.request()), Err(Discard::TokenUsed));
+    let farewell = first.seal(PacketKind::Disconnect, &[]);
+    world.present(server, stranger(1), &farewell).unwrap();
+    assert_eq!(world.servers[server].core.connected(), 0);
+    world.replies_to(stranger(1));
+    for place in [1, 2] {
+        assert_eq!(world.present(server, stranger(place), &first.request()), Err(Discard::TokenUsed));
+        assert_eq!(world.replies_to(stranger(place)), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn what_was_recorded_in_a_players_first_session_does_nothing_in_the_second() {
+    let mut world = World::perfect(2);
+    let server = world.add_server(4);
+    let mut first = holder(&mut world, 1, server);
+    world.admitted(server, &mut first, stranger(1));
+    let recorded = [
+        first.request(),
+        first.keep_alive(),
+        first.seal(PacketKind::Payload, &world.payload(30)),
+        first.seal(PacketKind::Disconnect, &[]),
+    ];
+    for datagram in &recorded[1..] {
+        world.present(server, stranger(1), datagram).unwrap();
+    }
+    assert_eq!(world.servers[server].ends(), [(1, DisconnectReason::Left)]);
+
+    let mut second = holder(&mut world, 1, server);
+    world.admitted(server, &mut second, stranger(1));
+    for datagram in &recorded {
+        world.present(server, stranger(1), datagram).unwrap_err();
+    }
+    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].ends().len(), 1);
+}
+
+#[test]
+fn the_client_refuses_a_token_under_which_it_has_sealed_a_packet_and_takes_one_under_which_it_has_not() {
+    let mut world = World::perfect(3);
+    let server = world.add_server(1);
+    let (_, holds_the_slot) = world.connected_client(9, server);
+
+    // Denied: nothing was sealed, and the same token may be tried again.
+    let (client, token) = (world.add_client(), world.token(1, &[server]));
+    world.connect(client, token.clone());
+    world.run_until(SECOND, |world| world.state(client) == ClientState::Denied);
+    world.servers[server].core.disconnect(holds_the_slot);
+    world.run_for(SECOND / 10);
+    world.connect(client, token.clone());
+    world.run_until(SECOND, |world| world.state(client) == ClientState::Connected);
+
+    // Connected and left: used up.
+    world.clients[client].core.disconnect();
+    world.run_for(SECOND);
+    let now = world.monotonic();
+    assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::TokenUsed));
+    assert_eq!(world.state(client), ClientState::InvalidToken);
+
+    // Answered a challenge without ever getting a slot: used up as well.
+    let (unlucky, token) = (world.add_client(), world.token(2, &[server]));
+    world.connect(unlucky, token.clone());
+    world.run_until(SECOND, |world| world.state(unlucky) == ClientState::SendingResponse);
+    world.turn();
+    world.clients[unlucky].core.disconnect();
+    world.turn();
+    let now = world.monotonic();
+    assert_eq!(world.clients[unlucky].core.connect(token, now), Err(ConnectError::TokenUsed));
+
+    // Left before a challenge came: unused.
+    let (quick, token) = (world.add_client(), world.token(3, &[server]));
+    world.connect(quick, token.clone());
+    world.clients[quick].core.disconnect();
+    world.connect(quick, token);
+}
+
+// One token, several servers ----------------------------------------------------------------------------------------
+
+#[test]
+fn two_servers_of_one_token_never_use_one_nonce_though_they_share_its_keys() {
+    let mut world = World::perfect(4);
+    let servers = [world.add_server(4), world.add_server(4)];
+    let token = world.token(1, &servers);
+    let mut sequences = Vec::new();
+    for (index, server) in servers.into_iter().enumerate() {
+        // The wiretap panics at a nonce that is used twice.
+        let mut holder = Holder::of(&token);
+        let handle = world.admitted(server, &mut holder, stranger(index));
+        for _ in 0..20 {
+            let payload = world.payload(50);
+            world.server_sends(server, handle, &payload).unwrap();
+        }
+        let replies = world.replies_to(stranger(index));
+        let opened = replies.iter().filter_map(|reply| holder.open(reply));
+        let lane: Vec<u64> = opened.map(|opened| opened.sequence).collect();
+        let start = (index as u64) << 40;
+        assert_eq!(lane.iter().min(), Some(&start), "its own place in the token's list says where a lane starts");
+        sequences.extend(lane);
+    }
+    assert!(sequences.len() > 40);
+}
+
+#[test]
+fn the_handshake_numbers_of_two_servers_and_of_two_starts_lie_apart_and_above_all_slots() {
+    let mut world = World::perfect(5);
+    let servers = [world.add_server(4), world.add_server(4)];
+    let mut handshakes = Vec::new();
+    for (round, server) in [servers[0], servers[1], servers[0]].into_iter().enumerate() {
+        if round == 2 {
+            world.restart(server, None, |_| {});
+        }
+        let holder = holder(&mut world, round as u64, server);
+        world.present(server, stranger(round), &holder.request()).unwrap();
+        let challenge = world.replies_to(stranger(round)).remove(0);
+        handshakes.push(Header::parse(&challenge, PacketKind::TO_CLIENT).unwrap().sequence);
+    }
+    for (place, sequence) in handshakes.iter().enumerate() {
+        assert!(*sequence > 1 << 63);
+        for other in &handshakes[..place] {
+            assert!(sequence.abs_diff(*other) > 1 << 32, "{handshakes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kick_is_final_for_the_client_whatever_servers_its_token_still_lists() {
+    let mut world = World::perfect(6);
+    let servers = [world.add_server(4), world.add_server(4)];
+    let (client, token) = (world.add_client(), world.token(1, &servers));
+    world.connect(client, token);
+    world.run_until(SECOND, |world| world.state(client) == ClientState::Connected);
+    let handle = world.servers[servers[0]].core.find(1).unwrap();
+    world.servers[servers[0]].core.disconnect(handle);
+    world.run_for(SECOND);
+    assert_eq!(world.state(client), ClientState::Disconnected);
+    let elsewhere = world.servers[servers[1]].address;
+    assert!(world.sent().iter().all(|(_, to, _)| *to != elsewhere), "not a word to the second server");
+}
+
+// The history -------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_full_history_refuses_new_tokens_and_an_old_used_one_stays_refused() {
+    const ROOM: usize = 16;
+    let mut world = World::perfect(7);
+    let server = open_server(&mut world, |config| config.history_tokens = ROOM);
+    let mut used = holder(&mut world, 0, server);
+    world.admitted(server, &mut used, stranger(0));
+    world.present(server, stranger(0), &used.seal(PacketKind::Disconnect, &[])).unwrap();
+
+    for number in 1..4 * ROOM {
+        let mut holder = holder(&mut world, number as u64, server);
+        if number < ROOM {
+            world.admitted(server, &mut holder, stranger(number));
+            world.present(server, stranger(number), &holder.seal(PacketKind::Disconnect, &[])).unwrap();
+        } else {
+            let presented = world.present(server, stranger(number), &holder.request());
+            assert_eq!(presented, Err(Discard::HistoryFull), "token {number}");
+        }
+    }
+    assert_eq!(world.discarded(server, Discard::HistoryFull), 3 * ROOM as u64);
+    assert_eq!(world.servers[server].core.remembered_tokens(), ROOM);
+    assert_eq!(world.present(server, stranger(0), &used.request()), Err(Discard::TokenUsed));
+
+    // Expired tokens make room.
+    world.run_for(32 * SECOND);
+    assert_eq!(world.servers[server].core.remembered_tokens(), 0);
+    assert_eq!(world.present(server, stranger(0), &used.request()), Err(Discard::TokenExpired));
+    let mut next = holder(&mut world, 0, server);
+    world.admitted(server, &mut next, stranger(0));
+}
+
+#[test]
+fn a_wall_clock_that_is_stepped_back_revives_no_used_token() {
+    let mut world = World::perfect(8);
+    let server = open_server(&mut world, |_| {});
+    let mut used = holder(&mut world, 1, server);
+    world.admitted(server, &mut used, stranger(1));
+    world.present(server, stranger(1), &used.seal(PacketKind::Disconnect, &[])).unwrap();
+    // A minute ahead, until everything has expired by both clocks, and back.
+    world.clock_error_ms = 60_000;
+    world.run_for(31 * SECOND);
+    assert_eq!(world.servers[server].core.remembered_tokens(), 0);
+    world.clock_error_ms = -20_000;
+    world.turn();
+    assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::TokenExpired));
+}
+
+#[test]
+fn a_wall_clock_that_jumps_ahead_for_a_moment_forgets_nothing() {
+    let mut world = World::perfect(20);
+    let server = open_server(&mut world, |_| {});
+    let (mut used, mut unused) = (holder(&mut world, 1, server), holder(&mut world, 2, server));
+    world.admitted(server, &mut used, stranger(1));
+    world.clock_error_ms = 3_600_000;
+    world.run_for(2 * SECOND);
+    assert_eq!(world.servers[server].core.remembered_tokens(), 1);
+    world.clock_error_ms = 0;
+    assert_eq!(world.present(server, stranger(3), &used.request()), Err(Discard::TokenUsed));
+    world.admitted(server, &mut unused, stranger(2));
+}
+
+// The price of a request --------------------------------------------------------------------------------------------
+
+#[test]
+fn a_used_token_is_refused_before_anything_is_decrypted() {
+    let mut world = World::perfect(9);
+    let server = open_server(&mut world, |config| config.budgets.decrypts = 3);
+    let mut used = holder(&mut world, 1, server);
+    world.admitted(server, &mut used, stranger(1));
+    for _ in 0..100 {
+        assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::TokenUsed));
+    }
+    // Its tag alone tells: nonce and ciphertext may be anything, and nothing is decrypted to find out.
+    let mut noise = used.request();
+    noise[30..1000].fill(0);
+    assert_eq!(world.present(server, stranger(2), &noise), Err(Discard::TokenUsed));
+    let next = holder(&mut world, 2, server);
+    for _ in 0..2 {
+        assert_eq!(world.present(server, stranger(3), &next.request()), Ok(None), "the budget is untouched");
+    }
+    assert_eq!(world.present(server, stranger(3), &next.request()), Err(Discard::GlobalBudget));
+}
+
+#[test]
+fn what_is_refused_without_decrypting_costs_no_budget() {
+    let mut world = World::perfect(10);
+    let server = open_server(&mut world, |config| config.budgets.decrypts = 3);
+    let token = holder(&mut world, 1, server);
+    let today = world.now().unix.seconds();
+    let protocol = {
+        let mut request = token.request();
+        request[14] ^= 1;
+        request
+    };
+    let cases: [(&str, Vec<u8>, Discard); 6] = [
+        ("short", token.request()[..1077].to_vec(), Discard::RequestLength),
+        ("another protocol", protocol, Discard::RequestProtocol),
+        ("long expired", altered_expiry(&token, UnixSeconds(0)), Discard::TokenExpired),
+        ("expires in this second", altered_expiry(&token, today), Discard::TokenExpired),
+        ("46 s", altered_expiry(&token, UnixSeconds(today.0 + 46)), Discard::TokenTooLong),
+        ("never expires", altered_expiry(&token, UnixSeconds(u64::MAX)), Discard::TokenTooLong),
+    ];
+    for (what, request, reason) in cases {
+        for _ in 0..10 {
+            assert_eq!(world.present(server, stranger(1), &request), Err(reason), "{what}");
+        }
+    }
+    for _ in 0..3 {
+        assert_eq!(world.present(server, stranger(1), &token.request()), Ok(None));
+    }
+    assert_eq!(world.present(server, stranger(1), &token.request()), Err(Discard::GlobalBudget));
+}
+
+#[test]
+fn a_token_is_in_time_up_to_the_maximum_lifetime_and_a_server_may_set_none() {
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    for (most, lifetime, expected) in [
+        (Some(Duration::from_secs(45)), 45, Ok(None)),
+        (Some(Duration::from_secs(45)), 46, Err(Discard::TokenTooLong)),
+        (minutes(60), 3600, Ok(None)),
+        (minutes(60), 3601, Err(Discard::TokenTooLong)),
+        (None, u32::MAX, Ok(None)),
+    ] {
+        let mut world = World::perfect(11);
+        let server = open_server(&mut world, |config| config.max_token_lifetime = most);
+        let token = world.mint(&TokenSpec { lifetime, ..world.spec(1, &[server]) });
+        let presented = world.present(server, stranger(1), &Holder::of(&token).request());
+        assert_eq!(presented, expected, "{lifetime} s where {most:?} is the most");
+    }
+}
+
+#[test]
+fn one_source_spends_its_own_budget_first_and_not_that_of_all() {
+    let mut world = World::perfect(12);
+    let server = open_server(&mut world, |config| {
+        (config.budgets.decrypts_per_source, config.budgets.decrypts) = (5, 8);
+    });
+    let forged = |holder: &Holder, byte: u8| {
+        let mut request = holder.request();
+        request[1000] ^= byte;
+        request
+    };
+    let token = holder(&mut world, 1, server);
+    let mut outcomes = Vec::new();
+    for number in 1..=20 {
+        outcomes.push(world.present(server, stranger(1), &forged(&token, number)));
+    }
+    assert!(outcomes[..5].iter().all(|outcome| *outcome == Err(Discard::TokenNotAuthentic)));
+    assert!(outcomes[5..].iter().all(|outcome| *outcome == Err(Discard::SourceBudget)));
+    // Ports are not sources: the same host elsewhere has nothing left.
+    let same_host = address("10.200.0.2:9001");
+    assert_eq!(world.present(server, same_host, &token.request()), Err(Discard::SourceBudget));
+    // Of the eight for all, three are left.
+    for _ in 0..2 {
+        assert_eq!(world.present(server, stranger(2), &forged(&token, 1)), Err(Discard::TokenNotAuthentic));
+    }
+    assert_eq!(world.present(server, stranger(2), &token.request()), Ok(None));
+    assert_eq!(world.present(server, stranger(3), &token.request()), Err(Discard::GlobalBudget));
+    // A second later both are full again.
+    world.run_for(SECOND);
+    assert_eq!(world.present(server, stranger(1), &token.request()), Ok(None));
+}
+
+#[test]
+fn a_decryption_with_a_ring_of_three_keys_costs_three() {
+    let mut world = World::perfect(13);
+    let server = open_server(&mut world, |config| config.budgets.decrypts = 7);
+    let key = |byte| Key::from_bytes([byte; 32]);
+    let ring = KeyRing::new(&[key(1), key(2), world.private_key.clone()]).unwrap();
+    world.servers[server].core.set_keys(ring);
+    let token = holder(&mut world, 1, server);
+    let outcomes = [1, 2, 3].map(|number| world.present(server, stranger(number), &token.request()));
+    assert_eq!(outcomes, [Ok(None), Ok(None), Err(Discard::GlobalBudget)]);
+}
+
+// Rotation of the private keys --------------------------------------------------------------------------------------
+
+#[test]
+fn private_keys_are_rotated_at_run_time_and_nobody_is_dropped() {
+    let mut world = World::perfect(14);
+    let server = world.add_server(8);
+    let old = world.private_key.clone();
+    let new = Key::from_bytes([0x42; 32]);
+    let ring = |keys: &[_]| KeyRing::new(keys).unwrap();
+    let (client, _) = world.connected_client(1, server);
+    let pending = holder(&mut world, 2, server);
+    let challenge = world.challenged(server, &pending, stranger(2));
+
+    // The new key first everywhere; then the issuer seals with it; then the old one is dropped.
+    world.servers[server].core.set_keys(ring(&[new.clone(), old.clone()]));
+    let mut still_old = holder(&mut world, 3, server);
+    world.admitted(server, &mut still_old, stranger(3));
+    let too_late = holder(&mut world, 4, server);
+    world.private_key = new.clone();
+    let mut by_new = holder(&mut world, 5, server);
+    world.admitted(server, &mut by_new, stranger(5));
+    world.servers[server].core.set_keys(ring(&[new]));
+    assert_eq!(world.present(server, stranger(4), &too_late.request()), Err(Discard::TokenNotAuthentic));
+
+    let mut pending = pending;
+    assert_eq!(world.present(server, stranger(2), &pending.response(&challenge)), Ok(None), "it was redeemed already");
+    let payload = world.payload(40);
+    world.client_sends(client, &payload).unwrap();
+    world.run_for(SECOND / 10);
+    assert_eq!(world.clients[client].received, [payload], "the echo comes");
+    assert_eq!((world.servers[server].core.connected(), world.servers[server].ends().len()), (4, 0));
+}
+
+// Sequence numbers --------------------------------------------------------------------------------------------------
+
+#[test]
+fn the_largest_sequence_numbers_of_all_wrap_nothing_and_are_accepted_once() {
+    let mut world = World::perfect(15);
+    let server = world.add_server(4);
+    let mut token = holder(&mut world, 1, server);
+    world.admitted(server, &mut token, stranger(1));
+    let most = u64::MAX;
+    let cases = [
+        (most - 1030, Ok(())),
+        (most - 1, Ok(())),
+        (most, Ok(())),
+        (most, Err(Discard::Replayed)),
+        (most - 1, Err(Discard::Replayed)),
+        (most - 1023, Ok(())),
+        (most - 1023, Err(Discard::Replayed)),
+        (most - 1024, Err(Discard::Replayed)),
+        (most - 1030, Err(Discard::Replayed)),
+        (0, Err(Discard::Replayed)),
+    ];
+    for (sequence, expected) in cases {
+        let datagram = token.seal_at(sequence, PacketKind::Payload, &world.payload(10));
+        let presented = world.present(server, stranger(1), &datagram).map(|payload| assert!(payload.is_some()));
+        assert_eq!(presented, expected, "sequence {sequence}");
+    }
+}
+
+#[test]
+fn an_unauthentic_packet_with_a_huge_sequence_number_moves_no_window_on_either_side() {
+    let mut world = World::perfect(16);
+    let server = world.add_server(4);
+    let (client, handle) = world.connected_client(1, server);
+    world.run_for(SECOND / 10);
+    let forged = [&[0x85], [0xff; 8].as_slice(), &[7; 60]].concat();
+    let (client_at, server_at) = (world.clients[client].address, world.servers[server].address);
+    world.inject(client_at, server_at, &forged);
+    world.inject(server_at, client_at, &forged);
+    world.turn();
+    assert_eq!(world.discarded(server, Discard::NotAuthentic), 1);
+    assert_eq!(world.clients[client].core.discards().count(Discard::NotAuthentic), 1);
+    let (up, down) = (world.payload(9), world.payload(9));
+    world.client_sends(client, &up).unwrap();
+    world.server_sends(server, handle, &down).unwrap();
+    world.run_for(SECOND / 10);
+    assert_eq!(world.servers[server].received, [(1, up.clone())]);
+    assert!(world.clients[client].received.contains(&down) && world.clients[client].received.contains(&up));
+}
+
+#[test]
+fn a_whole_recorded_session_replayed_to_both_sides_changes_nothing() {
+    let mut world = World::perfect(17);
+    let server = world.add_server(4);
+    let (client, handle) = world.connected_client(1, server);
+    for _ in 0..20 {
+        let (up, down) = (world.payload(100), world.payload(100));
+        world.client_sends(client, &up).unwrap();
+        world.server_sends(server, handle, &down).unwrap();
+        world.turn();
+    }
+    world.turn();
+    world.turn();
+    let before = (world.servers[server].events.len(), world.servers[server].received.len());
+    let (states, received) = (world.clients[client].states.clone(), world.clients[client].received.len());
+    for (from, to, datagram) in world.sent().to_vec() {
+        // The world panics when a payload is delivered twice.
+        world.inject(from, to, &datagram);
+    }
+    world.run_for(SECOND / 10);
+    assert_eq!((world.servers[server].events.len(), world.servers[server].received.len()), before);
+    assert_eq!((&world.clients[client].states, world.clients[client].received.len()), (&states, received));
+    assert!(world.discarded(server, Discard::Replayed) >= 20);
+    assert!(world.clients[client].core.discards().count(Discard::Replayed) >= 40);
+}
+
+#[test]
+fn a_keep_alive_of_the_server_tells_slot_and_slots() {
+    let mut world = World::perfect(18);
+    let server = world.add_server(4);
+    for slot in 0..3 {
+        let mut token = holder(&mut world, u64::from(slot), server);
+        world.admitted(server, &mut token, stranger(slot as usize));
+        let replies = world.replies_to(stranger(slot as usize));
+        let opened = token.open(&replies[0]).unwrap();
+        assert_eq!(opened.kind, PacketKind::KeepAlive);
+        assert_eq!(KeepAlive::parse(&opened.content), Some(KeepAlive { client_index: slot, max_clients: 4 }));
+    }
+}
+
+#[test]
+fn a_limited_outbox_wastes_no_sequence_number() {
+    let mut world = World::perfect(19);
+    let server = world.add_server(4);
+    let (client, handle) = world.connected_client(1, server);
+    world.run_for(SECOND / 10);
+    let now = world.now();
+    let mut full = Collected::with_room_for(0);
+    for _ in 0..5 {
+        let sent = world.servers[server].core.send(handle, &[1; 20], now, &mut full);
+        assert_eq!(sent, Err(PayloadError::Backlogged));
+        let sent = world.clients[client].core.send(&[1; 20], now.monotonic, &mut full);
+        assert_eq!(sent, Err(PayloadError::Backlogged));
+    }
+    let sequence = |datagram: &[u8]| Header::parse(datagram, PacketKind::TO_SERVER).unwrap().sequence;
+    let last_of = |world: &World, from: Address| {
+        let (.., datagram) = world.sent().iter().rfind(|(at, ..)| *at == from).unwrap();
+        sequence(datagram)
+    };
+    let (client_at, server_at) = (world.clients[client].address, world.servers[server].address);
+    let before = (last_of(&world, client_at), last_of(&world, server_at));
+    let (up, down) = (world.payload(9), world.payload(9));
+    world.client_sends(client, &up).unwrap();
+    world.server_sends(server, handle, &down).unwrap();
+    assert_eq!((last_of(&world, client_at), last_of(&world, server_at)), (before.0 + 1, before.1 + 1));
+}

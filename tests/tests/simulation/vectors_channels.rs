@@ -1,0 +1,147 @@
+//! The vectors of channels: a second encoder wrote them from `specs/channels-1.md`.
+
+use std::sync::Arc;
+
+use slipgate_netcode::time::Instant;
+use slipgate_session::channel::block;
+use slipgate_session::channel::control::{self, Bye, ByeCode, Control, Hello};
+use slipgate_session::channel::{
+    Arrival, ChannelConfig, ChannelId, Channels, Kind, Layout, LayoutHash, ReadAt, SendOptions, Violation,
+};
+use slipgate_session::wire::reliable::Sequence;
+use slipgate_tests::vectors::{Case, Vectors};
+
+fn layout_of(channels: &[Case<'_>]) -> Arc<Layout> {
+    Arc::new(Layout::new(channels.iter().map(channel).collect()).unwrap())
+}
+
+fn channel(case: &Case<'_>) -> ChannelConfig {
+    let kind = match case.text("kind") {
+        "unreliable" => Kind::Unreliable,
+        "sequenced" => Kind::Sequenced,
+        "reliable_unordered" => Kind::ReliableUnordered,
+        "reliable_ordered" => Kind::ReliableOrdered,
+        "blocks" => {
+            let max_at_once = case.u32("max_at_once_u8") as u8;
+            let blocks = block::Config { max_at_once, ..block::Config::default() };
+            return ChannelConfig { blocks, ..ChannelConfig::new(Kind::Blocks) };
+        }
+        kind => panic!("{kind}"),
+    };
+    ChannelConfig {
+        max_message_bytes: case.u32("max_message_bytes_u32"),
+        queue_bytes: case.u32("queue_bytes_u32"),
+        queue_messages: case.u16("queue_messages_u16"),
+        ..ChannelConfig::new(kind)
+    }
+}
+
+fn messages(case: &Case<'_>, field: &str) -> Vec<(ChannelId, Vec<u8>)> {
+    let message = |case: &Case<'_>| (ChannelId(case.u32("channel_u8") as u8), case.bytes("message_hex"));
+    case.steps(field).iter().map(message).collect()
+}
+
+fn packets(case: &Case<'_>) -> Vec<Vec<u8>> {
+    case.texts("packets_hex").into_iter().map(|packet| hex::decode(packet).unwrap()).collect()
+}
+
+/// Reads packets, and answers the messages in the order in which they came.
+fn read(layout: &Arc<Layout>, packets: &[Vec<u8>]) -> Result<Vec<(ChannelId, Vec<u8>)>, Violation> {
+    let mut channels = Channels::new(Arc::clone(layout), None);
+    let (mut scratch, mut messages) = (Vec::new(), Vec::new());
+    for frames in packets {
+        let mut at = ReadAt::default();
+        while let Some(arrival) = channels.next(frames, &mut at, &mut scratch, Instant::default())? {
+            let Arrival::Message { channel, place } = arrival else { panic!("{arrival:?}") };
+            messages.push((channel, place.bytes(frames, &scratch).to_vec()));
+        }
+    }
+    Ok(messages)
+}
+
+fn write(layout: &Arc<Layout>, messages: &[(ChannelId, Vec<u8>)], room: usize) -> Vec<Vec<u8>> {
+    let mut channels = Channels::new(Arc::clone(layout), None);
+    for (channel, message) in messages {
+        channels.send(*channel, message, SendOptions::default(), Instant::default()).unwrap();
+    }
+    let packet = |number| {
+        let mut packet = vec![0xee; room];
+        let bytes = channels.write(Sequence(number), Instant::default(), &mut packet);
+        packet.truncate(bytes);
+        (bytes > 0).then_some(packet)
+    };
+    (0..).map_while(packet).collect()
+}
+
+fn by_channel(mut messages: Vec<(ChannelId, Vec<u8>)>) -> Vec<(ChannelId, Vec<u8>)> {
+    messages.sort_by_key(|(channel, _)| *channel);
+    messages
+}
+
+#[test]
+fn frames_are_written_and_read_as_specified() {
+    let vectors = Vectors::load("channel_frames.json");
+    let layout = layout_of(&vectors.cases("layout", 4));
+    for case in vectors.cases("written_cases", 16) {
+        let sends = messages(&case, "sends");
+        assert_eq!(write(&layout, &sends, case.u16("room_u16").into()), packets(&case), "{case}");
+        let delivered = read(&layout, &packets(&case)).unwrap();
+        assert_eq!(by_channel(delivered), by_channel(sends), "{case}");
+    }
+    for case in vectors.cases("read_cases", 17) {
+        assert_eq!(read(&layout, &packets(&case)).unwrap(), messages(&case, "delivers"), "{case}");
+    }
+}
+
+#[test]
+fn what_no_honest_peer_sends_is_a_violation_with_its_reason() {
+    let vectors = Vectors::load("channel_frames.json");
+    let layout = layout_of(&vectors.cases("layout", 4));
+    for case in vectors.cases("invalid_cases", 26) {
+        let violation = read(&layout, &[case.bytes("packet_hex")]).unwrap_err();
+        let name = format!("{violation:?}");
+        assert_eq!(name.split('(').next(), Some(case.text("violation")), "{case}");
+    }
+}
+
+#[test]
+fn control_messages_are_written_and_read_as_specified() {
+    let vectors = Vectors::load("channel_control.json");
+    for case in vectors.cases("valid_cases", 6) {
+        let (wire, mut room) = (case.bytes("wire_hex"), [0; 512]);
+        let (control, written) = if case.text("type") == "hello" {
+            let hello = Hello {
+                version: case.u32("version_u8") as u8,
+                oldest_version: case.u32("oldest_version_u8") as u8,
+                layout: LayoutHash(case.array("layout_hex")),
+                payload_bytes: case.u16("payload_bytes_u16"),
+                abilities: case.u16("abilities_u16"),
+            };
+            (Control::Hello(hello), control::write_hello(&hello, &mut room))
+        } else {
+            let bye = Bye { code: ByeCode(case.u16("code_u16")), text: case.text("text") };
+            (Control::Bye(bye), control::write_bye(&bye, &mut room))
+        };
+        assert_eq!(room[..written], wire, "{case}");
+        assert_eq!(control::read(&wire), Ok(Some((control, wire.len()))), "{case}");
+    }
+    for case in vectors.cases("tolerated_cases", 4) {
+        let wire = case.bytes("wire_hex");
+        let (control, bytes) = control::read(&wire).unwrap().unwrap();
+        let kind = if matches!(control, Control::Hello(_)) { "hello" } else { "unknown" };
+        assert_eq!((kind, bytes), (case.text("type"), wire.len()), "{case}");
+    }
+    for case in vectors.cases("invalid_cases", 9) {
+        let violation = control::read(&case.bytes("wire_hex")).unwrap_err();
+        assert_eq!(format!("{violation:?}"), case.text("violation"), "{case}");
+    }
+}
+
+#[test]
+fn layouts_have_the_hashes_that_are_specified() {
+    let vectors = Vectors::load("channel_layouts.json");
+    for case in vectors.cases("cases", 6) {
+        let layout = layout_of(&case.steps("channels"));
+        assert_eq!(layout.hash(), LayoutHash(case.array("hash_hex")), "{case}");
+    }
+}

@@ -1,0 +1,599 @@
+//! Whole sessions of the reference: every datagram is read, our client lives through the recorded ones, and our client
+//! and server play the same scripts with each other.
+//!
+//! The reference answers in its next 10 Hz slot where we answer at once, so moments differ; states, deliveries and
+//! refusals do not, but where `DECIDED_OTHERWISE` says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{Client, ClientState};
+use slipgate_netcode::crypto::key::{Key, KeyRing, Seed};
+use slipgate_netcode::crypto::packet::PacketCipher;
+use slipgate_netcode::crypto::sealed_token::open_challenge;
+use slipgate_netcode::server::{Config, DisconnectReason, Event, Fence, Server};
+use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::redeem::redeem;
+use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+use slipgate_tests::vectors::{Case, Judge, Vectors};
+use slipgate_tests::world::Collected;
+
+const FILE: &str = "netcode_sessions.json";
+const SCENARIOS: usize = 18;
+/// The second of the scripts' start: their tokens expire 30 s later.
+const START: u64 = 4_102_444_770;
+const TICK: Duration = Duration::from_micros(15_625);
+/// Our time-outs fire when the time is over, the reference's in the tick behind; and so for each server tried.
+const SLACK: Duration = Duration::from_micros(4 * 15_625);
+
+fn instant(time: Duration) -> Instant {
+    Instant::from_start(time)
+}
+
+fn now(time: Duration) -> Now {
+    Now { monotonic: instant(time), unix: UnixMillis(START * 1000 + time.as_millis() as u64) }
+}
+
+fn token(scenario: &Case<'_>, name: &str) -> ConnectToken {
+    let tokens = scenario.steps("tokens");
+    let token = tokens.iter().find(|token| token.name() == name).unwrap_or_else(|| panic!("{scenario}: {name}"));
+    ConnectToken::from_bytes(&token.bytes("token_hex")).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+}
+
+fn is(event: &Case<'_>, name: &str) -> bool {
+    event.text("event") == name
+}
+
+/// A list as one line, as the tables of outcomes have it.
+fn line<T: ToString>(list: &[T]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+// Reading -----------------------------------------------------------------------------------------------------------
+
+/// Everything with which the datagrams of a scenario are opened.
+struct Reader<'a> {
+    scenario: Case<'a>,
+    protocol_id: u64,
+    cipher: PacketCipher,
+    challenges: Vec<Challenge>,
+    payloads: Vec<Vec<u8>>,
+}
+
+#[test]
+fn every_datagram_of_every_session_is_read_to_its_type_sequence_and_content() {
+    let mut datagrams = 0;
+    for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
+        let protocol_id = scenario.u64("protocol_id_u64");
+        let cipher = PacketCipher::new(protocol_id);
+        let mut reader = Reader { scenario, protocol_id, cipher, challenges: Vec::new(), payloads: Vec::new() };
+        for event in scenario.steps("events") {
+            if is(&event, "client_send_called") || is(&event, "server_send_called") {
+                reader.payloads.push(event.bytes("payload_hex"));
+            } else if is(&event, "datagram") || is(&event, "datagram_injected") {
+                reader.read(&event);
+                datagrams += 1;
+            }
+        }
+    }
+    assert_eq!(datagrams, 671);
+}
+
+impl Reader<'_> {
+    fn read(&mut self, event: &Case<'_>) {
+        let datagram = event.bytes("wire_hex");
+        if datagram.first() == Some(&REQUEST_PREFIX) {
+            assert_eq!(event.text("packet_type"), "connection_request", "{}", self.scenario);
+            return self.read_request(event, &datagram);
+        }
+        let servers = self.scenario.steps("servers");
+        let to_client = servers.iter().any(|server| server.text("address") == event.text("sender"));
+        let accepted = if to_client { PacketKind::TO_CLIENT } else { PacketKind::TO_SERVER };
+        let header =
+            Header::parse(&datagram, accepted).unwrap_or_else(|discard| panic!("{}: {discard}", self.scenario));
+        assert_eq!(name(header.kind), event.text("packet_type"), "{}", self.scenario);
+        if is(event, "datagram") {
+            assert_eq!(header.sequence, event.u64("sequence_u64"), "{}", self.scenario);
+        }
+        let content = self.open(&header, &datagram, to_client);
+        self.check_content(event, &header, &content, to_client);
+    }
+
+    fn open(&self, header: &Header, datagram: &[u8], to_client: bool) -> Vec<u8> {
+        let key = if to_client { "server_to_client_key_hex" } else { "client_to_server_key_hex" };
+        let open = |token: Case<'_>| {
+            let mut datagram = datagram.to_vec();
+            let content = self.cipher.open(&Key::from_bytes(token.array(key)), header, &mut datagram).ok()?;
+            Some(content.to_vec())
+        };
+        let opened: Vec<_> = self.scenario.steps("tokens").into_iter().filter_map(open).collect();
+        assert_eq!(opened.len(), 1, "{}: under the key of exactly one token", self.scenario);
+        opened.concat()
+    }
+
+    fn check_content(&mut self, event: &Case<'_>, header: &Header, content: &[u8], to_client: bool) {
+        let scenario = self.scenario;
+        match header.kind {
+            PacketKind::Denied | PacketKind::Disconnect => assert!(content.is_empty(), "{scenario}"),
+            PacketKind::Challenge => {
+                let challenge = Challenge::parse(content).expect("the content of a challenge");
+                self.check_challenge(event, challenge);
+                self.challenges.push(challenge);
+            }
+            PacketKind::Response => {
+                let returned = Challenge::parse(content).expect("the content of a response");
+                assert!(self.challenges.contains(&returned), "{scenario}: a challenge, returned unchanged");
+            }
+            PacketKind::KeepAlive if to_client => {
+                let keep_alive = KeepAlive::parse(content).expect("the content of a keep-alive");
+                let server = self.server(event.text("sender")).expect("its server");
+                assert_eq!(keep_alive.max_clients, server.u32("max_clients_u32"), "{scenario}");
+                assert!(keep_alive.client_index < keep_alive.max_clients, "{scenario}");
+            }
+            PacketKind::KeepAlive => assert_eq!(KeepAlive::parse(content), Some(KeepAlive::default()), "{scenario}"),
+            PacketKind::Payload => assert!(self.payloads.iter().any(|payload| payload == content), "{scenario}"),
+        }
+    }
+
+    /// The challenge token names the client of one of the scenario's tokens, and holds its user data.
+    fn check_challenge(&self, event: &Case<'_>, mut challenge: Challenge) {
+        let server = self.server(event.text("sender")).expect("its server");
+        let key = Key::from_bytes(server.array("challenge_key_hex"));
+        let plain = open_challenge(&key, challenge.sequence, &mut challenge.sealed).expect("under the forced key");
+        let names = |token: &Case<'_>| {
+            plain[..8] == token.u64("client_id_u64").to_le_bytes() && plain[8..264] == token.bytes("user_data_hex")
+        };
+        assert!(self.scenario.steps("tokens").iter().any(names), "{}", self.scenario);
+        assert!(plain[264..].iter().all(|byte| *byte == 0), "{}: zeros, where ours has its digest", self.scenario);
+    }
+
+    fn read_request(&self, event: &Case<'_>, datagram: &[u8]) {
+        let scenario = self.scenario;
+        let request =
+            Request::parse(datagram, self.protocol_id).unwrap_or_else(|discard| panic!("{scenario}: {discard}"));
+        let sealed = |token: &Case<'_>| &token.bytes("token_hex")[61..1085] == request.sealed;
+        let tokens = scenario.steps("tokens");
+        let token = tokens.iter().find(|token| sealed(token)).unwrap_or_else(|| panic!("{scenario}: its token"));
+        assert_eq!(request.expires.0, token.u64("expire_timestamp_u64"), "{scenario}");
+        let Some(server) = self.server(event.text("receiver")) else { return };
+        let keys = KeyRing::from(Key::from_bytes(server.array("private_key_hex")));
+        let redeemed = redeem(&request, self.protocol_id, &keys).unwrap_or_else(|error| panic!("{scenario}: {error}"));
+        assert_eq!(redeemed.client_id, token.u64("client_id_u64"), "{scenario}");
+        assert_eq!(redeemed.timeout_seconds, token.i32("timeout_seconds_i32"), "{scenario}");
+        assert_eq!(redeemed.user_data.to_vec(), token.bytes("user_data_hex"), "{scenario}");
+        assert_eq!(redeemed.client_to_server.expose(), &token.array("client_to_server_key_hex"), "{scenario}");
+        assert_eq!(redeemed.server_to_client.expose(), &token.array("server_to_client_key_hex"), "{scenario}");
+        assert!(redeemed.server_index(&[server.address("address").into()]).is_some() && redeemed.minted.is_none());
+        let listed: Vec<_> = redeemed.servers.as_slice().iter().map(ToString::to_string).collect();
+        assert_eq!(listed, token.texts("server_addresses"), "{scenario}");
+    }
+
+    fn server(&self, address: &str) -> Option<Case<'_>> {
+        self.scenario.steps("servers").into_iter().find(|server| server.text("address") == address)
+    }
+}
+
+fn name(kind: PacketKind) -> &'static str {
+    match kind {
+        PacketKind::Denied => "connection_denied",
+        PacketKind::Challenge => "connection_challenge",
+        PacketKind::Response => "connection_response",
+        PacketKind::KeepAlive => "connection_keep_alive",
+        PacketKind::Payload => "connection_payload",
+        PacketKind::Disconnect => "connection_disconnect",
+    }
+}
+
+// What a client lives through ---------------------------------------------------------------------------------------
+
+/// A client of ours and what became of it.
+struct Player {
+    core: Client,
+    address: Address,
+    /// Each new state with its time; a further server is a new state, too.
+    states: Vec<(Duration, ClientState)>,
+    received: Vec<(u64, Vec<u8>)>,
+    last: (ClientState, Option<Address>),
+}
+
+impl Player {
+    fn new(address: Address) -> Self {
+        Self {
+            core: Client::new(TimeoutPolicy::Clamped),
+            address,
+            states: Vec::new(),
+            received: Vec::new(),
+            last: (ClientState::Disconnected, None),
+        }
+    }
+
+    fn connect(&mut self, token: ConnectToken, time: Duration) {
+        // A refusal is a state as well.
+        let _ = self.core.connect(token, instant(time));
+        self.note(time);
+    }
+
+    fn handle(&mut self, from: Address, datagram: &[u8], time: Duration) {
+        let mut datagram = datagram.to_vec();
+        if let Ok(Some(payload)) = self.core.handle(from, &mut datagram, instant(time)) {
+            self.received.push((payload.sequence, payload.bytes.to_vec()));
+        }
+        self.note(time);
+    }
+
+    /// One update of the reference: after everything was received, time-outs and what is to be sent.
+    fn update(&mut self, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
+        self.core.tick(instant(time));
+        self.note(time);
+        let mut outbox = Collected::default();
+        self.core.transmit(instant(time), &mut outbox);
+        outbox.datagrams
+    }
+
+    fn note(&mut self, time: Duration) {
+        let state = self.core.state();
+        let server = self.core.server().filter(|_| state == ClientState::SendingRequest);
+        if (state, server) != self.last {
+            self.last = (state, server);
+            self.states.push((time, state));
+        }
+    }
+
+    fn states(&self) -> String {
+        line(&self.states.iter().map(|(_, state)| state.name()).collect::<Vec<_>>())
+    }
+
+    fn payloads(&self) -> String {
+        line(&self.received.iter().map(|(_, bytes)| hex::encode(bytes)).collect::<Vec<_>>())
+    }
+}
+
+/// Every address at which a scenario has a client.
+fn clients(scenario: &Case<'_>) -> Vec<Address> {
+    let called = scenario.steps("events").into_iter().filter(|event| is(event, "client_connect_called"));
+    let mut addresses: Vec<Address> = called.map(|event| event.address("client").into()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// What the file says of one client: every state, or every payload that it received.
+fn recorded<'a>(scenario: &Case<'a>, client: Address, event: &str) -> Vec<Case<'a>> {
+    let events = scenario.steps("events").into_iter();
+    events.filter(|e| is(e, event) && Address::from(e.address("client")) == client).collect()
+}
+
+fn recorded_states(scenario: &Case<'_>, client: Address) -> String {
+    let states = recorded(scenario, client, "client_state");
+    line(&states.iter().map(|event| event.text("to_state")).collect::<Vec<_>>())
+}
+
+fn recorded_payloads(scenario: &Case<'_>, client: Address) -> String {
+    let payloads = recorded(scenario, client, "client_received_payload");
+    line(&payloads.iter().map(|event| event.text("payload_hex")).collect::<Vec<_>>())
+}
+
+fn last_time(scenario: &Case<'_>) -> Duration {
+    scenario.steps("events").last().map_or(Duration::ZERO, |event| event.seconds("time_s"))
+}
+
+#[test]
+fn our_client_lives_through_the_recorded_datagrams_as_the_references_does() {
+    let mut judge = Judge::new(FILE, |what| what.starts_with("replayed "));
+    for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
+        for address in clients(&scenario) {
+            let player = replay(&scenario, address);
+            let what = format!("replayed states of {address}");
+            judge.compare(&scenario, &what, &recorded_states(&scenario, address), &player.states());
+            let what = format!("replayed payloads to {address}");
+            judge.compare(&scenario, &what, &recorded_payloads(&scenario, address), &player.payloads());
+            assert_times(&scenario, &player);
+        }
+    }
+    judge.all_entries_were_needed();
+}
+
+/// Feeds a client all that was delivered to its address, each datagram in the update after it was sent.
+fn replay(scenario: &Case<'_>, address: Address) -> Player {
+    let mut player = Player::new(address);
+    let events = scenario.steps("events");
+    let (mut time, mut next) = (Duration::ZERO, 0);
+    let mut on_the_way: Vec<(Address, Vec<u8>)> = Vec::new();
+    while time <= last_time(scenario) {
+        for (from, datagram) in std::mem::take(&mut on_the_way) {
+            player.handle(from, &datagram, time);
+        }
+        player.update(time);
+        while let Some(event) = events.get(next).filter(|event| event.seconds("time_s") <= time) {
+            next += 1;
+            let arrives = is(event, "datagram_injected") || (is(event, "datagram") && event.flag("delivered"));
+            if arrives && Address::from(event.address("receiver")) == address {
+                on_the_way.push((event.address("sender").into(), event.bytes("wire_hex")));
+            } else if event.has("client") && Address::from(event.address("client")) == address {
+                call(&mut player, scenario, event, time);
+            }
+        }
+        time += TICK;
+    }
+    player
+}
+
+/// What the script's application does with a client; what leaves at once is answered.
+fn call(player: &mut Player, scenario: &Case<'_>, event: &Case<'_>, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
+    let mut outbox = Collected::default();
+    match event.text("event") {
+        "client_connect_called" => player.connect(token(scenario, event.text("token")), time),
+        "client_disconnect_called" => {
+            player.core.disconnect();
+            player.note(time);
+            player.core.transmit(instant(time), &mut outbox);
+        }
+        "client_send_called" => {
+            // It fails where our client is not connected; then its payload is missed, and that is seen.
+            let _ = player.core.send(&event.bytes("payload_hex"), instant(time), &mut outbox);
+        }
+        _ => {}
+    }
+    outbox.datagrams
+}
+
+/// Where the states are the same, they come at the same time.
+fn assert_times(scenario: &Case<'_>, player: &Player) {
+    if recorded_states(scenario, player.address) != player.states() {
+        return;
+    }
+    let recorded = recorded(scenario, player.address, "client_state");
+    for ((ours, state), theirs) in player.states.iter().zip(recorded) {
+        let theirs = theirs.seconds("time_s");
+        assert!(ours.abs_diff(theirs) <= SLACK, "{scenario}: {state:?} at {ours:?}, the reference at {theirs:?}");
+    }
+}
+
+// The same scripts, ours with ours ----------------------------------------------------------------------------------
+
+/// A server of ours and what its application saw, told as the file tells it.
+struct Host {
+    core: Server,
+    address: Address,
+    log: Vec<String>,
+    received: Vec<String>,
+}
+
+/// What the script's network loses, besides everything while it is cut.
+fn is_lost(scenario: &Case<'_>, to_client: bool, datagram: &[u8], seen: &mut BTreeMap<&'static str, usize>) -> bool {
+    let kind = datagram.first().map_or(0, |prefix| prefix & 0x0f);
+    match scenario.name() {
+        "responses_lost" => !to_client && kind == PacketKind::Response as u8,
+        "payload_before_client_is_confirmed" if to_client && kind == PacketKind::KeepAlive as u8 => {
+            let count = seen.entry("keep-alives").or_default();
+            *count += 1;
+            *count == 1
+        }
+        _ => false,
+    }
+}
+
+struct Stage<'a> {
+    scenario: Case<'a>,
+    players: Vec<Player>,
+    hosts: Vec<Host>,
+    to_players: Vec<(Address, Address, Vec<u8>)>,
+    to_hosts: Vec<(Address, Address, Vec<u8>)>,
+    sent: Vec<(Address, Address, Vec<u8>)>,
+    seen: BTreeMap<&'static str, usize>,
+    is_cut: bool,
+}
+
+#[test]
+fn our_client_and_server_play_the_scripts_to_the_same_states_deliveries_and_refusals() {
+    let mut judge = Judge::new(FILE, |what| what.starts_with("live "));
+    for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
+        let stage = Stage::play(scenario);
+        for player in &stage.players {
+            let address = player.address;
+            let what = format!("live states of {address}");
+            judge.compare(&scenario, &what, &recorded_states(&scenario, address), &player.states());
+            let what = format!("live payloads to {address}");
+            judge.compare(&scenario, &what, &recorded_payloads(&scenario, address), &player.payloads());
+        }
+        for host in &stage.hosts {
+            let what = format!("live clients of {}", host.address);
+            judge.compare(&scenario, &what, &recorded_clients(&scenario, host.address), &line(&host.log));
+            let what = format!("live payloads to {}", host.address);
+            let theirs: Vec<&str> = at_host(&scenario, host.address, "server_received_payload")
+                .iter()
+                .map(|event| event.text("payload_hex"))
+                .collect();
+            judge.compare(&scenario, &what, &line(&theirs), &line(&host.received));
+        }
+        stage.assert_requests_are_the_recorded_ones();
+    }
+    judge.all_entries_were_needed();
+}
+
+fn at_host<'a>(scenario: &Case<'a>, host: Address, event: &str) -> Vec<Case<'a>> {
+    let events = scenario.steps("events").into_iter();
+    events.filter(|e| is(e, event) && Address::from(e.address("server")) == host).collect()
+}
+
+/// Connects and disconnects of a server, in the file's own words.
+fn recorded_clients(scenario: &Case<'_>, host: Address) -> String {
+    let mut log = Vec::new();
+    for event in scenario.steps("events") {
+        if !event.has("server") || Address::from(event.address("server")) != host {
+            continue;
+        }
+        match event.text("event") {
+            "server_client_connected" => log.push(format!("{} in {}", event.u64("client_id_u64"), event.u32("slot"))),
+            "server_client_disconnected" => log.push(format!("{} from {}", event.text("reason"), event.u32("slot"))),
+            _ => {}
+        }
+    }
+    line(&log)
+}
+
+impl<'a> Stage<'a> {
+    fn play(scenario: Case<'a>) -> Self {
+        let mut stage = Self {
+            scenario,
+            players: clients(&scenario).into_iter().map(Player::new).collect(),
+            hosts: scenario.steps("servers").iter().map(Host::new).collect(),
+            to_players: Vec::new(),
+            to_hosts: Vec::new(),
+            sent: Vec::new(),
+            seen: BTreeMap::new(),
+            is_cut: false,
+        };
+        let events = scenario.steps("events");
+        let (mut time, mut next) = (Duration::ZERO, 0);
+        while time <= last_time(&scenario) {
+            stage.update(time);
+            while let Some(event) = events.get(next).filter(|event| event.seconds("time_s") <= time) {
+                next += 1;
+                stage.act(event, time);
+            }
+            time += TICK;
+        }
+        stage
+    }
+
+    /// All clients, then all servers: a datagram is there for its receiver's next update.
+    fn update(&mut self, time: Duration) {
+        for (from, to, datagram) in std::mem::take(&mut self.to_players) {
+            if let Some(player) = self.players.iter_mut().find(|player| player.address == to) {
+                player.handle(from, &datagram, time);
+            }
+        }
+        for place in 0..self.players.len() {
+            let (from, sent) = (self.players[place].address, self.players[place].update(time));
+            self.carry(from, sent);
+        }
+        for (from, to, datagram) in std::mem::take(&mut self.to_hosts) {
+            if let Some(host) = self.hosts.iter_mut().find(|host| host.address == to) {
+                host.handle(from, datagram, time);
+            }
+        }
+        for place in 0..self.hosts.len() {
+            let (from, sent) = (self.hosts[place].address, self.hosts[place].update(time));
+            self.carry(from, sent);
+        }
+    }
+
+    fn carry(&mut self, from: Address, datagrams: VecDeque<(Address, Vec<u8>)>) {
+        let to_client = self.hosts.iter().any(|host| host.address == from);
+        for (to, datagram) in datagrams {
+            self.sent.push((from, to, datagram.clone()));
+            if self.is_cut || is_lost(&self.scenario, to_client, &datagram, &mut self.seen) {
+                continue;
+            }
+            let queue = if to_client { &mut self.to_players } else { &mut self.to_hosts };
+            queue.push((from, to, datagram));
+        }
+    }
+
+    fn act(&mut self, event: &Case<'_>, time: Duration) {
+        let name = event.text("event");
+        match name {
+            "network_cut" => self.is_cut = true,
+            "network_restored" => self.is_cut = false,
+            // Everything so far a second time: not the recorded datagrams, but ours.
+            "datagram_injected" if event.text("why") == "replay of datagram 0" => {
+                for (from, to, datagram) in self.sent.clone() {
+                    let to_client = self.hosts.iter().any(|host| host.address == from);
+                    let queue = if to_client { &mut self.to_players } else { &mut self.to_hosts };
+                    queue.push((from, to, datagram));
+                }
+            }
+            _ if name.starts_with("client_") && name.ends_with("_called") => {
+                let address = Address::from(event.address("client"));
+                let place = self.players.iter().position(|player| player.address == address).expect("a client");
+                let sent = call(&mut self.players[place], &self.scenario, event, time);
+                self.carry(address, sent);
+            }
+            _ if name.starts_with("server_") && name.ends_with("_called") => {
+                let address = Address::from(event.address("server"));
+                let place = self.hosts.iter().position(|host| host.address == address).expect("a server");
+                let sent = self.hosts[place].call(event, time);
+                self.carry(address, sent);
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection request is a token's bytes in another order: ours is the reference's, byte for byte.
+    fn assert_requests_are_the_recorded_ones(&self) {
+        let is_request = |datagram: &[u8]| datagram.first() == Some(&REQUEST_PREFIX);
+        let events = self.scenario.steps("events");
+        let recorded: Vec<Vec<u8>> = events
+            .iter()
+            .filter(|event| is(event, "datagram") && event.text("packet_type") == "connection_request")
+            .map(|event| event.bytes("wire_hex"))
+            .collect();
+        let ours: Vec<_> = self.sent.iter().filter(|(.., datagram)| is_request(datagram)).collect();
+        assert!(!ours.is_empty(), "{}", self.scenario);
+        for (.., request) in ours {
+            assert!(recorded.contains(request), "{}", self.scenario);
+        }
+    }
+}
+
+impl Host {
+    fn new(given: &Case<'_>) -> Self {
+        let address: Address = given.address("address").into();
+        let mut config = Config::new(given.u64("protocol_id_u64"), given.u32("max_clients_u32"), vec![address]);
+        config.fence = Fence::Open;
+        let keys = Key::from_bytes(given.array("private_key_hex")).into();
+        let seed = Seed::from_bytes([address.socket_addr().port() as u8; 32]);
+        let core = Server::new(config, keys, &seed, now(Duration::ZERO)).expect("settings");
+        Self { core, address, log: Vec::new(), received: Vec::new() }
+    }
+
+    fn handle(&mut self, from: Address, mut datagram: Vec<u8>, time: Duration) {
+        if let Ok(Some((_, payload))) = self.core.handle(from, &mut datagram, now(time)) {
+            self.received.push(hex::encode(payload.bytes));
+        }
+        self.note();
+    }
+
+    fn update(&mut self, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
+        self.core.tick(now(time));
+        self.note();
+        let mut outbox = Collected::default();
+        self.core.transmit(now(time), &mut outbox);
+        outbox.datagrams
+    }
+
+    fn call(&mut self, event: &Case<'_>, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
+        let mut outbox = Collected::default();
+        let client = self.core.clients().find(|client| client.slot() == event.u32("slot"));
+        let Some(client) = client else { return outbox.datagrams };
+        if is(event, "server_disconnect_called") {
+            self.core.disconnect(client);
+            self.core.transmit(now(time), &mut outbox);
+        } else {
+            self.core.send(client, &event.bytes("payload_hex"), now(time), &mut outbox).expect("room enough");
+        }
+        self.note();
+        outbox.datagrams
+    }
+
+    fn note(&mut self) {
+        while let Some(event) = self.core.poll_event() {
+            self.log.push(match event {
+                Event::Connected { client, client_id } => format!("{client_id} in {}", client.slot()),
+                Event::Disconnected { client, reason, .. } => {
+                    let reason = match reason {
+                        DisconnectReason::Left => "client_disconnect",
+                        DisconnectReason::Kicked => "server_disconnect",
+                        DisconnectReason::TimedOut => "timed_out",
+                        other => other.name(),
+                    };
+                    format!("{reason} from {}", client.slot())
+                }
+            });
+        }
+    }
+}

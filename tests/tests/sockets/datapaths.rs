@@ -1,0 +1,314 @@
+//! Sessions over each kind of datapath that this machine has: batches that the kernel cuts, batches, and one datagram a
+//! call, which is what other systems have.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use slipgate_client::{Batching, Client};
+use slipgate_netcode::discard::Discard;
+use slipgate_server::{Clock, Config, Event, Inbox, Key, Server, SocketStats, Sockets, TimeoutPolicy};
+use slipgate_tests::live::{Order, PRIVATE_KEY, PROTOCOL_ID};
+
+/// Rounds of packets, and packets in each, there and back: more than a batch, of sizes of which some repeat.
+const ROUNDS: usize = 20;
+const PACKETS: usize = 150;
+
+fn sockets(batching: Batching) -> Sockets {
+    let mut sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    sockets.limit_batching(batching);
+    sockets
+}
+
+fn server(sockets: Sockets, clock: &Clock) -> Server {
+    let config = Config::new(PROTOCOL_ID, 4, vec![sockets.local_addresses()[0].into()]);
+    Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap()
+}
+
+/// What packet `number` of a round carries; the sizes come in rows.
+fn payload(round: usize, number: usize) -> Vec<u8> {
+    let size = if (number / 5).is_multiple_of(2) { 100 } else { 3 + number * 7 % 1190 };
+    let mut payload = vec![number as u8; size];
+    payload[..2].copy_from_slice(&[round as u8, number as u8]);
+    payload
+}
+
+/// As [`play`], after which the server's system calls must carry what they were allowed to.
+fn echo(of_server: Batching, of_client: Batching) -> SocketStats {
+    let (stats, batching) = play(of_server, of_client);
+    if of_server > Batching::Off {
+        assert_eq!(stats.dropped_by_system, Some(0));
+    }
+    assert_eq!(batching[0], of_server);
+    stats
+}
+
+/// A client sends rounds of packets to a server, which echoes them within its turn. Answers what the server's sockets
+/// counted, and what a call of the server and one of the client carries at the end.
+fn play(of_server: Batching, of_client: Batching) -> (SocketStats, [Batching; 2]) {
+    let clock = Clock::start();
+    let (mut server, mut server_inbox) = (server(sockets(of_server), &clock), Inbox::default());
+    let mut client = Client::on(sockets(of_client), TimeoutPolicy::Clamped);
+    let mut inbox = slipgate_client::Inbox::default();
+    client.connect(Order::new(1, &[server.local_addresses()[0]]).mint().token, clock.now()).unwrap();
+    let (mut round, mut expected) = (0, Vec::new());
+    for _ in 0..100_000 {
+        client.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut client) {
+            if let slipgate_client::Event::Payload { bytes, .. } = event {
+                assert_eq!(bytes, payload(round, expected.remove(0)), "round {round}");
+            }
+        }
+        if client.state().is_connected() && expected.is_empty() {
+            round += 1;
+            if round > ROUNDS {
+                break;
+            }
+            for number in 0..PACKETS {
+                client.send(&payload(round, number)).unwrap();
+                expected.push(number);
+            }
+        }
+        client.end_turn();
+        server.begin_turn(clock.now());
+        while let Some(event) = server_inbox.next(&mut server) {
+            if let Event::Payload { client, bytes, .. } = event {
+                server.send(client, bytes).unwrap();
+            }
+        }
+        server.end_turn();
+    }
+    assert!(round > ROUNDS, "round {round} did not end: {} echoes are missing", expected.len());
+    let (sent, packets) = (server.socket_stats(), (ROUNDS * PACKETS) as u64);
+    assert!(sent.datagrams_sent >= packets && sent.datagrams_received >= packets);
+    (sent, [server.sockets().batching(), client.sockets().batching()])
+}
+
+#[test]
+fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
+    let most = sockets(Batching::Segments).batching();
+    let kinds = [Batching::Off, Batching::Messages, Batching::Segments];
+    let has = |kind: &&Batching| **kind <= most;
+    for of_server in kinds.iter().filter(has) {
+        for of_client in kinds.iter().filter(has) {
+            let sent = echo(*of_server, *of_client);
+            if *of_server > Batching::Off {
+                assert!(sent.send_calls < sent.datagrams_sent / 20, "{sent:?}");
+            }
+        }
+    }
+}
+
+/// The warnings of a thread's log: their fields, by name.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Default)]
+struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<std::collections::BTreeMap<&'static str, String>>>>);
+
+#[cfg(target_os = "linux")]
+impl Warnings {
+    /// What each warning says of what a system call carries.
+    fn of_batching(&self) -> Vec<String> {
+        let warnings = self.0.lock().unwrap();
+        warnings.iter().filter_map(|warning| warning.get("batching").cloned()).collect()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = std::collections::BTreeMap::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+        });
+        self.0.lock().unwrap().push(fields);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Nobody is told of what was asked for.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_said_of_batches_that_are_carried_or_that_nobody_asked_for() {
+    for batching in [Batching::Segments, Batching::Off] {
+        let batching = batching.min(sockets(Batching::Segments).batching());
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), || play(batching, batching));
+        assert_eq!(warnings.of_batching(), Vec::<String>::new(), "{batching:?}");
+    }
+}
+
+/// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of
+/// its own is put into one, with both ends in it.
+#[cfg(target_os = "linux")]
+#[test]
+fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
+    use std::io::Write as _;
+
+    use nix::libc::{ENOSYS, EPERM, SYS_recvmmsg, SYS_sendmmsg};
+
+    let most = sockets(Batching::Segments).batching();
+    for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
+        for error in [ENOSYS, EPERM] {
+            let warnings = Warnings::default();
+            let playing = warnings.clone();
+            let play = || tracing::subscriber::with_default(playing, || play(Batching::Segments, Batching::Segments));
+            let sandboxed = move || sandbox(refused, error).map(|()| play());
+            match std::thread::spawn(sandboxed).join().unwrap() {
+                Ok((stats, batching)) => {
+                    assert_eq!(batching, [Batching::Off; 2], "{refused:?}, {error}");
+                    assert_eq!(warnings.of_batching(), [Batching::Off.name()], "{refused:?}, {error}: told once");
+                    let lost = slipgate_server::Trouble::ALL.map(|kind| stats.trouble(kind));
+                    assert_eq!(lost, [0; 7], "what was refused is no trouble, for nothing was lost: {error}");
+                }
+                // Past libtest, which keeps what passing tests print to itself.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+            }
+        }
+    }
+    assert_eq!(sockets(Batching::Segments).batching(), most, "other threads are in no sandbox");
+}
+
+/// As a full table of flows does (EPERM), a sandbox refuses calls that have carried many before. It ends when the
+/// sockets leave its thread.
+#[cfg(target_os = "linux")]
+#[test]
+fn calls_that_are_refused_for_a_while_lose_nothing_and_carry_many_again_afterwards() {
+    use std::io::Write as _;
+
+    use nix::libc::{EINVAL, EPERM, SYS_recvmmsg, SYS_sendmmsg};
+    use slipgate_udp::{BATCH, ReceiveBatch, SendBatch};
+
+    /// A full batch goes around, and so many calls sent and received it.
+    fn around([one, other]: &mut [Sockets; 2]) -> [u64; 2] {
+        let before = [one.stats().send_calls, other.stats().receive_calls];
+        let (mut leaving, mut arrived, mut count) = (SendBatch::default(), ReceiveBatch::default(), 0);
+        for _ in 0..BATCH {
+            slipgate_netcode::Outbox::room(&mut leaving).unwrap();
+            slipgate_netcode::Outbox::commit(&mut leaving, other.local_addresses()[0].into(), 100);
+        }
+        one.send(&mut leaving);
+        while count < BATCH {
+            other.wait(Duration::from_secs(5)).unwrap();
+            other.receive(&mut arrived);
+            assert!(!arrived.is_empty(), "{count} arrived");
+            count += arrived.len();
+        }
+        [one.stats().send_calls - before[0], other.stats().receive_calls - before[1]]
+    }
+
+    for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
+        for error in [EPERM, EINVAL] {
+            let mut pair = [sockets(Batching::Messages), sockets(Batching::Messages)];
+            assert_eq!(around(&mut pair), [1, 2]);
+            let sandboxed = move || sandbox(refused, error).map(|()| (around(&mut pair), pair));
+            match std::thread::spawn(sandboxed).join().unwrap() {
+                Ok((calls, mut pair)) => {
+                    assert!(calls.into_iter().sum::<u64>() > BATCH as u64, "they were refused: {calls:?}");
+                    assert_eq!(pair.each_ref().map(Sockets::batching), [Batching::Messages; 2], "{refused:?}, {error}");
+                    assert_eq!(around(&mut pair), [1, 2], "{refused:?}, {error}");
+                }
+                // Past libtest, which keeps what passing tests print to itself.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+            }
+        }
+    }
+}
+
+/// Has the kernel refuse some system calls of this thread with an error.
+#[cfg(target_os = "linux")]
+fn sandbox(refused: &[i64], error: i32) -> Result<(), String> {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+    let calls = refused.iter().map(|call| (*call, Vec::new())).collect();
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("{error}"))?;
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(error as u32), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|error| error.to_string())
+}
+
+/// A thread of its own gets a network of its own, in which no path is wider than 1,000 bytes.
+#[cfg(target_os = "linux")]
+#[test]
+fn packets_that_are_too_large_for_their_path_arrive_in_pieces() {
+    use std::io::Write as _;
+    use std::process::Command;
+
+    use slipgate_server::Trouble;
+
+    let narrow = || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string())?;
+        let made = Command::new("ip").args(["link", "set", "lo", "up", "mtu", "1000"]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return Err("`ip link` does not work".to_owned());
+        }
+        Ok([Batching::Off, Batching::Messages, Batching::Segments].map(|kind| echo(kind, Batching::Segments)))
+    };
+    match std::thread::spawn(narrow).join().unwrap() {
+        Ok(sent) => sent.iter().for_each(|stats| assert_eq!(stats.trouble(Trouble::TooLarge), 0, "{stats:?}")),
+        // Past libtest, which keeps what passing tests print to itself.
+        Err(reason) => {
+            writeln!(std::io::stderr(), "SKIPPED, a narrow path: no network of its own: {reason}").unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_turn_that_has_read_enough_leaves_the_rest_to_the_next_and_handles_nothing_twice() {
+    reads_a_batch_a_turn(|server| server.set_packets_per_turn(64));
+    // A batch is read whatever the time is.
+    reads_a_batch_a_turn(|server| server.set_time_per_turn(Duration::ZERO));
+}
+
+fn reads_a_batch_a_turn(limit: impl FnOnce(&mut Server)) {
+    let clock = Clock::start();
+    let mut server = server(sockets(Batching::Segments), &clock);
+    // What no server heeds would not come this far.
+    if server.has_kernel_filter() {
+        server.set_kernel_filter(false).unwrap();
+    }
+    limit(&mut server);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+    }
+    let mut inbox = Inbox::default();
+    for expected in [64, 100, 100] {
+        server.begin_turn(clock.now());
+        while inbox.next(&mut server).is_some() {}
+        server.end_turn();
+        assert_eq!(server.discards().count(Discard::Empty), expected);
+    }
+    assert_eq!(server.turns_cut_short(), 1);
+}
+
+#[test]
+fn a_turn_without_a_wait_reads_what_came_since_the_last_one() {
+    let clock = Clock::start();
+    let mut server = server(sockets(Batching::Segments), &clock);
+    if server.has_kernel_filter() {
+        server.set_kernel_filter(false).unwrap();
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut inbox = Inbox::default();
+    for turn in 1..=5 {
+        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+        server.begin_turn(clock.now());
+        while inbox.next(&mut server).is_some() {}
+        server.end_turn();
+        assert_eq!(server.discards().count(Discard::Empty), turn);
+    }
+}

@@ -1,0 +1,290 @@
+//! The kernel's word on whole programs: a server and a client on real sockets, with a bottleneck of `tc tbf` between them.
+//!
+//! The lab's tests of this kind have the congestion avoidance alone. These have what a game has: tokens, ciphers, channels,
+//! acknowledgements and the turns of two loops. It takes root, `ip` and `tc`. The bounds are what is measured, with a
+//! margin; the figures are printed.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::kernel::attempts::{Attempt, once_in_three, place, skipped};
+use super::kernel::place::{End, Place};
+use super::kernel::tcp::{EndOf, beside_tcp};
+use slipgate_client::block::Block;
+use slipgate_client::{Client, Clock, Event, TimeoutPolicy};
+use slipgate_server::{
+    ChannelConfig, ChannelId, ClientHandle, Config, Inbox, Key, Kind, Layout, Server, Sockets, Traffic,
+};
+use slipgate_tests::live::{DEADLINE, Order, PRIVATE_KEY, PROTOCOL_ID};
+
+/// The newest state of the game, and a world on its way to a player who joins.
+const STATE: ChannelId = ChannelId(0);
+const WORLD: ChannelId = ChannelId(1);
+/// More than any of these paths carries in the time of a test.
+const WORLD_BYTES: usize = 24 << 20;
+const TURN: Duration = Duration::from_millis(1);
+/// Who wanted to sleep for a turn and was woken after this was woken in time.
+const PUNCTUAL: Duration = Duration::from_millis(3);
+
+/// What a server sends.
+#[derive(Clone, Copy)]
+struct Game {
+    state_bytes: usize,
+    states_per_second: f64,
+    /// With a world beside the states, which takes whatever the path leaves.
+    with_world: bool,
+}
+
+/// A state that arrived: when, since the start of the game, and how long after it was sent.
+#[derive(Clone, Copy)]
+struct Arrival {
+    at: Duration,
+    delay: Duration,
+}
+
+/// What came of a game.
+struct Played {
+    arrivals: Vec<Arrival>,
+    /// By each whole second of the game, the bytes that the bottleneck had carried.
+    carried: Vec<u64>,
+    dropped: u64,
+    /// The share of the time in which a loop should have run and did not, because the machine was busy.
+    kept_waiting: f64,
+}
+
+fn traffic() -> Traffic {
+    let state = ChannelConfig { newest_only: true, ..ChannelConfig::new(Kind::Sequenced) };
+    Traffic::channels(Layout::new(vec![state, ChannelConfig::new(Kind::Blocks)]).unwrap())
+}
+
+/// A loop of turns that knows how long it was kept from the next one.
+struct Turns {
+    kept_waiting: Duration,
+    started: Instant,
+}
+
+impl Turns {
+    fn new() -> Self {
+        Self { kept_waiting: Duration::ZERO, started: Instant::now() }
+    }
+
+    fn sleep(&mut self) {
+        let asleep = Instant::now();
+        thread::sleep(TURN);
+        self.kept_waiting += asleep.elapsed().saturating_sub(PUNCTUAL);
+    }
+
+    fn share(&self) -> f64 {
+        self.kept_waiting.as_secs_f64() / self.started.elapsed().as_secs_f64()
+    }
+}
+
+/// The server of a game that begins when its player is there.
+struct Hosting<'a> {
+    server: Server,
+    game: Game,
+    player: Option<ClientHandle>,
+    /// When the game began: what both sides count from.
+    begun: &'a Begin,
+    sent: u32,
+}
+
+/// Tells when the game began.
+type Begin = std::sync::OnceLock<Instant>;
+
+impl Hosting<'_> {
+    fn turn(&mut self, inbox: &mut Inbox, clock: &Clock) {
+        self.server.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut self.server) {
+            if let slipgate_server::Event::Connected { client, .. } = event {
+                self.player = Some(client);
+                let _ = self.begun.set(Instant::now());
+            }
+        }
+        if let (Some(player), Some(begun)) = (self.player, self.begun.get()) {
+            self.play(player, *begun);
+        }
+        self.server.end_turn();
+    }
+
+    fn play(&mut self, player: ClientHandle, begun: Instant) {
+        if self.game.with_world && self.server.sending(player, WORLD).next().is_none() {
+            self.server.send_block(player, WORLD, Block::new(vec![0; WORLD_BYTES]).unwrap(), 0).unwrap();
+        }
+        let due = (begun.elapsed().as_secs_f64() * self.game.states_per_second) as u32;
+        if due > self.sent {
+            // Of several that are due only the newest counts.
+            self.sent = due;
+            let mut state = vec![0; self.game.state_bytes];
+            state[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
+            self.server.send_message(player, STATE, &state).unwrap();
+        }
+    }
+}
+
+fn host(game: Game, address: &Sender<SocketAddr>, begun: &Begin, done: &AtomicBool) -> f64 {
+    let clock = Clock::start();
+    let sockets = Sockets::bind(&["10.213.1.1:0".parse().unwrap()]).unwrap();
+    let at = sockets.local_addresses()[0];
+    let config = Config::new(PROTOCOL_ID, 1, vec![at.into()]);
+    let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+    let server = server.carrying(traffic()).unwrap();
+    address.send(at).unwrap();
+    let (mut hosting, mut inbox) = (Hosting { server, game, player: None, begun, sent: 0 }, Inbox::default());
+    let mut turns = Turns::new();
+    while !done.load(Ordering::Relaxed) {
+        hosting.turn(&mut inbox, &clock);
+        turns.sleep();
+    }
+    turns.share()
+}
+
+fn join(server: SocketAddr, begun: &Begin, done: &AtomicBool) -> (Vec<Arrival>, f64) {
+    let clock = Clock::start();
+    let client = Client::bind(&["10.213.2.2:0".parse().unwrap()], TimeoutPolicy::Clamped).unwrap();
+    let mut client = client.carrying(traffic()).unwrap();
+    client.connect(Order::new(1, &[server]).mint().token, clock.now()).unwrap();
+    let (mut inbox, mut arrivals, mut turns) = (slipgate_client::Inbox::default(), Vec::new(), Turns::new());
+    while !done.load(Ordering::Relaxed) {
+        client.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut client) {
+            match event {
+                Event::Message { channel: STATE, bytes } => {
+                    let sent = Duration::from_nanos(u64::from_le_bytes(bytes[..8].try_into().unwrap()));
+                    let at = begun.get().unwrap().elapsed();
+                    arrivals.push(Arrival { at, delay: at.saturating_sub(sent) });
+                }
+                Event::Ended { reason } => panic!("the game has ended: {reason}"),
+                _ => {}
+            }
+        }
+        client.end_turn();
+        turns.sleep();
+    }
+    (arrivals, turns.share())
+}
+
+/// Plays for so many seconds, of each of which `second` is told when it begins.
+fn play(place: &Place, game: Game, seconds: u32, second: impl Fn(u32)) -> Played {
+    let (begun, done, (tell, told)) = (Begin::new(), AtomicBool::new(false), channel::<SocketAddr>());
+    thread::scope(|scope| {
+        let (begun, done) = (&begun, &done);
+        let ending = EndOf(done);
+        let hosting = scope.spawn(move || place.within(End::Sender, || Ok(host(game, &tell, begun, done))));
+        let server = told.recv_timeout(DEADLINE).expect("the server starts");
+        let joining = scope.spawn(move || place.within(End::Receiver, || Ok(join(server, begun, done))));
+        let begun = wait_for(begun);
+        let mut carried = Vec::new();
+        for number in 0..=seconds {
+            thread::sleep((begun + Duration::from_secs(u64::from(number))).saturating_duration_since(Instant::now()));
+            carried.push(place.carried_bytes().unwrap());
+            second(number);
+        }
+        drop(ending);
+        let (hosted, joined) = (hosting.join().unwrap().unwrap(), joining.join().unwrap().unwrap());
+        Played { arrivals: joined.0, carried, dropped: place.dropped().unwrap(), kept_waiting: hosted.max(joined.1) }
+    })
+}
+
+fn wait_for(begun: &Begin) -> Instant {
+    let waiting = Instant::now();
+    loop {
+        if let Some(begun) = begun.get() {
+            return *begun;
+        }
+        assert!(waiting.elapsed() < DEADLINE, "nobody connects");
+        thread::sleep(TURN);
+    }
+}
+
+/// What was measured between two seconds.
+struct Figures {
+    /// The share of the bottleneck's rate that it carried.
+    used: f64,
+    states_per_second: f64,
+    /// How long states took, in milliseconds.
+    median: f64,
+    p95: f64,
+    worst: f64,
+}
+
+impl Played {
+    fn figures(&self, from: usize, until: usize, rate: f64) -> Figures {
+        let seconds = (until - from) as f64;
+        let within = |arrival: &&Arrival| (from..until).contains(&(arrival.at.as_secs() as usize));
+        let arrivals = self.arrivals.iter().filter(within);
+        let mut delays: Vec<f64> = arrivals.map(|arrival| arrival.delay.as_secs_f64() * 1000.0).collect();
+        delays.sort_by(f64::total_cmp);
+        let at = |share: f64| delays.get((delays.len() as f64 * share) as usize).copied().unwrap_or(f64::INFINITY);
+        Figures {
+            used: (self.carried[until] - self.carried[from]) as f64 * 8.0 / seconds / rate,
+            states_per_second: delays.len() as f64 / seconds,
+            median: at(0.5),
+            p95: at(0.95),
+            worst: delays.last().copied().unwrap_or(f64::INFINITY),
+        }
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { used, states_per_second, median, p95, worst } = self;
+        let used = 100.0 * used;
+        write!(
+            f,
+            "{used:.1} % used, {states_per_second:.1} states a second, {median:.1} ms, 95 % {p95:.1} ms, worst {worst:.1} ms"
+        )
+    }
+}
+
+const WITH_WORLD: Game = Game { state_bytes: 200, states_per_second: 60.0, with_world: true };
+
+#[test]
+fn states_are_quick_beside_a_world_that_takes_the_rest_of_four_megabits() {
+    once_in_three(|| {
+        let place = place("p", "4mbit", 125_000)?;
+        let played = play(&place, WITH_WORLD, 10, |_| {});
+        let figures = played.figures(3, 10, 4e6);
+        eprintln!("a game and a world on 4M: {figures}, {} packets dropped", played.dropped);
+        let within = figures.used >= 0.97 && figures.states_per_second >= 59.0 && figures.median <= 20.0;
+        let within = within && figures.p95 <= 20.0;
+        Some(Attempt { within, kept_waiting: played.kept_waiting })
+    });
+}
+
+#[test]
+fn states_stay_quick_when_the_rate_falls_to_an_eighth_and_comes_back() {
+    once_in_three(|| {
+        let place = place("q", "4mbit", 250_000)?;
+        let played = play(&place, WITH_WORLD, 15, |second| match second {
+            5 => place.set_rate("500kbit", 250_000).unwrap(),
+            10 => place.set_rate("4mbit", 250_000).unwrap(),
+            _ => {}
+        });
+        let (fall, low, back) = (played.figures(5, 8, 5e5), played.figures(8, 10, 5e5), played.figures(13, 15, 4e6));
+        eprintln!("4M, for 5 s 0.5M: at first {fall}; after 3 s {low}; 3 s after the return {back}");
+        let within = fall.worst <= 900.0 && low.used >= 0.95 && low.p95 <= 45.0 && back.used >= 0.88;
+        Some(Attempt { within, kept_waiting: played.kept_waiting })
+    });
+}
+
+#[test]
+fn a_game_of_a_megabit_keeps_its_rate_beside_the_kernels_cubic() {
+    once_in_three(|| {
+        let place = place("r", "10mbit", 312_500)?;
+        let game = Game { state_bytes: 1000, states_per_second: 120.0, with_world: false };
+        let (played, received) = match beside_tcp(&place, "cubic", || play(&place, game, 12, |_| {})) {
+            Ok(played) => played,
+            Err(reason) => {
+                skipped(&format!("the kernel has no cubic: {reason}"));
+                return None;
+            }
+        };
+        let figures = played.figures(4, 12, 1e7);
+        eprintln!("a game of 1M beside cubic on 10M: {figures}; cubic got {:.1} Mbit/s", received as f64 * 8.0 / 12e6);
+        Some(Attempt { within: figures.states_per_second >= 0.95 * 120.0, kept_waiting: played.kept_waiting })
+    });
+}

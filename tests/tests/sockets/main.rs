@@ -1,0 +1,30 @@
+//! The libraries on real sockets, through the kernel.
+
+mod channels;
+mod channels_live;
+mod datapaths;
+mod host_and_play;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod kernel_filter;
+#[cfg(target_os = "linux")]
+mod kernel_paths;
+#[cfg(target_os = "linux")]
+mod lock_step;
+mod lock_step_join;
+mod proxy;
+#[path = "../../../server/examples/lock_step/relay.rs"]
+mod relay;
+#[cfg(target_os = "linux")]
+mod sharded_server;
+#[cfg(target_os = "linux")]
+mod shards;
+#[cfg(target_os = "linux")]
+mod shards_uplink;
+mod slow_loops;
+
+use slipgate_tests::counting::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

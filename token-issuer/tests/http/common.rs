@@ -1,0 +1,163 @@
+//! A service over loopback, and clients that speak to it: ureq where HTTP is kept, raw bytes where it is not.
+
+#![allow(dead_code, reason = "each test program uses its part of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::token::ConnectToken;
+use slipgate_netcode::token::redeem::{Redeemed, redeem};
+use slipgate_netcode::wire::packet::Request;
+use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
+use slipgate_token_issuer::http::{HttpLimits, Running, TokenService, spawn};
+use slipgate_token_issuer::{Issuer, Limits};
+
+pub(crate) const PROTOCOL_ID: u64 = u64::MAX - 1;
+pub(crate) const PRIVATE_KEY: [u8; 32] = [0x5a; 32];
+pub(crate) const SERVERS: [&str; 2] = ["192.0.2.1:40000", "[2001:db8::1]:40001"];
+/// Every test ends within this time, or fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running service and the key that opens it.
+pub(crate) struct Service {
+    pub(crate) running: Running,
+    pub(crate) api_key: ApiKey,
+}
+
+impl Service {
+    pub(crate) fn start() -> Self {
+        Self::start_with(HttpLimits::default(), &SERVERS)
+    }
+
+    pub(crate) fn start_with(limits: HttpLimits, servers: &[&str]) -> Self {
+        let mut entropy = StdRng::from_seed([1; 32]);
+        let api_key = ApiKey::random(&mut entropy);
+        let other = ApiKey::random(&mut entropy);
+        let digests = vec![other.digest(&mut entropy), api_key.digest(&mut entropy)];
+        let servers: Vec<SocketAddr> = servers.iter().map(|server| server.parse().unwrap()).collect();
+        let issuer =
+            Issuer::new(PROTOCOL_ID, Key::from_bytes(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
+        let service = TokenService::new(issuer, ApiKeys::new(digests).unwrap()).with_limits(limits);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self { running: spawn(listener, service).unwrap(), api_key }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.running.address())
+    }
+
+    pub(crate) fn bearer(&self) -> String {
+        format!("Bearer {}", self.api_key.expose())
+    }
+
+    /// Asks for a token as a backend does.
+    pub(crate) fn ask(&self, body: &str) -> Answer {
+        let request = agent().post(self.url("/v1/tokens")).header("Authorization", self.bearer());
+        Answer::from(request.content_type("application/json").send(body).unwrap())
+    }
+
+    /// Sends these bytes, and reads until the service closes the connection.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        read_to_close(&mut stream)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.running.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+pub(crate) fn read_to_close(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    // A reset after the answer is a close as well; a time-out is not.
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// A client that takes refusals as answers.
+pub(crate) fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    // The service is on this machine, where no proxy of the environment finds it.
+    config.proxy(None).build().into()
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: ureq::http::HeaderMap,
+    pub(crate) json: Value,
+}
+
+impl From<ureq::http::Response<ureq::Body>> for Answer {
+    fn from(mut response: ureq::http::Response<ureq::Body>) -> Self {
+        let text = response.body_mut().read_to_string().unwrap();
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            json: serde_json::from_str(&text).unwrap_or(Value::Null),
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// That it is the refusal with this code, of this field, and carries the headers of every answer.
+    pub(crate) fn assert_refused(&self, status: u16, code: &str, field: Option<&str>) {
+        let error = &self.json["error"];
+        assert_eq!((self.status, error["code"].as_str()), (status, Some(code)), "{}", self.json);
+        assert_eq!(error["field"].as_str(), field, "{}", self.json);
+        assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{}", self.json);
+        self.assert_guarded();
+    }
+
+    pub(crate) fn assert_guarded(&self) {
+        assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(self.header("content-type"), Some("application/json"));
+    }
+
+    /// The token in a successful answer.
+    pub(crate) fn token(&self) -> ConnectToken {
+        assert_eq!(self.status, 201, "{}", self.json);
+        let bytes = base64_decode(self.json["token"].as_str().unwrap());
+        ConnectToken::from_bytes(&bytes).unwrap()
+    }
+
+    /// What the game server reads in it.
+    pub(crate) fn redeemed(&self) -> Redeemed {
+        let token = self.token();
+        let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
+        let request = Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed };
+        redeem(&request, PROTOCOL_ID, &Key::from_bytes(PRIVATE_KEY).into()).unwrap()
+    }
+}
+
+/// By hand, so that the encoder is not checked by its own decoder.
+pub(crate) fn base64_decode(text: &str) -> Vec<u8> {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    assert_eq!(text.len() % 4, 0, "padded");
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for digit in text.trim_end_matches('=').chars() {
+        bits = bits << 6 | ALPHABET.find(digit).unwrap() as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    bytes
+}

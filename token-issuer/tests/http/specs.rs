@@ -1,0 +1,167 @@
+//! The two documents of the API say what the code does.
+
+use std::collections::BTreeSet;
+
+use crate::common::{Service, agent};
+use slipgate_token_issuer::http::{ANSWER_FIELDS, DRAIN_BYTES, ErrorCode, FIELDS, MAX_BODY_BYTES, ROUTES};
+use slipgate_token_issuer::limits::{LONGEST_LIFETIME_SECONDS, LONGEST_TIMEOUT_SECONDS};
+use yaml_rust2::{Yaml, YamlLoader};
+
+fn read(name: &str) -> String {
+    let path = format!("{}/../specs/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn openapi() -> Yaml {
+    YamlLoader::load_from_str(&read("openapi.yaml")).unwrap().remove(0)
+}
+
+fn keys(yaml: &Yaml) -> BTreeSet<&str> {
+    yaml.as_hash().unwrap().keys().map(|key| key.as_str().unwrap()).collect()
+}
+
+fn strings(yaml: &Yaml) -> Vec<&str> {
+    yaml.as_vec().unwrap().iter().map(|entry| entry.as_str().unwrap()).collect()
+}
+
+fn set<'a>(names: &[&'a str]) -> BTreeSet<&'a str> {
+    names.iter().copied().collect()
+}
+
+/// Follows one `$ref` inside the document.
+fn resolve<'a>(document: &'a Yaml, node: &'a Yaml) -> &'a Yaml {
+    let Some(reference) = node["$ref"].as_str() else { return node };
+    let found = reference.strip_prefix("#/").unwrap().split('/').fold(document, |node, name| &node[name]);
+    assert!(!found.is_badvalue(), "{reference} leads nowhere");
+    found
+}
+
+fn all_references<'a>(node: &'a Yaml, found: &mut Vec<&'a Yaml>) {
+    match node {
+        Yaml::Hash(hash) => {
+            if node["$ref"].as_str().is_some() {
+                found.push(node);
+            }
+            hash.values().for_each(|value| all_references(value, found));
+        }
+        Yaml::Array(entries) => entries.iter().for_each(|entry| all_references(entry, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn openapi_names_the_routes_and_no_others() {
+    let document = openapi();
+    assert_eq!(document["openapi"].as_str(), Some("3.1.0"));
+    assert_eq!(keys(&document["paths"]), ROUTES.iter().map(|(path, _)| *path).collect());
+    for (path, method) in ROUTES {
+        assert_eq!(keys(&document["paths"][path]), set(&[method]), "{path}");
+    }
+}
+
+#[test]
+fn openapi_leads_nowhere_wrong() {
+    let document = openapi();
+    let mut references = Vec::new();
+    all_references(&document, &mut references);
+    assert!(references.len() > 20);
+    for reference in references {
+        resolve(&document, reference);
+    }
+}
+
+#[test]
+fn openapi_has_the_fields_of_request_and_answer() {
+    let document = openapi();
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(keys(&schemas["TokenRequest"]["properties"]), set(&FIELDS));
+    assert_eq!(schemas["TokenRequest"]["additionalProperties"].as_bool(), Some(false));
+    assert_eq!(strings(&schemas["TokenRequest"]["required"]), ["client_id"]);
+    assert_eq!(keys(&schemas["Token"]["properties"]), set(&ANSWER_FIELDS));
+    assert_eq!(set(&strings(&schemas["Token"]["required"])), set(&ANSWER_FIELDS));
+}
+
+#[test]
+fn openapi_has_the_limits() {
+    let document = openapi();
+    let properties = &document["components"]["schemas"]["TokenRequest"]["properties"];
+    let maximum = |field: &str| properties[field]["maximum"].as_i64();
+    assert_eq!(maximum("lifetime_seconds"), Some(LONGEST_LIFETIME_SECONDS.into()));
+    assert_eq!(maximum("timeout_seconds"), Some(LONGEST_TIMEOUT_SECONDS.into()));
+    assert_eq!(properties["server_addresses"]["maxItems"].as_i64(), Some(32));
+    let body = document["paths"]["/v1/tokens"]["post"]["requestBody"]["description"].as_str().unwrap();
+    assert_eq!(body, format!("At most {MAX_BODY_BYTES} bytes."));
+}
+
+#[test]
+fn openapi_has_the_error_codes_under_their_status() {
+    let document = openapi();
+    let error = &document["components"]["schemas"]["Error"]["properties"]["error"];
+    let codes = strings(&error["properties"]["code"]["enum"]);
+    assert_eq!(codes, ErrorCode::ALL.map(ErrorCode::name), "in this order");
+
+    let responses = &document["paths"]["/v1/tokens"]["post"]["responses"];
+    for code in ErrorCode::ALL {
+        let status = match code {
+            // Every path but the documented ones.
+            ErrorCode::NotFound => "default".to_owned(),
+            code => code.status().to_string(),
+        };
+        let response = resolve(&document, &responses[status.as_str()]);
+        let description = response["description"].as_str().unwrap_or_else(|| panic!("{status} is not described"));
+        assert!(description.contains(code.name()), "{status} does not name {}", code.name());
+    }
+}
+
+#[test]
+fn every_answer_in_openapi_is_json_that_is_not_stored() {
+    let document = openapi();
+    for (path, method) in ROUTES {
+        for (status, response) in document["paths"][path][method]["responses"].as_hash().unwrap() {
+            let response = resolve(&document, response);
+            let store = resolve(&document, &response["headers"]["Cache-Control"]);
+            assert_eq!(store["schema"]["const"].as_str(), Some("no-store"), "{path} {status:?}");
+            assert_eq!(keys(&response["content"]), set(&["application/json"]), "{path} {status:?}");
+        }
+    }
+}
+
+#[test]
+fn the_service_answers_what_openapi_promises() {
+    let document = openapi();
+    let schemas = &document["components"]["schemas"];
+    let service = Service::start();
+    let answer = service.ask(r#"{"client_id": 1}"#);
+    let promised = &schemas["Token"]["properties"];
+    for (name, value) in answer.json.as_object().unwrap() {
+        let fits = match promised[name.as_str()]["type"].as_str().unwrap() {
+            "string" => value.is_string(),
+            "integer" => value.is_u64(),
+            "array" => value.is_array(),
+            other => panic!("{other}"),
+        };
+        assert!(fits, "{name}: {value}");
+    }
+    let length = answer.json["token"].as_str().unwrap().len();
+    assert_eq!(promised["token"]["minLength"].as_i64(), i64::try_from(length).ok());
+    let health = agent().get(service.url("/v1/health")).call().unwrap().body_mut().read_to_string().unwrap();
+    let health: serde_json::Value = serde_json::from_str(&health).unwrap();
+    assert_eq!(health["status"].as_str(), schemas["Health"]["properties"]["status"]["const"].as_str());
+}
+
+#[test]
+fn the_guide_names_every_route_field_code_and_limit() {
+    let guide = read("http-api.md");
+    for (path, method) in ROUTES {
+        assert!(guide.contains(&format!("## {} {path}", method.to_uppercase())), "{path}");
+    }
+    for field in FIELDS.iter().chain(&ANSWER_FIELDS) {
+        assert!(guide.contains(&format!("`{field}`")), "{field}");
+    }
+    for code in ErrorCode::ALL {
+        let row = format!("| {} | `{}` |", code.status(), code.name());
+        assert!(guide.contains(&row), "{row}");
+    }
+    assert!(guide.contains(&format!("at most {MAX_BODY_BYTES} bytes")));
+    assert!(guide.contains(&format!("{} KiB", DRAIN_BYTES / 1024)));
+}

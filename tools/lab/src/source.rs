@@ -1,0 +1,195 @@
+//! What an application wants to send: a game's ticks, a transfer, or both.
+
+use core::time::Duration;
+
+use slipgate_netcode::time::Instant;
+
+/// The largest packet, in bytes on the path.
+pub const LARGEST_PACKET: u32 = 1200;
+/// The smallest packet of a transfer.
+const SMALLEST_PACKET: f64 = 256.0;
+/// A packet of a transfer carries what the rate brings in this time, so that its own transmission delays little.
+const PACKET_TIME: f64 = 0.010;
+/// What a game could not send within this is stale, and forgotten.
+const STALE: Duration = Duration::from_millis(200);
+
+/// What an application sends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Source {
+    /// As much as it may.
+    Bulk,
+    /// Ticks of a game.
+    Game(Game),
+    /// Ticks of a game, and from a moment on a transfer of so many bytes, which waits for the game.
+    GameAndTransfer {
+        /// The game.
+        game: Game,
+        /// When the transfer starts.
+        from: Duration,
+        /// Its size, in bytes.
+        bytes: f64,
+        /// When another one of that size starts, if one does.
+        again: Option<Duration>,
+    },
+}
+
+/// The ticks of a game.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Game {
+    /// Bytes per second.
+    pub rate: f64,
+    /// Ticks per second.
+    pub ticks: f64,
+}
+
+impl Game {
+    /// A game of so many bits per second in 60 ticks. A tick of more than one packet is spread over its time, packet by
+    /// packet, so that they do not wait for each other.
+    #[must_use]
+    pub fn of(bits_per_second: f64) -> Self {
+        let rate = bits_per_second / 8.0;
+        let packets = libm::ceil(rate / 60.0 / f64::from(LARGEST_PACKET)).max(1.0);
+        Self { rate, ticks: 60.0 * packets }
+    }
+
+    /// The game of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 30 packets of 256 bytes in a
+    /// second.
+    #[must_use]
+    pub const fn of_the_article() -> Self {
+        Self { rate: 30.0 * 256.0, ticks: 30.0 }
+    }
+}
+
+impl Source {
+    /// Bytes per second that it wants to send; `None` for as much as it may.
+    #[must_use]
+    pub const fn rate(&self) -> Option<f64> {
+        match self {
+            Self::Bulk => None,
+            Self::Game(game) | Self::GameAndTransfer { game, .. } => Some(game.rate),
+        }
+    }
+}
+
+/// An application at work.
+#[derive(Clone, Debug)]
+pub struct Application {
+    source: Source,
+    started_at: Instant,
+    next_tick: Instant,
+    ticks: u64,
+    /// Bytes of the game that wait.
+    fresh: f64,
+    /// Bytes of the transfer that wait; all there are for bulk.
+    transfer: f64,
+    transfers_started: usize,
+}
+
+impl Application {
+    /// An application that starts at a moment.
+    #[must_use]
+    pub fn new(source: Source, started_at: Instant) -> Self {
+        let transfer = if source == Source::Bulk { f64::INFINITY } else { 0.0 };
+        let next_tick = started_at;
+        Self { source, started_at, next_tick, ticks: 0, fresh: 0.0, transfer, transfers_started: 0 }
+    }
+
+    /// Lets time pass; `demand` hears of the bytes that were asked for.
+    pub fn tick(&mut self, now: Instant, mut demand: impl FnMut(f64)) {
+        let (Source::Game(game) | Source::GameAndTransfer { game, .. }) = self.source else { return };
+        while self.next_tick <= now {
+            // Whole bytes, so that nothing is left of a tick when its packets are gone.
+            let bytes = libm::round(game.rate / game.ticks);
+            self.fresh = (self.fresh + bytes).min(bytes.max(game.rate * STALE.as_secs_f64()));
+            demand(bytes);
+            self.ticks += 1;
+            self.next_tick = self.started_at.after(Duration::from_secs_f64(self.ticks as f64 / game.ticks));
+        }
+        if let Source::GameAndTransfer { from, bytes, again, .. } = self.source
+            && let Some(Some(next)) = [Some(from), again].get(self.transfers_started)
+            && now.since_start() >= *next
+        {
+            self.transfers_started += 1;
+            self.transfer += bytes;
+            demand(bytes);
+        }
+    }
+
+    /// When time should pass next; `None` if nothing will change.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Instant> {
+        (self.source != Source::Bulk).then_some(self.next_tick)
+    }
+
+    /// The size of the next packet at a rate of so many bytes per second; `None` if nothing waits.
+    #[must_use]
+    pub fn next_packet(&self, rate: f64) -> Option<u32> {
+        let largest = f64::from(LARGEST_PACKET);
+        let transfer = (rate * PACKET_TIME).clamp(SMALLEST_PACKET, largest);
+        let bytes = if self.fresh >= 1.0 { self.fresh.min(largest) } else { self.transfer.min(transfer) };
+        (bytes >= 1.0).then_some(bytes as u32)
+    }
+
+    /// A packet of this size has left.
+    pub fn sent(&mut self, bytes: u32) {
+        let bytes = f64::from(bytes);
+        let fresh = self.fresh.min(bytes);
+        self.fresh -= fresh;
+        self.transfer -= bytes - fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_game_asks_for_its_rate_and_forgets_what_is_stale() {
+        let mut application = Application::new(Source::Game(Game::of(1e6)), at(0));
+        let mut demanded = 0.0;
+        application.tick(at(9999), |bytes| demanded += bytes);
+        assert!((demanded - 1_250_000.0).abs() < 1000.0, "{demanded}");
+        let mut waiting = 0;
+        while let Some(bytes) = application.next_packet(1e6) {
+            waiting += bytes;
+            application.sent(bytes);
+        }
+        assert_eq!(waiting, 25_000);
+    }
+
+    #[test]
+    fn a_transfer_waits_for_the_game_and_ends_and_another_one_starts() {
+        let (from, again) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
+        let source = Source::GameAndTransfer { game: Game::of(96e3), from, bytes: 5000.0, again };
+        let mut application = Application::new(source, at(0));
+        application.tick(at(0), |_| {});
+        assert_eq!(application.next_packet(1e6), Some(200));
+        application.sent(200);
+        assert_eq!(application.next_packet(1e6), None);
+        application.tick(at(1000), |_| {});
+        let mut sizes = Vec::new();
+        while let Some(bytes) = application.next_packet(1e6) {
+            sizes.push(bytes);
+            application.sent(bytes);
+        }
+        assert_eq!(sizes, [1200, 1200, 1200, 1200, 1200, 1200, 200]);
+        application.tick(at(1999), |_| {});
+        application.sent(application.fresh as u32);
+        assert_eq!(application.next_packet(1e6), None);
+        application.tick(at(2000), |_| {});
+        application.sent(application.fresh as u32);
+        assert_eq!(application.transfer, 5000.0);
+    }
+
+    #[test]
+    fn packets_of_a_slow_transfer_are_small() {
+        let application = Application::new(Source::Bulk, at(0));
+        for (rate, bytes) in [(10_000.0, 256), (50_000.0, 500), (1e6, 1200)] {
+            assert_eq!(application.next_packet(rate), Some(bytes));
+        }
+    }
+}

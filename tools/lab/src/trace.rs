@@ -1,0 +1,33 @@
+//! A fingerprint of everything that happened, to hold that a seed gives the same run again.
+
+use slipgate_netcode::time::Instant;
+
+/// The fingerprint of a run: FNV-1a of 64 bits (draft-eastlake-fnv) over every event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trace(u64);
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Trace {
+    /// Something happened.
+    pub fn note(&mut self, what: u8, flow: usize, packet: u16, now: Instant) {
+        let mut note = |bytes: &[u8]| {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+            }
+        };
+        note(&[what, flow as u8]);
+        note(&packet.to_le_bytes());
+        note(&(now.since_start().as_nanos() as u64).to_le_bytes());
+    }
+
+    /// The fingerprint as a number.
+    #[must_use]
+    pub const fn fingerprint(self) -> u64 {
+        self.0
+    }
+}

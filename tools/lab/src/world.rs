@@ -1,0 +1,364 @@
+//! The world in which a scenario is played: events in the order of virtual time.
+//!
+//! It moves packets and asks nobody what they mean: what a sender does is [`Sender`]'s matter, what came of it that of
+//! [`crate::measure`].
+
+use core::cmp::{Ordering, Reverse};
+use core::time::Duration;
+use std::collections::BinaryHeap;
+
+use slipgate_netcode::time::Instant;
+use slipgate_session::congestion::Congestion;
+use slipgate_session::wire::reliable::Sequence;
+
+use crate::link::Link;
+use crate::log::{FlowLog, Log, Wait};
+use crate::random::Random;
+use crate::report::{Receiver, Report, Rhythm};
+use crate::scenario::{Flow, Handling, Ruler, Scenario};
+use crate::sender::Sender;
+use crate::source::Application;
+use crate::trace::Trace;
+
+/// TCP acknowledges every second packet, and a single one after this (RFC 9293, section 3.8.6.3).
+const OF_TCP: Rhythm = Rhythm { every: Duration::from_millis(40), packets: 2 };
+/// Senders look at the time at least this often.
+const HEARTBEAT: Duration = Duration::from_millis(16);
+
+/// A packet on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Whose it is.
+    pub flow: usize,
+    /// Its number.
+    pub sequence: Sequence,
+    /// When it left.
+    pub left_at: Instant,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
+/// What happens at a moment.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Wake(usize),
+    Arrival(Packet),
+    ReportTimer(usize),
+    /// A receiver that reads in frames has read all there was.
+    BatchRead(usize),
+    ReportArrival(usize, Report),
+    PathChange,
+}
+
+#[derive(Debug)]
+struct Scheduled {
+    at: Instant,
+    order: u64,
+    event: Event,
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Scheduled {}
+
+struct Ends {
+    flow: Flow,
+    handling: Handling,
+    /// When the ends' frames begin, after a whole multiple of their length.
+    phases: [Duration; 2],
+    sender: Sender,
+    receiver: Receiver,
+    wakes_at: Option<Instant>,
+    batch_read_at: Option<Instant>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was written down.
+    pub log: Log,
+    /// The fingerprint of all that happened.
+    pub trace: Trace,
+}
+
+/// A scenario being played.
+pub struct World<'a> {
+    scenario: &'a Scenario,
+    now: Instant,
+    events: BinaryHeap<Reverse<Scheduled>>,
+    order: u64,
+    link: Link,
+    ends: Vec<Ends>,
+    log: Log,
+    trace: Trace,
+}
+
+impl<'a> World<'a> {
+    /// The world of a scenario and a seed; `congestion` makes the congestion avoidance of each flow.
+    #[must_use]
+    pub fn new(scenario: &'a Scenario, seed: u64, congestion: impl Fn(&Flow) -> Congestion) -> Self {
+        let mut phases = Random::new(seed, 1);
+        let ends = scenario.flows.iter().map(|flow| ends(scenario, flow, &mut phases, congestion(flow))).collect();
+        let mut world = Self {
+            scenario,
+            now: Instant::default(),
+            events: BinaryHeap::new(),
+            order: 0,
+            link: Link::new(&scenario.path, scenario.duration, seed),
+            ends,
+            log: Log { flows: vec![FlowLog::default(); scenario.flows.len()], ..Log::default() },
+            trace: Trace::default(),
+        };
+        world.schedule_starts(&mut phases);
+        world
+    }
+
+    fn schedule_starts(&mut self, phases: &mut Random) {
+        for (index, flow) in self.scenario.flows.iter().enumerate() {
+            // No two flows start at the same moment, nor at the same one with another seed.
+            let start = flow.start + phases.duration(Duration::ZERO, Duration::from_millis(30));
+            let start = Instant::from_start(start);
+            self.schedule(start, Event::Wake(index));
+            self.schedule(start, Event::ReportTimer(index));
+            if let Some(ends) = self.ends.get_mut(index) {
+                ends.wakes_at = Some(start);
+            }
+        }
+        self.schedule_path_change();
+    }
+
+    /// Plays to the end.
+    #[must_use]
+    pub fn play(mut self) -> Outcome {
+        let end = Instant::from_start(self.scenario.duration);
+        loop {
+            let departure = self.link.next_departure();
+            let event = self.events.peek().map(|Reverse(next)| next.at);
+            let Some(next) = [departure, event].into_iter().flatten().min().filter(|next| *next < end) else { break };
+            self.now = next;
+            if departure.is_some_and(|departure| departure <= next) {
+                self.depart();
+            } else if let Some(Reverse(scheduled)) = self.events.pop() {
+                self.happen(scheduled.event);
+            }
+        }
+        self.log.capacity = self.link.capacity(end);
+        Outcome { log: self.log, trace: self.trace }
+    }
+
+    fn schedule(&mut self, at: Instant, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse(Scheduled { at, order: self.order, event }));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(flow) => self.wake(flow),
+            Event::Arrival(packet) => self.arrive(packet),
+            Event::ReportTimer(flow) => self.report_by_timer(flow),
+            Event::BatchRead(flow) => self.batch_read(flow),
+            Event::ReportArrival(flow, report) => self.report_arrives(flow, &report),
+            Event::PathChange => {
+                self.link.change(self.now);
+                self.schedule_path_change();
+            }
+        }
+    }
+
+    fn schedule_path_change(&mut self) {
+        if let Some(at) = self.link.next_change() {
+            self.schedule(at, Event::PathChange);
+        }
+    }
+
+    /// A sender looks at the time and sends what it may.
+    fn wake(&mut self, index: usize) {
+        let now = self.now;
+        let Some(ends) = self.ends.get_mut(index) else { return };
+        if ends.wakes_at != Some(now) {
+            return;
+        }
+        ends.wakes_at = None;
+        let Some(log) = self.log.flows.get_mut(index) else { return };
+        ends.sender.tick(now, |bytes| log.demanded.add(bytes, now));
+        if !ends.is_off(now) {
+            while let Some(leaving) = ends.sender.next_packet(now) {
+                let packet = Packet { flow: index, sequence: leaving.sequence, left_at: now, bytes: leaving.bytes };
+                log.sent.add(1.0, now);
+                log.sent_bytes.add(f64::from(packet.bytes), now);
+                self.trace.note(1, index, packet.sequence.0, now);
+                self.link.offer(packet, now);
+            }
+        }
+        let next = ends.next_wake(now);
+        self.wake_at(index, next);
+        self.note_drops();
+    }
+
+    fn wake_at(&mut self, index: usize, at: Instant) {
+        let Some(ends) = self.ends.get_mut(index) else { return };
+        if ends.wakes_at.is_none_or(|planned| at < planned) {
+            ends.wakes_at = Some(at);
+            self.schedule(at, Event::Wake(index));
+        }
+    }
+
+    fn note_drops(&mut self) {
+        let now = self.now;
+        for packet in self.link.dropped() {
+            self.trace.note(2, packet.flow, packet.sequence.0, now);
+            if let Some(log) = self.log.flows.get_mut(packet.flow) {
+                log.dropped.add(1.0, now);
+            }
+        }
+    }
+
+    /// A packet leaves the bottleneck.
+    fn depart(&mut self) {
+        let now = self.now;
+        let Some(passed) = self.link.depart(now) else { return };
+        self.note_drops();
+        let packet = passed.packet;
+        if let Some(log) = self.log.flows.get_mut(packet.flow) {
+            let left_at = now.since_start().as_secs_f32();
+            log.waits.push(Wait { left_at, waited: passed.waited.as_secs_f32() });
+        }
+        let Some(arrives_at) = self.link.forward(now) else {
+            if let Some(log) = self.log.flows.get_mut(packet.flow) {
+                log.lost.add(f64::from(packet.bytes), now);
+            }
+            return;
+        };
+        let Some(ends) = self.ends.get(packet.flow) else { return };
+        let read_at = ends.read_at(arrives_at, 1);
+        self.schedule(read_at, Event::Arrival(packet));
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        let now = self.now;
+        self.trace.note(3, packet.flow, packet.sequence.0, now);
+        let Some(ends) = self.ends.get_mut(packet.flow) else { return };
+        if let Some(log) = self.log.flows.get_mut(packet.flow) {
+            log.arrived.add(f64::from(packet.bytes), now);
+        }
+        let unread = ends.handling.reads_every().map_or(Duration::ZERO, |[_, receiver]| receiver);
+        let due = ends.receiver.receive(packet.sequence, packet.left_at, unread, now);
+        if ends.handling.reads_every().is_none() {
+            if due {
+                self.report(packet.flow);
+            }
+        } else if ends.batch_read_at != Some(now) {
+            ends.batch_read_at = Some(now);
+            self.schedule(now, Event::BatchRead(packet.flow));
+        }
+    }
+
+    fn batch_read(&mut self, index: usize) {
+        if self.ends.get(index).is_some_and(|ends| ends.receiver.is_due()) {
+            self.report(index);
+        }
+    }
+
+    fn report_by_timer(&mut self, index: usize) {
+        self.report(index);
+        let Some(ends) = self.ends.get(index) else { return };
+        let next = self.now.after(ends.receiver.interval());
+        self.schedule(next, Event::ReportTimer(index));
+    }
+
+    fn report(&mut self, index: usize) {
+        let now = self.now;
+        let Some(ends) = self.ends.get_mut(index) else { return };
+        let Some(report) = ends.receiver.report(now) else { return };
+        self.trace.note(4, index, report.newest.0, now);
+        let Some(arrives_at) = self.link.back(now) else { return };
+        let read_at = ends.read_at(arrives_at, 0);
+        self.schedule(read_at, Event::ReportArrival(index, report));
+    }
+
+    fn report_arrives(&mut self, index: usize, report: &Report) {
+        let now = self.now;
+        self.trace.note(5, index, report.newest.0, now);
+        let Some(ends) = self.ends.get_mut(index) else { return };
+        ends.sender.hear(report, now);
+        if !matches!(ends.handling, Handling::Frames(_)) {
+            self.wake_at(index, now);
+        }
+    }
+}
+
+fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: Congestion) -> Ends {
+    let (rhythm, handling) = match flow.ruler {
+        Ruler::Measured => (scenario.rhythm, scenario.handling),
+        Ruler::Cubic | Ruler::Bbr | Ruler::Constant { .. } => (OF_TCP, Handling::Prompt),
+    };
+    let frames = handling.reads_every().unwrap_or_default();
+    Ends {
+        flow: *flow,
+        handling,
+        phases: frames.map(|frame| phases.duration(Duration::ZERO, frame)),
+        sender: Sender::new(congestion, Application::new(flow.source, Instant::from_start(flow.start))),
+        receiver: Receiver::new(rhythm),
+        wakes_at: None,
+        batch_read_at: None,
+    }
+}
+
+impl Ends {
+    /// When what arrives at an end (0 the sender's, 1 the receiver's) is read.
+    fn read_at(&self, arrives_at: Instant, end: usize) -> Instant {
+        let Some(frame) = self.handling.reads_every().and_then(|frames| frames.get(end).copied()) else {
+            return arrives_at;
+        };
+        let phase = self.phases.get(end).copied().unwrap_or_default();
+        next_frame(arrives_at, frame, phase)
+    }
+
+    fn next_wake(&self, now: Instant) -> Instant {
+        if let Handling::Frames([frame, _]) = self.handling {
+            let [phase, _] = self.phases;
+            return next_frame(now.after(Duration::from_nanos(1)), frame, phase);
+        }
+        let heartbeat = now.after(HEARTBEAT);
+        if self.is_off(now) {
+            return heartbeat;
+        }
+        let candidates = [self.sender.next_departure(now), self.sender.application.next_tick()];
+        let next = candidates.into_iter().flatten().fold(heartbeat, Instant::min);
+        // Time passes, whatever the sender says.
+        next.max(now.after(Duration::from_nanos(1)))
+    }
+
+    /// Whether a constant flow is in one of its pauses.
+    fn is_off(&self, now: Instant) -> bool {
+        let Ruler::Constant { period, .. } = self.flow.ruler else { return false };
+        let running = now.since(Instant::from_start(self.flow.start));
+        (running.as_nanos() / period.as_nanos()) % 2 == 1
+    }
+}
+
+/// The first moment, not before `at`, at which a frame begins.
+fn next_frame(at: Instant, frame: Duration, phase: Duration) -> Instant {
+    let (at, frame, phase) = (at.since_start().as_nanos(), frame.as_nanos(), phase.as_nanos());
+    let frames = at.saturating_sub(phase).div_ceil(frame);
+    Instant::from_start(Duration::from_nanos((frames * frame + phase) as u64))
+}
+
+#[cfg(test)]
+mod tests;
