@@ -1,14 +1,13 @@
 //! Slipgate: secure game networking on netcode 1.02.
 //!
-//! A multiplayer game has three places, and each finds its part here:
-//!
-//! | place | feature | part |
+//! | program | feature | module |
 //! | --- | --- | --- |
-//! | the web backend, which knows the players | `issuer` | [`issuer`]: mints connect tokens |
-//! | the dedicated server, one for each game instance | `server` | [`server`]: admits holders of valid tokens |
-//! | the game in the player's hands | `client` | [`client`]: turns a token into an encrypted connection |
+//! | the web backend, which knows the players | `issuer` | `issuer`: mints connect tokens |
+//! | the dedicated server, one per game instance | `server` (default) | `server`: accepts clients with valid tokens |
+//! | the game client | `client` (default) | `client`: turns a token into an encrypted connection |
 //!
-//! [`protocol`] is what all of them rest on, without sockets or clocks.
+//! [`netcode`] and [`session`] are the protocols, without sockets or clocks. The folder `examples` has a complete small
+//! game.
 
 #![forbid(unsafe_code)]
 

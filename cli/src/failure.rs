@@ -1,31 +1,31 @@
-//! How a program fails: one sentence, and a status that says whose turn it is.
+//! Failures of the programs: one message on stderr and an exit status.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a program does not do what it was asked.
+/// An error that ends a program.
 #[derive(Debug)]
 pub struct Failure {
-    sentence: String,
+    message: String,
     status: u8,
 }
 
 impl Failure {
-    /// What was asked for or configured cannot be: status 2, as clap's own for wrong flags.
-    pub fn usage(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), status: 2 }
+    /// Creates a failure caused by wrong flags or a wrong configuration: exit status 2, the same as clap uses.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: 2 }
     }
 
-    /// The system, or what was read, is the reason: status 1.
-    pub fn run_time(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), status: 1 }
+    /// Creates a failure caused by the system or by data that was read: exit status 1.
+    pub fn run_time(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: 1 }
     }
 
-    /// Says it on stderr, in the program's name.
+    /// Writes the message to stderr, prefixed with the program's name, and returns the exit status.
     #[must_use]
     pub fn report(&self, program: &str) -> ExitCode {
-        // Nobody is left to be told when stderr is closed.
-        let _ = writeln!(io::stderr(), "{program}: {}", self.sentence);
+        // Ignored: a closed stderr leaves no way to report the failure.
+        let _ = writeln!(io::stderr(), "{program}: {}", self.message);
         ExitCode::from(self.status)
     }
 }

@@ -1,5 +1,6 @@
-//! Where the private keys come from: flag, else environment, else file. Never from the command line itself, which
-//! every user of a machine can read.
+//! Sources of the private keys: flag, else environment, else configuration file.
+//!
+//! A key is never given on the command line itself, because every user of a machine can read command lines.
 
 use std::env;
 use std::fmt;
@@ -13,23 +14,23 @@ use zeroize::Zeroizing;
 use super::Failure;
 use slipgate_os::key_file::{KeyFileError, KeyTextError, parse_keys, read_key_file};
 
-/// The environment variable that may hold the keys themselves.
+/// The environment variable that may hold the keys, separated by commas.
 pub const KEY_VARIABLE: &str = "SLIPGATE_PRIVATE_KEY";
 
-/// Where a program's private keys come from.
+/// The source of a program's private keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeySource {
-    /// A key file; it may be read anew.
+    /// A key file, which SIGHUP reads again.
     File(PathBuf),
-    /// The environment, which never changes while the program runs.
+    /// The environment variable, which cannot change while the program runs.
     Variable,
 }
 
 impl KeySource {
-    /// The highest layer that names one. `key_file` must be the name of clap's argument for the flag.
+    /// Returns the source with the highest precedence. clap's argument for the flag must be called `key_file`.
     ///
     /// # Errors
-    /// No layer does, or the environment does twice.
+    /// Returns a usage failure if no source is configured, or if the environment names two.
     pub fn choose(
         matches: &ArgMatches,
         flag_or_variable: Option<PathBuf>,
@@ -40,8 +41,8 @@ impl KeySource {
         match (flag_or_variable, file) {
             (Some(path), _) if by_flag || !in_variable => Ok(Self::File(path)),
             (Some(_), _) => {
-                let sentence = format!("SLIPGATE_KEY_FILE and {KEY_VARIABLE} are both set: unset one of them");
-                Err(Failure::usage(sentence))
+                let message = format!("SLIPGATE_KEY_FILE and {KEY_VARIABLE} are both set: unset one of them");
+                Err(Failure::usage(message))
             }
             (None, _) if in_variable => Ok(Self::Variable),
             (None, Some(path)) => Ok(Self::File(path)),
@@ -60,7 +61,7 @@ impl KeySource {
         }
     }
 
-    /// The file, if the keys come from one.
+    /// Returns the path of the key file, or `None` if the keys come from the environment.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -71,26 +72,26 @@ impl KeySource {
 }
 
 fn from_variable() -> Result<KeyRing, KeySourceError> {
-    // The error itself would hold what was set.
+    // `VarError` holds the value of the variable, so it must not be passed on.
     let text = env::var(KEY_VARIABLE).map_err(|_| KeySourceError::VariableIsNotText)?;
     parse_keys(&Zeroizing::new(text)).map_err(KeySourceError::Variable)
 }
 
 fn missing() -> Failure {
-    let sentence = "no private key is configured: name a file by --key-file (`slipgate keygen` makes one), or set \
+    let message = "no private key is configured: give --key-file (`slipgate keygen` creates the file), or set \
                     SLIPGATE_PRIVATE_KEY";
-    Failure::usage(sentence)
+    Failure::usage(message)
 }
 
-/// Why there are no keys where they should be. No error shows any content.
+/// Why the private keys could not be read. No variant shows any content.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeySourceError {
-    /// The file was not taken.
+    /// The key file cannot be read or is invalid.
     File(KeyFileError),
-    /// The environment variable is not text.
+    /// The environment variable is not valid Unicode.
     VariableIsNotText,
-    /// The environment variable does not hold keys.
+    /// The environment variable does not hold valid keys.
     Variable(KeyTextError),
 }
 
@@ -99,7 +100,7 @@ impl fmt::Display for KeySourceError {
         match self {
             Self::File(error) => error.fmt(f),
             Self::VariableIsNotText => write!(f, "the environment variable {KEY_VARIABLE} is not text"),
-            Self::Variable(error) => write!(f, "the environment variable {KEY_VARIABLE} is of no use: {error}"),
+            Self::Variable(error) => write!(f, "the environment variable {KEY_VARIABLE} is invalid: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs share: where settings come from, what the log looks like, when to stop, and how they fail.
+//! Code that the programs share: configuration, private keys, log, signals, output and failures.
 //!
 //! ```text
 //!  flags ─┐
@@ -9,17 +9,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config_file;
 pub mod failure;
-pub mod file;
 pub mod keys;
 pub mod log;
+pub mod output;
 pub mod signals;
 pub mod values;
 
 pub use self::failure::Failure;
 
-/// A list is taken as a whole from one place: a shorter list must be able to replace a longer one.
+/// Returns `higher` unless it is empty. Lists are not merged, so that a shorter list can replace a longer one.
 #[must_use]
-pub fn either<T>(higher: Vec<T>, lower: Vec<T>) -> Vec<T> {
+pub fn first_non_empty<T>(higher: Vec<T>, lower: Vec<T>) -> Vec<T> {
     if higher.is_empty() { lower } else { higher }
 }

@@ -1,4 +1,4 @@
-//! The log: what it looks like and where it goes.
+//! The log: its format and its destination, stderr.
 
 use std::io::{self, IsTerminal};
 
@@ -6,21 +6,21 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use tracing_subscriber::filter::LevelFilter;
 
-/// What the log looks like.
+/// The format of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Logs to stderr from now on. Strangers make no line of their own.
+/// Starts logging to stderr at level INFO. Datagrams from unknown addresses are counted and never logged one by one.
 pub fn start(format: LogFormat) {
-    // Its own errors would be told by a macro that panics when stderr is closed: a log that nobody reads any more must
-    // not end a program that serves.
+    // The subscriber would report its own errors with `eprintln!`, which panics if stderr is closed. A closed log must
+    // not end a running server.
     let log =
         tracing_subscriber::fmt().with_max_level(LevelFilter::INFO).with_writer(io::stderr).log_internal_errors(false);
     match format {

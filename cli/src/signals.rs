@@ -1,6 +1,6 @@
-//! What the system asks of a program that polls: to stop, and to read its keys anew.
+//! Signals for programs that poll: stop (SIGTERM, SIGINT) and reload the keys (SIGHUP).
 //!
-//! A signal also ends the wait for datagrams early, so that it is heard at once.
+//! A signal also interrupts the wait for datagrams, so the program reacts at once.
 
 use std::io;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Hears signals from its making on.
+/// Records the signals that arrive after its creation.
 pub struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// Listens to SIGTERM and SIGINT, and where there is one to SIGHUP.
+    /// Registers handlers for SIGTERM and SIGINT, and on Unix for SIGHUP.
     ///
     /// # Errors
-    /// When the system does not report signals.
+    /// Returns the system's error if a handler cannot be registered.
     pub fn listen() -> io::Result<Self> {
         let signals = Self { stop: Arc::default(), reload: Arc::default() };
         for signal in [SIGTERM, SIGINT] {
@@ -29,13 +29,13 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Whether the program was asked to stop (SIGTERM, SIGINT) since the last call.
+    /// Returns whether SIGTERM or SIGINT arrived since the last call.
     #[must_use]
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the program was asked to read its keys anew (SIGHUP) since the last call.
+    /// Returns whether SIGHUP arrived since the last call.
     #[must_use]
     pub fn take_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)

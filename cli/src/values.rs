@@ -1,4 +1,4 @@
-//! Values that flags, environment and files spell alike: numbers in two notations, spans of time.
+//! Values with the same notation in flags, environment and files: protocol ids and spans of time.
 
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use slipgate_os::redact::redact;
 
-/// A protocol id, decimal or 0x and hexadecimal.
+/// A protocol id, written in decimal or as 0x and hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolId(pub u64);
 
@@ -25,19 +25,19 @@ impl FromStr for ProtocolId {
             Some(digits) => (digits, 16),
             None => (text, 10),
         };
-        // The standard library also takes a sign.
+        // `from_str_radix` also accepts a sign.
         let digits = Some(digits).filter(|digits| !digits.starts_with(['+', '-']));
         digits.and_then(|digits| u64::from_str_radix(digits, radix).ok()).map(Self).ok_or(NotAProtocolId)
     }
 }
 
-/// The text is no protocol id.
+/// The text is not a protocol id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAProtocolId;
 
 impl Display for NotAProtocolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a protocol id is a 64-bit number, decimal or 0x and hexadecimal digits")
+        f.write_str("a protocol id is a 64-bit number, in decimal or as 0x and hexadecimal digits")
     }
 }
 
@@ -51,7 +51,7 @@ impl ValueParserFactory for ProtocolId {
     }
 }
 
-/// Reads a flag's protocol id. Clap's own readers show the value that they refuse, and it may be a key.
+/// Parses a flag's protocol id. clap's own parsers quote the value that they refuse, which may be a key.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolIdParser;
 
@@ -68,17 +68,17 @@ impl TypedValueParser for ProtocolIdParser {
     }
 }
 
-/// TOML's integers end at 2^63 - 1, so that a string is taken, too.
+/// Accepts a number or a string, because TOML's integers end at 2^63 - 1.
 impl<'de> Deserialize<'de> for ProtocolId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         text_or_number(deserializer)
     }
 }
 
-/// The longest span of time that a setting takes: a year.
-pub const LONGEST_SPAN: Duration = Duration::from_secs(365 * 86_400);
+/// The longest span of time that a setting accepts: 365 days.
+pub const MAX_SPAN: Duration = Duration::from_secs(365 * 86_400);
 
-/// A span of time: `250ms`, `45s`, `1m 30s` or `2h`; a number without a unit is seconds.
+/// A span of time: `250ms`, `45s`, `1m 30s` or `2h`. A number without a unit is in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Span(pub Duration);
 
@@ -88,7 +88,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, NotASpan> {
         let seconds = text.parse().map(Duration::from_secs);
         let span = seconds.or_else(|_| humantime::parse_duration(text)).ok();
-        span.filter(|span| *span <= LONGEST_SPAN).map(Self).ok_or(NotASpan)
+        span.filter(|span| *span <= MAX_SPAN).map(Self).ok_or(NotASpan)
     }
 }
 
@@ -98,24 +98,24 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// The text is no span of time.
+/// The text is not a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotASpan;
 
 impl Display for NotASpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a span of time is written as 250ms, 45s, 1m 30s or 2h, and at most a year")
+        f.write_str("a span of time is written as 250ms, 45s, 1m 30s or 2h, and is at most a year")
     }
 }
 
 impl core::error::Error for NotASpan {}
 
-/// A span of time that may be without end: the word `unlimited`.
+/// An upper limit: a span of time, or the word `unlimited`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// At most so long.
+    /// A maximum of this span.
     Span(Span),
-    /// However long.
+    /// No limit.
     Unlimited,
 }
 
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// The text is neither a span of time nor the word for none.
+/// The text is neither a span of time nor the word `unlimited`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotALimit;
 
@@ -148,11 +148,11 @@ impl Display for NotALimit {
 
 impl core::error::Error for NotALimit {}
 
-/// Reads what a flag would read, from a string or from a number of a file, for types that know no files.
+/// Deserializes an optional value by its `FromStr`, for types that do not implement `Deserialize`.
 ///
 /// # Errors
-/// It is neither, or not what the flag would take.
-pub fn text_or_number_if_any<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+/// Returns an error if the value is neither a string nor a number, or if `FromStr` refuses it.
+pub fn optional_text_or_number<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -160,7 +160,7 @@ where
     text_or_number(deserializer).map(Some)
 }
 
-/// Reads what a flag would read, from a string or from a number of the file.
+/// Deserializes a string or a number by the type's `FromStr`, so that files and flags accept the same notation.
 fn text_or_number<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_id_is_decimal_or_hexadecimal() {
+    fn protocol_id_is_decimal_or_hexadecimal() {
         let cases = [
             ("0", Some(0)),
             ("18446744073709551615", Some(u64::MAX)),
@@ -227,22 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn a_flags_wrong_protocol_id_is_told_and_a_key_in_its_place_is_not_shown() {
-        let told = |value: &str| {
+    fn wrong_protocol_id_is_quoted_unless_it_may_be_a_key() {
+        let message_for = |value: &str| {
             let flag = Arg::new("protocol_id").long("protocol-id").value_parser(clap::value_parser!(ProtocolId));
             let error = Command::new("game").arg(flag).try_get_matches_from(["game", "--protocol-id", value]);
             error.err().map(|error| error.to_string())
         };
-        assert_eq!(told("0x7"), None);
+        assert_eq!(message_for("0x7"), None);
         for (value, shown) in [("seven", "invalid value 'seven' for '--protocol-id"), (&"0a".repeat(32), "'…'")] {
-            let message = told(value).unwrap();
+            let message = message_for(value).unwrap();
             assert!(message.contains(shown) && message.contains("a protocol id is a 64-bit number"), "{message}");
             assert!(!message.contains("0a0a"), "{message}");
         }
     }
 
     #[test]
-    fn a_span_of_time_is_a_number_with_a_unit_or_of_seconds() {
+    fn span_of_time_has_a_unit_or_is_in_seconds() {
         let cases = [
             ("250ms", Some(250)),
             ("45s", Some(45_000)),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_may_be_none() {
+    fn limit_may_be_unlimited() {
         assert_eq!("unlimited".parse(), Ok(Limit::Unlimited));
         assert_eq!("1m".parse(), Ok(Limit::Span(Span(Duration::from_secs(60)))));
         assert_eq!("none".parse::<Limit>(), Err(NotALimit));

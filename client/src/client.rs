@@ -1,168 +1,184 @@
-//! The client: sockets around the protocol's client, and the turn of a game loop.
+//! The UDP client: sockets around the session client, and the turn of a game loop.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{self as netcode, ClientState, ConnectError, EndReason};
+use slipgate_netcode::client::{ClientState, ConnectError, NetcodeClient, TokenName, token_name};
 use slipgate_netcode::discard::Discards;
+use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_os::clock::TurnTime;
-use slipgate_session::channel::block::{Block, BlockId, Blocks, Progress};
-use slipgate_session::channel::control::ByeCode;
-use slipgate_session::channel::{ChannelId, Free, SendOptions};
-use slipgate_session::client::{self as core, Message, Received};
-use slipgate_session::session::{Budget, ConfigError, Connection, End, PathStats, SendError, Traffic};
+use slipgate_os::pace::Wait;
+use slipgate_session::channel::transfer::{Transfer, TransferId};
+use slipgate_session::channel::{ChannelId, SendOptions};
+use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage, SessionClient};
+use slipgate_session::connection::{
+    Budget, CloseCode, CloseReason, Connection, ConnectionConfigError, PathStats, SendError, Traffic,
+};
 use slipgate_session::wire::reliable::Sequence;
-use slipgate_udp::{ReceiveBatch, SendBatch, SocketStats, Sockets, Woke, nap};
+use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Wakeup, poll_coalesced};
 
 use crate::used_tokens;
 
-/// Datagrams that one turn reads at most: a flood must not freeze the game.
-const PACKETS_PER_TURN: u32 = 4096;
+/// Datagrams that one turn reads at most, so that a flood does not freeze the game.
+const MAX_PACKETS_PER_TURN: u32 = 4096;
 
 /// Batches that leave at the end of one turn at most.
-const MOST_BATCHES: u32 = 64;
+const MAX_BATCHES_PER_TURN: u32 = 64;
 
 /// A netcode 1.02 client on UDP sockets.
 ///
-/// A turn: [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
-/// [`end_turn`](Self::end_turn), [`wait`](Self::wait) or the game's own frame.
+/// A turn is [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
+/// [`end_turn`](Self::end_turn), and [`wait`](Self::wait) or the game's own frame.
 pub struct Client {
-    core: core::Client,
+    core: SessionClient,
     sockets: Sockets,
     outbox: SendBatch,
     turn: TurnTime,
-    /// The time in the turn when something was last read, or was about to leave.
+    /// The time of the last read or send in this turn.
     now: Now,
     packets_left: u32,
-    /// The sockets were read to their end since the turn began, or since the last wait.
-    read_up: bool,
-    /// Nothing that had arrived by then is unread.
-    empty_at: Instant,
-    /// The token of the last session that was noted as used up.
-    noted: Option<netcode::TokenName>,
-    /// Where values become messages; taken with the first one.
-    pub(crate) typed_room: Vec<u8>,
+    /// The sockets were empty after the last read, and the client has not waited since.
+    is_drained: bool,
+    /// Every datagram that arrived before this time was read.
+    drained_at: Instant,
+    /// The last token that was recorded as used.
+    recorded_token: Option<TokenName>,
+    /// The buffer in which values are encoded; allocated with the first one.
+    #[cfg(feature = "typed")]
+    pub(crate) typed_buf: Vec<u8>,
+}
+
+/// The server of a [`Client`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerInfo {
+    /// Its address; `None` for a server in the same program.
+    pub address: Option<SocketAddr>,
+    /// The client's index there, from 0; `None` until it is connected.
+    pub client_index: Option<ClientIndex>,
+    /// The number of the server's slots; `None` until the client is connected.
+    pub max_clients: Option<u32>,
 }
 
 impl Client {
-    /// A client that is not connected, on ports that the system chooses, for IPv4 and, where the system has it, IPv6.
+    /// Creates a client on ports that the system chooses, for IPv4, and for IPv6 where the system has it.
     ///
     /// # Errors
-    /// When no socket can be opened.
+    /// The error of the system call when no socket can be opened.
     pub fn new() -> io::Result<Self> {
-        Self::with_timeouts(TimeoutPolicy::Clamped)
-    }
-
-    /// As [`new`](Self::new), with a given policy for time-outs.
-    ///
-    /// # Errors
-    /// When no socket can be opened.
-    pub fn with_timeouts(timeouts: TimeoutPolicy) -> io::Result<Self> {
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let sockets = Sockets::bind(&[v4, v6]).or_else(|_| Sockets::bind(&[v4])).or_else(|_| Sockets::bind(&[v6]))?;
-        Ok(Self::on(sockets, timeouts))
+        Ok(Self::with_sockets(sockets))
     }
 
-    /// A client on given addresses, at most one of each family, and with a given policy for time-outs.
-    ///
-    /// # Errors
-    /// When a socket cannot be opened.
-    pub fn bind(addresses: &[SocketAddr], timeouts: TimeoutPolicy) -> io::Result<Self> {
-        Ok(Self::on(Sockets::bind(addresses)?, timeouts))
-    }
-
-    /// A client on sockets that are bound, and with a given policy for time-outs.
+    /// Creates a client on bound sockets, at most one of each address family.
     #[must_use]
-    pub fn on(sockets: Sockets, timeouts: TimeoutPolicy) -> Self {
+    pub fn with_sockets(sockets: Sockets) -> Self {
         Self {
-            core: core::Client::new(netcode::Client::new(timeouts)),
+            core: SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped)),
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(Now::default()),
             now: Now::default(),
-            packets_left: PACKETS_PER_TURN,
-            read_up: false,
-            empty_at: Instant::NEVER,
-            noted: None,
-            typed_room: Vec::new(),
+            packets_left: MAX_PACKETS_PER_TURN,
+            is_drained: false,
+            drained_at: Instant::NEVER,
+            recorded_token: None,
+            #[cfg(feature = "typed")]
+            typed_buf: Vec::new(),
         }
     }
 
-    /// Says what payloads carry, from the next connection on; without it they are handed out as they are. The server must
+    /// Sets the policy for the time-outs in tokens; the default is [`TimeoutPolicy::Clamped`]. Call it before
+    /// [`with_traffic`](Self::with_traffic) and [`connect`](Self::connect).
+    #[must_use]
+    pub fn with_timeouts(mut self, timeouts: TimeoutPolicy) -> Self {
+        self.core = SessionClient::new(NetcodeClient::new(timeouts));
+        self
+    }
+
+    /// Sets what payloads carry, from the next connection on; the default is [`Traffic::Payloads`]. The server must
     /// carry the same.
     ///
     /// # Errors
-    /// A setting that no connection can run with.
-    pub fn carrying(mut self, traffic: Traffic) -> Result<Self, ConfigError> {
+    /// The setting that is invalid.
+    pub fn with_traffic(mut self, traffic: Traffic) -> Result<Self, ConnectionConfigError> {
         self.core.set_traffic(traffic)?;
         Ok(self)
     }
 
-    /// Begins to connect to the first of the token's servers that gives it a slot.
+    /// Starts to connect to the first of the token's servers that has a free slot.
     ///
     /// # Errors
-    /// `TokenUsed`, `NoServer`, or `Busy` when connecting or connected.
+    /// - `TokenUsed`: this program has used the token before.
+    /// - `NoServer`: the token lists no address of a family for which there is a socket.
+    /// - `Busy`: the client is connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        let name = netcode::name(&token);
-        // A session of this client's own that ended is the core's to refuse, with its state.
-        if Some(name) != self.noted && used_tokens::contains(&name) {
+        let name = token_name(&token);
+        // The core itself refuses a token of this client's own earlier session, with its state.
+        if Some(name) != self.recorded_token && used_tokens::contains(&name) {
             return Err(self.core.refuse_used_token());
         }
-        self.core.connect(token, now.monotonic, |server| self.sockets.reaches(server))
+        self.core.connect(token, now.monotonic, |server| self.sockets.can_reach(server))
     }
 
-    /// Becomes connected without packets, as the client of a server in the same program (host-and-play): its payloads
-    /// go through the server's `loopback_send` and `loopback_receive`. Only where [`Traffic`] is `Payloads`; elsewhere the
-    /// player who hosts connects by UDP as all others do, with a token.
+    /// Connects to a server in the same program, without packets: a player hosts the game. Payloads go through
+    /// `loopback_send` and `loopback_receive` of the server's `ClientRef`. It requires [`Traffic::Payloads`]; with
+    /// other traffic that player connects by UDP with a token.
     ///
     /// # Errors
-    /// `Busy` when connecting or connected, or `WrongTraffic`.
-    pub fn connect_loopback(&mut self, client_index: u32, max_clients: u32) -> Result<(), ConnectError> {
+    /// - `Busy`: the client is connecting or connected.
+    /// - `WrongTraffic`: the client carries packets or channels.
+    pub fn connect_loopback(
+        &mut self,
+        client_index: impl Into<ClientIndex>,
+        max_clients: u32,
+    ) -> Result<(), ConnectError> {
         let Traffic::Payloads = self.core.traffic() else { return Err(ConnectError::WrongTraffic) };
         self.core.netcode_mut().connect_loopback(client_index, max_clients)
     }
 
-    /// Leaves: the state is `Disconnected` at once, and ten disconnect packets leave with the end of the turn.
+    /// Disconnects at once: the state is `Disconnected`, and ten disconnect packets leave at the end of the turn.
     ///
-    /// What is not acknowledged by now may not arrive: put last words into the text of [`leave`](Self::leave), or wait for the
-    /// receipt.
+    /// Messages that are not acknowledged by now may be lost. Put last words into the text of [`leave`](Self::leave),
+    /// or wait for a receipt.
     pub fn disconnect(&mut self) {
         self.core.disconnect();
     }
 
-    /// Leaves for a reason, with a text of up to 256 bytes for people; a longer one is cut, between two characters. Where
-    /// [`Traffic`] is `Channels`, go on with turns until the end comes as an event, at most a second later. Elsewhere the text
-    /// is not sent, and this is [`disconnect`](Self::disconnect). The application's own reasons are those from
-    /// [`ByeCode::FIRST_OF_APPLICATION`] on; smaller ones count as 0.
-    ///
-    /// What is not acknowledged by now may not arrive: put last words into the text, or wait for the receipt.
-    pub fn leave(&mut self, code: ByeCode, text: &str) {
+    /// Leaves with a code for the server's program and a text of up to 256 bytes for people; a longer text is cut
+    /// between two characters. Both are sent only with [`Traffic::Channels`]: continue with turns until the `Ended`
+    /// event, for at most 1 s. It does the same as [`disconnect`](Self::disconnect) with other traffic. Codes of the
+    /// application start at [`CloseCode::FIRST_OF_APPLICATION`]; smaller ones are sent as 0.
+    pub fn leave(&mut self, code: CloseCode, text: &str) {
         self.core.leave(code, text);
     }
 
-    /// Begins a turn, at this moment of the program's clock.
+    /// Begins a turn at this time of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
-        // The time that has passed in the turn before does not come back, whatever the program's clock says.
+        // Time must not go back: the previous turn may have ended later than the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        self.packets_left = PACKETS_PER_TURN;
-        self.read_up = false;
+        self.packets_left = MAX_PACKETS_PER_TURN;
+        self.is_drained = false;
     }
 
-    /// Seals a payload of 1 to 1200 bytes for the server; it leaves with a full batch or at the end of the turn. Only where
-    /// [`Traffic`] is `Payloads`.
+    /// Encrypts a payload of 1 to 1200 bytes for the server. It leaves when the batch is full, or at the end of the
+    /// turn. It requires [`Traffic::Payloads`].
     ///
     /// # Errors
-    /// `Gone` when not connected, `Empty`, `TooLarge`, or `WrongTraffic`.
+    /// - `Gone`: the client is not connected.
+    /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
+    /// - `WrongTraffic`: the client carries packets or channels.
     pub fn send(&mut self, payload: &[u8]) -> Result<(), SendError> {
         match self.core.send_payload(payload, self.now.monotonic, &mut self.outbox) {
+            // The batch was full. Send it and try once more.
             Err(SendError::Backlogged) => {
                 self.sockets.send(&mut self.outbox);
                 self.core.send_payload(payload, self.now.monotonic, &mut self.outbox)
@@ -171,28 +187,34 @@ impl Client {
         }
     }
 
-    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and answers its number. What becomes
-    /// of it comes as an event. Only where [`Traffic`] is `Packets`.
+    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and returns its sequence number.
+    /// An event reports whether it was acknowledged or lost. It requires [`Traffic::Packets`].
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (the path should carry no more now), or `WrongTraffic`.
-    pub fn send_packet(&mut self, payload: &[u8]) -> Result<Sequence, SendError> {
-        // All fragments of the largest packet need room.
+    /// - `Gone`: the client is not connected.
+    /// - `Empty`, `TooLarge`: the packet has no byte, or more than the settings allow.
+    /// - `Backlogged`: congestion control allows no more now.
+    /// - `WrongTraffic`: the client carries payloads or channels.
+    pub fn send_packet(&mut self, packet: &[u8]) -> Result<Sequence, SendError> {
+        // The batch must have room for all fragments of the largest packet.
         self.sockets.send(&mut self.outbox);
-        self.core.send_packet(payload, self.now.monotonic, &mut self.outbox)
+        self.core.send_packet(packet, self.now.monotonic, &mut self.outbox)
     }
 
-    /// Puts a message into a channel; it is copied once, and leaves at the end of a turn, when the path allows. Only where
-    /// [`Traffic`] is `Channels`.
+    /// Queues a message on a channel. The bytes are copied once, and leave at the end of a turn, when congestion
+    /// control allows. It requires [`Traffic::Channels`].
     ///
     /// # Errors
-    /// `Gone`, `TooLarge`, `Backlogged` (the channel's queue is full), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    /// - `Gone`: the client is not connected.
+    /// - `TooLarge`: the message is larger than the channel's `max_message_bytes`.
+    /// - `Backlogged`: the channel's queue is full.
+    /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of transfers.
+    /// - `WrongTraffic`: the client carries no channels.
     pub fn send_message(&mut self, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
         self.send_message_with(channel, message, SendOptions::default())
     }
 
-    /// As [`send_message`](Self::send_message), with a deadline, a key by which newer messages replace older ones, or a
-    /// receipt, by which the game hears what became of it.
+    /// Queues a message with a deadline, a key by which newer messages replace older ones, or a receipt.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -205,95 +227,72 @@ impl Client {
         self.core.send_message(channel, message, options, self.now.monotonic)
     }
 
-    /// Begins to send a block on a channel of blocks; `label` tells the server what it is. What becomes of it comes as
-    /// events.
+    /// Starts a transfer on a channel of transfers. The server receives `label` with it. Events report its progress.
     ///
     /// # Errors
-    /// `Gone`, `Backlogged` (as many blocks wait as the channel allows), `NoChannel`, `WrongKind`, or `WrongTraffic`.
-    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
-        self.core.send_block(channel, block, label)
+    /// - `Gone`: the client is not connected.
+    /// - `Backlogged`: as many transfers wait as the channel allows.
+    /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of messages.
+    /// - `WrongTraffic`: the client carries no channels.
+    pub fn send_transfer(
+        &mut self,
+        channel: ChannelId,
+        transfer: Transfer,
+        label: u64,
+    ) -> Result<TransferId, SendError> {
+        self.core.send_transfer(channel, transfer, label)
     }
 
-    /// What a channel can still take; nothing while there is no connection.
-    #[must_use]
-    pub fn free(&self, channel: ChannelId) -> Free {
-        self.connection().map_or_else(Free::default, |connection| connection.channels().free(channel))
-    }
-
-    /// How far the blocks are that are sent on a channel, those that wait included. None where there are none.
-    pub fn sending(&self, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
-        let blocks = self.connection().and_then(|connection| connection.channels().blocks(channel));
-        blocks.into_iter().flat_map(Blocks::sending)
-    }
-
-    /// How far the server's blocks are on a channel; what they are, [`Blocks::label`] tells. None where there are none.
-    pub fn receiving(&self, channel: ChannelId) -> impl Iterator<Item = (BlockId, Progress)> + '_ {
-        let blocks = self.connection().and_then(|connection| connection.channels().blocks(channel));
-        blocks.into_iter().flat_map(Blocks::receiving)
-    }
-
-    /// What may leave now, and how a game had best send it: ask before composing a tick. `None` while there is no
-    /// connection, and where [`Traffic`] is `Payloads`.
+    /// Returns how much may leave now, and the size and number of messages that suit the path. Ask before composing a
+    /// tick. `None` while not connected, and with [`Traffic::Payloads`].
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {
         self.core.budget(self.now.monotonic)
     }
 
-    /// How the path is: round-trip time, jitter, loss, bandwidths. `None` as for [`budget`](Self::budget).
+    /// Returns the state of the path: round-trip time, jitter, loss and bandwidth. `None` while not connected, and with
+    /// [`Traffic::Payloads`].
     ///
-    /// What arrives while a loop sleeps without [`wait`](Self::wait) is read when it wakes: it adds up to a frame of its own to
-    /// the round trip that it measures, and to that of the other side.
+    /// A loop that sleeps without [`wait`](Self::wait) reads datagrams late. That adds up to one frame to the measured
+    /// round-trip time of both sides.
     #[must_use]
     pub fn path(&self) -> Option<PathStats> {
         self.core.path(self.now.monotonic)
     }
 
-    /// The connection, where [`Traffic`] is `Channels`, while there is one.
+    /// Returns the connection with its channels and transfers, with [`Traffic::Channels`] and while connected.
     #[must_use]
     pub fn connection(&self) -> Option<&Connection> {
         self.core.connection()
     }
 
-    /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
+    /// Returns the connection to accept, refuse, cancel and resume transfers.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
         self.core.connection_mut()
     }
 
-    /// What the server said to this player when it ended the last connection, if it said something.
-    #[must_use]
-    pub fn farewell(&self) -> Option<&str> {
-        self.core.farewell()
-    }
-
-    /// What was said at the end of the last connection, by either side, where [`Traffic`] is `Channels`: code and text are in
-    /// it. `None` where nothing was said.
-    #[must_use]
-    pub const fn end(&self) -> Option<&End> {
-        self.core.end()
-    }
-
-    /// Ends a turn: what is due happens, and everything that waits leaves.
+    /// Ends a turn: runs timers and sends what is due.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
         self.core.tick(self.now.monotonic);
-        self.core.caught_up(self.empty_at);
+        self.core.mark_drained(self.drained_at);
         self.transmit();
     }
 
-    /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
-    /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
+    /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and
+    /// [`end_turn`](Self::end_turn) once per tick. The budgets of a turn last until it ends.
     pub fn flush(&mut self) {
         self.now = self.turn.now();
         self.transmit();
     }
 
-    /// Sends all that is due at the time that was read last: that of the tick, or it would be one of its own.
+    /// Sends what is due at `self.now`. The time is not read again, because a later one would count as another tick.
     fn transmit(&mut self) {
         self.core.transmit(self.now.monotonic, &mut self.outbox);
-        self.note_used_token();
+        self.record_used_token();
         self.sockets.send(&mut self.outbox);
-        for _ in 0..MOST_BATCHES {
-            if !self.core.owes() {
+        for _ in 0..MAX_BATCHES_PER_TURN {
+            if !self.core.has_unsent_packets() {
                 break;
             }
             self.core.transmit(self.now.monotonic, &mut self.outbox);
@@ -301,116 +300,113 @@ impl Client {
         }
     }
 
-    /// Sleeps until a datagram arrives, the client has something to do of its own, or the time is over.
+    /// Sleeps until a datagram arrives, a timer of the client is due, or the time is over.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// The error of the system call when the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.read_up = false;
+        self.is_drained = false;
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
-        if nap(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))? == Woke::Fresh {
-            self.empty_at = self.turn.now().monotonic;
+        if poll_coalesced(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))? == Wakeup::Fresh {
+            self.drained_at = self.turn.now().monotonic;
         }
         Ok(())
     }
 
-    /// Where the client stands.
+    /// Returns the state of the connection, in the standard's words.
     #[must_use]
     pub fn state(&self) -> ClientState {
         self.core.netcode().state()
     }
 
-    /// Why the last attempt or connection ended, until the next begins.
+    /// Returns why the last attempt or connection ended, until the next one starts. Its `Display` is a sentence for the
+    /// player.
     #[must_use]
-    pub fn end_reason(&self) -> Option<EndReason> {
-        self.core.netcode().end_reason()
+    pub const fn close_reason(&self) -> Option<&CloseReason> {
+        self.core.close_reason()
     }
 
-    /// The slot that the server gave, from 0, while connected.
+    /// Returns the server of the current attempt or connection.
     #[must_use]
-    pub fn client_index(&self) -> Option<u32> {
-        self.core.netcode().client_index()
+    pub fn server(&self) -> Option<ServerInfo> {
+        let netcode = self.core.netcode();
+        let (client_index, max_clients) = (netcode.client_index(), netcode.max_clients());
+        let address = netcode.server().map(SocketAddr::from);
+        (address.is_some() || client_index.is_some()).then_some(ServerInfo { address, client_index, max_clients })
     }
 
-    /// How many slots the server has, while connected.
-    #[must_use]
-    pub fn max_clients(&self) -> Option<u32> {
-        self.core.netcode().max_clients()
-    }
-
-    /// The server that is tried or connected.
-    #[must_use]
-    pub fn server(&self) -> Option<SocketAddr> {
-        self.core.netcode().server().map(SocketAddr::from)
-    }
-
-    /// The addresses that are bound, with the ports that the system chose.
-    #[must_use]
-    pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        self.sockets.local_addresses()
-    }
-
-    /// How many datagrams were dropped, by reason.
+    /// Returns the number of dropped datagrams by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
         self.core.netcode().discards()
     }
 
-    /// What the sockets have counted. Where the system counts as well, this asks it.
-    #[must_use]
-    pub fn socket_stats(&self) -> SocketStats {
-        self.sockets.stats()
-    }
-
-    /// The sockets: their addresses, buffers and marks.
+    /// Returns the sockets: addresses, buffers, DSCP marks and counters.
     #[must_use]
     pub const fn sockets(&self) -> &Sockets {
         &self.sockets
     }
 
-    /// Before the first sealed packet leaves, every client of this program knows that its token is used up.
-    fn note_used_token(&mut self) {
+    /// Records the token as used, for all clients of this program. It happens before the first encrypted packet leaves:
+    /// a second session with the same keys would reuse nonces.
+    fn record_used_token(&mut self) {
         let used = self.core.netcode().used_token();
-        if used.is_some() && used != self.noted {
-            self.noted = used;
-            used.into_iter().for_each(used_tokens::note);
+        if used.is_some() && used != self.recorded_token {
+            self.recorded_token = used;
+            used.into_iter().for_each(used_tokens::record);
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<core::Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<ClientSessionEvent> {
         self.core.poll_event()
     }
 
-    /// Fills the batch; answers false when nothing waits or the turn has read enough.
+    /// Fills the batch. Returns false when the sockets are empty or the turn has read its limit.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
-        // Whatever was read before has been handled.
-        self.core.caught_up(self.empty_at);
-        if self.packets_left == 0 || self.read_up {
-            // What was handled must not be found again.
+        // The inbox has handled all datagrams of the previous batch.
+        self.core.mark_drained(self.drained_at);
+        if self.packets_left == 0 || self.is_drained {
+            // The inbox must not find the handled datagrams again.
             batch.clear();
             return false;
         }
         let before = self.turn.now().monotonic;
         self.sockets.receive(batch);
         self.now = self.turn.now();
-        self.read_up = self.sockets.is_drained();
-        if self.read_up {
-            self.empty_at = before;
+        self.is_drained = self.sockets.is_drained();
+        if self.is_drained {
+            self.drained_at = before;
         }
         self.packets_left = self.packets_left.saturating_sub(batch.len() as u32);
         !batch.is_empty()
     }
 
-    pub(crate) fn handle(&mut self, from: Address, datagram: &mut [u8], scratch: &mut Vec<u8>) -> Option<Received> {
+    pub(crate) fn handle(
+        &mut self,
+        from: Address,
+        datagram: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<ClientReceivedDatagram> {
         self.core.handle(from, datagram, scratch, self.now.monotonic).ok().flatten()
     }
 
-    pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
-        self.core.next(datagram, received, scratch, self.now.monotonic)
+    pub(crate) fn next(
+        &mut self,
+        datagram: &[u8],
+        received: &mut ClientReceivedDatagram,
+        scratch: &mut Vec<u8>,
+    ) -> Option<ClientSessionMessage> {
+        self.core.next_message(datagram, received, scratch, self.now.monotonic)
     }
 }
 
-/// A client that is dropped says goodbye, so that its slot is free at once.
+impl Wait for Client {
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        Self::wait(self, timeout)
+    }
+}
+
+/// A client that is dropped disconnects, so that its slot is free at once.
 impl Drop for Client {
     fn drop(&mut self) {
         self.core.disconnect();

@@ -1,7 +1,7 @@
 //! Fetching a connect token from a token issuer over HTTP, for tools and tests.
 //!
-//! A shipped game does not do this: it asks its backend, which knows the player, and the backend asks the issuer. The
-//! issuer's key must never be in a game's hands.
+//! A shipped game asks its backend instead, which knows the player and asks the issuer. The issuer's API key must never
+//! be in a shipped game.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,71 +12,71 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::USER_DATA_BYTES;
-use slipgate_netcode::wire::token::LayoutError;
+use slipgate_netcode::wire::token::TokenLayoutError;
 use ureq::http::Uri;
 
-/// How long an issuer may take to answer, all in all.
+/// How long the whole request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of an answer that are read: a token in base64 is 2,732 bytes, and 32 addresses are short.
-const MAX_ANSWER_BYTES: u64 = 16 * 1024;
+/// The largest response in bytes. A token in base64 has 2,732 bytes.
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
-/// What to ask an issuer for; what is `None` is left to it.
+/// A request for a token. The issuer chooses a value for each field that is `None`.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// Who the player is.
+pub struct TokenRequest {
+    /// The client id of the player.
     pub client_id: u64,
-    /// The servers, out of those that the issuer knows.
+    /// Servers out of those that the issuer knows.
     pub servers: Option<Vec<SocketAddr>>,
-    /// The application's own data, up to 256 bytes.
+    /// Data of the application for the game server, at most 256 bytes.
     pub user_data: Option<Vec<u8>>,
-    /// How many seconds the token is accepted.
+    /// How long the token is valid, in seconds.
     pub lifetime_seconds: Option<u32>,
-    /// Seconds of silence that end the connection.
+    /// After how many seconds of silence the connection times out.
     pub timeout_seconds: Option<u32>,
 }
 
-/// Why there is no token.
+/// Why no token was fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// More than 256 bytes of user data.
+    /// The user data has more than 256 bytes.
     UserData,
-    /// The issuer's URL is none, or of another scheme than `http` and `https`.
+    /// The issuer's URL is malformed, or its scheme is neither `http` nor `https`.
     Url(String),
-    /// The issuer could not be asked: the network, TLS, or its time.
+    /// The issuer could not be reached: a network or TLS error, or no response within 10 s.
     Transport {
-        /// Where it was asked.
+        /// The issuer's URL.
         url: String,
-        /// What came in between.
+        /// The error.
         error: Box<ureq::Error>,
     },
-    /// The issuer refused.
+    /// The issuer refused the request.
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The issuer's own code for the reason, where it gave one.
+        /// The issuer's code for the reason, if there is one.
         code: Option<String>,
-        /// The issuer's sentence, where it gave one.
+        /// The issuer's message, if there is one.
         message: Option<String>,
     },
-    /// The issuer's answer is none that we understand.
-    Answer,
-    /// The answer holds something that is no connect token.
-    Token(LayoutError),
+    /// The response is malformed.
+    Response,
+    /// The response contains no valid connect token.
+    Token(TokenLayoutError),
 }
 
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserData => write!(f, "user data has at most {USER_DATA_BYTES} bytes"),
-            Self::Url(url) => write!(f, "an issuer's address starts with http:// or https://, and {url:?} is none"),
+            Self::Url(url) => write!(f, "the address of an issuer starts with http:// or https://: {url:?}"),
             Self::Transport { url, error } => write!(f, "the token issuer cannot be reached at {url}: {error}"),
             Self::Refused { status, message: Some(message), .. } => {
                 write!(f, "the token issuer refused (HTTP {status}): {message}")
             }
             Self::Refused { status, .. } => write!(f, "the token issuer refused (HTTP {status})"),
-            Self::Answer => f.write_str("the token issuer gave an answer that is none of its kind"),
-            Self::Token(error) => write!(f, "the token issuer gave no connect token: {error}"),
+            Self::Response => f.write_str("the token issuer sent a malformed response"),
+            Self::Token(error) => write!(f, "the token issuer sent an invalid connect token: {error}"),
         }
     }
 }
@@ -84,8 +84,8 @@ impl fmt::Display for FetchError {
 impl std::error::Error for FetchError {}
 
 #[derive(Serialize)]
-struct Body {
-    /// As text: JSON numbers lose precision above 2^53 in many readers.
+struct RequestBody {
+    /// Text, because many JSON parsers lose precision above 2^53.
     client_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_addresses: Option<Vec<String>>,
@@ -98,7 +98,7 @@ struct Body {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct ResponseBody {
     token: String,
 }
 
@@ -113,14 +113,17 @@ struct RefusalReason {
     message: String,
 }
 
-/// Asks the issuer at `url` (`http://host:port` or `https://…`) for a token, with its bearer key. It blocks for at most
-/// 10 s.
+/// Requests a token from the issuer at `url` (`http://host:port` or `https://…`) with its bearer key. Blocks for at
+/// most 10 s.
 ///
-/// An issuer on this machine is asked directly; another one through the proxy that the environment names, if any.
+/// An issuer on this machine is reached directly, another one through the proxy in the environment, if there is one.
 ///
 /// # Errors
-/// See [`FetchError`].
-pub fn fetch(url: &str, bearer_key: &str, request: &Request) -> Result<ConnectToken, FetchError> {
+/// - `UserData`, `Url`: an argument is invalid.
+/// - `Transport`: the issuer could not be reached.
+/// - `Refused`: the issuer refused the request.
+/// - `Response`, `Token`: the response is malformed.
+pub fn fetch(url: &str, bearer_key: &str, request: &TokenRequest) -> Result<ConnectToken, FetchError> {
     let body = body(request)?;
     let tokens = tokens_url(url)?;
     let unreachable = |error| FetchError::Transport { url: url.to_owned(), error: Box::new(error) };
@@ -131,20 +134,20 @@ pub fn fetch(url: &str, bearer_key: &str, request: &Request) -> Result<ConnectTo
         .send(&body)
         .map_err(unreachable)?;
     let status = response.status();
-    let answer = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(unreachable)?;
-    if status.is_success() { parse_token(&answer) } else { Err(refused(status.as_u16(), &answer)) }
+    let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec().map_err(unreachable)?;
+    if status.is_success() { parse_token(&body) } else { Err(refused(status.as_u16(), &body)) }
 }
 
-/// Where the issuer at `url` makes tokens.
+/// Returns the URL of the tokens of the issuer at `url`.
 fn tokens_url(url: &str) -> Result<Uri, FetchError> {
     let tokens = format!("{}/v1/tokens", url.trim_end_matches('/')).parse::<Uri>();
-    let has_place = |tokens: &Uri| matches!(tokens.scheme_str(), Some("http" | "https")) && tokens.host().is_some();
-    tokens.ok().filter(has_place).ok_or_else(|| FetchError::Url(url.to_owned()))
+    let is_http = |tokens: &Uri| matches!(tokens.scheme_str(), Some("http" | "https")) && tokens.host().is_some();
+    tokens.ok().filter(is_http).ok_or_else(|| FetchError::Url(url.to_owned()))
 }
 
 fn agent(url: &Uri) -> ureq::Agent {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
-    // A proxy cannot know this machine's loopback, and the bearer key is none of its business.
+    // A proxy cannot reach this machine's loopback addresses, and must not receive the bearer key.
     let config = if is_loopback(url) { config.proxy(None) } else { config };
     config.build().into()
 }
@@ -155,28 +158,28 @@ fn is_loopback(url: &Uri) -> bool {
     address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.to_canonical().is_loopback())
 }
 
-fn body(request: &Request) -> Result<Vec<u8>, FetchError> {
+fn body(request: &TokenRequest) -> Result<Vec<u8>, FetchError> {
     if request.user_data.as_ref().is_some_and(|data| data.len() > USER_DATA_BYTES) {
         return Err(FetchError::UserData);
     }
-    let body = Body {
+    let body = RequestBody {
         client_id: request.client_id.to_string(),
         server_addresses: request.servers.as_ref().map(|servers| servers.iter().map(SocketAddr::to_string).collect()),
         user_data: request.user_data.as_ref().map(|data| STANDARD.encode(data)),
         lifetime_seconds: request.lifetime_seconds,
         timeout_seconds: request.timeout_seconds,
     };
-    serde_json::to_vec(&body).map_err(|_| FetchError::Answer)
+    serde_json::to_vec(&body).map_err(|_| FetchError::Response)
 }
 
-fn parse_token(answer: &[u8]) -> Result<ConnectToken, FetchError> {
-    let answer: Answer = serde_json::from_slice(answer).map_err(|_| FetchError::Answer)?;
-    let bytes = STANDARD.decode(answer.token).map_err(|_| FetchError::Answer)?;
+fn parse_token(response: &[u8]) -> Result<ConnectToken, FetchError> {
+    let response: ResponseBody = serde_json::from_slice(response).map_err(|_| FetchError::Response)?;
+    let bytes = STANDARD.decode(response.token).map_err(|_| FetchError::Response)?;
     ConnectToken::from_bytes(&bytes).map_err(FetchError::Token)
 }
 
-fn refused(status: u16, answer: &[u8]) -> FetchError {
-    let reason = serde_json::from_slice::<Refusal>(answer).ok().map(|refusal| refusal.error);
+fn refused(status: u16, response: &[u8]) -> FetchError {
+    let reason = serde_json::from_slice::<Refusal>(response).ok().map(|refusal| refusal.error);
     let (code, message) = reason.map(|reason| (reason.code, reason.message)).unzip();
     FetchError::Refused { status, code, message }
 }
@@ -186,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_issuer_on_this_machine_is_asked_without_the_environments_proxy() {
+    fn only_a_loopback_issuer_bypasses_the_proxy() {
         for (url, loopback) in [
             ("http://127.0.0.1:8080", true),
             ("http://127.1.2.3/", true),
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_its_scheme_is_no_url() {
+    fn a_url_without_http_scheme_is_refused() {
         for url in ["", "127.0.0.1:8080", "localhost:8080", "issuer.example", "ftp://issuer.example", "http://"] {
             assert!(matches!(tokens_url(url), Err(FetchError::Url(_))), "{url}");
         }

@@ -1,16 +1,18 @@
-//! Where datagrams arrive, are decrypted, and are handed out as events.
+//! The buffers in which datagrams arrive, and the events in them.
 //!
-//! The inbox stands beside the client and not in it: an event borrows from the inbox alone, so that the game may answer
-//! through the client while it still holds what it answers, without a copy.
+//! The inbox is separate from the client: an event borrows only the inbox, so that the game can reply through the
+//! client while it still holds the event, without a copy.
 
-use slipgate_session::channel::block::PartialBlock;
+use slipgate_netcode::ids::ClientIndex;
+use slipgate_session::channel::transfer::PartialTransfer;
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::client::{self as core, Message, Received};
-use slipgate_session::reliability;
+use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
+use slipgate_session::connection::{CloseReason, PacketTimes};
+use slipgate_session::reliability::PacketEvent;
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::ReceiveBatch;
 
-use crate::{Client, EndReason};
+use crate::Client;
 
 /// Something that happened since the last event.
 #[derive(Debug)]
@@ -18,118 +20,131 @@ use crate::{Client, EndReason};
 pub enum Event<'a> {
     /// A server gave the client a slot.
     Connected {
-        /// The slot, from 0.
-        client_index: u32,
-        /// How many slots the server has.
+        /// The client's index, from 0.
+        client_index: ClientIndex,
+        /// The number of the server's slots.
         max_clients: u32,
     },
-    /// A payload of the server.
+    /// A payload arrived, with [`Traffic::Payloads`](crate::Traffic).
     Payload {
-        /// Its packet's sequence number: it tells newer from older.
+        /// The sequence number of its packet: a larger one is newer.
         sequence: u64,
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
+        /// The time of its arrival.
+        times: PacketTimes,
     },
-    /// An acknowledged packet of the server, where [`Traffic`](crate::Traffic) is `Packets`.
+    /// An acknowledged packet arrived, with [`Traffic::Packets`](crate::Traffic).
     Packet {
-        /// Its number: it tells newer from older.
+        /// The sequence number of the packet, modulo 2^16.
         sequence: Sequence,
         /// 1 byte to 16 KiB.
         bytes: &'a [u8],
+        /// The time of its arrival.
+        times: PacketTimes,
     },
-    /// What became of an acknowledged packet that was sent.
-    Sent(reliability::Event),
-    /// A message of the server, where [`Traffic`](crate::Traffic) is `Channels`.
+    /// A packet of this client was acknowledged or lost.
+    Sent(PacketEvent),
+    /// A message arrived on a channel, with [`Traffic::Channels`](crate::Traffic).
     Message {
-        /// Its channel.
+        /// The channel.
         channel: ChannelId,
-        /// As many bytes as the channel allows, none among them.
+        /// 0 bytes to the channel's `max_message_bytes`.
         bytes: &'a [u8],
+        /// The times of its arrival, and of its sending if known.
+        times: PacketTimes,
     },
-    /// News of the channels: what became of blocks, and of messages that asked for a receipt.
+    /// The status of a transfer has changed, or a receipt was requested and the delivery status of the message is
+    /// known.
     Channel(ChannelEvent),
-    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
+    /// The received part of a transfer at the end of its connection; the next connection can resume it. It comes before
+    /// `Ended`.
     Partial {
-        /// The block's channel.
+        /// The channel.
         channel: ChannelId,
-        /// What had arrived.
-        partial: PartialBlock,
+        /// The received part.
+        partial: PartialTransfer,
     },
     /// The attempt or the connection has ended.
     Ended {
-        /// Why; it has a sentence for the player, and the standard's state.
-        reason: EndReason,
+        /// The reason. Its `Display` is a sentence for the player.
+        reason: CloseReason,
     },
 }
 
-/// Where datagrams arrive, in buffers that are allocated once.
+/// The buffers in which datagrams arrive and are decrypted; allocated once.
 #[derive(Default)]
 pub struct Inbox {
     batch: ReceiveBatch,
-    next: usize,
-    /// For what must be put together from several datagrams.
+    next_index: usize,
+    /// Messages that are assembled from several datagrams.
     scratch: Vec<u8>,
-    /// What was brought in and is not taken wholly, and its place in the batch.
-    current: Option<(usize, Received)>,
+    /// The datagram with messages that were not taken, and its index in the batch.
+    current: Option<(usize, ClientReceivedDatagram)>,
 }
 
-/// What was found, and where it lies. Borrowing it at once would hold the inbox for the whole search.
+/// The next event, and the index of its datagram. An event that borrowed it at once would borrow the inbox in the loop.
 enum Found {
-    Event(core::Event),
-    Message(usize, Message),
+    Event(ClientSessionEvent),
+    Message(usize, ClientSessionMessage),
 }
 
 impl Inbox {
-    /// The next event of this turn, or `None` when nothing waits or the turn has done enough.
+    /// Returns the next event of this turn, `None` when there is none or the turn has read its limit.
     pub fn next(&mut self, client: &mut Client) -> Option<Event<'_>> {
-        match self.find(client)? {
-            Found::Event(core::Event::Connected { client_index, max_clients }) => {
-                Some(Event::Connected { client_index, max_clients })
+        Some(match self.find(client)? {
+            Found::Event(event) => from_session(event),
+            Found::Message(index, message) => {
+                let datagram = self.batch.bytes(index);
+                match message {
+                    ClientSessionMessage::Payload { sequence, span, times } => {
+                        Event::Payload { sequence, bytes: span.bytes(datagram, &self.scratch), times }
+                    }
+                    ClientSessionMessage::Packet { sequence, span, times } => {
+                        Event::Packet { sequence, bytes: span.bytes(datagram, &self.scratch), times }
+                    }
+                    ClientSessionMessage::Channel { channel, span, times } => {
+                        Event::Message { channel, bytes: span.bytes(datagram, &self.scratch), times }
+                    }
+                }
             }
-            Found::Event(core::Event::Ended { reason }) => Some(Event::Ended { reason }),
-            Found::Event(core::Event::Packet(event)) => Some(Event::Sent(event)),
-            Found::Event(core::Event::Channel(event)) => Some(Event::Channel(event)),
-            Found::Event(core::Event::Partial { channel, partial }) => Some(Event::Partial { channel, partial }),
-            Found::Message(number, message) => {
-                let datagram = self.batch.bytes(number);
-                Some(match message {
-                    Message::Payload { sequence, place } => {
-                        Event::Payload { sequence, bytes: place.bytes(datagram, &self.scratch) }
-                    }
-                    Message::Packet { sequence, place } => {
-                        Event::Packet { sequence, bytes: place.bytes(datagram, &self.scratch) }
-                    }
-                    Message::Channel { channel, place } => {
-                        Event::Message { channel, bytes: place.bytes(datagram, &self.scratch) }
-                    }
-                })
-            }
-        }
+        })
     }
 
     fn find(&mut self, client: &mut Client) -> Option<Found> {
         loop {
+            // Events come first: `Connected` must precede the first message.
             if let Some(event) = client.poll_event() {
                 return Some(Found::Event(event));
             }
-            if let Some((number, mut received)) = self.current.take() {
-                if let Some(message) = client.next(self.batch.bytes(number), &mut received, &mut self.scratch) {
-                    self.current = Some((number, received));
-                    return Some(Found::Message(number, message));
+            if let Some((index, mut received)) = self.current.take() {
+                if let Some(message) = client.next(self.batch.bytes(index), &mut received, &mut self.scratch) {
+                    self.current = Some((index, received));
+                    return Some(Found::Message(index, message));
                 }
                 continue;
             }
-            if self.next >= self.batch.len() {
-                self.next = 0;
+            if self.next_index >= self.batch.len() {
+                self.next_index = 0;
                 if !client.receive(&mut self.batch) {
                     return None;
                 }
             }
-            let number = self.next;
-            self.next += 1;
-            let Some(arrived) = self.batch.get(number) else { continue };
+            let index = self.next_index;
+            self.next_index += 1;
+            let Some(arrived) = self.batch.get(index) else { continue };
             let received = client.handle(arrived.from, arrived.datagram, &mut self.scratch);
-            self.current = received.map(|received| (number, received));
+            self.current = received.map(|received| (index, received));
         }
+    }
+}
+
+fn from_session(event: ClientSessionEvent) -> Event<'static> {
+    match event {
+        ClientSessionEvent::Connected { client_index, max_clients } => Event::Connected { client_index, max_clients },
+        ClientSessionEvent::Ended { reason } => Event::Ended { reason },
+        ClientSessionEvent::Packet(event) => Event::Sent(event),
+        ClientSessionEvent::Channel(event) => Event::Channel(event),
+        ClientSessionEvent::Partial { channel, partial } => Event::Partial { channel, partial },
     }
 }

@@ -1,83 +1,81 @@
-//! A game client's end of Slipgate: netcode 1.02 over UDP, polled by the game's own loop.
+//! The client end of Slipgate: netcode 1.02 over UDP, polled by the game's own loop.
 //!
-//! No thread, no async runtime, no callback. A connect token comes from the game's backend; the client turns it into an
-//! encrypted connection to one of the token's servers.
+//! There are no threads, async runtimes or callbacks. A connect token comes from the game's backend; the client turns
+//! it into an encrypted connection to one of the token's servers.
 //!
 //! # Examples
+//! A client that sends its input 60 times a second:
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use slipgate_client::{Client, Clock, ConnectToken, Event, Inbox};
+//! use slipgate_client::{Client, Clock, ConnectToken, Event, Inbox, Pace};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let token = ConnectToken::from_bytes(&std::fs::read("token")?)?;
 //!     let clock = Clock::start();
 //!     let (mut client, mut inbox) = (Client::new()?, Inbox::default());
+//!     let mut pace = Pace::new(clock, Duration::from_millis(16));
 //!     client.connect(token, clock.now())?;
 //!     loop {
-//!         client.begin_turn(clock.now());
+//!         let now = clock.now();
+//!         client.begin_turn(now);
 //!         while let Some(event) = inbox.next(&mut client) {
 //!             match event {
-//!                 Event::Connected { client_index, .. } => println!("player {}", client_index + 1),
+//!                 Event::Connected { client_index, .. } => println!("player {}", client_index.0 + 1),
 //!                 Event::Payload { bytes, .. } => println!("{} bytes", bytes.len()),
+//!                 // A sentence for the player, such as "The server is full."
 //!                 Event::Ended { reason } => return Ok(println!("{reason}")),
 //!                 _ => {}
 //!             }
 //!         }
-//!         if client.state().is_connected() {
-//!             // What cannot leave now is not missed: the next frame's input is newer. (`Backlogged` passes, and `Gone` is
-//!             // told by an event.)
-//!             let _ = client.send(b"input of this frame");
+//!         if pace.is_tick(now.monotonic) {
+//!             if client.state().is_connected() {
+//!                 // If it cannot leave now, the next tick has newer input.
+//!                 let _ = client.send(b"input of this tick");
+//!             }
+//!             client.end_turn();
+//!         } else {
+//!             client.flush();
 //!         }
-//!         client.end_turn();
-//!         // Here the game draws; its frames set the pace. (A tool without frames sleeps in `client.wait` instead, which
-//!         // returns as soon as something arrives; `client.flush` answers that at once, without ending the turn.)
-//!         std::thread::sleep(Duration::from_millis(16));
+//!         pace.rest(&mut client);
 //!     }
 //! }
 //! ```
+//! A game that draws frames calls `begin_turn`, takes events, sends, and calls `end_turn` once per frame instead.
 //!
-//! The same client with channels, for a server that carries the same ones: chat that arrives once and in order, state of
-//! which only the newest matters, and a map in the background.
+//! A client with channels, for a server with the same layout: chat arrives once and in order, only the newest state
+//! matters, and the map is transferred in the background.
 //! ```no_run
 //! # use std::time::Duration;
 //! #
-//! use slipgate_client::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, Traffic, block, decode};
+//! use slipgate_client::transfer::TransferEvent;
+//! use slipgate_client::{Channel, ChannelEvent, Layout, Traffic, decode};
 //! # use slipgate_client::{Client, Clock, ConnectToken, Event, Inbox};
-//!
-//! const CHAT: ChannelId = ChannelId(0);
-//! const STATE: ChannelId = ChannelId(1);
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! #   let token = ConnectToken::from_bytes(&std::fs::read("token")?)?;
 //! #   let (clock, mut inbox) = (Clock::start(), Inbox::default());
-//!     let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
-//!     let layout = Layout::new(vec![
-//!         channel(Kind::ReliableOrdered, 1),
-//!         channel(Kind::Sequenced, 2),
-//!         channel(Kind::Blocks, 0),
-//!     ])?;
-//!     let mut client = Client::new()?.carrying(Traffic::channels(layout))?;
+//!     let mut layout = Layout::builder();
+//!     let state = layout.add(Channel::sequenced("state").priority(2).newest_only());
+//!     let chat = layout.add(Channel::reliable_ordered("chat"));
+//!     layout.add(Channel::transfers("maps"));
+//!     let mut client = Client::new()?.with_traffic(Traffic::channels(layout.build()?))?;
 //!     client.connect(token, clock.now())?;
 //!     loop {
 //!         client.begin_turn(clock.now());
 //!         while let Some(event) = inbox.next(&mut client) {
 //!             match event {
-//!                 // The first line of an empty queue has a place.
-//!                 Event::Connected { .. } => {
-//!                     let _ = client.send_typed(CHAT, "hello, all");
+//!                 Event::Connected { .. } => client.send_typed(chat, "hello, all")?,
+//!                 Event::Message { channel, bytes, .. } if channel == state => {
+//!                     match decode::<(u64, Vec<u16>)>(channel, bytes) {
+//!                         Ok((tick, things)) => println!("tick {tick}: {} things", things.len()),
+//!                         Err(error) => println!("{error}"),
+//!                     }
 //!                 }
-//!                 Event::Message { channel: STATE, bytes } => match decode::<(u64, Vec<u16>)>(STATE, bytes) {
-//!                     Ok((tick, things)) => println!("tick {tick}: {} things", things.len()),
-//!                     Err(error) => println!("{error}"),
-//!                 },
-//!                 Event::Channel(ChannelEvent::Block { event: block::Event::Received { content, .. }, .. }) => {
-//!                     println!("a map of {} bytes, whole", content.len());
+//!                 Event::Channel(ChannelEvent::Transfer { event: TransferEvent::Received { content, .. }, .. }) => {
+//!                     println!("a map of {} bytes", content.len());
 //!                 }
-//!                 Event::Ended { reason } => {
-//!                     // A server that kicks somebody can say why.
-//!                     return Ok(println!("{}", client.farewell().unwrap_or(&reason.to_string())));
-//!                 }
+//!                 Event::Ended { reason } => return Ok(println!("{reason}")),
 //!                 _ => {}
 //!             }
 //!         }
@@ -89,7 +87,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
@@ -99,30 +97,51 @@ pub mod fetch;
 mod inbox;
 #[cfg(feature = "probe")]
 pub mod probe;
+#[cfg(feature = "typed")]
 mod typed_messages;
 mod used_tokens;
 
-pub use slipgate_netcode::client::{ClientState, ConnectError, EndReason};
-pub use slipgate_netcode::discard::{Discard, Discards};
-pub use slipgate_netcode::time::{Instant, Now};
-pub use slipgate_netcode::timing::TimeoutPolicy;
-pub use slipgate_netcode::token::{ConnectToken, PublicFacts};
-pub use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-pub use slipgate_netcode::wire::token::LayoutError;
-pub use slipgate_os::clock::Clock;
-pub use slipgate_session::channel::block;
-pub use slipgate_session::channel::control::ByeCode;
-pub use slipgate_session::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
-};
-pub use slipgate_session::congestion::{self, BytesPerSecond, Suggestion};
-pub use slipgate_session::reliability::Event as PacketEvent;
-pub use slipgate_session::session::{Budget, Connection, End, PathStats, SendError, Traffic};
-pub use slipgate_session::wire::reliable::Sequence;
-pub use slipgate_typed as typed;
-pub use slipgate_typed::TypedError;
-pub use slipgate_udp::{Batching, Buffers, Dscp, Marking, SocketStats, Sockets, Trouble};
+/// Acknowledged packets, for games with a message layer of their own.
+pub mod packets {
+    pub use slipgate_session::reliability::PacketEvent;
+    pub use slipgate_session::wire::reliable::Sequence;
+}
 
-pub use self::client::Client;
+/// UDP sockets: their buffers, DSCP marks and counters.
+pub mod sockets {
+    pub use slipgate_udp::{Batching, Dscp, Marking, SocketBuffers, SocketErrorKind, SocketStats, Sockets};
+}
+
+/// The state of the path, what may leave in a tick, and the reasons for dropped datagrams.
+pub mod stats {
+    pub use slipgate_netcode::discard::{Discard, Discards};
+    pub use slipgate_netcode::ids::ClientIndex;
+    pub use slipgate_session::connection::{Budget, PacketTimes, PathStats};
+}
+
+/// Connect tokens: the public part, and the errors of reading one.
+pub mod token {
+    pub use slipgate_netcode::timing::TimeoutPolicy;
+    pub use slipgate_netcode::token::{ConnectToken, PublicFacts};
+    pub use slipgate_netcode::wire::token::TokenLayoutError;
+}
+
+/// Messages of Rust types, and the codecs for them.
+#[cfg(feature = "typed")]
+pub mod typed {
+    pub use crate::typed_messages::{SendTypedError, TypedError, decode, decode_with};
+    pub use slipgate_typed::*;
+}
+
+pub use slipgate_netcode::client::{ClientState, ConnectError};
+pub use slipgate_netcode::time::Now;
+pub use slipgate_netcode::token::ConnectToken;
+pub use slipgate_os::clock::Clock;
+pub use slipgate_os::pace::Pace;
+pub use slipgate_session::channel::{Channel, ChannelEvent, ChannelId, DeliveryStatus, Layout, SendOptions, transfer};
+pub use slipgate_session::connection::{CloseCode, CloseKind, CloseReason, SendError, Traffic};
+
+pub use self::client::{Client, ServerInfo};
 pub use self::inbox::{Event, Inbox};
-pub use self::typed_messages::{SendTypedError, decode, decode_with};
+#[cfg(feature = "typed")]
+pub use self::typed_messages::decode;

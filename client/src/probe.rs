@@ -1,6 +1,6 @@
 //! A client that sends numbered payloads to an echo server and checks every echo: for the demo, tools and tests.
 //!
-//! What a payload must look like follows from its number, so an echo is checked byte for byte without keeping a copy.
+//! The content of a payload is a function of its number, so that an echo is checked byte by byte without a copy.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -10,85 +10,85 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
-use crate::{Client, ClientState, Clock, ConnectError, EndReason, Event, Inbox};
+use crate::{Client, ClientState, Clock, CloseReason, ConnectError, Event, Inbox};
 
-/// The fewest bytes of a probe's payload: its number and whose it is.
+/// The minimum bytes of a payload: its number and the mark of the probe.
 pub const MIN_PROBE_BYTES: usize = 16;
-/// Send times that are remembered, so that an echo tells the round-trip time: a minute at 60 a second.
-const REMEMBERED: usize = 4096;
+/// The number of remembered send times, for round-trip times: one minute at 60 payloads per second.
+const MAX_REMEMBERED: usize = 4096;
 
-/// What a probe sends.
+/// The settings of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeConfig {
-    /// Payloads a second, at least 1.
+    /// Payloads per second, at least 1.
     pub rate: u32,
-    /// Their sizes in bytes, within 16..=1200; each next payload has another one.
+    /// Sizes in bytes, within 16..=1200; consecutive payloads differ in size.
     pub sizes: RangeInclusive<usize>,
-    /// Tells this probe's payloads from those of others, where a server relays.
+    /// Distinguishes this probe's payloads from those of others, if the server relays.
     pub mark: u64,
 }
 
-/// What a probe has seen.
+/// The results of a probe.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeReport {
-    /// Where the client stands.
+    /// The state of the client.
     pub state: ClientState,
-    /// Why it ended, if it has.
-    pub ended: Option<EndReason>,
-    /// Its slot, once it had one.
+    /// Why the connection ended, if it has.
+    pub ended: Option<CloseReason>,
+    /// Its client index, once it was connected.
     pub slot: Option<u32>,
-    /// Whether it ever had one.
+    /// Whether it was ever connected.
     pub was_connected: bool,
     /// Payloads sent.
     pub sent: u64,
-    /// Payloads that the system did not take.
-    pub unsent: u64,
-    /// Echoes that were right.
+    /// Payloads that could not be sent.
+    pub not_sent: u64,
+    /// Correct echoes.
     pub right: u64,
-    /// Payloads that bear this probe's mark and are none that it sent, or not as it sent them.
+    /// Payloads with this probe's mark that differ from every payload that it sent, or are duplicates.
     pub wrong: u64,
-    /// Payloads of others.
+    /// Payloads of other probes.
     pub foreign: u64,
-    /// Datagrams that were dropped.
+    /// Dropped datagrams.
     pub dropped: u64,
-    /// The round-trip time: smoothed by an eighth (RFC 6298, section 2), least and most.
+    /// The round-trip times.
     pub round_trip: RoundTrip,
 }
 
 impl ProbeReport {
-    /// Payloads whose echo has not come.
+    /// Returns the number of payloads without a correct echo.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.sent.saturating_sub(self.right)
     }
 
-    /// Whether a slot was had and every echo was right.
+    /// Returns whether the probe was connected and every echo was correct.
     #[must_use]
     pub const fn is_perfect(&self) -> bool {
         self.was_connected && self.sent > 0 && self.missing() == 0 && self.wrong == 0
     }
 }
 
-/// Round-trip times, from handing a payload to the client to taking its echo.
+/// Round-trip times, from sending a payload to taking its echo from the inbox.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
-    /// Smoothed.
+    /// Smoothed with gain 1/8 (RFC 6298, section 2).
     pub smoothed: Option<Duration>,
-    /// The least.
-    pub least: Option<Duration>,
-    /// The most.
-    pub most: Option<Duration>,
+    /// The minimum.
+    pub min: Option<Duration>,
+    /// The maximum.
+    pub max: Option<Duration>,
 }
 
 impl RoundTrip {
-    fn note(&mut self, sample: Duration) {
+    fn on_sample(&mut self, sample: Duration) {
         self.smoothed = Some(self.smoothed.map_or(sample, |smoothed| smoothed * 7 / 8 + sample / 8));
-        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
-        self.most = Some(self.most.map_or(sample, |most| most.max(sample)));
+        self.min = Some(self.min.map_or(sample, |min| min.min(sample)));
+        self.max = Some(self.max.map_or(sample, |max| max.max(sample)));
     }
 }
 
-/// A client under way.
+/// A client that sends numbered payloads and checks their echoes.
 pub struct Probe {
     client: Client,
     inbox: Inbox,
@@ -96,23 +96,23 @@ pub struct Probe {
     config: ProbeConfig,
     next_number: u64,
     next_send: Instant,
-    /// When the payloads of the last numbers were sent; taken when their echo comes, so that each counts once.
+    /// Number and send time of the last payloads. An echo takes its entry, so that it counts once.
     sent_at: Box<[Option<(u64, Instant)>]>,
     report: ProbeReport,
 }
 
 impl Probe {
-    /// A probe that begins to connect.
+    /// Creates a probe, and starts to connect.
     ///
     /// # Errors
-    /// The client refuses the token.
+    /// As [`Client::connect`].
     pub fn begin(mut client: Client, token: ConnectToken, config: ProbeConfig) -> Result<Self, ConnectError> {
         let clock = Clock::start();
         client.connect(token, clock.now())?;
         let ProbeConfig { rate, sizes, mark } = config;
-        let (least, most) = sizes.into_inner();
-        let least = least.clamp(MIN_PROBE_BYTES, MAX_PAYLOAD_BYTES);
-        let sizes = least..=most.clamp(least, MAX_PAYLOAD_BYTES);
+        let (min, max) = sizes.into_inner();
+        let min = min.clamp(MIN_PROBE_BYTES, MAX_PAYLOAD_BYTES);
+        let sizes = min..=max.clamp(min, MAX_PAYLOAD_BYTES);
         Ok(Self {
             client,
             inbox: Inbox::default(),
@@ -120,22 +120,23 @@ impl Probe {
             config: ProbeConfig { rate: rate.max(1), sizes, mark },
             next_number: 0,
             next_send: Instant::default(),
-            sent_at: vec![None; REMEMBERED].into(),
+            sent_at: vec![None; MAX_REMEMBERED].into(),
             report: ProbeReport::default(),
         })
     }
 
-    /// One turn: takes what came, sends what is due if `sending`, and sleeps until more happens, for at most `patience`.
+    /// Runs one turn: takes the events, sends due payloads if `sending`, and sleeps until more happens, for at most
+    /// `max_wait`.
     ///
     /// # Errors
-    /// When the system cannot wait.
-    pub fn turn(&mut self, sending: bool, patience: Duration) -> io::Result<()> {
+    /// The error of the system call when the system cannot wait.
+    pub fn turn(&mut self, sending: bool, max_wait: Duration) -> io::Result<()> {
         let now = self.clock.now();
         self.client.begin_turn(now);
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
                 Event::Connected { client_index, .. } => {
-                    self.report.slot = Some(client_index);
+                    self.report.slot = Some(client_index.0);
                     self.report.was_connected = true;
                     self.next_send = now.monotonic;
                 }
@@ -150,16 +151,16 @@ impl Probe {
         }
         self.client.end_turn();
         self.report.state = self.client.state();
-        self.report.ended = self.client.end_reason();
+        self.report.ended = self.client.close_reason().cloned();
         self.report.dropped = self.client.discards().total();
-        let due = if sending { self.next_send.since(self.clock.monotonic()) } else { patience };
-        let due = if self.report.state.is_connected() { due } else { patience };
-        self.client.wait(due.min(patience))
+        let due = if sending { self.next_send.since(self.clock.monotonic()) } else { max_wait };
+        let due = if self.report.state.is_connected() { due } else { max_wait };
+        self.client.wait(due.min(max_wait))
     }
 
     fn send_due(&mut self, now: Instant) {
         let period = Duration::from_secs(1) / self.config.rate;
-        // A program that was stopped for a while does not send all it missed at once.
+        // A program that was suspended must not send all missed payloads at once.
         let mut burst = self.config.rate.div_ceil(10);
         while self.next_send <= now && burst > 0 {
             burst -= 1;
@@ -168,14 +169,14 @@ impl Probe {
             let payload = compose(self.next_number, &self.config, &mut buffer);
             match self.client.send(payload) {
                 Ok(()) => {
-                    let place = self.next_number as usize % REMEMBERED;
-                    if let Some(home) = self.sent_at.get_mut(place) {
-                        *home = Some((self.next_number, self.clock.monotonic()));
+                    let index = self.next_number as usize % MAX_REMEMBERED;
+                    if let Some(entry) = self.sent_at.get_mut(index) {
+                        *entry = Some((self.next_number, self.clock.monotonic()));
                     }
                     self.report.sent += 1;
                     self.next_number += 1;
                 }
-                Err(_) => self.report.unsent += 1,
+                Err(_) => self.report.not_sent += 1,
             }
         }
         if self.next_send <= now {
@@ -183,38 +184,38 @@ impl Probe {
         }
     }
 
-    /// Leaves the server.
+    /// Disconnects.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// The error of the system call when the system cannot wait.
     pub fn leave(&mut self) -> io::Result<()> {
         self.client.disconnect();
         self.turn(false, Duration::ZERO)
     }
 
-    /// What it has seen so far.
+    /// Returns the results so far.
     #[must_use]
     pub const fn report(&self) -> &ProbeReport {
         &self.report
     }
 
-    /// The client, for what else it knows.
+    /// Returns the client.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 }
 
-/// Writes the payload of a number: number, mark, and bytes that follow from both.
-fn compose<'b>(number: u64, config: &ProbeConfig, buffer: &'b mut [u8; MAX_PAYLOAD_BYTES]) -> &'b [u8] {
+/// Writes the payload of a number: the number, the mark, and bytes that depend on both.
+fn compose<'b>(number: u64, config: &ProbeConfig, buf: &'b mut [u8; MAX_PAYLOAD_BYTES]) -> &'b [u8] {
     let span = (config.sizes.end() - config.sizes.start() + 1) as u64;
-    // 7919 is a prime: the sizes come in no order that a buffer could follow.
+    // Multiplying by a prime shuffles the sizes, so that no buffer is reused for an equal size by accident.
     let length = config.sizes.start() + (number.wrapping_mul(7919) % span) as usize;
     let head = number.to_le_bytes().into_iter().chain(config.mark.to_le_bytes());
     let seed = number ^ config.mark.rotate_left(32);
-    let rest = (0_u64..).map(|place| (seed.wrapping_add(place).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
-    buffer.iter_mut().zip(head.chain(rest)).for_each(|(to, from)| *to = from);
-    buffer.get(..length).unwrap_or_default()
+    let rest = (0_u64..).map(|index| (seed.wrapping_add(index).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+    buf.iter_mut().zip(head.chain(rest)).for_each(|(to, from)| *to = from);
+    buf.get(..length).unwrap_or_default()
 }
 
 fn check(
@@ -232,11 +233,12 @@ fn check(
     }
     let mut buffer = [0; MAX_PAYLOAD_BYTES];
     let number = number.filter(|number| compose(*number, config, &mut buffer) == bytes);
-    let home = number.and_then(|number| sent_at.get_mut(number as usize % REMEMBERED).map(|home| (number, home)));
-    match home {
-        Some((number, home)) if home.is_some_and(|(sent, _)| sent == number) => {
-            if let Some((_, sent)) = home.take() {
-                report.round_trip.note(now.since(sent));
+    let entry =
+        number.and_then(|number| sent_at.get_mut(number as usize % MAX_REMEMBERED).map(|entry| (number, entry)));
+    match entry {
+        Some((number, entry)) if entry.is_some_and(|(sent, _)| sent == number) => {
+            if let Some((_, sent)) = entry.take() {
+                report.round_trip.on_sample(now.since(sent));
             }
             report.right += 1;
         }
@@ -253,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_counts_once_and_only_as_it_was_sent() {
-        let mut sent_at = vec![None; REMEMBERED];
+    fn an_echo_counts_once_and_only_unaltered() {
+        let mut sent_at = vec![None; MAX_REMEMBERED];
         let mut report = ProbeReport { sent: 3, was_connected: true, ..ProbeReport::default() };
         for number in 0..3 {
             sent_at[number as usize] = Some((number, Instant::default()));

@@ -1,24 +1,40 @@
-//! Values as messages: what the game sends and hears has a type, by a codec of [`typed`](crate::typed).
+//! Typed messages: values that are encoded and decoded by a codec of [`typed`](crate::typed).
 //!
-//! A message that is wrong is an error with the channel in it, and nothing else: the connection lives on.
+//! A malformed message is an error with its channel. The connection continues.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use slipgate_session::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
-use slipgate_session::session::SendError;
-use slipgate_typed::{Bincode, Codec, TypedError};
+use slipgate_session::connection::SendError;
+use slipgate_typed::{Bincode, Codec, TypedErrorKind};
 
 use crate::Client;
 
-/// Why a value was not sent. The connection lives on, and nothing has changed.
+/// A message could not be decoded, or a value not encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct TypedError {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The error.
+    pub kind: TypedErrorKind,
+}
+
+impl fmt::Display for TypedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "channel {}: {}", self.channel.0, self.kind)
+    }
+}
+
+impl std::error::Error for TypedError {}
+
+/// Why a value was not sent. The connection continues, and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendTypedError {
-    /// The codec cannot say the value, or not within its own limit: 16 KiB, unless it was given another of up to 32 KiB.
+    /// The codec cannot encode the value, or not within its limit: 16 KiB unless it was created with another one.
     Value(TypedError),
-    /// The message was not taken. One that is too large for its own channel alone (`max_message_bytes` of its
-    /// [`ChannelConfig`](crate::ChannelConfig)) is `TooLarge` here.
+    /// The encoded message was refused.
     Send(SendError),
 }
 
@@ -33,21 +49,21 @@ impl fmt::Display for SendTypedError {
 
 impl std::error::Error for SendTypedError {}
 
-/// Reads the value of a [`Message`](crate::Event::Message) by the default codec, [`Bincode`]. It may borrow from the
-/// message.
+/// Decodes the value of a [`Message`](crate::Event::Message) with the default codec, [`Bincode`]. The value may borrow
+/// from the message.
 ///
 /// # Errors
-/// What is wrong with the message.
+/// The message is malformed, too large, cut off, or has trailing bytes.
 ///
 /// # Examples
 /// ```no_run
 /// # use slipgate_client::{Client, Event, Inbox};
 /// # fn turn(client: &mut Client, inbox: &mut Inbox) {
 /// while let Some(event) = inbox.next(client) {
-///     if let Event::Message { channel, bytes } = event {
+///     if let Event::Message { channel, bytes, .. } = event {
 ///         match slipgate_client::decode::<(u32, &str)>(channel, bytes) {
 ///             Ok((number, line)) => println!("{number}: {line}"),
-///             // As in: channel 0: the message ends before its value does
+///             // For example: "channel 0: the message ends before its value does"
 ///             Err(error) => eprintln!("{error}"),
 ///         }
 ///     }
@@ -58,7 +74,7 @@ pub fn decode<'de, T: Deserialize<'de>>(channel: ChannelId, bytes: &'de [u8]) ->
     decode_with(&Bincode::default(), channel, bytes)
 }
 
-/// As [`decode`], by a given codec.
+/// Decodes the value of a message with this codec.
 ///
 /// # Errors
 /// As [`decode`].
@@ -71,18 +87,21 @@ pub fn decode_with<'de, T: Deserialize<'de>>(
 }
 
 impl Client {
-    /// Puts a value into a channel, by the default codec, [`Bincode`]. Only where [`Traffic`](crate::Traffic) is
-    /// `Channels`.
+    /// Encodes a value with the default codec, [`Bincode`], and queues it on a channel. It requires
+    /// [`Traffic::Channels`](crate::Traffic).
     ///
-    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
-    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
+    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and table entries
+    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)). The sender does not check this, because it depends on the
+    /// type that the receiver decodes.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message), or that the value makes no message.
+    /// - `Value`: the value cannot be encoded.
+    /// - `Send`: as [`send_message`](Self::send_message).
     ///
     /// # Examples
     /// ```no_run
-    /// # use slipgate_client::{ChannelId, Client, SendTypedError};
+    /// # use slipgate_client::typed::SendTypedError;
+    /// # use slipgate_client::{ChannelId, Client};
     /// const CHAT: ChannelId = ChannelId(0);
     ///
     /// # fn greet(client: &mut Client) -> Result<(), SendTypedError> {
@@ -93,8 +112,8 @@ impl Client {
         self.send_typed_with(&Bincode::default(), channel, value, SendOptions::default())
     }
 
-    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
-    /// ones, or a receipt.
+    /// Encodes a value with this codec and queues it with a deadline, a key by which newer messages replace older ones,
+    /// or a receipt.
     ///
     /// # Errors
     /// As [`send_typed`](Self::send_typed).
@@ -103,14 +122,14 @@ impl Client {
     /// ```no_run
     /// use std::time::Duration;
     ///
-    /// use slipgate_client::typed::Postcard;
-    /// # use slipgate_client::{ChannelId, Client, SendOptions, SendTypedError};
+    /// # use slipgate_client::typed::{Bincode, SendTypedError};
+    /// # use slipgate_client::{ChannelId, Client, SendOptions};
     /// # const SHOTS: ChannelId = ChannelId(1);
     ///
-    /// # fn shoot(client: &mut Client, at: (f32, f32)) -> Result<(), SendTypedError> {
-    /// // A shot that would be a second late is none.
-    /// let options = SendOptions { deadline: Some(Duration::from_secs(1)), ..SendOptions::default() };
-    /// client.send_typed_with(&Postcard::default(), SHOTS, &at, options)
+    /// # fn shoot(client: &mut Client, target: (f32, f32)) -> Result<(), SendTypedError> {
+    /// // A shot that is 1 s late is useless.
+    /// let options = SendOptions::new().deadline(Duration::from_secs(1));
+    /// client.send_typed_with(&Bincode::default(), SHOTS, &target, options)
     /// # }
     /// ```
     pub fn send_typed_with<T: Serialize + ?Sized>(
@@ -120,16 +139,16 @@ impl Client {
         value: &T,
         options: SendOptions,
     ) -> Result<(), SendTypedError> {
-        let mut room = std::mem::take(&mut self.typed_room);
-        room.resize(MAX_MESSAGE_BYTES as usize, 0);
-        let sent = match codec.encode(value, &mut room) {
+        let mut buf = std::mem::take(&mut self.typed_buf);
+        buf.resize(MAX_MESSAGE_BYTES as usize, 0);
+        let sent = match codec.encode(value, &mut buf) {
             Ok(bytes) => {
-                let message = room.get(..bytes).unwrap_or_default();
+                let message = buf.get(..bytes).unwrap_or_default();
                 self.send_message_with(channel, message, options).map_err(SendTypedError::Send)
             }
             Err(kind) => Err(SendTypedError::Value(TypedError { channel, kind })),
         };
-        self.typed_room = room;
+        self.typed_buf = buf;
         sent
     }
 }

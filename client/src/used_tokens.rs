@@ -1,28 +1,28 @@
-//! Which tokens this program has used, whichever of its clients did.
+//! The tokens that any client of this program has used.
 //!
-//! A second session with a token would seal under the same keys and sequence numbers. A client remembers its own, but a
-//! game may make a new client for each attempt and still hold the token.
+//! A second session with a token would use the same keys and sequence numbers, and so the same nonces. A client
+//! remembers its own tokens, but a game may create a new client for each attempt and still hold the token.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use slipgate_netcode::client::TokenName;
 
-/// How many tokens are remembered; the oldest goes. At one connect a second that is over an hour, and tokens live
-/// seconds.
-const REMEMBERED: usize = 4096;
+/// The number of remembered tokens; the oldest is forgotten. They last for over an hour at one connect per second, and
+/// tokens live for seconds.
+const MAX_REMEMBERED: usize = 4096;
 
 static USED: Mutex<VecDeque<TokenName>> = Mutex::new(VecDeque::new());
 
-/// Whether something was sealed under this token.
+/// Returns whether a client of this program has encrypted a packet with the token's keys.
 pub(crate) fn contains(token: &TokenName) -> bool {
     USED.lock().unwrap_or_else(PoisonError::into_inner).contains(token)
 }
 
-/// Something was sealed under this token.
-pub(crate) fn note(token: TokenName) {
+/// Records that a packet was encrypted with the token's keys.
+pub(crate) fn record(token: TokenName) {
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-    if used.len() >= REMEMBERED {
+    if used.len() >= MAX_REMEMBERED {
         used.pop_front();
     }
     used.push_back(token);

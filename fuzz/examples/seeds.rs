@@ -1,6 +1,6 @@
 //! Writes the seeds in `corpus/`: `cargo run --example seeds`, in this folder. Most come from the interop vectors.
 //!
-//! Inputs for which the targets fill in zeros are cut to what is not zero.
+//! Trailing zeros are cut where the targets fill them in.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Of each file's list these cases, their bytes in this field, become seeds of the target.
+/// The cases of a vector file that become seeds of a target: the list and the field that holds the bytes.
 struct Source {
     target: &'static str,
     file: &'static str,
     list: &'static str,
     field: &'static str,
-    /// Leading bytes to leave out.
+    /// The number of leading bytes to drop.
     skip: usize,
     cases: &'static [&'static str],
 }
@@ -142,7 +142,7 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// Inputs of the target `server`: settings, whether there is a journal, and operations (`src/server.rs` tells which).
+/// Inputs of the target `server`: settings, whether there is a journal, and operations (listed in `src/server.rs`).
 const PLAYS: &[(&str, Settings, u8, &[&[u8]])] = &[
     ("connects_talks_and_leaves", USUAL, 0, &[CONNECT, UP, DOWN, &[12, 7, 0], TICK, TRANSMIT, LEAVE, DRAIN, REQUEST]),
     ("is_kicked_and_its_handle_is_stale", USUAL, 0, &[CONNECT, &[18, 0], DOWN, TRANSMIT, DRAIN, DOWN, UP]),
@@ -254,11 +254,11 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
-    // Two fragments in reverse order, one of them twice, then a pause that ends it.
+    // Two fragments in reverse order, one of them twice, then a pause that expires the packet.
     ("reliable_fragments", "reverse", &[8, 1, 1, 8, 1, 1, 8, 1, 0, 8, 2, 0, 0, 0, 255, 8, 2, 1, 8, 2, 2]),
-    // Lies about count and length between honest ones.
+    // Forged counts and lengths between true ones.
     ("reliable_fragments", "lies", &[8, 2, 0, 0x41, 2, 1, 8, 2, 1, 0x52, 2, 2, 8, 2, 2, 3, 3, 0, 0xf4, 3, 0]),
-    // Each sends and hears the other; acknowledgements leave; time passes.
+    // Both ends send and receive, acknowledge, and time passes.
     ("reliable_endpoint", "talk", &[0, 0, 50, 1, 50, 8, 0, 9, 0, 24, 10, 28, 0, 29, 0, 8, 0, 9, 0, 24, 255]),
     // Large packets in fragments, some lost.
     (
@@ -270,29 +270,29 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("reliable_endpoint", "lies", &[2, 0, 9, 20, 1, 8, 0, 22, 0, 8, 0, 23, 62, 9, 0, 30, 20, 8, 0, 26, 9, 14, 0]),
     // A message on each channel in one packet, and a tick.
     ("channel_frames", "talk", &[1, 0, 10, 32, 20, 64, 31, 96, 40, 8, 200, 14, 2, 24, 50]),
-    // A message in slices, one of them lost, one probed for.
+    // A message in slices: one is lost, one is probed.
     ("channel_frames", "slices", &[1, 96, 200, 8, 60, 8, 60, 8, 60, 22, 0, 26, 0, 8, 60, 14, 2, 14, 3, 24, 20]),
-    // A block each way.
-    ("channel_frames", "blocks", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
+    // A transfer each way.
+    ("channel_frames", "transfers", &[1, 28, 50, 29, 60, 8, 100, 9, 100, 14, 2, 15, 2, 8, 250, 9, 250, 14, 2, 15, 2]),
     // Newer messages under a key.
     ("channel_frames", "keys", &[1, 96, 3, 96, 9, 8, 20, 96, 15, 22, 0, 8, 90, 14, 2, 64, 6, 64, 12, 8, 90]),
-    // Messages that ask what becomes of them: one arrives, one is lost, one is too late, one is replaced.
+    // Messages with receipts: delivered, lost, expired, replaced.
     ("channel_frames", "receipts", &[1, 0, 1, 8, 20, 14, 2, 32, 2, 8, 20, 22, 0, 64, 5, 24, 9, 96, 3, 96, 9, 24, 20]),
-    // More receipts than may be awaited: the sum of all bytes says that they may be asked for.
+    // More receipts than can be outstanding. The sum of all bytes enables it.
     ("channel_frames", "many_receipts", &[1, 26, 255, 14, 2, 24, 20, 0, 170]),
-    // Three blocks: offered, accepted, sent in two rounds, taken, and acknowledged.
+    // Three transfers: offered, accepted, sent in two rounds, taken, and acknowledged.
     (
         "block_reassembly",
         "whole",
         &[0, 0, 0, 0, 0, 0, 0, 4, 0, 14, 31, 5, 0, 15, 31, 4, 0, 14, 31, 4, 0, 14, 31, 25, 0, 5, 0, 15, 31, 24, 0],
     ),
-    // Who is asked accepts one and refuses one, whose sender cancels a third.
+    // The receiver accepts one and refuses one, and the sender cancels a third.
     (
         "block_reassembly",
         "asked",
         &[3, 0, 0, 0, 0, 4, 0, 14, 31, 25, 0, 0, 0, 4, 0, 14, 31, 25, 1, 5, 0, 15, 31, 26, 8, 4, 0, 14, 31, 25, 0],
     ),
-    // The connection ends in the middle of a block of 5,000 bytes, and the next one goes on with what was kept.
+    // The connection ends in the middle of a transfer of 5,000 bytes, and the next one resumes it.
     (
         "block_reassembly",
         "resumed",
@@ -301,15 +301,15 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
             0, 15, 31,
         ],
     ),
-    // A liar between two honest rounds.
+    // Frames of a malicious peer between two normal rounds.
     ("block_reassembly", "lies", &[0, 0, 0, 0, 0, 4, 0, 14, 31, 30, 8, 3, 2, 1, 5, 0, 15, 31, 31, 9, 25, 0]),
-    // Two greet, talk on each channel, lose a packet and leave.
+    // Two ends connect, use each channel, lose a packet and close.
     (
         "connection",
         "talk",
         &[1, 30, 0, 31, 0, 8, 0, 9, 0, 0, 20, 2, 9, 4, 40, 6, 200, 28, 0, 18, 0, 24, 60, 28, 0, 8, 0, 8, 0, 22, 255],
     ),
-    // A greeting with a message behind it, acknowledgements behind the header, and noise.
+    // A Hello with a message behind it, extended acknowledgements, and noise.
     (
         "connection",
         "invented",

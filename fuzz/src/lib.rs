@@ -1,4 +1,4 @@
-//! What the fuzz targets share: fixed keys, and a way to take values off an input.
+//! Shared parts of the fuzz targets: fixed keys, and a reader of values from an input.
 //!
 //! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
 
@@ -11,16 +11,16 @@ use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::wire::VERSION;
 use slipgate_netcode::wire::cursor::{Reader, Writer};
 
-/// The game in every target.
+/// The protocol id of every target.
 pub const PROTOCOL_ID: u64 = 0x0102_0304_0506_0708;
 
-/// The key of every target: of packets, of private parts.
+/// The key of packets and private parts in every target.
 #[must_use]
 pub const fn key() -> Key {
     Key::from_bytes([0x6b; 32])
 }
 
-/// What is authenticated beside a packet's content.
+/// Returns the associated data of a packet.
 #[must_use]
 pub fn associated(prefix: u8) -> [u8; 22] {
     let mut associated = [0; 22];
@@ -31,7 +31,7 @@ pub fn associated(prefix: u8) -> [u8; 22] {
     associated
 }
 
-/// The input, cut or filled up with zeros to `N` bytes.
+/// Returns the input, cut or filled with zeros to `N` bytes.
 #[must_use]
 pub fn fit<const N: usize>(input: &[u8]) -> [u8; N] {
     let mut fitted = [0; N];
@@ -41,37 +41,38 @@ pub fn fit<const N: usize>(input: &[u8]) -> [u8; N] {
     fitted
 }
 
-/// Takes values off an input; past the end they are zero, so that every input says something.
+/// Reads values from an input. Values behind its end are zero, so that every input is valid.
 pub struct Input<'a>(Reader<'a>);
 
 impl<'a> Input<'a> {
-    /// All of the input.
+    /// Returns a reader at the start of the input.
     #[must_use]
     pub const fn new(input: &'a [u8]) -> Self {
         Self(Reader::new(input))
     }
 
-    /// The next byte, if there is one: what to do next.
+    /// Returns the next byte if there is one. It selects the next operation.
     pub fn operation(&mut self) -> Option<u8> {
         self.0.u8()
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn u8(&mut self) -> u8 {
         self.0.u8().unwrap_or(0)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn u64(&mut self) -> u64 {
         self.0.u64().unwrap_or(0)
     }
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         self.0.array().copied().unwrap_or([0; N])
     }
 
-    /// The next address: a byte whose lowest bit says IPv6, the address in network order, and the port.
+    /// Returns the next address: a byte with the family in its lowest bit (1 is IPv6), the address in network order,
+    /// the port.
     pub fn address(&mut self) -> SocketAddr {
         let ip: IpAddr = if self.u8() & 1 == 0 { self.array::<4>().into() } else { self.array::<16>().into() };
         SocketAddr::new(ip, u16::from_le_bytes(self.array()))

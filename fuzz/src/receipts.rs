@@ -1,20 +1,20 @@
-//! What is known of the receipts for which one end has asked: each has one fate, and that is told once.
+//! The receipts that one end requested: each reports one delivery status, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipgate_session::channel::{ChannelId, Fate, MAX_RECEIPTS};
+use slipgate_session::channel::{ChannelId, DeliveryStatus, MAX_RECEIPTS};
 
-/// A message of a channel, by its number there.
+/// A message, identified by its channel and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Numbered {
-    /// The channel, by its place in the layout.
+    /// The index of the channel in the layout.
     pub channel: u8,
-    /// How many messages the channel had taken before.
+    /// The number of messages that the channel took before.
     pub number: u32,
 }
 
 impl Numbered {
-    /// The tag by which this message's receipt is known.
+    /// Returns the tag of this message's receipt.
     #[must_use]
     pub const fn tag(self) -> u64 {
         (self.channel as u64) << 32 | self.number as u64
@@ -31,49 +31,55 @@ impl Numbered {
 #[derive(Default, Debug)]
 pub struct Receipts {
     awaited: BTreeSet<Numbered>,
-    told: BTreeMap<Numbered, Fate>,
-    /// Messages that are said to have arrived, since anybody looked.
+    reported: BTreeMap<Numbered, DeliveryStatus>,
+    /// Messages reported as delivered since the last check.
     arrived: Vec<Numbered>,
 }
 
 impl Receipts {
-    /// A message was taken that asks for a receipt.
+    /// Records a message that was queued with a receipt.
     pub fn ask(&mut self, message: Numbered) {
         assert!(
-            !self.told.contains_key(&message) && self.awaited.insert(message),
+            !self.reported.contains_key(&message) && self.awaited.insert(message),
             "{message:?} has a number of its own"
         );
         assert!(self.awaited.len() <= usize::from(MAX_RECEIPTS), "more are awaited than may be");
     }
 
-    /// A fate was told.
-    pub fn tell(&mut self, channel: ChannelId, tag: u64, fate: Fate) {
+    /// Records a reported status, and checks that it was requested and is reported once.
+    pub fn report(&mut self, channel: ChannelId, tag: u64, status: DeliveryStatus) {
         let message = Numbered::of(channel, tag);
-        let before = self.told.insert(message, fate);
-        assert!(self.awaited.remove(&message), "{message:?}: {fate:?} was not awaited, and {before:?} was told before");
-        if fate == Fate::Arrived {
+        let before = self.reported.insert(message, status);
+        if status == DeliveryStatus::ArrivedLate {
+            return assert_eq!(before, Some(DeliveryStatus::Lost), "{message:?} arrived late without being lost");
+        }
+        assert!(
+            self.awaited.remove(&message),
+            "{message:?}: {status:?} was not awaited, and {before:?} was reported before"
+        );
+        if status == DeliveryStatus::Arrived {
             self.arrived.push(message);
         }
     }
 
-    /// What the end says of how many may still be asked for is so.
+    /// Checks the number of receipts that the end says can still be requested.
     pub fn check_free(&self, free: u16) {
         assert_eq!(usize::from(free) + self.awaited.len(), usize::from(MAX_RECEIPTS));
     }
 
-    /// Messages that are said to have arrived, each once.
+    /// Takes the messages reported as delivered since the last call.
     pub fn take_arrived(&mut self) -> Vec<Numbered> {
         std::mem::take(&mut self.arrived)
     }
 
-    /// Whether every fate was told.
+    /// Returns whether every requested receipt was reported.
     #[must_use]
-    pub fn all_told(&self) -> bool {
+    pub fn all_reported(&self) -> bool {
         self.awaited.is_empty()
     }
 
-    /// Fates that were told.
-    pub fn fates(&self) -> impl Iterator<Item = (Numbered, Fate)> + '_ {
-        self.told.iter().map(|(message, fate)| (*message, *fate))
+    /// Returns the number of reported receipts.
+    pub fn statuses(&self) -> impl Iterator<Item = (Numbered, DeliveryStatus)> + '_ {
+        self.reported.iter().map(|(message, status)| (*message, *status))
     }
 }

@@ -1,37 +1,37 @@
-//! A whole server and a client, driven by a sequence of operations that an input spells out.
+//! A whole server and a client, driven by the operations of an input.
 //!
-//! `tokens` makes what attackers hold, `laws` says what must hold after every operation, and this file plays.
+//! `tokens` makes tokens and packets of attackers, `invariants` checks invariants after each operation, this file runs them.
 
 mod device;
-mod laws;
+mod invariants;
 mod tokens;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use slipgate_netcode::address::Address;
-use slipgate_netcode::crypto::key::{KeyRing, Seed};
 use slipgate_netcode::Outbox;
-use slipgate_netcode::client::Client;
-use slipgate_netcode::server::{ClientHandle, Config, Fence, Server};
-use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::NetcodeClient;
+use slipgate_netcode::crypto::key::{KeyRing, Seed};
+use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::wire::packet::{Challenge, PacketKind};
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 
 use self::device::Device;
-use self::laws::Laws;
-use self::tokens::{Holder, private_key};
+use self::invariants::Invariants;
+use self::tokens::{RawClient, private_key};
 use crate::{Input, PROTOCOL_ID};
 
 const BEGINNING_MS: u64 = 1_800_000_000_000;
-/// Operations of one input: more would only be slow.
-const MOST_OPERATIONS: usize = 200;
-const MOST_TOKENS: usize = 12;
-const MOST_RECORDED: usize = 16;
+/// Operations of one input at most. More would be slow without finding more.
+const MAX_OPERATIONS: usize = 200;
+const MAX_TOKENS: usize = 12;
+const MAX_RECORDED: usize = 16;
 
-/// Where everybody is: the first is our client's.
+/// The addresses of all peers. The first is the client's.
 const PLACES: [&str; 6] = [
     "10.0.0.1:5000",
     "10.0.0.1:5001",
@@ -42,7 +42,7 @@ const PLACES: [&str; 6] = [
 ];
 const HOME: &str = "10.9.9.9:40000";
 
-fn place(number: u8) -> Address {
+fn sender_address(number: u8) -> Address {
     address(PLACES[usize::from(number) % PLACES.len()])
 }
 
@@ -50,62 +50,62 @@ fn address(text: &str) -> Address {
     text.parse::<SocketAddr>().map(Address::from).unwrap_or_else(|_| panic!("{text} is an address"))
 }
 
-/// Plays what an input spells, and panics when a law is broken.
+/// Runs the operations of an input, and panics when an invariant is violated.
 pub fn play(input: &[u8]) {
     let mut input = Input::new(input);
     let mut play = Play::begin(&mut input);
-    for _ in 0..MOST_OPERATIONS {
+    for _ in 0..MAX_OPERATIONS {
         let Some(operation) = input.operation() else { break };
         if play.perform(operation, &mut input).is_none() {
             break;
         }
-        play.laws.check(&play.server);
+        play.invariants.check(&play.server);
     }
     play.drain(usize::MAX);
 }
 
 struct Play {
-    server: Server,
+    server: NetcodeServer,
     device: Option<Device>,
-    laws: Laws,
-    client: Client,
+    invariants: Invariants,
+    client: NetcodeClient,
     to_client: VecDeque<Vec<u8>>,
-    holders: Vec<Holder>,
-    /// Challenges that somebody received.
+    raw_clients: Vec<RawClient>,
+    /// Challenges that were received at any address.
     earned: Vec<Challenge>,
-    /// What was brought to the server before: to be altered and brought again.
+    /// Datagrams that the server received before, to be altered and sent again.
     recorded: VecDeque<(Address, Vec<u8>)>,
-    /// Handles that were given once, most of them stale.
+    /// Handles of all connections so far. Most of them are stale.
     handles: Vec<ClientHandle>,
     time: Duration,
     unix_ms: u64,
     starts: u64,
 }
 
-/// Collects what leaves, up to a limit.
+/// Collects outgoing datagrams, up to a limit.
 struct Batch {
-    room: [u8; MAX_DATAGRAM_BYTES],
+    buf: [u8; MAX_DATAGRAM_BYTES],
     sent: Vec<(Address, Vec<u8>)>,
     limit: usize,
 }
 
 impl Batch {
     const fn new(limit: usize) -> Self {
-        Self { room: [0; MAX_DATAGRAM_BYTES], sent: Vec::new(), limit }
+        Self { buf: [0; MAX_DATAGRAM_BYTES], sent: Vec::new(), limit }
     }
 }
 
 impl Outbox for Batch {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.sent.len())
     }
 
-    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
-        (self.sent.len() < self.limit).then_some(&mut self.room)
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+        (self.sent.len() < self.limit).then_some(&mut self.buf)
     }
 
     fn commit(&mut self, to: Address, bytes: usize) {
-        self.sent.push((to, self.room[..bytes].to_vec()));
+        self.sent.push((to, self.buf[..bytes].to_vec()));
     }
 }
 
@@ -114,15 +114,15 @@ impl Play {
         let config = config(input);
         let device = (input.u8() & 1 == 1).then(Device::default);
         let now = Now { monotonic: Instant::default(), unix: UnixMillis(BEGINNING_MS) };
-        let laws = Laws::new(&config);
+        let invariants = Invariants::new(&config);
         let server = start(config, device.as_ref(), 0, now).expect("an empty device");
         Self {
             server,
             device,
-            laws,
-            client: Client::new(TimeoutPolicy::Clamped),
+            invariants,
+            client: NetcodeClient::new(TimeoutPolicy::Clamped),
             to_client: VecDeque::new(),
-            holders: Vec::new(),
+            raw_clients: Vec::new(),
             earned: Vec::new(),
             recorded: VecDeque::new(),
             handles: Vec::new(),
@@ -136,20 +136,20 @@ impl Play {
         Now { monotonic: Instant::from_start(self.time), unix: UnixMillis(self.unix_ms) }
     }
 
-    /// One operation; `None` when the server cannot go on.
+    /// Runs one operation. Returns `None` when the server cannot go on.
     fn perform(&mut self, operation: u8, input: &mut Input<'_>) -> Option<()> {
         match operation % 24 {
             0 => self.mint(input),
-            1..=3 => self.bring_request(input),
-            4..=6 => self.bring_response(input),
-            7..=9 => self.bring_sealed(input),
-            10 => self.bring_altered(input),
-            11 => self.bring_noise(input),
+            1..=3 => self.present_request(input),
+            4..=6 => self.present_response(input),
+            7..=9 => self.present_sealed(input),
+            10 => self.present_altered(input),
+            11 => self.present_noise(input),
             12 => self.pass_time(input),
             13 => self.step_wall_clock(input),
             14 => {
                 self.server.tick(self.now());
-                self.laws.check_after_tick(&self.server, self.time);
+                self.invariants.check_after_tick(&self.server, self.time);
             }
             15 | 16 => self.transmit(usize::from(input.u8())),
             17 => self.send(input),
@@ -163,41 +163,41 @@ impl Play {
         Some(())
     }
 
-    // What is brought to the server ----------------------------------------------------------------------------
+    // Datagrams to the server ----------------------------------------------------------------------------
 
     fn mint(&mut self, input: &mut Input<'_>) {
-        if self.holders.len() < MOST_TOKENS {
-            let number = self.holders.len() as u8;
-            self.holders.push(Holder::mint(number, input, self.unix_ms, address(HOME)));
+        if self.raw_clients.len() < MAX_TOKENS {
+            let number = self.raw_clients.len() as u8;
+            self.raw_clients.push(RawClient::mint(number, input, self.unix_ms, address(HOME)));
         }
     }
 
-    fn holder(&mut self, input: &mut Input<'_>) -> Option<usize> {
+    fn raw_client(&mut self, input: &mut Input<'_>) -> Option<usize> {
         let number = usize::from(input.u8());
-        (!self.holders.is_empty()).then(|| number % self.holders.len())
+        (!self.raw_clients.is_empty()).then(|| number % self.raw_clients.len())
     }
 
-    fn bring_request(&mut self, input: &mut Input<'_>) {
-        if let Some(holder) = self.holder(input) {
-            let request = self.holders[holder].request();
-            self.bring(place(input.u8()), request);
+    fn present_request(&mut self, input: &mut Input<'_>) {
+        if let Some(raw_client) = self.raw_client(input) {
+            let request = self.raw_clients[raw_client].request();
+            self.present(sender_address(input.u8()), request);
         }
     }
 
-    fn bring_response(&mut self, input: &mut Input<'_>) {
-        let Some(holder) = self.holder(input) else { return };
-        let (from, which) = (place(input.u8()), usize::from(input.u8()));
-        // The newest first: it is the most likely to be good.
+    fn present_response(&mut self, input: &mut Input<'_>) {
+        let Some(raw_client) = self.raw_client(input) else { return };
+        let (from, which) = (sender_address(input.u8()), usize::from(input.u8()));
+        // The newest first: it is the most likely to be valid.
         let earned = self.earned.iter().rev().nth(which % self.earned.len().max(1)).copied();
         if let Some(challenge) = earned {
-            let response = self.holders[holder].seal(PacketKind::Response, &challenge.to_bytes(), None);
-            self.bring(from, response);
+            let response = self.raw_clients[raw_client].seal(PacketKind::Response, &challenge.to_bytes(), None);
+            self.present(from, response);
         }
     }
 
-    fn bring_sealed(&mut self, input: &mut Input<'_>) {
-        let Some(holder) = self.holder(input) else { return };
-        let (from, kind, sequence) = (place(input.u8()), input.u8(), input.u8());
+    fn present_sealed(&mut self, input: &mut Input<'_>) {
+        let Some(raw_client) = self.raw_client(input) else { return };
+        let (from, kind, sequence) = (sender_address(input.u8()), input.u8(), input.u8());
         let sequence = match sequence {
             0..=199 => None,
             200..=249 => Some(u64::from(sequence)),
@@ -209,72 +209,73 @@ impl Play {
             1 => (PacketKind::Disconnect, 0),
             _ => (PacketKind::Payload, 1 + usize::from(kind) * 4),
         };
-        let datagram = self.holders[holder].seal(kind, &content[..bytes], sequence);
-        self.bring(from, datagram);
+        let datagram = self.raw_clients[raw_client].seal(kind, &content[..bytes], sequence);
+        self.present(from, datagram);
     }
 
-    fn bring_altered(&mut self, input: &mut Input<'_>) {
+    fn present_altered(&mut self, input: &mut Input<'_>) {
         let (which, from, at, change) = (usize::from(input.u8()), input.u8(), input.u8(), input.u8());
         let Some((original, mut datagram)) = self.recorded.get(which % self.recorded.len().max(1)).cloned() else {
             return;
         };
-        let from = if from >= 128 { original } else { place(from) };
+        let from = if from >= 128 { original } else { sender_address(from) };
         let at = usize::from(at) * datagram.len() / 256;
         match change {
             0 => {}
             255 => datagram.truncate(at),
             change => datagram.get_mut(at).into_iter().for_each(|byte| *byte ^= change),
         }
-        self.bring(from, datagram);
+        self.present(from, datagram);
     }
 
-    fn bring_noise(&mut self, input: &mut Input<'_>) {
-        let (from, head, length) = (place(input.u8()), input.array::<12>(), usize::from(input.u8()) * 6);
+    fn present_noise(&mut self, input: &mut Input<'_>) {
+        let (from, head, length) = (sender_address(input.u8()), input.array::<12>(), usize::from(input.u8()) * 6);
         let mut noise = vec![0xa7; length];
         noise.iter_mut().zip(head).for_each(|(to, from)| *to = from);
-        self.bring(from, noise);
+        self.present(from, noise);
     }
 
-    fn bring(&mut self, from: Address, mut datagram: Vec<u8>) {
-        if self.recorded.len() == MOST_RECORDED {
+    fn present(&mut self, from: Address, mut datagram: Vec<u8>) {
+        if self.recorded.len() == MAX_RECORDED {
             self.recorded.pop_front();
         }
         self.recorded.push_back((from, datagram.clone()));
         let now = self.now();
-        self.laws.brought(from, datagram.len());
+        self.invariants.on_delivered(from, datagram.len());
         let before = self.server.discards().total();
         match self.server.handle(from, &mut datagram, now) {
             Ok(payload) => {
-                assert_eq!(self.server.discards().total(), before, "what is taken is not counted as dropped");
+                assert_eq!(self.server.discards().total(), before, "an accepted datagram is not counted as dropped");
                 let payload = payload.map(|(client, payload)| (client, payload.bytes.len()));
-                self.laws.taken(&self.server, from, payload, self.time);
+                self.invariants.on_payload(&self.server, from, payload, self.time);
             }
             Err(reason) => {
-                assert_eq!(self.server.discards().total(), before + 1, "{reason}: what is dropped is counted once");
+                assert_eq!(self.server.discards().total(), before + 1, "{reason}: a dropped datagram is counted once");
             }
         }
     }
 
-    // What the server does -------------------------------------------------------------------------------------
+    // Calls of the application -------------------------------------------------------------------------------------
 
     fn transmit(&mut self, limit: usize) {
         let (now, mut batch) = (self.now(), Batch::new(if limit > 200 { usize::MAX } else { limit }));
         self.server.transmit(now, &mut batch);
         if batch.limit == usize::MAX && self.device.as_ref().is_none_or(Device::works) {
-            assert!(!self.server.owes(), "with room enough all debts are paid");
+            assert!(!self.server.has_unsent_packets(), "a batch with enough capacity takes all packets");
         }
         self.deliver(batch.sent);
     }
 
     fn deliver(&mut self, sent: Vec<(Address, Vec<u8>)>) {
         for (to, datagram) in sent {
-            let opened = self.holders.iter().enumerate().find_map(|(n, holder)| Some((n, holder.open(&datagram)?)));
-            let (holder, opened) = opened.expect("every packet is sealed under a token's key");
-            self.laws.sent(&self.server, to, holder, &opened, datagram.len());
+            let opened =
+                self.raw_clients.iter().enumerate().find_map(|(n, raw_client)| Some((n, raw_client.open(&datagram)?)));
+            let (sender, opened) = opened.expect("every packet is sealed under a token's key");
+            self.invariants.sent(&self.server, to, sender, &opened, datagram.len());
             if opened.kind == PacketKind::Challenge {
                 self.earned.extend(Challenge::parse(&opened.content));
             }
-            if to == place(0) && self.to_client.len() < MOST_RECORDED {
+            if to == sender_address(0) && self.to_client.len() < MAX_RECORDED {
                 self.to_client.push_back(datagram);
             }
         }
@@ -286,9 +287,9 @@ impl Play {
     }
 
     fn send(&mut self, input: &mut Input<'_>) {
-        let (handle, length, room) = (input.u8(), usize::from(input.u8()) * 5, usize::from(input.u8()));
+        let (handle, length, capacity) = (input.u8(), usize::from(input.u8()) * 5, usize::from(input.u8()));
         let Some(handle) = self.handle(handle) else { return };
-        let (now, mut batch) = (self.now(), Batch::new(room));
+        let (now, mut batch) = (self.now(), Batch::new(capacity));
         let is_live = self.server.client(handle).is_some();
         let sent = self.server.send(handle, &vec![0x77; length], now, &mut batch);
         assert!(sent.is_err() || (is_live && (1..=MAX_PAYLOAD_BYTES).contains(&length)), "sent to nobody");
@@ -305,8 +306,8 @@ impl Play {
     fn administer(&mut self, input: &mut Input<'_>) {
         let what = input.u8();
         match what % 8 {
-            0 => self.server.set_admitting(false),
-            1 | 2 => self.server.set_admitting(true),
+            0 => self.server.accept_new_clients(false),
+            1 | 2 => self.server.accept_new_clients(true),
             3 => self.server.stop(),
             4 => self.device.iter().for_each(|device| device.set_failing(what & 16 != 0, what & 32 != 0)),
             _ => {
@@ -331,7 +332,7 @@ impl Play {
             }
             (2, Some(handle)) => {
                 let received = self.server.loopback_receive(handle, &mut buffer);
-                // What was left for one that is gone may be taken still; nothing is for one on the network.
+                // Payloads for a loopback client that left can still be taken. Network clients have none.
                 let in_program = self.server.client(handle).is_none_or(|info| info.address.is_none());
                 assert!(received.is_none() || in_program);
             }
@@ -343,32 +344,32 @@ impl Play {
         }
     }
 
-    fn drain(&mut self, most: usize) {
-        for _ in 0..most {
+    fn drain(&mut self, max_events: usize) {
+        for _ in 0..max_events {
             let Some(event) = self.server.poll_event() else {
-                self.laws.check_after_all_events(&self.server, &self.handles);
+                self.invariants.check_after_all_events(&self.server, &self.handles);
                 break;
             };
-            self.handles.extend(self.laws.happened(event, self.time));
+            self.handles.extend(self.invariants.happened(event, self.time));
         }
     }
 
     fn restart(&mut self) -> Option<()> {
-        // The clock of the fence is in milliseconds: within one, a start cannot be told from the one before.
+        // The token cutoff counts in milliseconds: two starts within one millisecond look the same.
         self.time += Duration::from_millis(1);
         self.unix_ms += 1;
         self.starts += 1;
         let config = self.server.config().clone();
-        self.laws.restarted(self.device.is_some(), config.fence);
+        self.invariants.restarted(self.device.is_some(), config.token_cutoff);
         self.server = start(config, self.device.as_ref(), self.starts, self.now())?;
         self.handles.clear();
         Some(())
     }
 
-    // Clocks, and our client -----------------------------------------------------------------------------------
+    // Clocks, and the client -----------------------------------------------------------------------------------
 
     fn pass_time(&mut self, input: &mut Input<'_>) {
-        // From a millisecond to two minutes.
+        // The step is between a millisecond and two minutes.
         let (exponent, fraction) = (input.u8() % 17, u64::from(input.u8()));
         let passed = Duration::from_millis((1 << exponent) * (256 + fraction) / 256);
         self.time += passed;
@@ -381,7 +382,7 @@ impl Play {
             self.unix_ms += step;
         } else {
             self.unix_ms -= step;
-            self.laws.clock_went_back();
+            self.invariants.clock_went_back();
         }
     }
 
@@ -390,8 +391,8 @@ impl Play {
         let mut batch = Batch::new(usize::from(what >> 4) * 4);
         match what % 8 {
             0 => {
-                if let Some(holder) = self.holder(input) {
-                    let _ = self.client.connect(self.holders[holder].token(), now);
+                if let Some(raw_client) = self.raw_client(input) {
+                    let _ = self.client.connect(self.raw_clients[raw_client].token(), now);
                 }
             }
             1 => self.client.disconnect(),
@@ -414,22 +415,22 @@ impl Play {
         }
         assert_eq!(self.client.client_index().is_some(), self.client.state().code() == 3);
         for (to, datagram) in batch.sent {
-            self.laws.client_sent(&self.holders, &datagram);
+            self.invariants.client_sent(&self.raw_clients, &datagram);
             if to == address(HOME) {
-                self.bring(place(0), datagram);
+                self.present(sender_address(0), datagram);
             }
         }
     }
 }
 
-fn config(input: &mut Input<'_>) -> Config {
+fn config(input: &mut Input<'_>) -> ServerConfig {
     let [slots, pending, history, addresses, takeover, fence, timeouts, budgets] = input.array::<8>();
-    let mut config = Config::new(PROTOCOL_ID, 1 + u32::from(slots % 4), vec![address(HOME)]);
+    let mut config = ServerConfig::new(PROTOCOL_ID, 1 + u32::from(slots % 4), &[address(HOME).socket_addr()]);
     config.pending_clients = 1 + u32::from(pending % 8);
     config.history_tokens = 1 + usize::from(history % 16);
     config.addresses_per_token = 1 + addresses % 8;
     config.takeover_after = (takeover & 1 == 1).then(|| Duration::from_millis(u64::from(takeover) * 20));
-    config.fence = if fence & 1 == 1 { Fence::Closed } else { Fence::Open };
+    config.token_cutoff = if fence & 1 == 1 { TokenCutoff::AtStart } else { TokenCutoff::None };
     config.max_token_lifetime = (fence & 6 != 6).then(|| Duration::from_secs(45));
     config.timeouts = if timeouts & 1 == 1 { TimeoutPolicy::Development } else { TimeoutPolicy::Clamped };
     if budgets & 1 == 1 {
@@ -441,13 +442,13 @@ fn config(input: &mut Input<'_>) -> Config {
     config
 }
 
-/// Starts a server; `None` when the device holds more than the history has room for.
-fn start(config: Config, device: Option<&Device>, starts: u64, now: Now) -> Option<Server> {
+/// Starts a server. Returns `None` when the device holds more records than the history can.
+fn start(config: ServerConfig, device: Option<&Device>, starts: u64, now: Now) -> Option<NetcodeServer> {
     let mut seed = [0x33; 32];
     seed[..8].copy_from_slice(&starts.to_le_bytes());
     let (seed, keys) = (Seed::from_bytes(seed), private_key(0).into());
     match device {
-        None => Some(Server::new(config, keys, &seed, now).expect("settings that a server can run with")),
-        Some(device) => Server::with_storage(config, keys, &seed, now, device.storage()).ok(),
+        None => Some(NetcodeServer::new(config, keys, &seed, now).expect("settings that a server can run with")),
+        Some(device) => NetcodeServer::with_storage(config, keys, &seed, now, device.storage()).ok(),
     }
 }

@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_netcode::wire::PRIVATE_TOKEN_PLAIN_BYTES;
-use slipgate_netcode::wire::token::{LayoutError, PrivateLayout, Servers};
+use slipgate_netcode::wire::token::{TokenLayoutError, PrivateLayout, Servers};
 
-/// Where a private part's count of addresses lies (§1.4); the input goes there.
+/// The offset of the address count in a private part (§1.4). The input is written there.
 const COUNT_OFFSET: usize = 12;
 
 fuzz_target!(|input: &[u8]| {
@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     plain[COUNT_OFFSET..].copy_from_slice(&fit::<{ PRIVATE_TOKEN_PLAIN_BYTES - COUNT_OFFSET }>(input));
     let private = match PrivateLayout::parse(&plain) {
         Ok(private) => private,
-        Err(error) => return assert!(matches!(error, LayoutError::ServerCount | LayoutError::AddressType)),
+        Err(error) => return assert!(matches!(error, TokenLayoutError::ServerCount | TokenLayoutError::AddressType)),
     };
     let servers = private.servers.as_slice();
     assert_eq!(Servers::new(servers).as_ref(), Some(&private.servers));

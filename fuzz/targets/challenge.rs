@@ -1,4 +1,4 @@
-//! Any bytes as a returned challenge; and real ones, returned as they were and for anything else.
+//! Any bytes as a returned challenge, and real challenges for the right and for wrong clients.
 
 #![no_main]
 
@@ -49,7 +49,7 @@ fn binding(input: &mut Input<'_>) -> Binding {
         address: Address::from(input.address()),
         token: Digest(input.array()),
         pending: input.u64(),
-        client_id: input.u64(),
+        client_id: input.u64().into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Channel frames: invented ones, and those of two ends on a path on which anything happens.
+//! Channel frames: invented ones, and those of two ends on an arbitrary path.
 
 #![no_main]
 
@@ -9,27 +9,27 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
-use slipgate_session::channel::block::{self, Block};
-use slipgate_session::channel::{
-    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Fate, Kind, Layout, MAX_RECEIPTS, PIECE_BYTES, ReadAt,
-    SendError, SendOptions, control,
-};
 use slipgate_netcode::time::Instant;
+use slipgate_session::channel::transfer::{self, Transfer};
+use slipgate_session::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, ChannelSendError, Channels, DeliveryStatus, FrameCursor, Kind, Layout,
+    MAX_RECEIPTS, PIECE_BYTES, ReceivedMessage, SendOptions, control,
+};
 use slipgate_session::wire::reliable::Sequence;
 
 const KINDS: [Kind; 5] =
-    [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Blocks];
-/// The channel that sends a message once.
+    [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Transfers];
+/// The channel that sends each message once.
 const ONCE: ChannelId = ChannelId(0);
 const MAX_MESSAGE_BYTES: u32 = 2000;
 const QUEUE_BYTES: u32 = 4000;
 const QUEUE_MESSAGES: u16 = 20;
-const MAX_BLOCK_BYTES: u32 = 5000;
-/// Bytes that the messages of all channels may take: what each queue holds, in pieces, and unfinished messages.
+const MAX_TRANSFER_BYTES: u32 = 5000;
+/// Bytes that the messages of all channels may take: full queues, rounded up to chunks, and unfinished messages.
 const MAX_MEMORY_BYTES: usize = 150_000;
 
 fuzz_target!(|input: &[u8]| {
-    // Seldom, whatever the script: more receipts are asked for than may be awaited, which takes its time.
+    // Rarely, because it is slow: more receipts are requested than can be outstanding.
     let may_flood = input.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte)) == 0;
     let mut input = Input::new(input);
     match input.u8() & 1 {
@@ -43,18 +43,18 @@ fn layout() -> Arc<Layout> {
         queue_bytes: QUEUE_BYTES,
         queue_messages: QUEUE_MESSAGES,
         max_message_bytes: MAX_MESSAGE_BYTES,
-        blocks: block::Config {
+        transfers: transfer::TransferConfig {
             slice_bytes: 256,
-            max_block_bytes: MAX_BLOCK_BYTES,
+            max_transfer_bytes: MAX_TRANSFER_BYTES,
             max_bytes_at_once: 10_000,
-            ..block::Config::default()
+            ..transfer::TransferConfig::default()
         },
         ..ChannelConfig::new(kind)
     };
     Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
 }
 
-/// Packets of bytes from outside: whatever they say, memory is bounded and no message larger than allowed.
+/// Feeds packets of arbitrary bytes: memory stays bounded and no message exceeds its limit.
 fn invented(input: &mut Input<'_>) {
     let mut channels = Channels::new(layout(), None);
     let (mut scratch, mut now) = (Vec::new(), Instant::default());
@@ -67,13 +67,12 @@ fn invented(input: &mut Input<'_>) {
         while let Ok(Some((_, bytes))) = control::read(rest) {
             rest = &rest[bytes..];
         }
-        let mut at = ReadAt::default();
+        let mut at = FrameCursor::default();
         loop {
             match channels.next(rest, &mut at, &mut scratch, now) {
-                Ok(Some(Arrival::Message { place, .. })) => {
-                    assert!(place.bytes(rest, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
+                Ok(Some(ReceivedMessage { location, .. })) => {
+                    assert!(location.bytes(rest, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
                 }
-                Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(_) => return,
             }
@@ -83,14 +82,14 @@ fn invented(input: &mut Input<'_>) {
     }
 }
 
-/// What is known of the messages of one channel in one direction.
+/// The expected state of the messages of one channel in one direction.
 #[derive(Default)]
 struct Log {
     sent: BTreeMap<u32, Vec<u8>>,
     received: BTreeSet<u32>,
-    /// Numbers of messages with a key may never arrive.
+    /// Numbers of the messages with a key. They may never arrive.
     keyed: BTreeSet<u32>,
-    /// And those that were not to be late.
+    /// Numbers of the messages with a deadline.
     dated: BTreeSet<u32>,
     next: u32,
 }
@@ -101,15 +100,15 @@ struct End {
     sequence: Sequence,
     logs: [Log; KINDS.len()],
     receipts: Receipts,
-    blocks: [usize; 2],
+    transfers: [usize; 2],
 }
 
-/// Two ends; what was sent by one is in its log, and what the other received of that too.
+/// Two ends. The log of an end holds the messages it sent, and those of them that the other end received.
 struct World {
     ends: [End; 2],
     now: Instant,
     honest: bool,
-    /// More receipts may be asked for than may be awaited, once.
+    /// Whether this run requests more receipts than can be outstanding. It happens at most once.
     may_flood: bool,
     scratch: Vec<u8>,
 }
@@ -123,7 +122,7 @@ impl World {
             sequence: Sequence(65_500),
             logs: Default::default(),
             receipts: Receipts::default(),
-            blocks: [0; 2],
+            transfers: [0; 2],
         };
         Self { ends: [end(), end()], now: Instant::default(), honest: true, may_flood, scratch: Vec::new() }
     }
@@ -158,7 +157,7 @@ impl World {
         let content: Vec<u8> =
             number.to_le_bytes().into_iter().chain((0..).map(|at| at as u8 ^ value)).take(bytes).collect();
         let key = (value % 3 == 0).then_some(u64::from(value % 2));
-        let free = end.channels.free(channel);
+        let free = end.channels.remaining(channel);
         let deadline = (value % 5 == 0).then_some(Duration::from_millis(value.into()));
         let message = Numbered { channel: channel.0, number };
         let receipt = (value % 4 != 0).then(|| message.tag());
@@ -176,10 +175,10 @@ impl World {
                     end.receipts.ask(message);
                 }
             }
-            Err(SendError::TooLarge) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
-            Err(SendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Blocks),
+            Err(ChannelSendError::TooLarge) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
+            Err(ChannelSendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Transfers),
             Err(error) => {
-                assert_eq!(error, SendError::Backlogged);
+                assert_eq!(error, ChannelSendError::Backlogged);
                 let full = free.messages == 0 || (free.bytes as usize) < bytes;
                 assert!(full || receipt.is_some() && free.receipts == 0);
             }
@@ -187,11 +186,11 @@ impl World {
         true
     }
 
-    /// Small messages that ask for receipts, more than may be awaited.
+    /// Sends small messages that request more receipts than can be outstanding.
     fn flood(&mut self, from: usize) -> bool {
         if std::mem::replace(&mut self.may_flood, false) {
             for _ in 0..MAX_RECEIPTS + 100 {
-                if self.ends[from].channels.free(ONCE).messages == 0 {
+                if self.ends[from].channels.remaining(ONCE).messages == 0 {
                     self.write(from, 800);
                 }
                 self.send(from, ONCE.0, 1);
@@ -202,37 +201,37 @@ impl World {
 
     fn begin(&mut self, from: usize, value: u8) -> bool {
         let content = vec![value; usize::from(value) * 10];
-        let block = Block::new(content).expect("small");
-        let begun = self.ends[from].channels.send_block(ChannelId(4), block, value.into());
-        self.ends[from].blocks[0] += usize::from(begun.is_ok());
+        let transfer = Transfer::new(content).expect("small");
+        let started = self.ends[from].channels.send_transfer(ChannelId(4), transfer, value.into());
+        self.ends[from].transfers[0] += usize::from(started.is_ok());
         true
     }
 
     fn write(&mut self, from: usize, bytes: usize) -> bool {
         let end = &mut self.ends[from];
-        let mut room = vec![0xee; bytes];
-        let written = end.channels.write(end.sequence, self.now, &mut room);
+        let mut buf = vec![0xee; bytes];
+        let written = end.channels.write(end.sequence, self.now, &mut buf);
         if written > 0 {
             assert!(written <= bytes);
-            room.truncate(written);
-            end.packets.push((end.sequence, room));
+            buf.truncate(written);
+            end.packets.push((end.sequence, buf));
             end.sequence = end.sequence.ahead(1);
         }
         true
     }
 
     fn deliver(&mut self, from: usize, which: usize, verdict: u8) -> bool {
-        let Some(place) = which.checked_rem(self.ends[from].packets.len()) else { return true };
-        let (sequence, frames) = self.ends[from].packets.remove(place);
+        let Some(index) = which.checked_rem(self.ends[from].packets.len()) else { return true };
+        let (sequence, frames) = self.ends[from].packets.remove(index);
         let [one, other] = &mut self.ends;
         let (sender, receiver) = if from == 0 { (one, other) } else { (other, one) };
-        let mut at = ReadAt::default();
+        let mut at = FrameCursor::default();
         assert!(receiver.channels.can_take(&frames), "there is no shared budget");
         loop {
             match receiver.channels.next(&frames, &mut at, &mut self.scratch, self.now) {
-                Ok(Some(Arrival::Message { channel, place })) if self.honest => {
+                Ok(Some(ReceivedMessage { channel, location })) if self.honest => {
                     let kind = KINDS[usize::from(channel.0)];
-                    sender.logs[usize::from(channel.0)].receive(kind, place.bytes(&frames, &self.scratch));
+                    sender.logs[usize::from(channel.0)].receive(kind, location.bytes(&frames, &self.scratch));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
@@ -242,7 +241,7 @@ impl World {
                 }
             }
         }
-        // Sometimes the acknowledgement is lost, or late.
+        // The acknowledgement may be lost or late.
         match verdict {
             0 => sender.channels.on_lost(sequence),
             1 => {
@@ -256,8 +255,8 @@ impl World {
 
     fn lose(&mut self, from: usize, which: usize) -> bool {
         let end = &mut self.ends[from];
-        if let Some(place) = which.checked_rem(end.packets.len()) {
-            let (sequence, _) = end.packets.remove(place);
+        if let Some(index) = which.checked_rem(end.packets.len()) {
+            let (sequence, _) = end.packets.remove(index);
             end.channels.on_lost(sequence);
         }
         true
@@ -267,18 +266,18 @@ impl World {
         self.now = self.now.after(Duration::from_millis(millis));
         for end in &mut self.ends {
             end.channels.begin_tick(self.now);
-            end.receipts.check_free(end.channels.free(ONCE).receipts);
+            end.receipts.check_free(end.channels.remaining(ONCE).receipts);
             while let Some(event) = end.channels.poll_event() {
                 match event {
-                    ChannelEvent::Block { event: block::Event::Received { content, .. }, .. } => {
-                        end.blocks[1] += 1;
-                        assert!(content.into_vec().len() <= MAX_BLOCK_BYTES as usize);
+                    ChannelEvent::Transfer { event: transfer::TransferEvent::Received { content, .. }, .. } => {
+                        end.transfers[1] += 1;
+                        assert!(content.into_vec().len() <= MAX_TRANSFER_BYTES as usize);
                     }
-                    ChannelEvent::Receipt { channel, tag, fate } => end.receipts.tell(channel, tag, fate),
+                    ChannelEvent::Receipt { channel, tag, status } => end.receipts.report(channel, tag, status),
                     _ => {}
                 }
             }
-            end.receipts.check_free(end.channels.free(ONCE).receipts);
+            end.receipts.check_free(end.channels.remaining(ONCE).receipts);
             for Numbered { channel, number } in end.receipts.take_arrived() {
                 let (kind, log) = (KINDS[usize::from(channel)], &end.logs[usize::from(channel)]);
                 assert!(!self.honest || log.has_arrived(kind, number), "{kind:?}: {number} has not arrived");
@@ -289,20 +288,20 @@ impl World {
     }
 
     fn probe(&mut self, from: usize) -> bool {
-        self.ends[from].channels.on_probe();
+        self.ends[from].channels.on_pto();
         true
     }
 
     fn alter(&mut self, from: usize, value: u8) -> bool {
         if let Some((_, frames)) = self.ends[from].packets.last_mut().filter(|_| value > 200) {
             self.honest = false;
-            let place = usize::from(value) % frames.len();
-            frames[place] = frames[place].wrapping_add(value);
+            let index = usize::from(value) % frames.len();
+            frames[index] = frames[index].wrapping_add(value);
         }
         true
     }
 
-    /// The path gets well, and all that was promised comes.
+    /// Repairs the path and checks that all guaranteed messages arrive.
     fn end(mut self) {
         for _ in 0..1000 {
             for from in 0..2 {
@@ -336,39 +335,39 @@ impl World {
         }
         let [one, other] = self.ends;
         if self.honest {
-            assert_eq!((one.blocks[0], other.blocks[0]), (other.blocks[1], one.blocks[1]), "blocks");
+            assert_eq!((one.transfers[0], other.transfers[0]), (other.transfers[1], one.transfers[1]), "transfers");
         }
     }
 }
 
 impl End {
-    /// All is over: everybody who asked was told, and of what is promised, that it arrived.
+    /// Checks the end of a run: each requested receipt was reported, and guaranteed messages as delivered.
     fn settle_receipts(&self) {
-        assert!(self.receipts.all_told());
-        for (Numbered { channel, number }, fate) in self.receipts.fates() {
+        assert!(self.receipts.all_reported());
+        for (Numbered { channel, number }, status) in self.receipts.statuses() {
             let (kind, log) = (KINDS[usize::from(channel)], &self.logs[usize::from(channel)]);
-            let may_be = match fate {
-                Fate::Arrived => true,
-                Fate::Lost => !kind.is_reliable(),
-                // What is sent once has a deadline from its channel.
-                Fate::Expired => !kind.is_reliable() || log.dated.contains(&number),
-                Fate::Superseded => log.keyed.contains(&number),
+            let may_be = match status {
+                DeliveryStatus::Arrived => true,
+                DeliveryStatus::Lost | DeliveryStatus::ArrivedLate => !kind.is_reliable(),
+                // A channel without retransmission gives its messages a deadline.
+                DeliveryStatus::Expired => !kind.is_reliable() || log.dated.contains(&number),
+                DeliveryStatus::Superseded => log.keyed.contains(&number),
                 _ => false,
             };
-            assert!(may_be, "{kind:?}: {number} is {fate:?}");
+            assert!(may_be, "{kind:?}: {number} is {status:?}");
         }
     }
 }
 
 impl Log {
-    /// Whether a reliable channel has to bring the message.
+    /// Returns whether a reliable channel must deliver the message.
     fn is_promised(&self, number: u32) -> bool {
         !self.keyed.contains(&number) && !self.dated.contains(&number)
     }
 
-    /// Whether the peer has a message of which it is said that it has arrived. Of a sequenced channel the newest that did
-    /// counts; a message under a key may have taken the place of an older one, and what left behind it is newer then. What
-    /// is sent once in slices may be given up by the peer when all of them have come.
+    /// Returns whether the peer received a message that a receipt reports as delivered. A sequenced channel delivers
+    /// only the newest. A message with a key may have replaced an older one, so messages that were queued behind it are
+    /// newer. The peer may drop a sliced message of a channel without retransmission after it received all slices.
     fn has_arrived(&self, kind: Kind, number: u32) -> bool {
         let is_one_slice = self.sent.get(&number).is_some_and(|content| content.len() <= PIECE_BYTES);
         let came = match kind {
@@ -384,7 +383,7 @@ impl Log {
         let number = u32::from_le_bytes(content[..4].try_into().expect("four bytes"));
         assert_eq!(self.sent.get(&number).map(Vec::as_slice), Some(content), "{kind:?}");
         assert!(self.received.insert(number), "{kind:?}: {number} came twice");
-        // A message under a key may take the place of an older one in the queue.
+        // A message with a key may replace an older one in the queue.
         let in_order = number >= self.next || !self.keyed.is_empty();
         assert!(in_order || !matches!(kind, Kind::Sequenced | Kind::ReliableOrdered), "{kind:?}: {number}");
         self.next = number + 1;

@@ -1,4 +1,4 @@
-//! Any bytes as a connect token, as a client gets it. Shorter inputs also count as filled up with zeros.
+//! Any bytes as the connect token of a client. Shorter inputs are also tried with zeros behind them.
 
 #![no_main]
 
@@ -6,11 +6,11 @@ use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
-use slipgate_netcode::wire::token::{LayoutError, PublicLayout};
+use slipgate_netcode::wire::token::{TokenLayoutError, PublicLayout};
 
 fuzz_target!(|input: &[u8]| {
     if input.len() != CONNECT_TOKEN_BYTES {
-        assert_eq!(ConnectToken::from_bytes(input).map(|_| ()), Err(LayoutError::Length));
+        assert_eq!(ConnectToken::from_bytes(input).map(|_| ()), Err(TokenLayoutError::Length));
     }
     let bytes: [u8; CONNECT_TOKEN_BYTES] = fit(input);
     let Ok(token) = ConnectToken::from_bytes(&bytes) else { return };
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
         client_to_server: client_to_server.expose(),
         server_to_client: server_to_client.expose(),
     };
-    // All but the padding, which readers do not look at, is written back as it was.
+    // Readers ignore the padding. All other bytes are written back unchanged.
     let mut written = [0; CONNECT_TOKEN_BYTES];
     layout.emit(&mut written);
     let content: usize = facts.servers.as_slice().iter().map(|server| if server.is_ipv4() { 7 } else { 19 }).sum();

@@ -1,4 +1,4 @@
-//! Connections: one that hears inventions, and two on a path on which anything happens.
+//! Connections: one that receives invented packets, and two on an arbitrary path.
 
 #![no_main]
 
@@ -9,39 +9,39 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
-use slipgate_session::channel::block::{self, Block};
-use slipgate_session::channel::control::{self, Bye, ByeCode, Hello};
-use slipgate_session::channel::{
-    Arrival, ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions, Violation,
-};
-use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::reliability::{self, Sink};
-use slipgate_session::session::{Config, Connection, End as Reason, MIN_PAYLOAD};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_session::wire::reliable::{Acks, Header, Sequence};
-use slipgate_session::wire::session::{Arrived, Frame, Stamp};
+use slipgate_session::channel::control::{self, Bye, CloseCode, Hello};
+use slipgate_session::channel::transfer::{self, Transfer};
+use slipgate_session::channel::{
+    ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions,
+};
+use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::connection::{ChannelMessage, CloseKind, CloseReason, Connection, ConnectionConfig, MIN_PAYLOAD};
+use slipgate_session::reliability::{self, Sink};
+use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
+use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
 
-const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Blocks];
+const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Transfers];
 /// The first of them carry messages.
 const MESSAGES: usize = 3;
 const ORDERED: ChannelId = ChannelId(0);
-const BLOCKS: ChannelId = ChannelId(3);
+const TRANSFERS: ChannelId = ChannelId(3);
 const MAX_MESSAGE_BYTES: u32 = 2000;
-/// What the queues of both directions hold, in pieces.
+/// The capacity of the queues of both directions, in chunks.
 const MAX_MEMORY_BYTES: usize = 150_000;
-/// Packets of which an end remembers what became of them, of its own and of the peer's.
+/// Packets that an end keeps state for, sent and received.
 const WINDOW: u16 = 128;
-/// Datagrams of one turn: what the bucket of the rate below holds, and acknowledgements of a whole window.
-const MOST_DATAGRAMS: usize = 250;
-/// Turns in which an honest world comes to rest, and those that a spoiled one is left to itself.
-const MOST_TURNS: usize = 600;
+/// Datagrams of one turn: the token bucket of the rate below, and acknowledgements of a whole window.
+const MAX_DATAGRAMS: usize = 250;
+/// Turns after which an undisturbed world is idle, and turns that a disturbed one runs at the end.
+const MAX_TURNS: usize = 600;
 const SPOILED_TURNS: usize = 10;
-/// How far time goes on in a turn at least, and at most, when nothing is due before. Who heard of packets only after
-/// minutes waits for minutes until it calls one lost.
+/// The shortest and longest step of time in a turn without a deadline. An end with an RTT of minutes waits for minutes
+/// before it declares a packet lost.
 const SHORT_TURN: Duration = Duration::from_millis(10);
 const LONG_TURN: Duration = Duration::from_secs(60);
-/// Who is heard for as long and acknowledges nothing is given up (`specs/session-1.md`, §5.6), and not before.
+/// The time after which a peer that sends but acknowledges nothing is closed (`specs/session-1.md`, §5.6).
 const DEAD_FOR: Duration = Duration::from_secs(30);
 
 fuzz_target!(|input: &[u8]| {
@@ -52,42 +52,42 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// The layout of every end, which is hashed once.
+/// The layout of every end. It is hashed once.
 static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
     let channel = |kind| ChannelConfig {
         queue_bytes: 4000,
         queue_messages: 20,
         max_message_bytes: MAX_MESSAGE_BYTES,
-        blocks: block::Config {
+        transfers: transfer::TransferConfig {
             slice_bytes: 256,
-            max_block_bytes: 5000,
+            max_transfer_bytes: 5000,
             max_bytes_at_once: 10_000,
-            ..block::Config::default()
+            ..transfer::TransferConfig::default()
         },
         ..ChannelConfig::new(kind)
     };
     Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
 });
 
-/// A path of datagrams; the newest is the last.
+/// A path of datagrams. The newest is the last.
 #[derive(Default)]
 struct Datagrams {
-    room: Vec<u8>,
-    under_way: VecDeque<Vec<u8>>,
+    buf: Vec<u8>,
+    in_flight: VecDeque<Vec<u8>>,
 }
 
 impl Sink for Datagrams {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         usize::MAX
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
-        self.room.resize(1200, 0);
-        Some(&mut self.room)
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
+        self.buf.resize(1200, 0);
+        Some(&mut self.buf)
     }
 
     fn commit(&mut self, bytes: usize) {
-        self.under_way.push_back(self.room[..bytes].to_vec());
+        self.in_flight.push_back(self.buf[..bytes].to_vec());
     }
 }
 
@@ -95,18 +95,18 @@ struct End {
     connection: Connection,
     path: Datagrams,
     now: Instant,
-    /// The sizes of messages on each channel, by their numbers; and the numbers of those that were heard.
-    said: [Vec<usize>; MESSAGES],
-    heard: [BTreeSet<u32>; MESSAGES],
+    /// The sizes of messages on each channel, by their numbers, and the numbers of the received ones.
+    sent: [Vec<usize>; MESSAGES],
+    received: [BTreeSet<u32>; MESSAGES],
     receipts: Receipts,
     left: bool,
 }
 
 impl End {
     fn new() -> Self {
-        let mut config = Config { max_payload_bytes: MIN_PAYLOAD, ..Config::default() };
+        let mut config = ConnectionConfig { max_payload_bytes: MIN_PAYLOAD, ..ConnectionConfig::default() };
         config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e5));
-        config.endpoint = reliability::Config {
+        config.endpoint = reliability::EndpointConfig {
             sent_window: WINDOW,
             received_window: WINDOW,
             reassemblies: 16,
@@ -118,8 +118,8 @@ impl End {
             connection,
             path: Datagrams::default(),
             now: Instant::default(),
-            said: Default::default(),
-            heard: Default::default(),
+            sent: Default::default(),
+            received: Default::default(),
             receipts: Receipts::default(),
             left: false,
         }
@@ -131,100 +131,102 @@ impl End {
         self.poll_events();
     }
 
-    /// Takes what is told: of a receipt one fate, if it was asked for.
+    /// Takes events. A receipt reports one delivery status, if it was requested.
     fn poll_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
-            if let ChannelEvent::Receipt { channel, tag, fate } = event {
-                self.receipts.tell(channel, tag, fate);
+            if let ChannelEvent::Receipt { channel, tag, status } = event {
+                self.receipts.report(channel, tag, status);
             }
         }
-        self.receipts.check_free(self.connection.channels().free(ORDERED).receipts);
+        self.receipts.check_free(self.connection.channels().remaining(ORDERED).receipts);
     }
 
     fn transmit(&mut self) {
-        let before = self.path.under_way.len();
+        let before = self.path.in_flight.len();
         self.connection.transmit(self.now, &mut self.path);
-        let sent = self.path.under_way.range(before..);
-        assert!(sent.len() <= MOST_DATAGRAMS && sent.into_iter().all(|datagram| datagram.len() <= MIN_PAYLOAD));
+        let sent = self.path.in_flight.range(before..);
+        assert!(sent.len() <= MAX_DATAGRAMS && sent.into_iter().all(|datagram| datagram.len() <= MIN_PAYLOAD));
         let due = self.connection.next_deadline(self.now);
-        assert!(self.connection.is_over() <= due.is_none(), "who is over has nothing to do");
+        assert!(self.connection.is_closed() <= due.is_none(), "a closed connection has no deadline");
         assert!(self.connection.channels().memory_bytes() <= MAX_MEMORY_BYTES);
     }
 
-    /// Takes a datagram; on an honest path everything is heard once, and what was said in order in order.
+    /// Takes a datagram. Each message arrives once on an undisturbed path, and ordered channels keep the order.
     fn take(&mut self, datagram: &[u8], honest: bool) {
         let mut scratch = Vec::new();
         let Ok(Some(mut incoming)) = self.connection.handle(datagram, self.now) else { return };
-        while let Some(arrival) = self.connection.next(datagram, &mut incoming, &mut scratch, self.now) {
-            let Arrival::Message { channel, place } = arrival else { continue };
-            let bytes = place.bytes(&datagram[incoming.start()..], &scratch);
+        while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut scratch, self.now) {
+            let ChannelMessage { channel, span, times } = message;
+            let bytes = span.bytes(datagram, &scratch);
+            assert!(times.arrived <= self.now && times.sent.is_none_or(|sent| sent <= times.arrived));
             assert!(bytes.len() <= MAX_MESSAGE_BYTES as usize);
             if honest {
-                let heard = &mut self.heard[usize::from(channel.0)];
+                let received = &mut self.received[usize::from(channel.0)];
                 let number = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-                assert!(channel != ORDERED || number == heard.len() as u32, "{number} is not the next");
-                assert!(heard.insert(number), "{channel:?}: {number} came twice");
+                assert!(channel != ORDERED || number == received.len() as u32, "{number} is not the next");
+                assert!(received.insert(number), "{channel:?}: {number} arrived twice");
             }
         }
         self.poll_events();
     }
 
-    fn say(&mut self, channel: ChannelId, bytes: usize) {
-        if channel == BLOCKS {
-            let block = Block::new(vec![7; bytes]).expect("at most 64 MiB");
-            let _ = self.connection.channels_mut().send_block(BLOCKS, block, 0);
+    fn send(&mut self, channel: ChannelId, bytes: usize) {
+        if channel == TRANSFERS {
+            let transfer = Transfer::new(vec![7; bytes]).expect("at most 64 MiB");
+            let _ = self.connection.channels_mut().send_transfer(TRANSFERS, transfer, 0);
             return;
         }
-        let said = &mut self.said[usize::from(channel.0)];
-        let number = Numbered { channel: channel.0, number: said.len() as u32 };
+        let sent = &mut self.sent[usize::from(channel.0)];
+        let number = Numbered { channel: channel.0, number: sent.len() as u32 };
         let mut message = vec![0; bytes.max(4)];
         message[..4].copy_from_slice(&number.number.to_le_bytes());
-        // Three of four ask.
+        // Three of four messages request a receipt.
         let receipt = (bytes / 8 % 4 != 3).then(|| number.tag());
         let options = SendOptions { receipt, ..SendOptions::default() };
         if self.connection.send(channel, &message, options, self.now).is_ok() {
-            said.push(message.len());
+            sent.push(message.len());
             if receipt.is_some() {
                 self.receipts.ask(number);
             }
         }
     }
 
-    /// What is said here to have arrived, the other end has heard. It may have given up what is sent once and in slices.
+    /// Checks that the other end received the messages that receipts report as delivered. It may have dropped sliced
+    /// messages of channels without retransmission.
     fn check_arrivals(&mut self, other: &Self) {
         for Numbered { channel, number } in self.receipts.take_arrived() {
-            let place = usize::from(channel);
-            let is_sure = KINDS[place].is_reliable() || self.said[place][number as usize] <= PIECE_BYTES;
-            assert!(!is_sure || other.heard[place].contains(&number), "{channel}: {number} has not arrived");
+            let index = usize::from(channel);
+            let is_sure = KINDS[index].is_reliable() || self.sent[index][number as usize] <= PIECE_BYTES;
+            assert!(!is_sure || other.received[index].contains(&number), "{channel}: {number} has not arrived");
         }
     }
 
-    /// Whether nothing is left to do, and of every message is known what became of it.
-    fn rests(&self) -> bool {
-        self.connection.is_over() || self.is_idle() && self.receipts.all_told()
+    /// Returns whether no work is left and the status of every message is known.
+    fn is_done(&self) -> bool {
+        self.connection.is_closed() || self.is_idle() && self.receipts.all_reported()
     }
 
-    /// Whether all that must arrive has arrived, and that is known here.
+    /// Returns whether all guaranteed messages arrived and are acknowledged.
     fn is_idle(&self) -> bool {
         let channels = self.connection.channels();
         let empty = |channel: ChannelId| {
             let config = LAYOUT.channel(channel).expect("one of the layout's");
-            let free = channels.free(channel);
+            let free = channels.remaining(channel);
             (free.bytes, free.messages) == (config.queue_bytes, config.queue_messages)
         };
-        let quiet = self.path.under_way.is_empty() && (0..3).map(ChannelId).all(empty);
-        let blocks = channels.blocks(BLOCKS);
-        let whole = blocks.is_none_or(|blocks| blocks.sending().count() + blocks.receiving().count() == 0);
-        self.connection.is_over() || quiet && whole && !channels.wants_to_send()
+        let quiet = self.path.in_flight.is_empty() && (0..3).map(ChannelId).all(empty);
+        let transfers = channels.transfers(TRANSFERS);
+        let whole = transfers.is_none_or(|transfers| transfers.sending().count() + transfers.receiving().count() == 0);
+        self.connection.is_closed() || quiet && whole && !channels.wants_to_send()
     }
 
     fn leave(&mut self, code: u16) {
         self.left = true;
-        self.connection.leave(ByeCode(code), "so long");
+        self.connection.close(CloseCode(code), "so long");
     }
 }
 
-/// One end that hears what was made up: whatever it is, the end neither panics nor grows nor talks without limit.
+/// Feeds invented packets to one end: it neither panics, nor grows, nor sends without limit.
 fn invented(input: &mut Input<'_>) {
     let (mut end, mut sequence) = (End::new(), 0_u16);
     while let Some(operation) = input.operation() {
@@ -239,33 +241,35 @@ fn invented(input: &mut Input<'_>) {
                 end.take(&datagram, false);
             }
             5 => end.pass(Duration::from_millis(u64::from(input.u8()) << (operation >> 5))),
-            6 => end.say(ChannelId(operation >> 4 & 3), usize::from(input.u8()) * 8),
+            6 => end.send(ChannelId(operation >> 4 & 3), usize::from(input.u8()) * 8),
             _ if operation >> 3 == 31 => end.leave(300),
             _ => {
                 end.pass(Duration::from_millis(1));
                 end.transmit();
-                end.path.under_way.clear();
+                end.path.in_flight.clear();
             }
         }
     }
-    // Left alone it comes to rest, or to its end.
+    // Without input the end becomes idle or closes.
     end.leave(0);
     for _ in 0..40 {
         end.pass(Duration::from_millis(50));
         end.transmit();
     }
-    assert!(end.connection.is_over());
+    assert!(end.connection.is_closed());
 }
 
-/// A datagram with a header and a frame, and what the input says behind them.
+/// Returns a datagram with a header, a frame, and bytes of the input.
 fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
-    let mut room = [0; 1400];
-    let mut writer = Writer::new(&mut room);
+    let mut buf = [0; 1400];
+    let mut writer = Writer::new(&mut buf);
     let acks = Acks { ack: Sequence(u16::from(input.u8())), bits: u32::from_le_bytes(input.array()) };
-    Header { sequence: Sequence(sequence), acks }.emit(&mut writer);
-    let behind: Vec<u8> = (0..input.u8() % 29).map(|_| input.u8()).collect();
-    let arrived = (how & 1 != 0).then(|| Arrived { at: Stamp(u16::from_le_bytes(input.array())), late: input.u8() });
-    Frame { sent: Stamp(u16::from_le_bytes(input.array())), arrived, acks_behind: &behind }.emit(&mut writer);
+    ReliableHeader { sequence: Sequence(sequence), acks }.emit(&mut writer);
+    let extended: Vec<u8> = (0..input.u8() % 29).map(|_| input.u8()).collect();
+    let arrived =
+        (how & 1 != 0).then(|| ArrivalEcho { at: Timestamp(u16::from_le_bytes(input.array())), late: input.u8() });
+    let sent = Timestamp(u16::from_le_bytes(input.array()));
+    SessionFrame { sent, arrived, extended_acks: &extended }.emit(&mut writer);
     if how & 2 != 0 {
         let layout = if how & 8 == 0 { LAYOUT.hash() } else { LayoutHash(input.array()) };
         let payload_bytes = u16::from_le_bytes(input.array());
@@ -276,20 +280,20 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
     }
     if how & 12 == 12 {
         let mut bytes = [0; 64];
-        let written = control::write_bye(&Bye { code: ByeCode(u16::from(input.u8())), text: "bye" }, &mut bytes);
+        let written = control::write_bye(&Bye { code: CloseCode(u16::from(input.u8())), text: "bye" }, &mut bytes);
         writer.bytes(&bytes[..written]);
     }
     for _ in 0..input.u8() & 63 {
         writer.u8(input.u8());
     }
-    let written = writer.written().expect("there is room");
-    room[..written].to_vec()
+    let written = writer.written().expect("the buffer is large enough");
+    buf[..written].to_vec()
 }
 
-/// Two ends, and what became of their datagrams.
+/// Two ends and the paths between them.
 struct World {
     ends: [End; 2],
-    /// No datagram was spoiled.
+    /// No datagram was altered.
     honest: bool,
 }
 
@@ -302,7 +306,7 @@ impl World {
         while let Some(operation) = input.operation() {
             let (from, value) = (usize::from(operation & 1), input.u8());
             match operation >> 1 & 15 {
-                0..=3 => self.ends[from].say(ChannelId(operation >> 1 & 3), usize::from(value) * 8),
+                0..=3 => self.ends[from].send(ChannelId(operation >> 1 & 3), usize::from(value) * 8),
                 4..=8 => self.deliver(from, value.into(), operation >> 5 == 7),
                 9 => self.lose(from, value.into()),
                 10 => self.spoil(from, value, input),
@@ -330,76 +334,82 @@ impl World {
     }
 
     fn deliver(&mut self, from: usize, which: usize, stays: bool) {
-        let Some(place) = which.checked_rem(self.ends[from].path.under_way.len()) else { return };
-        let datagram = self.ends[from].path.under_way[place].clone();
+        let Some(index) = which.checked_rem(self.ends[from].path.in_flight.len()) else { return };
+        let datagram = self.ends[from].path.in_flight[index].clone();
         if !stays {
-            self.ends[from].path.under_way.remove(place);
+            self.ends[from].path.in_flight.remove(index);
         }
         self.ends[1 - from].take(&datagram, self.honest);
         self.check_arrivals();
     }
 
     fn lose(&mut self, from: usize, which: usize) {
-        let path = &mut self.ends[from].path.under_way;
-        if let Some(place) = which.checked_rem(path.len()) {
-            path.remove(place);
+        let path = &mut self.ends[from].path.in_flight;
+        if let Some(index) = which.checked_rem(path.len()) {
+            path.remove(index);
         }
     }
 
     fn spoil(&mut self, from: usize, which: u8, input: &mut Input<'_>) {
-        let path = &mut self.ends[from].path.under_way;
-        if let Some(datagram) = usize::from(which).checked_rem(path.len()).and_then(|place| path.get_mut(place)) {
-            let place = usize::from(input.u8()) % datagram.len();
-            datagram[place] ^= input.u8() | 1;
+        let path = &mut self.ends[from].path.in_flight;
+        if let Some(datagram) = usize::from(which).checked_rem(path.len()).and_then(|index| path.get_mut(index)) {
+            let index = usize::from(input.u8()) % datagram.len();
+            datagram[index] ^= input.u8() | 1;
             self.honest = false;
         }
     }
 
-    /// In the end all arrives at once: what was said is heard, and both come to rest.
+    /// Delivers everything without delay at the end: all messages arrive and both ends become idle.
     fn end(&mut self) {
-        for _ in 0..if self.honest { MOST_TURNS } else { SPOILED_TURNS } {
+        for _ in 0..if self.honest { MAX_TURNS } else { SPOILED_TURNS } {
             self.turn();
-            if self.ends.iter().all(End::rests) {
+            if self.ends.iter().all(End::is_done) {
                 break;
             }
         }
         if self.honest && self.ends.iter().all(|end| !end.left) && !self.was_dead_one_way() {
             for (one, other) in [(0, 1), (1, 0)] {
-                assert!(self.ends[one].connection.end().is_none(), "{:?}", self.ends[one].connection.end());
-                for (channel, said) in self.ends[other].said.iter().enumerate() {
-                    let heard = self.ends[one].heard[channel].len();
-                    assert!(heard == said.len() || !KINDS[channel].is_reliable(), "channel {channel}: {heard} heard");
+                assert!(
+                    self.ends[one].connection.close_reason().is_none(),
+                    "{:?}",
+                    self.ends[one].connection.close_reason()
+                );
+                for (channel, sent) in self.ends[other].sent.iter().enumerate() {
+                    let received = self.ends[one].received[channel].len();
+                    let is_complete = received == sent.len() || !KINDS[channel].is_reliable();
+                    assert!(is_complete, "channel {channel}: {received} received");
                 }
-                assert!(self.ends[one].receipts.all_told(), "of some message nothing was told");
-                assert!(self.ends[one].rests(), "something is left to do");
+                assert!(self.ends[one].receipts.all_reported(), "a receipt was not reported");
+                assert!(self.ends[one].is_done(), "an end has work left");
             }
         }
-        for end in self.ends.iter_mut().filter(|end| end.connection.end().is_some()) {
-            // One that has heard of its end just now begins with its farewell.
+        for end in self.ends.iter_mut().filter(|end| end.connection.close_reason().is_some()) {
+            // An end that has just received the close sends its own close frames.
             end.transmit();
             end.pass(Duration::from_secs(2));
             end.transmit();
-            assert!(end.connection.is_over());
+            assert!(end.connection.is_closed());
         }
     }
 
-    /// Whether an end gave up the other, of which it heard, but which heard nothing of it.
+    /// Returns whether an end closed because the other end sent packets but received none.
     fn was_dead_one_way(&self) -> bool {
-        let silence = [Reason::NotASession, Reason::Violation(Violation::AcknowledgesNothing)];
-        let gave_up = self.ends.iter().any(|end| end.connection.end().is_some_and(|end| silence.contains(end)));
-        assert!(!gave_up || self.ends[0].now.reached(Instant::default(), DEAD_FOR), "so soon");
+        let silence = [CloseKind::NotASession, CloseKind::Violation(ChannelViolation::AcknowledgesNothing)];
+        let is_silent = |reason: &CloseReason| silence.contains(&reason.kind);
+        let gave_up = self.ends.iter().any(|end| end.connection.close_reason().is_some_and(is_silent));
+        assert!(!gave_up || self.ends[0].now.reached(Instant::default(), DEAD_FOR), "closed too soon");
         gave_up
     }
 
-    /// Time goes on to what is due first, and all that leaves arrives.
+    /// Advances time to the next deadline and delivers every datagram.
     fn turn(&mut self) {
         let due = |end: &End| end.connection.next_deadline(end.now).map(|due| due.since(end.now));
-        // Nobody is idle whose message may come anew. Of one that is sent once no more is to be done than to call it lost.
+        // An end that may retransmit is not idle. A message that is sent once can only be declared lost.
         let due = if self.ends.iter().all(End::is_idle) { None } else { self.ends.iter().filter_map(due).min() };
         self.pass(due.unwrap_or(LONG_TURN).clamp(SHORT_TURN, LONG_TURN));
         for from in 0..2 {
             self.ends[from].transmit();
-            while !self.ends[from].path.under_way.is_empty() {
+            while !self.ends[from].path.in_flight.is_empty() {
                 self.deliver(from, 0, false);
             }
         }

@@ -1,4 +1,4 @@
-//! Any datagram, to a server and to a client: as a stranger sends it, and as one would who holds the key.
+//! Any datagram to a server and to a client, from an unknown sender and from a peer with the key.
 
 #![no_main]
 
@@ -11,13 +11,13 @@ use slipgate_netcode::crypto::replay::ReplayWindow;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::token::redeem::redeem;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
+use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, Request};
 use slipgate_netcode::wire::{MAX_ENCRYPTED_BYTES, REQUEST_BYTES, TAG_BYTES};
 
 fuzz_target!(|datagram: &[u8]| {
     request(datagram);
     for accepted in [PacketKind::TO_SERVER, PacketKind::TO_CLIENT] {
-        if let Ok(header) = Header::parse(datagram, accepted) {
+        if let Ok(header) = PacketHeader::parse(datagram, accepted) {
             assert!(accepted.contains(&header.kind));
             assert!(header.bytes + TAG_BYTES <= datagram.len() && datagram.len() <= MAX_ENCRYPTED_BYTES);
             as_it_is(&header, datagram);
@@ -27,7 +27,7 @@ fuzz_target!(|datagram: &[u8]| {
 });
 
 fn request(datagram: &[u8]) {
-    // Right version and protocol id, so that more than one input in 2^168 gets past them.
+    // The right version and protocol id: otherwise one input in 2^168 would pass these checks.
     let mut datagram = datagram.to_vec();
     if let (REQUEST_BYTES, Some(front)) = (datagram.len(), datagram.get_mut(1..22)) {
         front.copy_from_slice(&associated(0)[..21]);
@@ -41,10 +41,10 @@ fn request(datagram: &[u8]) {
     }
 }
 
-fn as_it_is(header: &Header, datagram: &[u8]) {
+fn as_it_is(header: &PacketHeader, datagram: &[u8]) {
     let (cipher, mut window) = (PacketCipher::new(PROTOCOL_ID), ReplayWindow::default());
     let opened = cipher.open_fresh(&key(), &mut window, header, &mut datagram.to_vec()).map(|content| content.to_vec());
-    // The one input in 2^128 that opens would be a find indeed.
+    // One input in 2^128 opens by chance.
     assert_eq!(opened, Err(Discard::NotAuthentic));
     assert_eq!(window.newest(), None);
     let sealed = &mut datagram[header.bytes..].to_vec();
@@ -52,7 +52,7 @@ fn as_it_is(header: &Header, datagram: &[u8]) {
     assert_eq!(opened, Err(NotAuthentic));
 }
 
-fn with_the_right_tag(header: &Header, datagram: &[u8]) {
+fn with_the_right_tag(header: &PacketHeader, datagram: &[u8]) {
     let mut sealed = datagram.to_vec();
     let (plain, tag) = sealed[header.bytes..].split_last_chunk_mut::<TAG_BYTES>().expect("a header leaves a tag");
     let content = plain.to_vec();
@@ -80,7 +80,7 @@ fn with_the_right_tag(header: &Header, datagram: &[u8]) {
         }
         PacketKind::Denied | PacketKind::Payload | PacketKind::Disconnect => {}
     }
-    if Header::canonical(header.kind, header.sequence) == *header {
+    if PacketHeader::canonical(header.kind, header.sequence) == *header {
         let mut written = [0; MAX_ENCRYPTED_BYTES];
         let length = cipher.seal(&key(), header.kind, header.sequence, &content, &mut written);
         assert_eq!(length.map(|length| &written[..length]), Some(&sealed[..]));

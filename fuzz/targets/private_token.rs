@@ -1,4 +1,4 @@
-//! Any 1008 bytes inside a private part that was sealed with the right key: what a hostile issuer could write.
+//! Any 1008 bytes inside a private part that is sealed with the right key, as a malicious issuer could write them.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Two endpoints, and a path on which anything happens: what they say of each other's packets is true.
+//! Two endpoints on an arbitrary path: their reports about each other's packets are true.
 
 #![no_main]
 
@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_session::reliability::{
-    Acceptance, Config, Endpoint, Event, LossDeadline, ReferenceSmoothing, SendError, Sink, Statistics,
-};
 use slipgate_netcode::time::Instant;
+use slipgate_session::reliability::{
+    Acceptance, Endpoint, EndpointConfig, LossDeadline, PacketEvent, PacketSendError, Sink,
+};
 
-const ROOM_BYTES: usize = 120;
+const BUF_BYTES: usize = 120;
 const WINDOW: u16 = 64;
 
-/// A path of 64 datagrams; when it is full, no more can leave.
+/// A path of 64 datagrams. A full path takes no more.
 #[derive(Default)]
 struct Path {
-    room: Vec<u8>,
+    buf: Vec<u8>,
     datagrams: VecDeque<Vec<u8>>,
 }
 
 impl Sink for Path {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         64_usize.saturating_sub(self.datagrams.len())
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
-        if self.rooms() == 0 {
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
+        if self.remaining() == 0 {
             return None;
         }
-        self.room.resize(ROOM_BYTES, 0);
-        Some(&mut self.room)
+        self.buf.resize(BUF_BYTES, 0);
+        Some(&mut self.buf)
     }
 
     fn commit(&mut self, bytes: usize) {
-        self.datagrams.push_back(self.room[..bytes].to_vec());
+        self.datagrams.push_back(self.buf[..bytes].to_vec());
     }
 }
 
-/// What became of a packet, as far as we know better than its sender.
+/// The true state of a packet, which its sender may not know.
 #[derive(Default)]
-struct Fate {
+struct DeliveryStatus {
     sent: bool,
     arrived: bool,
     acked: bool,
@@ -51,17 +51,17 @@ struct Fate {
 
 struct End {
     endpoint: Endpoint,
-    /// The path from here to the other end.
+    /// The path from this end to the other.
     path: Path,
-    /// Of the packets that this end sent. Fewer than 65,536 are, so no number is used twice.
-    fates: BTreeMap<u16, Fate>,
+    /// The state of each packet that this end sent. There are fewer than 65,536, so no number repeats.
+    states: BTreeMap<u16, DeliveryStatus>,
 }
 
-/// What a whole run says of itself.
+/// The settings of a run.
 #[derive(Default)]
 struct World {
     ends: [Option<End>; 2],
-    /// Whether any datagram was invented or altered: then an endpoint may believe a lie.
+    /// Whether any datagram was invented or altered. Then an endpoint may report false facts.
     honest: bool,
     now: Instant,
 }
@@ -69,7 +69,7 @@ struct World {
 fuzz_target!(|input: &[u8]| {
     let mut operations = Input::new(input);
     let settings = operations.u8();
-    let config = Config {
+    let config = EndpointConfig {
         max_packet_bytes: 1000,
         fragment_above: 90,
         fragment_bytes: 60,
@@ -79,17 +79,12 @@ fuzz_target!(|input: &[u8]| {
         reassemblies: 16,
         reassembly_bytes: 2000,
         loss: if settings & 1 == 0 { LossDeadline::Fixed } else { LossDeadline::AtLeastRtt },
-        statistics: if settings & 2 == 0 {
-            Statistics::Seed
-        } else {
-            Statistics::Reference(ReferenceSmoothing::default())
-        },
         rtt_history: 8,
-        ..Config::default()
+        ..EndpointConfig::default()
     };
     let end = || {
         let endpoint = Endpoint::new(config.clone()).expect("settings to run with");
-        Some(End { endpoint, path: Path::default(), fates: BTreeMap::new() })
+        Some(End { endpoint, path: Path::default(), states: BTreeMap::new() })
     };
     let mut world = World { ends: [end(), end()], honest: true, now: Instant::default() };
     for _ in 0..input.len() {
@@ -121,16 +116,16 @@ impl World {
 
     fn send(&mut self, from: usize, bytes: usize) {
         self.with(from, |end, now, _| {
-            let before = (end.endpoint.next_sequence(), end.path.datagrams.len());
+            let before = (end.endpoint.next_header().sequence, end.path.datagrams.len());
             match end.endpoint.send(&vec![0x11; bytes], now, &mut end.path) {
                 Ok(sequence) => {
                     assert_eq!(sequence, before.0);
-                    end.fates.entry(sequence.0).or_default().sent = true;
+                    end.states.entry(sequence.0).or_default().sent = true;
                 }
                 Err(error) => {
-                    assert_eq!((end.endpoint.next_sequence(), end.path.datagrams.len()), before);
-                    assert!(error != SendError::TooLarge || bytes > 1000);
-                    assert!(error != SendError::Empty || bytes == 0);
+                    assert_eq!((end.endpoint.next_header().sequence, end.path.datagrams.len()), before);
+                    assert!(error != PacketSendError::TooLarge || bytes > 1000);
+                    assert!(error != PacketSendError::Empty || bytes == 0);
                 }
             }
         });
@@ -138,43 +133,43 @@ impl World {
 
     fn send_with(&mut self, from: usize, bytes: usize) {
         self.with(from, |end, now, _| {
-            let fill = |room: &mut [u8]| {
-                let bytes = bytes.min(room.len());
-                room[..bytes].fill(0x22);
+            let fill = |buf: &mut [u8]| {
+                let bytes = bytes.min(buf.len());
+                buf[..bytes].fill(0x22);
                 bytes
             };
             if let Ok(sequence) = end.endpoint.send_with(now, &mut end.path, fill) {
-                end.fates.entry(sequence.0).or_default().sent = true;
+                end.states.entry(sequence.0).or_default().sent = true;
             }
         });
     }
 
-    /// Delivers one of the datagrams under way; it may stay, to come again, and the application may refuse it.
+    /// Delivers one datagram in flight. It may stay in flight as a duplicate, and the application may refuse it.
     fn deliver(&mut self, from: usize, which: usize, how: u8) {
         let (now, honest) = (self.now, self.honest);
         let [one, other] = &mut self.ends;
         let (sender, receiver) = if from == 0 { (one, other) } else { (other, one) };
         let (sender, receiver) = (sender.as_mut().expect("two ends"), receiver.as_mut().expect("two ends"));
-        let Some(place) = which.checked_rem(sender.path.datagrams.len()) else { return };
+        let Some(index) = which.checked_rem(sender.path.datagrams.len()) else { return };
         let stays = how & 3 == 3;
         let datagram =
-            if stays { sender.path.datagrams.get(place).cloned() } else { sender.path.datagrams.remove(place) };
+            if stays { sender.path.datagrams.get(index).cloned() } else { sender.path.datagrams.remove(index) };
         let Some(datagram) = datagram else { return };
         let acceptance = if how & 4 == 0 { Acceptance::Take } else { Acceptance::Refuse };
         let Ok(Some(packet)) = receiver.endpoint.handle_if(&datagram, now, |_| acceptance) else { return };
         assert!(packet.payload.len() <= 1000 && acceptance == Acceptance::Take);
         if honest && !packet.payload.is_empty() {
-            let fate = sender.fates.get_mut(&packet.sequence.0).expect("it was sent");
-            assert!(fate.sent && !fate.arrived, "{} came twice", packet.sequence);
-            fate.arrived = true;
+            let state = sender.states.get_mut(&packet.sequence.0).expect("it was sent");
+            assert!(state.sent && !state.arrived, "{} came twice", packet.sequence);
+            state.arrived = true;
         }
         self.listen();
     }
 
     fn lose(&mut self, from: usize, which: usize) {
         self.with(from, |end, _, _| {
-            if let Some(place) = which.checked_rem(end.path.datagrams.len()) {
-                end.path.datagrams.remove(place);
+            if let Some(index) = which.checked_rem(end.path.datagrams.len()) {
+                end.path.datagrams.remove(index);
             }
         });
     }
@@ -183,8 +178,8 @@ impl World {
         self.honest = false;
         self.with(from, |end, _, _| {
             if let Some(datagram) = end.path.datagrams.back_mut() {
-                let place = usize::from(value) % datagram.len().min(16);
-                datagram[place] = datagram[place].wrapping_add(value | 1);
+                let index = usize::from(value) % datagram.len().min(16);
+                datagram[index] = datagram[index].wrapping_add(value | 1);
             }
         });
     }
@@ -202,21 +197,21 @@ impl World {
         self.listen();
     }
 
-    /// Hears the news at both ends: it must be true, and each said once.
+    /// Takes the events of both ends: each must be true and reported once.
     fn listen(&mut self) {
         for from in 0..2 {
             self.with(from, |end, now, honest| {
                 while let Some(event) = end.endpoint.poll_event() {
                     match event {
-                        Event::Acked { sequence, .. } => {
-                            let fate = end.fates.get_mut(&sequence.0).expect("it was sent");
-                            assert!(!fate.acked && (fate.arrived || !honest));
-                            fate.acked = true;
+                        PacketEvent::Acked { sequence, .. } => {
+                            let state = end.states.get_mut(&sequence.0).expect("it was sent");
+                            assert!(!state.acked && (state.arrived || !honest));
+                            state.acked = true;
                         }
-                        Event::Lost { sequence } => {
-                            let fate = end.fates.get_mut(&sequence.0).expect("it was sent");
-                            assert!(!fate.acked && !fate.lost);
-                            fate.lost = true;
+                        PacketEvent::Lost { sequence } => {
+                            let state = end.states.get_mut(&sequence.0).expect("it was sent");
+                            assert!(!state.acked && !state.lost);
+                            state.lost = true;
                         }
                     }
                 }
@@ -229,7 +224,8 @@ impl World {
         }
     }
 
-    /// In the end every packet has its verdict, but for those of which nobody asked in time, and nothing is to be done any more.
+    /// Checks at the end that each packet is acknowledged or lost, except those with overwritten events, and that no
+    /// work is left.
     fn end(&mut self) {
         for _ in 0..20 {
             self.pass(Duration::from_secs(100));
@@ -237,9 +233,9 @@ impl World {
         for end in self.ends.iter_mut().flatten() {
             end.path.datagrams.clear();
             end.endpoint.transmit(self.now, &mut end.path);
-            let untold = end.endpoint.stats(self.now).counters.untold_events;
-            let unknown = end.fates.values().filter(|fate| !fate.acked && !fate.lost).count();
-            assert!(unknown as u64 <= untold, "{unknown} fates, of which {untold} were not asked for in time");
+            let unreported = end.endpoint.stats(self.now).counters.dropped_events;
+            let unknown = end.states.values().filter(|state| !state.acked && !state.lost).count();
+            assert!(unknown as u64 <= unreported, "{unknown} states, of which {unreported} were not asked for in time");
             assert_eq!(end.endpoint.next_deadline(), None);
         }
     }

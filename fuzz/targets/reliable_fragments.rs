@@ -1,4 +1,4 @@
-//! Fragments in any order, with gaps, repetitions, lies and pauses: what is put together is what was sent.
+//! Fragments in any order, with gaps, duplicates, forgeries and pauses: reassembled packets equal the sent ones.
 
 #![no_main]
 
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_session::reliability::{Config, Endpoint, MemoryBudget};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_session::wire::reliable::{Acks, Fragment, Header, Sequence};
+use slipgate_session::reliability::{Endpoint, EndpointConfig, MemoryBudget};
+use slipgate_session::wire::reliable::{Acks, Fragment, ReliableHeader, Sequence};
 
 const FRAGMENT_BYTES: usize = 20;
 const MAX_FRAGMENTS: u16 = 200;
@@ -18,7 +18,7 @@ const REASSEMBLY_BYTES: usize = 3000;
 const MAX_PACKET_BYTES: usize = 2500;
 const BUDGET: usize = 20_000;
 
-/// The honest content of a packet: its number of fragments follows from its sequence number, its bytes too.
+/// Returns the true content of a packet. Its size and bytes follow from its sequence number.
 fn honest_count(sequence: u16) -> u16 {
     [1, 2, 3, 16, 64, 65, 125, 200][usize::from(sequence % 8)]
 }
@@ -26,12 +26,12 @@ fn honest_count(sequence: u16) -> u16 {
 fn honest_data(sequence: u16, id: u8) -> Vec<u8> {
     let last = u16::from(id) + 1 == honest_count(sequence);
     let bytes = if last { 1 + usize::from(sequence) % FRAGMENT_BYTES } else { FRAGMENT_BYTES };
-    (0..bytes).map(|place| (sequence as u8).wrapping_mul(31) ^ id ^ place as u8).collect()
+    (0..bytes).map(|index| (sequence as u8).wrapping_mul(31) ^ id ^ index as u8).collect()
 }
 
 fn emit(sequence: u16, id: u8, count: u16, data: &[u8]) -> Vec<u8> {
     let sequence = Sequence(sequence);
-    let header = (id == 0).then_some(Header { sequence, acks: Acks::NONE });
+    let header = (id == 0).then_some(ReliableHeader { sequence, acks: Acks::NONE });
     let mut datagram = vec![0; 14 + data.len()];
     let mut writer = Writer::new(&mut datagram);
     Fragment { sequence, id, count, header, data }.emit(&mut writer);
@@ -42,7 +42,7 @@ fn emit(sequence: u16, id: u8, count: u16, data: &[u8]) -> Vec<u8> {
 
 fuzz_target!(|input: &[u8]| {
     let budget = MemoryBudget::new(BUDGET);
-    let config = Config {
+    let config = EndpointConfig {
         max_packet_bytes: MAX_PACKET_BYTES,
         fragment_bytes: FRAGMENT_BYTES,
         max_fragments: MAX_FRAGMENTS,
@@ -50,11 +50,11 @@ fuzz_target!(|input: &[u8]| {
         reassembly_bytes: REASSEMBLY_BYTES,
         received_window: 64,
         sent_window: 16,
-        ..Config::default()
+        ..EndpointConfig::default()
     };
     let mut endpoint = Endpoint::with_budget(config, Some(budget.clone())).expect("settings to run with");
     let mut now = Instant::default();
-    // Sequence numbers for which a lie was told: their content proves nothing.
+    // Sequence numbers with a forged fragment. Their content is not checked.
     let (mut lied, mut delivered) = (BTreeSet::new(), BTreeSet::new());
     let mut operations = Input::new(input);
     for _ in 0..input.len() / 3 {
@@ -67,7 +67,7 @@ fuzz_target!(|input: &[u8]| {
                 endpoint.tick(now);
                 continue;
             }
-            // Another count, another length, other data.
+            // A fragment with another count, length or data.
             1 => {
                 lied.insert(sequence);
                 emit(sequence, id, u16::from(operation / 16) * 16 + 1, &honest_data(sequence, id))
@@ -76,12 +76,12 @@ fuzz_target!(|input: &[u8]| {
                 lied.insert(sequence);
                 emit(sequence, id, honest_count(sequence), &vec![9; usize::from(operation / 16) * 2])
             }
-            // A packet in one datagram, with the same number.
+            // A packet in one datagram with the same sequence number.
             3 => {
                 lied.insert(sequence);
                 vec![0x3e, sequence as u8, (sequence >> 8) as u8, 1, 0, 0, 0, 0, 7]
             }
-            // A run of honest fragments from `id` on.
+            // A run of true fragments that starts at `id`.
             4..8 => {
                 let last = u16::from(id) + u16::from(operation) / 4;
                 for id in u16::from(id)..last.min(honest_count(sequence)) {
@@ -107,7 +107,7 @@ fn give(endpoint: &mut Endpoint, datagram: &[u8], now: Instant, lied: &BTreeSet<
     if let Ok(Some(packet)) = endpoint.handle(datagram, now) {
         let sequence = packet.sequence.0;
         assert!(packet.payload.len() <= MAX_PACKET_BYTES);
-        // Numbers are below 256 and the window is 64: what has fallen out of it is refused, not delivered again.
+        // Numbers are below 256 and the window has 64 entries: older packets are refused and not delivered again.
         assert!(delivered.insert(sequence), "{sequence} came twice");
         if !lied.contains(&sequence) {
             let whole: Vec<u8> = (0..honest_count(sequence)).flat_map(|id| honest_data(sequence, id as u8)).collect();

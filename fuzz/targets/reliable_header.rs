@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::wire::reliable::{
-    FRAGMENT_HEADER_BYTES, Fragment, FragmentLimits, Header, MAX_HEADER_BYTES, MAX_OVERHEAD_BYTES, MIN_HEADER_BYTES,
-    is_fragment,
+    FRAGMENT_HEADER_BYTES, Fragment, FragmentLimits, MAX_HEADER_BYTES, MAX_OVERHEAD_BYTES, MIN_HEADER_BYTES,
+    ReliableHeader, is_fragment,
 };
 
 fuzz_target!(|datagram: &[u8]| {
@@ -17,7 +17,7 @@ fuzz_target!(|datagram: &[u8]| {
 });
 
 fn packet(datagram: &[u8]) {
-    let Ok((header, payload)) = Header::parse(datagram) else { return };
+    let Ok((header, payload)) = ReliableHeader::parse(datagram) else { return };
     assert!(!is_fragment(datagram));
     let read = datagram.len() - payload.len();
     assert!((MIN_HEADER_BYTES..=MAX_HEADER_BYTES).contains(&read));
@@ -28,8 +28,8 @@ fn packet(datagram: &[u8]) {
     let bytes = writer.written().expect("the longest header fits");
     assert_eq!(bytes, header.bytes());
     assert!(bytes <= read, "the canonical form is the shortest");
-    assert_eq!(Header::parse(&written[..bytes]), Ok((header, &[][..])));
-    // What has as many bytes differs at most in the two prefix bits that mean nothing.
+    assert_eq!(ReliableHeader::parse(&written[..bytes]), Ok((header, &[][..])));
+    // A header of the same size differs at most in the two unused prefix bits.
     assert!(bytes < read || written[1..bytes] == datagram[1..bytes]);
 
     let arrived: Vec<u16> = header.acks.arrived().map(|sequence| header.acks.ack.distance_from(sequence)).collect();

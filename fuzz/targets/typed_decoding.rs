@@ -1,5 +1,5 @@
-//! Bytes for typed messages of many shapes: decoding keeps within its memory and its calls for it, and what is read is written back the same
-//! or, where the format has longer forms of a number, in its shortest form.
+//! Bytes as typed messages of many shapes: decoding keeps within its memory and allocation limits. A decoded value
+//! encodes to the same bytes, or to the shortest form where the format has longer forms of a number.
 
 #![no_main]
 
@@ -9,9 +9,7 @@ use std::fmt::Debug;
 use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use slipgate_typed::{
-    Bincode, Codec, MAX_ALLOCATIONS, MAX_BYTES, MEMORY_BASE, MEMORY_PER_BYTE, Postcard,
-};
+use slipgate_typed::{Bincode, Codec, MAX_ALLOCATIONS, MAX_BYTES, MEMORY_BASE, MEMORY_PER_BYTE, Postcard};
 
 #[path = "../../tests/src/counting.rs"]
 #[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
@@ -38,21 +36,21 @@ struct Node {
 }
 
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(codec: &impl Codec, message: &[u8]) {
-    let before = counting::asked();
+    let before = counting::allocation_count();
     let (decoded, bytes) = counting::peak(|| codec.decode_owned::<T>(message));
     assert!(
         bytes <= (MEMORY_PER_BYTE * message.len() + MEMORY_BASE) as i64,
         "{bytes} bytes for a message of {}",
         message.len()
     );
-    // An error has a text.
-    let asked = counting::asked() - before;
-    assert!(asked <= MAX_ALLOCATIONS as u64 + 1, "{asked} times memory");
+    // Each error has a text.
+    let allocations = counting::allocation_count() - before;
+    assert!(allocations <= MAX_ALLOCATIONS as u64 + 1, "{allocations} allocations");
     if let Ok(value) = decoded {
-        let mut room = vec![0; message.len() * 2 + 16];
-        let written = codec.encode(&value, &mut room).expect("its shortest form is no longer");
+        let mut buf = vec![0; message.len() * 2 + 16];
+        let written = codec.encode(&value, &mut buf).expect("its shortest form is no longer");
         assert!(written <= message.len());
-        assert_eq!(codec.decode_owned::<T>(&room[..written]).as_ref(), Ok(&value));
+        assert_eq!(codec.decode_owned::<T>(&buf[..written]).as_ref(), Ok(&value));
     }
 }
 

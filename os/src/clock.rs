@@ -1,30 +1,32 @@
-//! Reading the two clocks, once a turn.
+//! The two clocks: monotonic and wall clock. A turn reads them once.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use slipgate_netcode::time::{self, Now, UnixMillis};
 
-/// The clocks of this machine: monotonic since the clock was made, and the wall clock.
+/// The clocks of this machine. The monotonic clock starts at zero when the value is created.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    /// A clock whose monotonic side starts now.
+    /// Creates a clock with a monotonic time of zero now.
     #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// Both clocks, read together.
+    /// Reads both clocks.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Now {
         Now { monotonic: self.monotonic(), unix: wall_clock() }
     }
 
-    /// The monotonic clock alone.
+    /// Reads the monotonic clock.
     #[must_use]
+    #[inline]
     pub fn monotonic(&self) -> time::Instant {
         time::Instant::from_start(self.start.elapsed())
     }
@@ -36,46 +38,48 @@ impl Default for Clock {
     }
 }
 
-/// The time in a turn: what the program said when it began, and what has passed since.
+/// The time during a turn: the time that the program passed in, plus the time since then.
 ///
-/// A loop reads the clock once a turn, and its game may work for milliseconds, or the system let another program run
-/// first. What is read or leaves after that has the time at which it did: a datagram that seems to arrive before it was
-/// sent would make a path look shorter than it is.
+/// A loop reads the clock once a turn, but the turn may last for milliseconds: the game works, or the system runs
+/// another program first. Datagrams that are received or sent later in the turn get the later time. Otherwise a
+/// datagram could seem to arrive before it was sent, and its path would be measured as too short.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnTime {
-    began: Now,
-    at: Instant,
-    stands_still: bool,
+    start: Now,
+    started_at: Instant,
+    is_frozen: bool,
 }
 
 impl TurnTime {
-    /// A turn that begins now, as the program's own clock says.
+    /// Starts a turn at `now`, a time of the program's own clock.
     #[must_use]
     pub fn begin(now: Now) -> Self {
-        Self { began: now, at: Instant::now(), stands_still: false }
+        Self { start: now, started_at: Instant::now(), is_frozen: false }
     }
 
-    /// A turn all of which happens now, however long it takes by the machine's clock.
+    /// Starts a turn in which time stands still at `now`.
     #[must_use]
-    pub fn still(now: Now) -> Self {
-        Self { stands_still: true, ..Self::begin(now) }
+    pub fn frozen(now: Now) -> Self {
+        Self { is_frozen: true, ..Self::begin(now) }
     }
 
-    /// The time by the program's clock.
+    /// Returns the time of the program's clock.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Now {
-        if self.stands_still { self.began } else { self.measured() }
+        if self.is_frozen { self.start } else { self.measured() }
     }
 
-    /// The time by that clock if it went on as the machine's does, which it may not.
+    /// Returns the time including what the machine's clock has advanced, even in a turn in which time stands still.
     #[must_use]
+    #[inline]
     pub fn measured(&self) -> Now {
-        let monotonic = self.began.monotonic.after(self.at.elapsed());
-        Now { monotonic, unix: self.began.unix }
+        let monotonic = self.start.monotonic.after(self.started_at.elapsed());
+        Now { monotonic, unix: self.start.unix }
     }
 }
 
-/// The wall clock in milliseconds; 0 for one that is set before 1970.
+/// Returns the wall clock in milliseconds since 1970; 0 if it is set to an earlier time.
 #[must_use]
 pub fn wall_clock() -> UnixMillis {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

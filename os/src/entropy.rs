@@ -1,4 +1,4 @@
-//! Entropy of the operating system.
+//! Entropy from the operating system.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use slipgate_netcode::crypto::key::Seed;
 
-/// A seed for one start of a server.
+/// Returns a seed for one start of a server.
 ///
 /// # Errors
 /// When the operating system has no entropy to give.
@@ -14,7 +14,7 @@ pub fn seed() -> io::Result<Seed> {
     Ok(Seed::from_bytes(bytes()?))
 }
 
-/// 32 random bytes.
+/// Returns 32 random bytes.
 ///
 /// # Errors
 /// When the operating system has no entropy to give.

@@ -1,4 +1,4 @@
-//! Reading private keys: from a file that only its owner can read, or from text of the same form.
+//! Reads private keys from a file that only its owner can read, or from text of the same format.
 //!
 //! ```text
 //! # newest first; a line that starts with # is a comment
@@ -6,7 +6,7 @@
 //! 0b77…64 hexadecimal digits…12
 //! ```
 //!
-//! Servers and issuers use it. Writing such a file is the command line's.
+//! Servers and issuers read such files; the command line also writes them.
 
 use core::fmt;
 use std::fs::{File, Metadata};
@@ -18,64 +18,67 @@ use zeroize::Zeroizing;
 
 use crate::redact::redact;
 
-/// The most bytes of a key file: three keys and a page of comments.
+/// The maximum size of a key file in bytes: three keys and a page of comments.
 pub const MAX_KEY_FILE_BYTES: u64 = 4096;
 
 /// Reads 1 to 3 private keys, newest first.
 ///
-/// On Unix the file must be closed to group and others (mode 0600 or 0400). The mode is asked of the opened file, so
-/// that nobody can swap it in between. What was read is wiped from memory.
+/// The file must be inaccessible to group and others on Unix (mode 0600 or 0400). The mode is read from the opened
+/// file, so that the file cannot be exchanged in between. The buffers are wiped from memory.
 ///
 /// # Errors
-/// The file cannot be read, others can read it, or it holds something else than keys. No error shows any content.
+/// A [`KeyFileError`] if the file cannot be read, is not a regular file, is accessible to others, is longer than
+/// [`MAX_KEY_FILE_BYTES`], is not UTF-8, or holds no valid keys. No error shows any content.
 pub fn read_key_file(path: impl AsRef<Path>) -> Result<KeyRing, KeyFileError> {
     let path = path.as_ref();
     let problem = |problem| KeyFileError { path: path.into(), problem };
-    read(path).and_then(|text| parse_keys(&text).map_err(Problem::Keys)).map_err(problem)
+    read(path).and_then(|text| parse_keys(&text).map_err(KeyFileProblem::Keys)).map_err(problem)
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>, Problem> {
-    // Opening a pipe would wait for its writer, so the kind is asked first; the mode is asked of the open file.
-    refuse_other_kinds(&std::fs::metadata(path).map_err(Problem::Unreadable)?)?;
-    let file = File::open(path).map_err(Problem::Unreadable)?;
-    let metadata = file.metadata().map_err(Problem::Unreadable)?;
-    refuse_other_kinds(&metadata)?;
-    refuse_exposed(&metadata)?;
-    // Room for all of it at once: a growing buffer would leave copies behind that nobody wipes.
+fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileProblem> {
+    // Opening a pipe would block until it has a writer, so the kind is checked before. The mode is checked on the open
+    // file.
+    require_regular_file(&std::fs::metadata(path).map_err(KeyFileProblem::Unreadable)?)?;
+    let file = File::open(path).map_err(KeyFileProblem::Unreadable)?;
+    let metadata = file.metadata().map_err(KeyFileProblem::Unreadable)?;
+    require_regular_file(&metadata)?;
+    require_private(&metadata)?;
+    // The capacity suffices from the start: a growing buffer would leave copies that are not wiped.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_FILE_BYTES as usize + 1));
-    file.take(MAX_KEY_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(Problem::Unreadable)?;
+    file.take(MAX_KEY_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(KeyFileProblem::Unreadable)?;
     if bytes.len() as u64 > MAX_KEY_FILE_BYTES {
-        return Err(Problem::TooLong);
+        return Err(KeyFileProblem::TooLong);
     }
-    let text = core::str::from_utf8(&bytes).map_err(|_| Problem::NotText)?;
+    let text = core::str::from_utf8(&bytes).map_err(|_| KeyFileProblem::NotText)?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-fn refuse_other_kinds(metadata: &Metadata) -> Result<(), Problem> {
-    if metadata.is_file() { Ok(()) } else { Err(Problem::NotAFile) }
+fn require_regular_file(metadata: &Metadata) -> Result<(), KeyFileProblem> {
+    if metadata.is_file() { Ok(()) } else { Err(KeyFileProblem::NotAFile) }
 }
 
 #[cfg(unix)]
-fn refuse_exposed(metadata: &Metadata) -> Result<(), Problem> {
+fn require_private(metadata: &Metadata) -> Result<(), KeyFileProblem> {
     use std::os::unix::fs::MetadataExt;
     match metadata.mode() & 0o7777 {
         mode if mode & 0o077 == 0 => Ok(()),
-        mode => Err(Problem::Exposed { mode }),
+        mode => Err(KeyFileProblem::Exposed { mode }),
     }
 }
 
 #[cfg(not(unix))]
-fn refuse_exposed(_: &Metadata) -> Result<(), Problem> {
+fn require_private(_: &Metadata) -> Result<(), KeyFileProblem> {
     Ok(())
 }
 
-/// Reads 1 to 3 private keys from the text of a key file: one key of 64 hexadecimal digits a line, newest first.
+/// Parses 1 to 3 private keys from the text of a key file: a key of 64 hexadecimal digits in each line, newest first.
 ///
-/// Empty lines and lines that start with `#` are skipped. Keys that come in an environment variable may be separated
-/// by commas instead.
+/// Empty lines and lines that start with `#` are skipped. Commas may separate keys instead, for keys in an environment
+/// variable.
 ///
 /// # Errors
-/// A line is not a key, or there are none or more than three. No error shows any content.
+/// [`NotAKey`](KeyTextError::NotAKey) if a line is not a key, [`Empty`](KeyTextError::Empty) if there is no key, and
+/// [`TooMany`](KeyTextError::TooMany) for more than three. No error shows any content.
 pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
     let mut keys = Vec::with_capacity(MAX_PRIVATE_KEYS);
     for (index, line) in text.lines().enumerate() {
@@ -92,17 +95,17 @@ pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
     KeyRing::new(&keys).ok_or(KeyTextError::Empty)
 }
 
-/// Why text holds no private keys.
+/// The reason why a text holds no valid private keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyTextError {
-    /// There is no key in it.
+    /// The text holds no key.
     Empty,
-    /// There are more than three.
+    /// The text holds more than three keys.
     TooMany,
-    /// This line, counted from 1, is not a key.
+    /// A line is not a key.
     NotAKey {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
     },
 }
@@ -110,8 +113,8 @@ pub enum KeyTextError {
 impl fmt::Display for KeyTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("there is no key in it"),
-            Self::TooMany => write!(f, "there are more than {MAX_PRIVATE_KEYS} keys in it"),
+            Self::Empty => f.write_str("it holds no key"),
+            Self::TooMany => write!(f, "it holds more than {MAX_PRIVATE_KEYS} keys"),
             Self::NotAKey { line } => write!(f, "line {line} is not a key of 64 hexadecimal digits"),
         }
     }
@@ -119,15 +122,15 @@ impl fmt::Display for KeyTextError {
 
 impl core::error::Error for KeyTextError {}
 
-/// Why a key file was not taken. It names the file and never its content, nor a key that stands where the file's path
-/// belongs.
+/// The reason why a key file was refused. It names the file but never shows its content, nor a key that was given in
+/// place of the path.
 pub struct KeyFileError {
     path: PathBuf,
-    problem: Problem,
+    problem: KeyFileProblem,
 }
 
 #[derive(Debug)]
-enum Problem {
+enum KeyFileProblem {
     Unreadable(io::Error),
     NotAFile,
     #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has modes"))]
@@ -140,35 +143,35 @@ enum Problem {
 }
 
 impl KeyFileError {
-    /// The file, as it was named.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    fn shown(&self) -> String {
+    fn redacted_path(&self) -> String {
         redact(&self.path.to_string_lossy())
     }
 }
 
 impl fmt::Debug for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyFileError").field("path", &self.shown()).field("problem", &self.problem).finish()
+        f.debug_struct("KeyFileError").field("path", &self.redacted_path()).field("problem", &self.problem).finish()
     }
 }
 
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.shown();
+        let path = self.redacted_path();
         match &self.problem {
-            Problem::Unreadable(error) => write!(f, "the key file {path} cannot be read: {error}"),
-            Problem::NotAFile => write!(f, "the key file {path} is not a regular file"),
-            Problem::Exposed { mode } => {
-                write!(f, "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`")
+            KeyFileProblem::Unreadable(error) => write!(f, "the key file {path} cannot be read: {error}"),
+            KeyFileProblem::NotAFile => write!(f, "the key file {path} is not a regular file"),
+            KeyFileProblem::Exposed { mode } => {
+                write!(f, "the key file {path} is accessible to other users (mode {mode:04o}): run `chmod 600 {path}`")
             }
-            Problem::TooLong => write!(f, "the key file {path} is longer than {MAX_KEY_FILE_BYTES} bytes"),
-            Problem::NotText => write!(f, "the key file {path} is not text"),
-            Problem::Keys(error) => write!(f, "the key file {path} is of no use: {error}"),
+            KeyFileProblem::TooLong => write!(f, "the key file {path} is longer than {MAX_KEY_FILE_BYTES} bytes"),
+            KeyFileProblem::NotText => write!(f, "the key file {path} is not text"),
+            KeyFileProblem::Keys(error) => write!(f, "the key file {path} is invalid: {error}"),
         }
     }
 }
@@ -176,8 +179,8 @@ impl fmt::Display for KeyFileError {
 impl core::error::Error for KeyFileError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match &self.problem {
-            Problem::Unreadable(error) => Some(error),
-            Problem::Keys(error) => Some(error),
+            KeyFileProblem::Unreadable(error) => Some(error),
+            KeyFileProblem::Keys(error) => Some(error),
             _ => None,
         }
     }

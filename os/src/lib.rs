@@ -1,7 +1,7 @@
-//! What sans-IO code takes as arguments, from the operating system: clocks, entropy and key files.
+//! The operating system's side of sans-IO code: clocks, entropy, key files and the texts of listen errors.
 //!
-//! `slipgate-netcode` and `slipgate-session` never read a clock and never draw entropy. The libraries and programs around
-//! them use this crate for both, and share the texts of errors that operators read.
+//! `slipgate-netcode` and `slipgate-session` never read a clock and never draw entropy; both are arguments. The
+//! libraries and programs around them get them from this crate, which also holds the texts of errors for operators.
 
 #![forbid(unsafe_code)]
 
@@ -9,4 +9,5 @@ pub mod clock;
 pub mod entropy;
 pub mod key_file;
 pub mod listen;
+pub mod pace;
 pub mod redact;

@@ -1,23 +1,23 @@
-//! Why an address cannot be listened on, in words that an operator can act on.
+//! Listen errors, with texts that an operator can act on.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why the system refused an address, in words.
+/// Returns the reason why the system refused an address, as text.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<ListenError>());
-    let words = match error.kind() {
+    let listen_error = error.get_ref().and_then(|inner| inner.downcast_ref::<ListenError>());
+    let text = match error.kind() {
         io::ErrorKind::AddrInUse => "another program listens there already",
         io::ErrorKind::AddrNotAvailable => "this machine has no such address",
-        io::ErrorKind::PermissionDenied => "this user may not take that port; ports from 1024 on are free",
-        _ => return told.map_or_else(|| error.to_string(), |told| told.error.to_string()),
+        io::ErrorKind::PermissionDenied => "this port needs privileges; ports from 1024 on do not",
+        _ => return listen_error.map_or_else(|| error.to_string(), |listen_error| listen_error.error.to_string()),
     };
-    words.to_owned()
+    text.to_owned()
 }
 
-/// The system refused an address.
+/// The error of the system for an address that cannot be bound.
 #[derive(Debug)]
 pub struct ListenError {
     address: SocketAddr,
@@ -25,19 +25,19 @@ pub struct ListenError {
 }
 
 impl ListenError {
-    /// The refusal of `address`.
+    /// Creates the error for `address`.
     #[must_use]
     pub const fn new(address: SocketAddr, error: io::Error) -> Self {
         Self { address, error }
     }
 
-    /// The address that was refused.
+    /// Returns the refused address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the system said.
+    /// Returns the error of the system.
     #[must_use]
     pub const fn error(&self) -> &io::Error {
         &self.error
@@ -56,7 +56,7 @@ impl std::error::Error for ListenError {
     }
 }
 
-/// Keeps the kind, and the words.
+/// Keeps the kind and the text.
 impl From<ListenError> for io::Error {
     fn from(error: ListenError) -> Self {
         Self::new(error.error.kind(), error)
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_it_cannot_listen_is_told_in_words_and_the_kind_is_kept() {
+    fn listen_error_explains_and_keeps_its_kind() {
         let address = "192.0.2.1:80".parse().unwrap();
         let cases = [
             (io::ErrorKind::AddrInUse, "cannot listen on 192.0.2.1:80: another program listens there already"),
             (io::ErrorKind::AddrNotAvailable, "cannot listen on 192.0.2.1:80: this machine has no such address"),
             (
                 io::ErrorKind::PermissionDenied,
-                "cannot listen on 192.0.2.1:80: this user may not take that port; ports from 1024 on are free",
+                "cannot listen on 192.0.2.1:80: this port needs privileges; ports from 1024 on do not",
             ),
         ];
         for (kind, sentence) in cases {

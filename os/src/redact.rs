@@ -1,10 +1,10 @@
-//! Hiding in a message what may be a key.
+//! Redacts possible keys in messages.
 
-/// Hexadecimal digits in a row that may be part of a key. No name and no number of ours has so many.
-const SECRET_DIGITS: usize = 16;
+/// This many consecutive hexadecimal digits may be part of a key. No name or number of the project has as many.
+const MIN_SECRET_DIGITS: usize = 16;
 
-/// The message in one line, with an ellipsis where it holds what may be a key: messages quote values of a wrong type,
-/// and paths, in whose place a key may have been given.
+/// Returns the message in one line, with possible keys replaced by an ellipsis. Parser messages quote values of a wrong
+/// type, and a key may have been given in place of a path.
 #[must_use]
 pub fn redact(message: &str) -> String {
     let message = message.replace('\n', " ");
@@ -12,12 +12,12 @@ pub fn redact(message: &str) -> String {
     let mut redacted = String::with_capacity(message.len());
     while let Some(first) = rest.chars().next() {
         let digits = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
-        if digits >= SECRET_DIGITS {
+        if digits >= MIN_SECRET_DIGITS {
             redacted.push('…');
         }
         let taken = digits.max(first.len_utf8());
         let (head, tail) = rest.split_at(taken);
-        if digits < SECRET_DIGITS {
+        if digits < MIN_SECRET_DIGITS {
             redacted.push_str(head);
         }
         rest = tail;
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_key_is_not_shown() {
+    fn possible_keys_are_redacted() {
         let key = "c0ffee00".repeat(8);
         let cases = [
             (format!("invalid type: string \"{key}\", expected u32"), "invalid type: string \"…\", expected u32"),

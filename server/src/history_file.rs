@@ -3,18 +3,19 @@
 //! ```text
 //!   0        16                 48        56        64
 //!   ├────────┼──────────────────┼─────────┼─────────┼──────────┬──────────┬ …
-//!   │ magic  │ key of the names │ since   │ check   │ record   │ record   │
+//!   │ magic  │ digest key       │ since   │ check   │ record   │ record   │
 //!   └────────┴──────────────────┴─────────┴─────────┴──────────┴──────────┴ …
-//!   since: the second from which on the file knows of every token used
-//!   check: keyed digest of all that stands before it, its first 8 bytes
+//!   since: the second from which on the file has every used token
+//!   check: the first 8 bytes of the keyed digest of everything before it
 //!   record: digest of the token's tag (16), expiry in unix seconds (8), check (8)
 //! ```
 //!
-//! A record is written before its client gets a slot, and flushed to the disk before the first packet tells the client.
-//! A crash in the middle of a record leaves a torn end, which is cut off with a warning: its client was never told.
-//! Damage elsewhere is no crash of ours, and the file is refused instead of forgetting tokens in silence. The header has
-//! a check of its own, because the records' checks are keyed by it: without, a bit of it would make all of them a torn
-//! end. Tags are named by a keyed digest, and the file is its owner's alone.
+//! A record is written before its client gets a slot, and flushed to the disk before the client receives its first
+//! packet. A crash while a record is written leaves a torn end. It is cut off with a warning: its client was never
+//! connected. Other damage is not caused by a crash, so the file is refused: silently forgotten tokens could be used
+//! again. The header has its own check, because it contains the key of the records' checks: otherwise one flipped bit
+//! would make all records a torn end. Tokens are identified by a keyed digest of their tag. Only the owner can read the
+//! file.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -30,57 +31,58 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 16] = b"slipgate-hist-2\n";
-/// Where the header goes on behind its magic.
-const NAMES_AT: u64 = 16;
+/// The offset of the digest key.
+const DIGEST_KEY_OFFSET: u64 = 16;
 const HEADER_BYTES: usize = 64;
 const RECORD_BYTES: usize = 32;
-/// The most records that a file may hold: 16 million unexpired tokens, half a gibibyte.
+/// The maximum records of a file: 16 million unexpired tokens, 512 MiB.
 const MAX_RECORDS: u64 = 1 << 24;
-/// A file is written anew without its expired records when it has grown by so many.
-const COMPACT_AFTER: u64 = 1 << 16;
+/// After this many new records a file is rewritten without its expired ones.
+const MAX_APPENDED: u64 = 1 << 16;
 
 /// The token history on disk, opened and locked for one server.
 pub struct HistoryFile {
     path: PathBuf,
-    /// Shared with a flush that is under way.
+    /// Shared with a running flush.
     file: Arc<File>,
-    /// Held for as long as the server lives. The history itself is replaced when it is written anew, and its lock with
-    /// it, so a file beside it is locked.
+    /// Held until the server ends. A rewrite replaces the history file and would release its lock, so the lock is on a
+    /// file beside it.
     _lock: File,
-    header: Header,
+    header: HistoryHeader,
     check: DigestKey,
     used: Vec<UsedToken>,
     is_new: bool,
     appended: u64,
-    /// A write failed: where the last whole record ends, to cut off what may stand behind it.
+    /// After a failed write, the end of the last complete record: what follows is cut off.
     torn_at: Option<u64>,
-    /// What was written last may not be on the disk: a flush failed, or the directory may still name the old file. Only
-    /// writing the file anew can tell, because systems report a failed flush once and forget it.
-    doubtful: bool,
-    told: bool,
+    /// The last records may not be on the disk: a flush failed, or the directory may still name the old file. The file
+    /// must be rewritten, because systems report a failed flush once and then discard the error.
+    needs_full_write: bool,
+    /// The current write error was logged.
+    has_warned: bool,
 }
 
-/// What stands at the beginning of the file, for as long as it lives.
-struct Header {
-    names: Zeroizing<[u8; 32]>,
+/// The header of the file, which never changes.
+struct HistoryHeader {
+    digest_key: Zeroizing<[u8; 32]>,
     since: UnixSeconds,
 }
 
-/// Why a history file was not opened.
+/// Why a history file could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HistoryFileError {
-    /// It cannot be opened, read or written.
+    /// The file cannot be opened, read or written.
     Io(io::Error),
-    /// Another server uses it.
+    /// Another server uses the file.
     Locked,
-    /// It is a directory, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     NotAFile,
-    /// It is no history file.
-    Foreign,
-    /// It is damaged at this byte, and not by a crash of ours.
+    /// The file is not a history file.
+    NotAHistory,
+    /// The file is damaged at this byte, and not by a crash.
     Damaged(u64),
-    /// It is larger than a history may be.
+    /// The file has more than 16 million records.
     TooLarge,
 }
 
@@ -90,13 +92,13 @@ impl fmt::Display for HistoryFileError {
             Self::Io(error) => error.fmt(f),
             Self::Locked => f.write_str("another server uses this history file"),
             Self::NotAFile => f.write_str("it is not a regular file"),
-            Self::Foreign => f.write_str("this is not a token history file"),
-            Self::Damaged(at) => write!(
+            Self::NotAHistory => f.write_str("this is not a token history file"),
+            Self::Damaged(offset) => write!(
                 f,
-                "the history file is damaged at byte {at}; move it away to start with a new one, which refuses tokens \
-                 from before the start"
+                "the history file is damaged at byte {offset}; move it away to start with a new one, which refuses \
+                 tokens from before the start"
             ),
-            Self::TooLarge => f.write_str("the history file is larger than a history may be"),
+            Self::TooLarge => f.write_str("the history file is too large"),
         }
     }
 }
@@ -110,14 +112,16 @@ impl From<io::Error> for HistoryFileError {
 }
 
 impl HistoryFile {
-    /// Opens a history file, or makes a new one (mode 0600), and drops what has expired.
+    /// Opens a history file, or creates one (mode 0600), and removes expired records.
     ///
     /// # Errors
-    /// See [`HistoryFileError`].
+    /// - `Io`: the file cannot be opened, read or written.
+    /// - `Locked`: another server uses it.
+    /// - `NotAFile`, `NotAHistory`, `TooLarge`, `Damaged`: the path does not have a valid history.
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
         refuse_other_kinds(path.as_ref())?;
-        // A link is followed once and for all: renaming over it would leave the file behind it as it was, and two paths
-        // to one file would have two locks.
+        // A symbolic link is resolved here. Otherwise a rename would replace the link instead of the file, and two
+        // paths to one file would have two locks.
         drop(open_private(path.as_ref())?);
         let path = &std::fs::canonicalize(path)?;
         let lock = lock(&beside(path, ".lock"))?;
@@ -133,8 +137,8 @@ impl HistoryFile {
         let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
         file.read_to_end(&mut bytes)?;
         let is_new = bytes.is_empty();
-        let header = if is_new { Header::new(today)? } else { Header::parse(&bytes)? };
-        let check = check_key(&header.names);
+        let header = if is_new { HistoryHeader::new(today)? } else { HistoryHeader::parse(&bytes)? };
+        let check = check_key(&header.digest_key);
         let mut used = parse_records(&bytes, &check)?;
         let torn = bytes.len().saturating_sub(HEADER_BYTES + used.len() * RECORD_BYTES);
         if torn > 0 {
@@ -142,9 +146,9 @@ impl HistoryFile {
         }
         used.retain(|used| used.expires > today);
         drop(file);
-        let fresh = write_fresh(path, &header, &check, &used)?;
+        let new_file = write_new(path, &header, &check, &used)?;
         let directory = Directory::of(path)?;
-        let file = fresh.put_in_place(path)?;
+        let file = new_file.replace(path)?;
         directory.sync()?;
         Ok(Self {
             path: path.into(),
@@ -156,38 +160,38 @@ impl HistoryFile {
             is_new,
             appended: 0,
             torn_at: None,
-            doubtful: false,
-            told: false,
+            needs_full_write: false,
+            has_warned: false,
         })
     }
 
-    /// Whether the file was made just now: what was used before it existed is not in it.
+    /// Returns whether the file was created by this call: it does not have the tokens that were used before.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// From when on it knows of every token used.
+    /// Returns the time from which on the file has every used token.
     #[must_use]
     pub const fn since(&self) -> UnixSeconds {
         self.header.since
     }
 
-    /// How many used, unexpired tokens it holds.
+    /// Returns the number of used, unexpired tokens at the start.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.used.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether there were none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.used.is_empty()
     }
 
-    /// The key of the names, and the unexpired tokens that earlier starts used.
+    /// Returns the digest key, and the unexpired tokens that earlier starts used.
     pub(crate) fn kept(&self) -> ([u8; 32], Vec<UsedToken>) {
-        (*self.header.names, self.used.clone())
+        (*self.header.digest_key, self.used.clone())
     }
 
     fn append(&mut self, used: UsedToken) -> io::Result<()> {
@@ -204,73 +208,74 @@ impl HistoryFile {
         Ok(())
     }
 
-    /// Writes the file anew without what has expired by `today`. From the rename on the new file is the one to write to,
-    /// whatever fails behind it.
+    /// Rewrites the file without the records that have expired by `today`. After the rename the new file is used, even
+    /// if a later step fails.
     fn compact(&mut self, today: UnixSeconds) -> io::Result<()> {
-        // Tried again after as many records more, not at each: it writes them all.
+        // After a failure it is tried again after as many records, because it writes all of them.
         self.appended = 0;
         self.used.retain(|used| used.expires > today);
-        let fresh = write_fresh(&self.path, &self.header, &self.check, &self.used)?;
+        let new_file = write_new(&self.path, &self.header, &self.check, &self.used)?;
         let directory = Directory::of(&self.path)?;
-        self.file = fresh.put_in_place(&self.path)?.into();
-        (self.torn_at, self.doubtful) = (None, true);
+        self.file = new_file.replace(&self.path)?.into();
+        (self.torn_at, self.needs_full_write) = (None, true);
         directory.sync()?;
-        self.doubtful = false;
+        self.needs_full_write = false;
         Ok(())
     }
 
-    fn tell(&mut self, error: &io::Error) -> JournalError {
-        if !self.told {
-            self.told = true;
+    fn warn_once(&mut self, error: &io::Error) -> JournalError {
+        if !self.has_warned {
+            self.has_warned = true;
             warn!(path = %self.path.display(), %error, "the history file cannot be written");
         }
         JournalError
     }
 }
 
-/// The file may be written anew while it is flushed: then what was recorded before is in the new one, too, which was
-/// flushed before it took the old one's place.
+/// A rewrite may happen while a flush runs: the new file has the same records, and is flushed before it replaces the
+/// old one.
 impl Disk for HistoryFile {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        self.append(used).map_err(|error| self.tell(&error))?;
+        self.append(used).map_err(|error| self.warn_once(&error))?;
         self.used.push(used);
         self.appended += 1;
-        self.told = false;
+        self.has_warned = false;
         Ok(())
     }
 
-    fn is_due_for_more(&self) -> bool {
-        self.doubtful || self.appended >= COMPACT_AFTER
+    fn needs_rewrite(&self) -> bool {
+        self.needs_full_write || self.appended >= MAX_APPENDED
     }
 
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
         let today = || slipgate_os::clock::wall_clock().seconds();
-        if self.doubtful {
-            let anew = self.compact(today());
-            self.synced(anew)?;
+        if self.needs_full_write {
+            let rewritten = self.compact(today());
+            self.on_synced(rewritten)?;
             return Ok(Box::new(|| Ok(())));
         }
-        if self.appended >= COMPACT_AFTER {
-            // If this fails, the file that is there serves on, unless it is not known which one that is.
+        if self.appended >= MAX_APPENDED {
+            // If this fails before the rename, the old file is still complete and in place.
             match self.compact(today()) {
                 Ok(()) => return Ok(Box::new(|| Ok(()))),
-                Err(error) if self.doubtful => return Err(self.tell(&error)),
-                Err(error) => drop(self.tell(&error)),
+                Err(error) if self.needs_full_write => return Err(self.warn_once(&error)),
+                Err(error) => drop(self.warn_once(&error)),
             }
         }
         let file = Arc::clone(&self.file);
         Ok(Box::new(move || file.sync_data()))
     }
 
-    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
         outcome.map_err(|error| {
-            self.doubtful = true;
-            self.tell(&error)
+            self.needs_full_write = true;
+            self.warn_once(&error)
         })
     }
 }
 
-/// Opening a pipe may wait for its other end, and a device may be read without end, so the kind is asked first.
+/// Refuses anything but a regular file, before it is opened: opening a pipe may block, and reading a device may never
+/// end.
 fn refuse_other_kinds(path: &Path) -> Result<(), HistoryFileError> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => Ok(()),
@@ -288,7 +293,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A file name with something added: on the same disk, so that it can be renamed.
+/// Appends to the file name: the same directory is on the same disk, so that the file can be renamed.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -304,9 +309,9 @@ fn lock(path: &Path) -> Result<File, HistoryFileError> {
     }
 }
 
-/// The key of the checks: another one than that of the names.
-fn check_key(names: &[u8; 32]) -> DigestKey {
-    DigestKey::new(&DigestKey::new(names).full(&[b"history file check"]))
+/// Derives the key of the checks from the digest key.
+fn check_key(digest_key: &[u8; 32]) -> DigestKey {
+    DigestKey::new(&DigestKey::new(digest_key).full(&[b"history file check"]))
 }
 
 fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
@@ -318,36 +323,36 @@ fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
     record
 }
 
-impl Header {
-    /// The second that has begun already may have seen tokens used before the file was there.
+impl HistoryHeader {
+    /// The current second does not count: tokens may have been used in it before the file was created.
     fn new(today: UnixSeconds) -> io::Result<Self> {
-        let names = Zeroizing::new(slipgate_os::entropy::bytes()?);
-        Ok(Self { names, since: UnixSeconds(today.0.saturating_add(1)) })
+        let digest_key = Zeroizing::new(slipgate_os::entropy::bytes()?);
+        Ok(Self { digest_key, since: UnixSeconds(today.0.saturating_add(1)) })
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, HistoryFileError> {
-        let (header, check) = Self::split(bytes).ok_or(HistoryFileError::Foreign)?;
-        if header.check() == check { Ok(header) } else { Err(HistoryFileError::Damaged(NAMES_AT)) }
+        let (header, check) = Self::split(bytes).ok_or(HistoryFileError::NotAHistory)?;
+        if header.check() == check { Ok(header) } else { Err(HistoryFileError::Damaged(DIGEST_KEY_OFFSET)) }
     }
 
-    /// The header and what stands as its check, if the file begins as ours do.
+    /// Returns the header and its stored check, if the file starts with the magic bytes.
     fn split(bytes: &[u8]) -> Option<(Self, [u8; 8])> {
         let (magic, rest) = bytes.split_first_chunk()?;
-        let (names, rest) = rest.split_first_chunk()?;
+        let (digest_key, rest) = rest.split_first_chunk()?;
         let (since, rest) = rest.split_first_chunk()?;
-        let header = Self { names: Zeroizing::new(*names), since: UnixSeconds(u64::from_le_bytes(*since)) };
+        let header = Self { digest_key: Zeroizing::new(*digest_key), since: UnixSeconds(u64::from_le_bytes(*since)) };
         (magic == MAGIC).then_some((header, *rest.first_chunk()?))
     }
 
     fn check(&self) -> [u8; 8] {
-        let sum = check_key(&self.names).digest(&[MAGIC, self.names.as_slice(), &self.since.0.to_le_bytes()]);
+        let sum = check_key(&self.digest_key).digest(&[MAGIC, self.digest_key.as_slice(), &self.since.0.to_le_bytes()]);
         let [check @ .., _, _, _, _, _, _, _, _] = sum.0;
         check
     }
 
     fn emit(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(self.names.as_slice());
+        bytes.extend_from_slice(self.digest_key.as_slice());
         bytes.extend_from_slice(&self.since.0.to_le_bytes());
         bytes.extend_from_slice(&self.check());
     }
@@ -359,7 +364,7 @@ fn parse_record(bytes: &[u8], check: &DigestKey) -> Option<UsedToken> {
     (record(used, check) == bytes).then_some(used)
 }
 
-/// Every record up to a torn end. Whole records behind a bad one are no torn end.
+/// Parses every record up to a torn end. A valid record behind an invalid one means damage, not a torn end.
 fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, HistoryFileError> {
     let records = bytes.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(RECORD_BYTES);
     let mut used = Vec::with_capacity(records.len());
@@ -367,20 +372,20 @@ fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, Hist
     for (index, bytes) in records.enumerate() {
         match (parse_record(bytes, check), bad) {
             (Some(record), None) => used.push(record),
-            (Some(_), Some(at)) => return Err(HistoryFileError::Damaged(at)),
+            (Some(_), Some(offset)) => return Err(HistoryFileError::Damaged(offset)),
             (None, _) => bad = bad.or(Some((HEADER_BYTES + index * RECORD_BYTES) as u64)),
         }
     }
     Ok(used)
 }
 
-/// The file written anew beside the old one, so that a crash leaves either of them whole.
-struct Fresh {
+/// A rewritten file beside the old one: a crash leaves at least one of them complete.
+struct NewFile {
     path: PathBuf,
     file: File,
 }
 
-fn write_fresh(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToken]) -> io::Result<Fresh> {
+fn write_new(path: &Path, header: &HistoryHeader, check: &DigestKey, used: &[UsedToken]) -> io::Result<NewFile> {
     let path = beside(path, ".new");
     let mut file = open_private(&path)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES));
@@ -391,19 +396,19 @@ fn write_fresh(path: &Path, header: &Header, check: &DigestKey, used: &[UsedToke
     file.set_len(0)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
-    Ok(Fresh { path, file })
+    Ok(NewFile { path, file })
 }
 
-impl Fresh {
-    /// Takes the old file's place; the file is answered, opened at its end.
-    fn put_in_place(self, path: &Path) -> io::Result<File> {
+impl NewFile {
+    /// Replaces the old file, and returns the new one opened at its end.
+    fn replace(self, path: &Path) -> io::Result<File> {
         std::fs::rename(&self.path, path)?;
         Ok(self.file)
     }
 }
 
-/// A renamed file is there after a power cut only when its directory was flushed. It is opened before the rename, so
-/// that nothing behind the rename needs a file handle that may not be had.
+/// The directory of the file. A rename survives a power failure only after its directory was flushed. It is opened
+/// before the rename, because opening it afterwards might fail for lack of file handles.
 struct Directory(#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix flushes directories"))] Option<File>);
 
 impl Directory {

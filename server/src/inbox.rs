@@ -1,142 +1,150 @@
-//! Where datagrams arrive, are decrypted, and are handed out as events.
+//! The buffers in which datagrams arrive, and the events in them.
 //!
-//! The inbox stands beside the server and not in it: an event borrows from the inbox alone, so that the game may answer
-//! through the server while it still holds what it answers, without a copy.
+//! The inbox is separate from the server: an event borrows only the inbox, so that the game can reply through the
+//! server while it still holds the event, without a copy.
 
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_session::channel::block::{BlockId, PartialBlock};
+use slipgate_session::channel::transfer::{PartialTransfer, TransferId};
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::reliability;
-use slipgate_session::server::{self as core, Message, Received};
-use slipgate_session::session::{Place, SendError};
+use slipgate_session::connection::{CloseReason, PacketTimes, PayloadSpan, SendError};
+use slipgate_session::reliability::PacketEvent;
+use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage};
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::ReceiveBatch;
 
-use crate::{ClientHandle, DisconnectReason, Server};
+use crate::{ClientHandle, Server};
 
-/// Something that happened since the last event.
+/// Something that happened to a client. A client has its other events between `Connected` and `Disconnected`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A client has a slot. What its token said of it is in [`Server::client`].
+    /// A client has a slot. [`Server::client`] returns its address and user data.
     Connected {
         /// Its handle from now on.
         client: ClientHandle,
-        /// Who it is, by its token.
-        client_id: u64,
+        /// The client id of its token.
+        client_id: ClientId,
     },
-    /// A payload of a client.
+    /// A payload arrived, with [`Traffic::Payloads`](crate::Traffic).
     Payload {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its packet's sequence number: it tells newer from older. 0 for clients in the same program.
+        /// The sequence number of its packet: a larger one is newer. 0 for clients in the same program.
         sequence: u64,
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
+        /// The time of its arrival.
+        times: PacketTimes,
     },
-    /// An acknowledged packet of a client, where [`Traffic`](crate::Traffic) is `Packets`.
+    /// An acknowledged packet arrived, with [`Traffic::Packets`](crate::Traffic).
     Packet {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its number: it tells newer from older.
+        /// The sequence number of the packet, modulo 2^16.
         sequence: Sequence,
         /// 1 byte to 16 KiB.
         bytes: &'a [u8],
+        /// The time of its arrival.
+        times: PacketTimes,
     },
-    /// What became of an acknowledged packet that was sent to a client.
+    /// An acknowledged packet to a client was acknowledged or lost.
     Sent {
-        /// To whom.
+        /// The receiver.
         client: ClientHandle,
-        /// What became of it.
-        event: reliability::Event,
+        /// The result.
+        event: PacketEvent,
     },
-    /// A message of a client, where [`Traffic`](crate::Traffic) is `Channels`.
+    /// A message arrived on a channel, with [`Traffic::Channels`](crate::Traffic).
     Message {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its channel.
+        /// The channel.
         channel: ChannelId,
-        /// As many bytes as the channel allows, none among them.
+        /// 0 bytes to the channel's `max_message_bytes`.
         bytes: &'a [u8],
+        /// The times of its arrival, and of its sending if known.
+        times: PacketTimes,
     },
-    /// News of a client's channels: what became of blocks, and of messages that asked for a receipt.
+    /// The status of a transfer has changed, or a receipt was requested and the delivery status of the message is
+    /// known.
     Channel {
-        /// Whose.
+        /// The client.
         client: ClientHandle,
-        /// What happened.
+        /// The change.
         event: ChannelEvent,
     },
-    /// A block that was given to a [`Hub`](crate::Hub) is on its way: what becomes of it is told by this number. Only a hub
-    /// tells so.
-    Begun {
-        /// To whom.
+    /// The shard has started a transfer; only a [`ShardedServer`](crate::sharded::ShardedServer) reports it.
+    Started {
+        /// The receiver.
         client: ClientHandle,
-        /// On which channel.
+        /// The channel.
         channel: ChannelId,
-        /// Its number.
-        id: BlockId,
-        /// What it was given as.
+        /// The id of the transfer in later events.
+        id: TransferId,
+        /// The label that the game gave it.
         label: u64,
     },
-    /// A message or block that was given to a [`Hub`](crate::Hub) could not be sent; only a hub tells so.
-    Unsent {
-        /// To whom.
+    /// The shard could not send a message or start a transfer; only a [`ShardedServer`](crate::sharded::ShardedServer)
+    /// reports it.
+    NotSent {
+        /// The receiver.
         client: ClientHandle,
-        /// On which channel.
+        /// The channel.
         channel: ChannelId,
-        /// The tag of a message's receipt, if it asked for one, or the label of a block; no other event tells of it.
+        /// The tag of the message's receipt if one was requested, or the label of the transfer. No other event reports
+        /// it.
         receipt: Option<u64>,
-        /// Why.
+        /// Why, by which side, and with which code and text.
         error: SendError,
     },
-    /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
-    /// `Disconnected`.
+    /// The received part of a transfer at the end of its connection; the client's next connection can resume it. It
+    /// comes before `Disconnected`.
     Partial {
-        /// Whose it was.
+        /// The sender.
         client: ClientHandle,
-        /// The block's channel.
+        /// The channel.
         channel: ChannelId,
-        /// What had arrived.
-        partial: PartialBlock,
+        /// The received part.
+        partial: PartialTransfer,
     },
-    /// A client's connection has ended; its handle reaches nobody any more. What was said at the end, [`Server::end`] and
-    /// [`Hub::end`](crate::Hub::end) tell while this event is looked at.
+    /// A client's connection has ended, and its handle is no longer valid.
     Disconnected {
-        /// The handle it had.
+        /// The handle that it had.
         client: ClientHandle,
-        /// Who it was.
-        client_id: u64,
-        /// Why.
-        reason: DisconnectReason,
+        /// The client id of its token.
+        client_id: ClientId,
+        /// Why, by which side, and with which code and text.
+        reason: CloseReason,
     },
 }
 
 impl<'a> Event<'a> {
-    /// Itself without its bytes, and those, so that the two may go to another thread apart.
-    pub(crate) fn take_apart(self) -> (Event<'static>, &'a [u8]) {
+    /// Splits off the bytes, so that the event can go to another thread beside them.
+    pub(crate) fn split_bytes(self) -> (Event<'static>, &'a [u8]) {
         const NONE: &[u8] = &[];
-        let whole = match self {
-            Self::Payload { client, sequence, bytes } => {
-                return (Event::Payload { client, sequence, bytes: NONE }, bytes);
+        let event = match self {
+            Self::Payload { client, sequence, bytes, times } => {
+                return (Event::Payload { client, sequence, bytes: NONE, times }, bytes);
             }
-            Self::Packet { client, sequence, bytes } => {
-                return (Event::Packet { client, sequence, bytes: NONE }, bytes);
+            Self::Packet { client, sequence, bytes, times } => {
+                return (Event::Packet { client, sequence, bytes: NONE, times }, bytes);
             }
-            Self::Message { client, channel, bytes } => {
-                return (Event::Message { client, channel, bytes: NONE }, bytes);
+            Self::Message { client, channel, bytes, times } => {
+                return (Event::Message { client, channel, bytes: NONE, times }, bytes);
             }
             Self::Connected { client, client_id } => Event::Connected { client, client_id },
             Self::Disconnected { client, client_id, reason } => Event::Disconnected { client, client_id, reason },
             Self::Sent { client, event } => Event::Sent { client, event },
             Self::Channel { client, event } => Event::Channel { client, event },
             Self::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
-            Self::Begun { client, channel, id, label } => Event::Begun { client, channel, id, label },
-            Self::Unsent { client, channel, receipt, error } => Event::Unsent { client, channel, receipt, error },
+            Self::Started { client, channel, id, label } => Event::Started { client, channel, id, label },
+            Self::NotSent { client, channel, receipt, error } => Event::NotSent { client, channel, receipt, error },
         };
-        (whole, NONE)
+        (event, NONE)
     }
 
-    /// The same with its bytes, if it is of a kind that has some.
+    /// Puts the bytes back into an event of a kind that has some.
     pub(crate) fn with_bytes(mut self, body: &'a [u8]) -> Self {
         if let Self::Payload { bytes, .. } | Self::Packet { bytes, .. } | Self::Message { bytes, .. } = &mut self {
             *bytes = body;
@@ -145,108 +153,112 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Where datagrams arrive, in buffers that are allocated once.
+/// The buffers in which datagrams arrive and are decrypted; allocated once.
 pub struct Inbox {
     batch: ReceiveBatch,
-    next: usize,
-    loopback: [u8; MAX_PAYLOAD_BYTES],
-    /// For what must be put together from several datagrams.
+    next_index: usize,
+    loopback_buf: [u8; MAX_PAYLOAD_BYTES],
+    /// Messages that are assembled from several datagrams.
     scratch: Vec<u8>,
-    /// What was brought in and is not taken wholly.
-    current: Option<(Home, Received)>,
+    /// The datagram with messages that were not taken.
+    current: Option<(Source, ReceivedDatagram)>,
 }
 
 impl Default for Inbox {
     fn default() -> Self {
         Self {
             batch: ReceiveBatch::default(),
-            next: 0,
-            loopback: [0; MAX_PAYLOAD_BYTES],
+            next_index: 0,
+            loopback_buf: [0; MAX_PAYLOAD_BYTES],
             scratch: Vec::new(),
             current: None,
         }
     }
 }
 
-/// Where a datagram lies.
+/// The buffer that holds a datagram.
 #[derive(Clone, Copy)]
-enum Home {
+enum Source {
+    /// This entry of the batch.
     Batch(usize),
     Loopback,
 }
 
-/// What was found, and where it lies. Borrowing it at once would hold the inbox for the whole search.
+/// The next event, and the buffer of its bytes. An event that borrowed them at once would borrow the inbox in the loop.
 enum Found {
-    Event(core::Event),
-    Message(Home, Message),
+    Event(SessionEvent),
+    Message(Source, SessionMessage),
 }
 
 impl Inbox {
-    /// The next event of this turn, or `None` when nothing waits or the turn has done enough.
+    /// Returns the next event of this turn, `None` when there is none or the turn has read its limit.
     pub fn next(&mut self, server: &mut Server) -> Option<Event<'_>> {
-        match self.find(server)? {
-            Found::Event(core::Event::Connected { client, client_id }) => Some(Event::Connected { client, client_id }),
-            Found::Event(core::Event::Disconnected { client, client_id, reason }) => {
-                Some(Event::Disconnected { client, client_id, reason })
-            }
-            Found::Event(core::Event::Packet { client, event }) => Some(Event::Sent { client, event }),
-            Found::Event(core::Event::Channel { client, event }) => Some(Event::Channel { client, event }),
-            Found::Event(core::Event::Partial { client, channel, partial }) => {
-                Some(Event::Partial { client, channel, partial })
-            }
-            Found::Message(home, message) => Some(match message {
-                Message::Payload { client, sequence, place } => {
-                    Event::Payload { client, sequence, bytes: self.bytes(home, &place) }
+        Some(match self.find(server)? {
+            Found::Event(event) => from_session(event),
+            Found::Message(source, message) => match message {
+                SessionMessage::Payload { client, sequence, span, times } => {
+                    Event::Payload { client, sequence, bytes: self.bytes(source, &span), times }
                 }
-                Message::Packet { client, sequence, place } => {
-                    Event::Packet { client, sequence, bytes: self.bytes(home, &place) }
+                SessionMessage::Packet { client, sequence, span, times } => {
+                    Event::Packet { client, sequence, bytes: self.bytes(source, &span), times }
                 }
-                Message::Channel { client, channel, place } => {
-                    Event::Message { client, channel, bytes: self.bytes(home, &place) }
+                SessionMessage::Channel { client, channel, span, times } => {
+                    Event::Message { client, channel, bytes: self.bytes(source, &span), times }
                 }
-            }),
-        }
+            },
+        })
     }
 
     fn find(&mut self, server: &mut Server) -> Option<Found> {
         loop {
+            // Events come first: `Connected` must precede the first message of a client.
             if let Some(event) = server.poll_event() {
                 return Some(Found::Event(event));
             }
-            if let Some((home, mut received)) = self.current.take() {
-                let datagram = match home {
-                    Home::Batch(place) => self.batch.bytes(place),
-                    Home::Loopback => &self.loopback,
+            if let Some((source, mut received)) = self.current.take() {
+                let datagram = match source {
+                    Source::Batch(index) => self.batch.bytes(index),
+                    Source::Loopback => &self.loopback_buf,
                 };
                 if let Some(message) = server.next(datagram, &mut received, &mut self.scratch) {
-                    self.current = Some((home, received));
-                    return Some(Found::Message(home, message));
+                    self.current = Some((source, received));
+                    return Some(Found::Message(source, message));
                 }
                 continue;
             }
-            if let Some(received) = server.poll_loopback(&mut self.loopback, &mut self.scratch) {
-                self.current = Some((Home::Loopback, received));
+            if let Some(received) = server.poll_loopback(&mut self.loopback_buf, &mut self.scratch) {
+                self.current = Some((Source::Loopback, received));
                 continue;
             }
-            if self.next >= self.batch.len() {
-                self.next = 0;
+            if self.next_index >= self.batch.len() {
+                self.next_index = 0;
                 if !server.receive(&mut self.batch) {
                     return None;
                 }
             }
-            let place = self.next;
-            self.next += 1;
-            let Some(arrived) = self.batch.get(place) else { continue };
+            let index = self.next_index;
+            self.next_index += 1;
+            let Some(arrived) = self.batch.get(index) else { continue };
             let received = server.handle(arrived.from, arrived.datagram, &mut self.scratch);
-            self.current = received.map(|received| (Home::Batch(place), received));
+            self.current = received.map(|received| (Source::Batch(index), received));
         }
     }
 
-    fn bytes(&self, home: Home, place: &Place) -> &[u8] {
-        let datagram = match home {
-            Home::Batch(number) => self.batch.bytes(number),
-            Home::Loopback => &self.loopback,
+    fn bytes(&self, source: Source, span: &PayloadSpan) -> &[u8] {
+        let datagram = match source {
+            Source::Batch(index) => self.batch.bytes(index),
+            Source::Loopback => &self.loopback_buf,
         };
-        place.bytes(datagram, &self.scratch)
+        span.bytes(datagram, &self.scratch)
+    }
+}
+
+fn from_session(event: SessionEvent) -> Event<'static> {
+    match event {
+        SessionEvent::Connected { client, client_id } => Event::Connected { client, client_id },
+        SessionEvent::Disconnected { client, client_id, reason } => Event::Disconnected { client, client_id, reason },
+        SessionEvent::Packet { client, event } => Event::Sent { client, event },
+        SessionEvent::Channel { client, event } => Event::Channel { client, event },
+        SessionEvent::Partial { client, channel, partial } => Event::Partial { client, channel, partial },
     }
 }

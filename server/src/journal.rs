@@ -1,16 +1,16 @@
-//! The way to the history file: what is recorded is flushed by a thread of its own, so that nobody who plays waits for a
+//! The journal of used tokens: shards append records, and a thread of its own flushes them, so that no turn waits for a
 //! disk.
 //!
 //! ```text
-//!   shard 0 ─ record ─┐                    ┌─ sync ─▶ disk
-//!   shard 1 ─ record ─┼─▶ lock ◀─ until? ──┤
-//!   shard 0 ─ flush? ─┘                    └─ thread "slipgate-history"
+//!   shard 0 ─ record ─┐                        ┌─ sync ─▶ disk
+//!   shard 1 ─ record ─┼─▶ lock ◀─ flushed to? ─┤
+//!   shard 0 ─ flush ──┘                        └─ thread "slipgate-history"
 //! ```
 //!
-//! A shard that has recorded something asks in each turn how much of it is durable, and the first one to ask wakes the
-//! thread. One flush is for all that was recorded before it began; the lock is not held while the disk is at it. Once in
-//! 65,536 records, and after a flush that failed, the thread writes the file anew: then the disk is *busy*, takes no
-//! records, and whoever would be admitted asks again in a moment. After a failure the thread rests for longer and longer.
+//! A shard with records that are not durable asks for a flush in each turn, and the first one wakes the thread. One
+//! flush covers all records from before it started, and does not hold the lock. Once in 65,536 records, and after a
+//! failed flush, the thread rewrites the file. Meanwhile the disk is *busy*: it takes no records, and new clients
+//! retry. After a failure the thread pauses, each time for longer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,103 +22,105 @@ use std::time::Duration;
 
 use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
 
-/// How long the thread rests after a flush that failed, the next time twice as long, up to [`LONGEST_REST`].
-const FIRST_REST: Duration = Duration::from_millis(50);
-const LONGEST_REST: Duration = Duration::from_secs(5);
+/// How long the thread pauses after a failed flush; twice as long after the next one, up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// A thread that panicked while it held a lock has left nothing half done that the others could trip over: the register,
-/// the uplink and the journal are whole between any two of their steps.
+/// Locks a mutex and ignores poisoning, which is harmless: the registry, the uplink and the journal are consistent
+/// between any two of their steps.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What makes durable what was recorded before: slow, and done while others record.
+/// The slow part of a flush, which runs while shards append records.
 pub(crate) type SyncWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// A storage device whose slow part needs nothing of the rest.
+/// A storage device. Its flush has a slow part that needs no lock.
 pub(crate) trait Disk: Send {
-    /// Writes down that a token was used.
+    /// Appends the record of a used token.
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
 
-    /// Whether to begin a flush takes long, too, this time.
-    fn is_due_for_more(&self) -> bool;
+    /// Returns whether starting the next flush takes long, because it rewrites the file.
+    fn needs_rewrite(&self) -> bool;
 
-    /// Begins to make durable all that was recorded until now. Another one begins when the outcome of this is known.
+    /// Starts a flush of all records so far, and returns its slow part. The next flush starts after
+    /// [`on_synced`](Self::on_synced).
     fn sync(&mut self) -> Result<SyncWork, JournalError>;
 
-    /// What has come of it.
-    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError>;
+    /// Takes the outcome of the slow part.
+    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError>;
 }
 
-/// A disk, and what on it is durable.
-struct Written {
+/// A disk and its durable records.
+struct DiskState {
     disk: Box<dyn Disk>,
     recorded: u64,
     flushed: u64,
-    /// The thread was woken and has not ended its flush. Never two at a time: systems report a failure once, and the other
-    /// would hear of none.
-    flushing: bool,
-    /// A flush has failed of which no shard was told yet.
-    failed: bool,
+    /// The thread was woken and has not finished its flush. There is never a second one: systems report a write error
+    /// to one caller only, so the other flush would seem to succeed.
+    is_flushing: bool,
+    /// A flush has failed, and no shard has seen the error yet.
+    has_failed: bool,
 }
 
-/// What all ways to a disk share.
-struct Shared {
-    written: Mutex<Written>,
-    /// The thread holds the lock for longer than a record takes.
+/// The state that the journals of all shards share.
+struct SharedDisk {
+    state: Mutex<DiskState>,
+    /// The thread holds the lock for longer than a record takes, to rewrite the file.
     busy: AtomicBool,
 }
 
-impl Shared {
-    /// The disk, unless it is busy: nobody who plays waits for that.
-    fn unless_busy(&self) -> Option<MutexGuard<'_, Written>> {
+impl SharedDisk {
+    /// Returns the disk, `None` while it is busy, because a turn must not wait for a rewrite.
+    fn unless_busy(&self) -> Option<MutexGuard<'_, DiskState>> {
         loop {
-            match self.written.try_lock() {
-                Ok(written) => return Some(written),
+            match self.state.try_lock() {
+                Ok(state) => return Some(state),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(PoisonError::into_inner(poisoned)),
                 Err(TryLockError::WouldBlock) if self.busy.load(Ordering::Acquire) => return None,
-                // Another shard, for as long as a record takes.
+                // Another shard holds the lock, for as long as one record takes.
                 Err(TryLockError::WouldBlock) => thread::yield_now(),
             }
         }
     }
 }
 
-/// One shard's way to the disk.
+/// One shard's journal.
 pub(crate) struct FileJournal {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDisk>,
     flusher: Arc<Flusher>,
-    /// Which records are this shard's, of those that may not be durable yet, and how many are.
-    waiting: VecDeque<u64>,
+    /// The numbers of this shard's records that are not known to be durable.
+    pending: VecDeque<u64>,
+    /// The number of this shard's durable records.
     durable: u64,
 }
 
 impl FileJournal {
-    /// The first way to a disk.
+    /// Creates the journal of the first shard, and starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The error of the system call when the system has no thread left.
     pub(crate) fn new(disk: impl Disk + 'static) -> io::Result<Self> {
         let disk = Box::new(disk);
-        let written = Written { disk, recorded: 0, flushed: 0, flushing: false, failed: false };
-        let shared = Arc::new(Shared { written: Mutex::new(written), busy: AtomicBool::new(false) });
+        let state = DiskState { disk, recorded: 0, flushed: 0, is_flushing: false, has_failed: false };
+        let shared = Arc::new(SharedDisk { state: Mutex::new(state), busy: AtomicBool::new(false) });
         let flusher = Arc::new(Flusher::start(Arc::clone(&shared))?);
-        Ok(Self { shared, flusher, waiting: VecDeque::new(), durable: 0 })
+        Ok(Self { shared, flusher, pending: VecDeque::new(), durable: 0 })
     }
 
-    /// Another shard's way to the same disk.
-    pub(crate) fn another(&self) -> Self {
+    /// Creates the journal of another shard on the same disk.
+    pub(crate) fn for_another_shard(&self) -> Self {
         let (shared, flusher) = (Arc::clone(&self.shared), Arc::clone(&self.flusher));
-        Self { shared, flusher, waiting: VecDeque::new(), durable: 0 }
+        Self { shared, flusher, pending: VecDeque::new(), durable: 0 }
     }
 }
 
 impl Journal for FileJournal {
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        let mut written = self.shared.unless_busy().ok_or(JournalError)?;
-        written.disk.record(used)?;
-        written.recorded += 1;
-        self.waiting.push_back(written.recorded);
+        let mut state = self.shared.unless_busy().ok_or(JournalError)?;
+        state.disk.record(used)?;
+        state.recorded += 1;
+        self.pending.push_back(state.recorded);
         Ok(())
     }
 
@@ -127,26 +129,26 @@ impl Journal for FileJournal {
     }
 
     fn flush(&mut self) -> Result<u64, JournalError> {
-        let Some(mut written) = self.shared.unless_busy() else { return Ok(self.durable) };
-        while self.waiting.pop_front_if(|record| *record <= written.flushed).is_some() {
+        let Some(mut state) = self.shared.unless_busy() else { return Ok(self.durable) };
+        while self.pending.pop_front_if(|record| *record <= state.flushed).is_some() {
             self.durable += 1;
         }
-        if !self.waiting.is_empty() && !written.flushing {
-            written.flushing = true;
+        if !self.pending.is_empty() && !state.is_flushing {
+            state.is_flushing = true;
             self.flusher.wake();
         }
-        if std::mem::take(&mut written.failed) { Err(JournalError) } else { Ok(self.durable) }
+        if std::mem::take(&mut state.has_failed) { Err(JournalError) } else { Ok(self.durable) }
     }
 }
 
-/// The thread that flushes. It ends with the last way to its disk, and what it began is done then.
+/// The thread that flushes. It ends with the last journal of its disk, after the flush that is running.
 struct Flusher {
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Flusher {
-    fn start(shared: Arc<Shared>) -> io::Result<Self> {
+    fn start(shared: Arc<SharedDisk>) -> io::Result<Self> {
         let (wake, woken) = channel();
         let thread = thread::Builder::new().name("slipgate-history".into()).spawn(move || flush(&shared, &woken))?;
         Ok(Self { wake: Some(wake), thread: Some(thread) })
@@ -154,7 +156,7 @@ impl Flusher {
 
     fn wake(&self) {
         if let Some(wake) = &self.wake {
-            // A thread that is gone flushes nothing any more: its clients are told nothing.
+            // If the thread has panicked, no record becomes durable, so that no new client is connected.
             let _ = wake.send(());
         }
     }
@@ -169,38 +171,38 @@ impl Drop for Flusher {
     }
 }
 
-/// Flushes whenever it is woken.
-fn flush(shared: &Shared, woken: &Receiver<()>) {
-    let mut rest = FIRST_REST;
+/// The loop of the thread: flushes whenever it is woken.
+fn flush(shared: &SharedDisk, woken: &Receiver<()>) {
+    let mut pause = MIN_PAUSE;
     while woken.recv().is_ok() {
         match flush_once(shared) {
-            Ok(()) => rest = FIRST_REST,
+            Ok(()) => pause = MIN_PAUSE,
             Err(JournalError) => {
-                // Nobody wakes it while it is said to flush; only the end of all comes through.
-                if woken.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected) {
+                // While `is_flushing` is set, no shard wakes the thread: only a disconnect ends the wait early.
+                if woken.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
-                rest = LONGEST_REST.min(2 * rest);
+                pause = MAX_PAUSE.min(2 * pause);
             }
         }
-        lock(&shared.written).flushing = false;
+        lock(&shared.state).is_flushing = false;
     }
 }
 
-fn flush_once(shared: &Shared) -> Result<(), JournalError> {
-    let (sync, until) = {
-        let mut written = lock(&shared.written);
-        shared.busy.store(written.disk.is_due_for_more(), Ordering::Release);
-        let sync = written.disk.sync();
+fn flush_once(shared: &SharedDisk) -> Result<(), JournalError> {
+    let (sync, flushed) = {
+        let mut state = lock(&shared.state);
+        shared.busy.store(state.disk.needs_rewrite(), Ordering::Release);
+        let sync = state.disk.sync();
         shared.busy.store(false, Ordering::Release);
-        (sync, written.recorded)
+        (sync, state.recorded)
     };
     let outcome = sync.map(|sync| sync());
-    let mut written = lock(&shared.written);
-    let outcome = outcome.and_then(|outcome| written.disk.synced(outcome));
+    let mut state = lock(&shared.state);
+    let outcome = outcome.and_then(|outcome| state.disk.on_synced(outcome));
     match outcome {
-        Ok(()) => written.flushed = until,
-        Err(JournalError) => written.failed = true,
+        Ok(()) => state.flushed = flushed,
+        Err(JournalError) => state.has_failed = true,
     }
     outcome
 }

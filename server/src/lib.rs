@@ -1,198 +1,209 @@
-//! A dedicated game server's end of Slipgate: netcode 1.02 over UDP, polled by the game's own loop.
+//! The server end of Slipgate: netcode 1.02 over UDP, polled by the game's own loop.
 //!
-//! No thread, no async runtime, no callback: the loop asks for events, answers while it still holds them, and sends.
-//! An event's bytes lie in the [`Inbox`] where they arrived and were decrypted, and are gone at the next call.
+//! There are no threads, async runtimes or callbacks: the loop takes events, replies while it still holds them, and
+//! sends. The bytes of an event lie in the [`Inbox`] in which they arrived, and are valid until its next call.
 //!
-//! Who needs more than one core has shards of one server on one port: by [`Server::shards`] for threads of the game's own,
-//! by a [`Crew`] for a game on each shard, or by a [`Hub`] for a game loop beside them.
+//! [`sharded`] has servers that use more than one core.
 //!
 //! # Examples
-//! An echo server of 32 slots:
+//! An echo server with 32 slots:
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use slipgate_server::key_file::read_key_file;
-//! use slipgate_server::{Clock, Config, Event, Inbox, Server, Sockets};
+//! use slipgate_server::keys::read_key_file;
+//! use slipgate_server::{Clock, Event, Inbox, Pace, Server, ServerConfig, Sockets};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
-//!     // The address under which clients know this server, as it stands in their connect tokens.
-//!     let advertised = vec!["127.0.0.1:40000".parse::<std::net::SocketAddr>()?.into()];
-//!     let keys = read_key_file("private.key")?;
+//!     // The address of this server in connect tokens.
+//!     let config = ServerConfig::new(0x1122_3344, 32, &["127.0.0.1:40000".parse()?]);
 //!     let clock = Clock::start();
-//!     let config = Config::new(0x1122_3344, 32, advertised);
-//!     let mut server = Server::new(sockets, config, keys, clock.now())?;
-//!     let mut inbox = Inbox::default();
+//!     let mut server = Server::new(sockets, config, read_key_file("private.key")?, clock.now())?;
+//!     let (mut inbox, mut pace) = (Inbox::default(), Pace::new(clock, Duration::from_millis(16)));
 //!     loop {
-//!         server.begin_turn(clock.now());
+//!         let now = clock.now();
+//!         server.begin_turn(now);
 //!         while let Some(event) = inbox.next(&mut server) {
 //!             match event {
 //!                 Event::Connected { client, client_id } => println!("{client_id} has slot {}", client.slot()),
-//!                 Event::Payload { client, bytes, .. } => server.send(client, bytes).unwrap_or_default(),
-//!                 Event::Disconnected { client_id, reason, .. } => println!("{client_id}: {reason}"),
+//!                 // A payload may be lost like a datagram, so that an error needs no handling.
+//!                 Event::Payload { client, bytes, .. } => drop(server.send(client, bytes)),
+//!                 Event::Disconnected { client_id, reason, .. } => println!("{client_id}: {}", reason.kind),
 //!                 _ => {}
 //!             }
 //!         }
-//!         server.end_turn();
-//!         server.wait(Duration::from_millis(16))?;
+//!         if pace.is_tick(now.monotonic) {
+//!             // The game advances here, 60 times a second.
+//!             server.end_turn();
+//!         } else {
+//!             // The replies to what has arrived leave at once.
+//!             server.flush();
+//!         }
+//!         pace.rest(&mut server);
 //!     }
 //! }
 //! ```
 //!
-//! The same server with channels, for clients that carry the same ones: chat that arrives once and in order, state of
-//! which only the newest matters, and a map in the background.
+//! A server with channels: chat arrives once and in order, only the newest state matters, and the map is transferred in
+//! the background. Clients must have the same layout.
 //! ```no_run
-//! use std::time::Duration;
-//!
-//! use slipgate_server::block::Block;
-//! use slipgate_server::{ChannelConfig, ChannelId, Kind, Layout, Traffic, decode};
-//! # use slipgate_server::key_file::read_key_file;
-//! # use slipgate_server::{Clock, Config, Event, Inbox, Server, Sockets};
-//!
-//! const CHAT: ChannelId = ChannelId(0);
-//! const STATE: ChannelId = ChannelId(1);
-//! const MAP: ChannelId = ChannelId(2);
+//! # use std::time::Duration;
+//! #
+//! use slipgate_server::transfer::Transfer;
+//! use slipgate_server::{Channel, Layout, Traffic, decode};
+//! # use slipgate_server::keys::read_key_file;
+//! # use slipgate_server::{Clock, Event, Inbox, Pace, Server, ServerConfig, Sockets};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! #   let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
-//! #   let advertised = vec!["127.0.0.1:40000".parse::<std::net::SocketAddr>()?.into()];
-//! #   let keys = read_key_file("private.key")?;
-//! #   let clock = Clock::start();
-//! #   let config = Config::new(0x1122_3344, 32, advertised);
-//!     // State goes before chat, and both before the map.
-//!     let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
-//!     let layout = Layout::new(vec![
-//!         channel(Kind::ReliableOrdered, 1),
-//!         channel(Kind::Sequenced, 2),
-//!         channel(Kind::Blocks, 0),
-//!     ])?;
-//!     let mut server = Server::new(sockets, config, keys, clock.now())?.carrying(Traffic::channels(layout))?;
-//!     let map = Block::new(std::fs::read("map")?).ok_or("the map is larger than 64 MiB")?;
+//! #   let config = ServerConfig::new(0x1122_3344, 32, &["127.0.0.1:40000".parse()?]);
+//! #   let (keys, clock) = (read_key_file("private.key")?, Clock::start());
+//! #   let mut pace = Pace::new(clock, Duration::from_millis(16));
+//!     let mut layout = Layout::builder();
+//!     // State is sent before chat, and both before the map.
+//!     let state = layout.add(Channel::sequenced("state").priority(2).newest_only());
+//!     let chat = layout.add(Channel::reliable_ordered("chat"));
+//!     let maps = layout.add(Channel::transfers("maps"));
+//!     let traffic = Traffic::channels(layout.build()?);
+//!     let mut server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
+//!     let map = Transfer::new(std::fs::read("map")?).ok_or("the map is larger than 64 MiB")?;
 //!     let mut inbox = Inbox::default();
 //!     for tick in 0_u64.. {
 //!         server.begin_turn(clock.now());
 //!         while let Some(event) = inbox.next(&mut server) {
 //!             match event {
-//!                 // One that has gone again in this turn needs no map, and ends nobody's game.
 //!                 Event::Connected { client, .. } => {
-//!                     let _ = server.send_block(client, MAP, map.clone(), 0);
+//!                     let Some(mut client) = server.client(client) else { continue };
+//!                     client.send_transfer(maps, map.clone(), 0)?;
 //!                 }
-//!                 Event::Message { client, channel: CHAT, bytes } => match decode::<&str>(client, CHAT, bytes) {
-//!                     Ok(line) => println!("slot {}: {line}", client.slot()),
-//!                     Err(error) => println!("{error}"),
-//!                 },
+//!                 Event::Message { client, channel, bytes, .. } if channel == chat => {
+//!                     match decode::<&str>(client, channel, bytes) {
+//!                         Ok(line) => println!("slot {}: {line}", client.slot()),
+//!                         Err(error) => println!("{error}"),
+//!                     }
+//!                 }
 //!                 _ => {}
 //!             }
 //!         }
-//!         for client in server.clients().collect::<Vec<_>>() {
-//!             // Ask before composing: where little may leave, send less detail, not the same later.
-//!             let bytes = server.budget(client).map_or(0, |budget| budget.suggestion.payload_bytes);
-//!             server.send_typed(client, STATE, &(tick, vec![0_u16; (bytes / 3).min(300) as usize])).unwrap_or_default();
-//!         }
+//!         server.for_each_client(|mut client| {
+//!             // On a path with little bandwidth, send fewer details instead of late ones.
+//!             let bytes = client.budget().map_or(0, |budget| budget.suggestion.payload_bytes);
+//!             let _ = client.send_typed(state, &(tick, vec![0_u16; (bytes / 3).min(300) as usize]));
+//!         });
 //!         server.end_turn();
-//!         // A steady tick; what arrives meanwhile waits in the socket.
-//!         std::thread::sleep(Duration::from_millis(16));
+//!         // A loop at a fixed tick; datagrams that arrive meanwhile wait in the socket.
+//!         pace.is_tick(clock.monotonic());
+//!         pace.rest(&mut server);
 //!     }
 //!     Ok(())
 //! }
 //! ```
 //!
-//! What became of a message is told once to whoever asks, as for snapshots that leave out what has not changed since the
-//! newest one that a client has:
+//! A receipt reports the delivery status of one message, for example for snapshots that contain only the changes since
+//! the newest snapshot that a client has:
 //! ```no_run
-//! # use slipgate_server::{ChannelEvent, ChannelId, ClientHandle, Event, Fate, Inbox, SendError, SendOptions, Server};
+//! # use slipgate_server::{ChannelEvent, ChannelId, ClientHandle, DeliveryStatus, Event, Inbox, SendError, SendOptions};
 //! # const STATE: ChannelId = ChannelId(1);
-//! # fn turn(server: &mut Server, inbox: &mut Inbox, client: ClientHandle, tick: u64, baseline: &mut u64) -> Result<(), SendError> {
+//! # type Server = slipgate_server::Server;
+//! # fn turn(
+//! #     server: &mut Server, inbox: &mut Inbox, client: ClientHandle, tick: u64, baseline: &mut u64,
+//! # ) -> Result<(), SendError> {
 //! # let changes_since = |_: u64| [0; 8];
 //! while let Some(event) = inbox.next(server) {
-//!     if let Event::Channel { event: ChannelEvent::Receipt { channel: STATE, tag, fate: Fate::Arrived }, .. } = event {
+//!     let Event::Channel { event, .. } = event else { continue };
+//!     if let ChannelEvent::Receipt { tag, status: DeliveryStatus::Arrived, .. } = event {
 //!         *baseline = tag.max(*baseline);
 //!     }
 //! }
-//! let options = SendOptions { receipt: Some(tick), ..SendOptions::default() };
-//! server.send_message_with(client, STATE, &changes_since(*baseline), options)
-//! # }
-//! ```
-//!
-//! A loop that answers at once sleeps in [`Server::wait`], which returns when something arrives, and ends its turns at
-//! its own pace. Acknowledgements and blocks do not wait for the next tick then:
-//! ```no_run
-//! # use std::time::Duration;
-//! # use slipgate_server::{Clock, Inbox, Server};
-//! # fn run(mut server: Server, clock: Clock) -> std::io::Result<()> {
-//! const TICK: Duration = Duration::from_millis(16);
-//! let (mut inbox, mut next_tick) = (Inbox::default(), clock.monotonic());
-//! loop {
-//!     server.begin_turn(clock.now());
-//!     while let Some(event) = inbox.next(&mut server) {
-//!         // As above.
-//! #       drop(event);
-//!     }
-//!     if clock.monotonic() < next_tick {
-//!         server.flush();
-//!     } else {
-//!         // The game advances, and sends its state. One that was stopped for a while does not make up for it.
-//!         next_tick = next_tick.after(TICK).max(clock.monotonic());
-//!         server.end_turn();
-//!     }
-//!     server.wait(next_tick.since(clock.monotonic()))?;
-//! }
+//! let Some(mut client) = server.client(client) else { return Ok(()) };
+//! client.send_message_with(STATE, &changes_since(*baseline), SendOptions::new().receipt(tick))
 //! # }
 //! ```
 
 #![forbid(unsafe_code)]
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub mod history_file;
+pub mod sharded;
 
-mod crew;
-mod filtering;
-mod hub;
 mod inbox;
 mod journal;
+mod kernel_filter;
 mod loopback_error;
-mod pace;
-mod reading;
+mod read_budget;
+mod receive_lag;
 mod report;
 mod server;
+mod shard_threads;
 mod shards;
 mod totals;
+#[cfg(feature = "typed")]
 mod typed_messages;
-mod unread;
 
-pub use slipgate_netcode::address::Address;
-pub use slipgate_netcode::crypto::key::{Key, KeyRing};
-pub use slipgate_netcode::discard::{Discard, Discards};
-pub use slipgate_netcode::server::{
-    Budgets, ClientHandle, ClientInfo, Config, ConfigError, DisconnectReason, Fence, MAX_SHARDS, ShardId, Stats,
-};
-pub use slipgate_netcode::time::{Instant, Now, UnixMillis};
-pub use slipgate_netcode::timing::TimeoutPolicy;
+/// Settings that most games leave at their defaults.
+pub mod config {
+    pub use slipgate_netcode::server::{Budgets, ServerConfigError, TokenCutoff};
+    pub use slipgate_netcode::timing::TimeoutPolicy;
+    pub use slipgate_session::connection::{ConnectionConfig, ConnectionConfigError, Memory};
+    pub use slipgate_session::reliability::MemoryBudget;
+}
+
+/// Private keys, and the file that holds them.
+pub mod keys {
+    pub use slipgate_netcode::crypto::key::{Key, KeyRing};
+    pub use slipgate_os::key_file::{KeyFileError, read_key_file};
+}
+
+/// Acknowledged packets, for games with a message layer of their own.
+pub mod packets {
+    pub use slipgate_session::reliability::PacketEvent;
+    pub use slipgate_session::wire::reliable::Sequence;
+}
+
+/// UDP sockets: their buffers, DSCP marks, counters and wakers.
+pub mod sockets {
+    pub use slipgate_udp::{
+        Batching, Dscp, Marking, Overflow, SocketBuffers, SocketErrorKind, SocketStats, Sockets, Steering, Waker,
+    };
+}
+
+/// The state of a client's connection, counters, and the reasons for dropped datagrams.
+pub mod stats {
+    pub use crate::totals::ServerTotals;
+    pub use slipgate_netcode::discard::{Discard, Discards};
+    pub use slipgate_netcode::server::NetcodeStats;
+    pub use slipgate_session::channel::Remaining;
+    pub use slipgate_session::connection::{Connection, PacketTimes};
+}
+
+/// Messages of Rust types, and the codecs for them.
+#[cfg(feature = "typed")]
+pub mod typed {
+    pub use crate::typed_messages::{SendTypedError, TypedError, decode, decode_with};
+    pub use slipgate_typed::*;
+}
+
+pub use slipgate_netcode::ids;
+pub use slipgate_netcode::server::{ClientHandle, ServerConfig};
+pub use slipgate_netcode::time::{Instant, Now};
 pub use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 pub use slipgate_os::clock::Clock;
-pub use slipgate_os::key_file;
-pub use slipgate_session::channel::block;
-pub use slipgate_session::channel::control::ByeCode;
+pub use slipgate_os::pace::Pace;
 pub use slipgate_session::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, Fate, Free, Kind, Layout, MAX_RECEIPTS, SendOptions,
+    Channel, ChannelConfig, ChannelEvent, ChannelId, DeliveryStatus, Kind, Layout, SendOptions, transfer,
 };
-pub use slipgate_session::congestion::{self, BytesPerSecond, Suggestion, Weight};
-pub use slipgate_session::reliability::{Event as PacketEvent, MemoryBudget};
-pub use slipgate_session::session::{Budget, Connection, End, Memory, PathStats, SendError, Traffic};
-pub use slipgate_session::wire::reliable::Sequence;
-pub use slipgate_typed as typed;
-pub use slipgate_udp::{Batching, Buffers, Dscp, Marking, Overflow, SocketStats, Sockets, Steering, Trouble, Waker};
+pub use slipgate_session::congestion;
+pub use slipgate_session::connection::{Budget, CloseCode, CloseKind, CloseReason, PathStats, SendError, Traffic};
+pub use slipgate_session::server::{BroadcastReport, scheduling};
+pub use slipgate_udp::Sockets;
 
-pub use self::crew::{Crew, Ended, Game, Panicked};
-pub use self::history_file::HistoryFile;
-pub use self::hub::{Hub, HubConfig, HubCounts, HubError, Member};
 pub use self::inbox::{Event, Inbox};
 pub use self::loopback_error::LoopbackError;
-pub use self::pace::Pace;
-pub use self::reading::{DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN};
-pub use self::server::{Server, StartError};
-pub use self::totals::Totals;
-pub use self::typed_messages::{SendTypedError, TypedError, decode, decode_with};
+pub use self::read_budget::ReadLimits;
+pub use self::server::{ClientRef, Server, StartError};
+pub(crate) use self::totals::ServerTotals;
+#[cfg(feature = "typed")]
+pub use self::typed_messages::decode;

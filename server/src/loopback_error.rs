@@ -1,18 +1,18 @@
-//! Why a client in the same program gets no slot.
+//! The errors of a client in the same program that requests a slot.
 
 use std::fmt;
 
 use slipgate_netcode::server as netcode;
 
-/// Why a client in the same program got no slot.
+/// Why a client in the same program did not get a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LoopbackError {
-    /// No slot is free, or nobody is admitted any more.
+    /// No slot is free, or the server accepts no new clients.
     Full,
-    /// The client id is connected already.
+    /// A client with this id is connected.
     ClientIdConnected,
-    /// The server carries packets or channels, and clients in the same program bare payloads alone.
+    /// The server carries packets or channels. Clients in the same program exchange payloads only.
     WrongTraffic,
 }
 
@@ -20,10 +20,10 @@ impl fmt::Display for LoopbackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the server has no free slot",
-            Self::ClientIdConnected => "this client id is connected already",
+            Self::ClientIdConnected => "a client with this id is connected",
             Self::WrongTraffic => {
-                "the server carries packets or channels, and a client in the same program bare payloads alone; \
-                 connect it by UDP"
+                "a client in the same program exchanges payloads only, and the server carries packets or channels; \
+                 connect the client by UDP"
             }
         })
     }
@@ -31,10 +31,10 @@ impl fmt::Display for LoopbackError {
 
 impl std::error::Error for LoopbackError {}
 
-impl From<netcode::LoopbackError> for LoopbackError {
-    fn from(error: netcode::LoopbackError) -> Self {
+impl From<netcode::LoopbackSlotError> for LoopbackError {
+    fn from(error: netcode::LoopbackSlotError) -> Self {
         match error {
-            netcode::LoopbackError::ClientIdConnected => Self::ClientIdConnected,
+            netcode::LoopbackSlotError::ClientIdConnected => Self::ClientIdConnected,
             _ => Self::Full,
         }
     }

@@ -1,36 +1,37 @@
-//! What the server says in the log: the lives of clients, each mistake of an operator once, and junk in summaries.
+//! The server's log: connects and disconnects, each operator's mistake once, and junk as a summary.
 //!
-//! Nothing that a stranger sends makes a line of its own: whoever could cause lines could fill a disk.
+//! No datagram of a stranger makes a line of its own: otherwise strangers could fill a disk.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use slipgate_netcode::discard::{Discard, Discards};
-use slipgate_netcode::server::Server;
+use slipgate_netcode::server::NetcodeServer;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::token::Servers;
-use slipgate_session::server::{self as core, Event};
-use slipgate_session::session::End;
-use slipgate_udp::{Batching, SocketStats, Sockets, Trouble};
+use slipgate_session::connection::CloseReason;
+use slipgate_session::server::{SessionEvent, SessionServer};
+use slipgate_udp::{Batching, SocketErrorKind, SocketStats, Sockets};
 use tracing::{info, warn};
 
-/// How often dropped datagrams are summed up, if there were any.
+/// How often dropped datagrams are summarised, if there were any.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What is told once in the life of a server, and only counted from then on: nearly always an operator's mistake.
+/// Warnings that are logged once in the life of a server, nearly always caused by an operator's mistake. Further cases
+/// are only counted.
 ///
-/// The last ones a stranger can cause, too, so they say "may".
-const ONCE: [(Discard, &str); 5] = [
+/// A stranger can cause the last three too, so they say "may".
+const WARN_ONCE: [(Discard, &str); 5] = [
     (
         Discard::BeforeStart,
         "a valid connect token from before this server's start, or before its history began, was refused, because it \
-         might have been used then; further ones are only counted (before_start). A history file makes this needless \
-         at later starts, and so does telling the server that this is its first start (`Config::fence`, `--first-start`)",
+         might have been used then; further ones are only counted (before_start). A history file avoids this at later \
+         starts, and so does `--first-start` (`ServerConfig::token_cutoff`) at the first one",
     ),
     (
         Discard::HistoryFull,
         "the token history is full of unexpired tokens, so new clients are refused; further ones are only counted \
-         (history_full). Shorter token lifetimes or a larger history help",
+         (history_full). Use shorter token lifetimes or a larger history",
     ),
     (
         Discard::TokenNotAuthentic,
@@ -44,71 +45,71 @@ const ONCE: [(Discard, &str); 5] = [
     ),
     (
         Discard::TokenTooLong,
-        "a connect token was refused because it expires further off than the maximum token lifetime; further ones are \
+        "a connect token was refused because it expires later than the maximum token lifetime allows; further ones are \
          only counted (token_lifetime_too_long). The token issuer may allow longer ones, or a clock may be wrong",
     ),
 ];
 
-const LESS_BATCHING: &str = "the kernel, a sandbox or the network card has refused what a system call was to carry: it \
-                             carries less from now on, which costs CPU time";
+const LESS_BATCHING: &str = "the kernel, a sandbox or the network card does not support the full batch size: each \
+                             system call carries less from now on, which costs CPU time";
 
 pub(crate) struct Reporter {
-    said: Counted,
+    last_summary: Snapshot,
     next_summary: Instant,
-    told: [bool; ONCE.len()],
-    told_of_misdirected: bool,
-    told_of_journal: bool,
-    /// What a system call was to carry at the start, or carried when that was last told.
+    warned: [bool; WARN_ONCE.len()],
+    warned_of_misdirected: bool,
+    warned_of_journal: bool,
+    /// The batch size at the start, or when a change was last logged.
     batching: Batching,
-    /// Clients of whose beginning was told, and not of their end.
+    /// The number of clients with a logged connect and no logged disconnect.
     connected: u32,
 }
 
-/// What a summary is about.
+/// The counters that a summary compares.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct Snapshot {
     discards: Discards,
     sockets: SocketStats,
-    /// The most of what the system dropped that was overflow, if it tells.
+    /// An upper bound on how many datagrams the system dropped for lack of buffer; `None` if unknown.
     overflow: Option<u64>,
     turns_cut_short: u64,
     denials: u64,
     journal_failures: u64,
 }
 
-impl Counted {
-    fn of(server: &Server, sockets: &Sockets, turns_cut_short: u64) -> Self {
+impl Snapshot {
+    fn of(server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) -> Self {
         let stats = server.stats();
         let (denials, journal_failures) = (stats.denials_sent, stats.journal_failures);
         let (discards, overflow) = (*server.discards(), sockets.overflow_at_most());
         Self { discards, sockets: sockets.stats(), overflow, turns_cut_short, denials, journal_failures }
     }
 
-    /// The reasons for drops that came since an earlier count: `empty: 3, replayed: 1`.
+    /// Returns the reasons for drops since an earlier snapshot, such as `empty: 3, replayed: 1`.
     fn reasons_since(&self, earlier: &Self) -> String {
         let fresh = |(reason, count)| (reason, count - earlier.discards.count(reason));
         list(self.discards.iter().map(fresh))
     }
 
-    fn troubles(&self) -> [u64; Trouble::ALL.len()] {
-        Trouble::ALL.map(|kind| self.sockets.trouble(kind))
+    fn socket_errors(&self) -> [u64; SocketErrorKind::ALL.len()] {
+        SocketErrorKind::ALL.map(|kind| self.sockets.errors(kind))
     }
 
-    /// What the system dropped since an earlier count.
+    /// Returns how many datagrams the system dropped since an earlier snapshot.
     fn dropped_by_system_since(&self, earlier: &Self) -> u64 {
-        let all = |counted: &Self| counted.sockets.dropped_by_system.unwrap_or(0);
+        let all = |snapshot: &Self| snapshot.sockets.dropped_by_system.unwrap_or(0);
         all(self).saturating_sub(all(earlier))
     }
 
-    /// The most of it that was overflow.
+    /// Returns an upper bound on how many of those were dropped for lack of buffer.
     fn overflow_since(&self, earlier: &Self) -> Option<u64> {
         Some(self.overflow?.saturating_sub(earlier.overflow.unwrap_or(0)).min(self.dropped_by_system_since(earlier)))
     }
 
-    /// The troubles of sockets that came since an earlier count.
-    fn troubles_since(&self, earlier: &Self) -> String {
-        let fresh = |kind: Trouble| (kind.name(), self.sockets.trouble(kind) - earlier.sockets.trouble(kind));
-        list(Trouble::ALL.into_iter().map(fresh))
+    /// Returns the socket errors since an earlier snapshot by kind.
+    fn errors_since(&self, earlier: &Self) -> String {
+        let fresh = |kind: SocketErrorKind| (kind.name(), self.sockets.errors(kind) - earlier.sockets.errors(kind));
+        list(SocketErrorKind::ALL.into_iter().map(fresh))
     }
 }
 
@@ -121,114 +122,122 @@ fn list<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
 impl Reporter {
     pub(crate) fn new(batching: Batching, now: Instant) -> Self {
         Self {
-            said: Counted::default(),
+            last_summary: Snapshot::default(),
             next_summary: now.after(SUMMARY_INTERVAL),
-            told: [false; ONCE.len()],
-            told_of_misdirected: false,
-            told_of_journal: false,
+            warned: [false; WARN_ONCE.len()],
+            warned_of_misdirected: false,
+            warned_of_journal: false,
             batching,
             connected: 0,
         }
     }
 
-    /// Tells of a client's life.
-    pub(crate) fn note(&mut self, event: &Event, server: &core::Server) {
+    /// Logs a connect or a disconnect.
+    pub(crate) fn on_event(&mut self, event: &SessionEvent, server: &SessionServer) {
         match event {
-            Event::Packet { .. } | Event::Channel { .. } | Event::Partial { .. } => {}
-            Event::Connected { client, client_id } => {
+            SessionEvent::Packet { .. } | SessionEvent::Channel { .. } | SessionEvent::Partial { .. } => {}
+            SessionEvent::Connected { client, client_id } => {
                 let address = server.netcode().client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
                 self.connected += 1;
-                info!(client_id, slot = client.slot(), address, connected = self.connected, "client connected");
+                info!(
+                    client_id = client_id.0,
+                    slot = client.slot().get(),
+                    address,
+                    connected = self.connected,
+                    "client connected"
+                );
             }
-            Event::Disconnected { client, client_id, reason } => {
+            SessionEvent::Disconnected { client, client_id, reason } => {
                 self.connected = self.connected.saturating_sub(1);
-                let (slot, connected) = (client.slot(), self.connected);
-                // What exactly was wrong with a peer, and what was said.
-                let end = server.end(*client);
-                let (code, detail) = (end.and_then(End::code).map(|code| code.0), end.map(ToString::to_string));
-                let text = end.map(End::text).filter(|text| !text.is_empty());
-                info!(client_id, slot, reason = reason.name(), code, text, detail, connected, "client disconnected");
+                let (slot, connected) = (client.slot().get(), self.connected);
+                let CloseReason { kind, code, text, .. } = reason;
+                let (reason, code) = (kind.name(), code.map(|code| code.0));
+                // Only some kinds have more to say than their name.
+                let detail = Some(kind.to_string()).filter(|detail| detail != reason);
+                let text = Some(text.as_str()).filter(|text| !text.is_empty());
+                info!(client_id = client_id.0, slot, reason, code, text, detail, connected, "client disconnected");
             }
         }
     }
 
-    /// Tells of an operator's mistakes once each, and sums up what was dropped.
-    pub(crate) fn report(&mut self, server: &Server, sockets: &Sockets, turns_cut_short: u64, now: Instant) {
-        for ((reason, sentence), told) in ONCE.iter().zip(&mut self.told) {
-            if first(told, server.discards().count(*reason) > 0) {
+    /// Logs each operator's mistake once, and a summary of dropped datagrams once a minute.
+    pub(crate) fn report(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Instant) {
+        for ((reason, sentence), warned) in WARN_ONCE.iter().zip(&mut self.warned) {
+            if is_first(warned, server.discards().count(*reason) > 0) {
                 warn!("{sentence}");
             }
         }
         if let Some(listed) = server.misdirected()
-            && first(&mut self.told_of_misdirected, true)
+            && is_first(&mut self.warned_of_misdirected, true)
         {
-            tell_of_misdirected(server, listed);
+            warn_of_misdirected(server, listed);
         }
         let failures = server.stats().journal_failures;
-        if first(&mut self.told_of_journal, failures > self.said.journal_failures) {
+        if is_first(&mut self.warned_of_journal, failures > self.last_summary.journal_failures) {
             warn!("the history file cannot be written, so new clients are refused until it can be; is the disk full?");
         }
-        if self.carries_less(sockets.batching()) {
+        if self.has_less_batching(sockets.batching()) {
             let batching = sockets.batching().name();
             warn!(batching, "{LESS_BATCHING}");
         }
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
-            self.summarise(Counted::of(server, sockets, turns_cut_short));
+            self.summarise(Snapshot::of(server, sockets, turns_cut_short));
         }
     }
 
-    /// Whether a system call carries less than it did: what a system has turns out when it is asked for it.
-    fn carries_less(&mut self, batching: Batching) -> bool {
+    /// Returns whether one system call carries less than when this was last called. The system's limits are found when
+    /// they are first reached, not at the start.
+    fn has_less_batching(&mut self, batching: Batching) -> bool {
         batching < std::mem::replace(&mut self.batching, batching)
     }
 
-    fn summarise(&mut self, counted: Counted) {
-        let said = std::mem::replace(&mut self.said, counted);
-        // A disk that is full still, or again, is told of once a minute.
-        self.told_of_journal = false;
-        let dropped = counted.discards.total() - said.discards.total();
-        let denied = counted.denials - said.denials;
-        let dropped_by_system = counted.dropped_by_system_since(&said);
-        let turns_cut_short = counted.turns_cut_short - said.turns_cut_short;
+    fn summarise(&mut self, snapshot: Snapshot) {
+        let last = std::mem::replace(&mut self.last_summary, snapshot);
+        // A disk that is still full is reported once a minute.
+        self.warned_of_journal = false;
+        let dropped = snapshot.discards.total() - last.discards.total();
+        let denied = snapshot.denials - last.denials;
+        let dropped_by_system = snapshot.dropped_by_system_since(&last);
+        let turns_cut_short = snapshot.turns_cut_short - last.turns_cut_short;
         let is_quiet = [dropped, denied, dropped_by_system, turns_cut_short] == [0; 4];
-        if is_quiet && counted.troubles() == said.troubles() {
+        if is_quiet && snapshot.socket_errors() == last.socket_errors() {
             return;
         }
         info!(
             dropped,
-            reasons = counted.reasons_since(&said),
+            reasons = snapshot.reasons_since(&last),
             denied,
             dropped_by_system,
-            overflow_at_most = counted.overflow_since(&said),
+            overflow_at_most = snapshot.overflow_since(&last),
             turns_cut_short,
-            socket_troubles = counted.troubles_since(&said),
+            socket_errors = snapshot.errors_since(&last),
             "dropped datagrams of the last minute"
         );
     }
 
-    /// Tells what was counted since the start.
-    pub(crate) fn totals(&self, server: &Server, sockets: &Sockets, turns_cut_short: u64) {
-        let counted = Counted::of(server, sockets, turns_cut_short);
-        let (nothing, stats) = (Counted::default(), server.stats());
+    /// Logs the counters since the start.
+    pub(crate) fn log_totals(&self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) {
+        let snapshot = Snapshot::of(server, sockets, turns_cut_short);
+        let (nothing, stats) = (Snapshot::default(), server.stats());
         info!(
             connects = stats.connects,
             payloads_received = stats.payloads_received,
             payloads_sent = stats.payloads_sent,
-            denied = counted.denials,
-            dropped = counted.discards.total(),
-            reasons = counted.reasons_since(&nothing),
-            dropped_by_system = counted.dropped_by_system_since(&nothing),
-            overflow_at_most = counted.overflow_since(&nothing),
+            denied = snapshot.denials,
+            dropped = snapshot.discards.total(),
+            reasons = snapshot.reasons_since(&nothing),
+            dropped_by_system = snapshot.dropped_by_system_since(&nothing),
+            overflow_at_most = snapshot.overflow_since(&nothing),
             turns_cut_short,
-            socket_troubles = counted.troubles_since(&nothing),
+            socket_errors = snapshot.errors_since(&nothing),
             "totals since the start"
         );
     }
 }
 
-fn tell_of_misdirected(server: &Server, listed: &Servers) {
+fn warn_of_misdirected(server: &NetcodeServer, listed: &Servers) {
     let join = |addresses: Vec<String>| addresses.join(", ");
     warn!(
         advertised = join(server.config().advertised.iter().map(ToString::to_string).collect()),
@@ -238,10 +247,10 @@ fn tell_of_misdirected(server: &Server, listed: &Servers) {
     );
 }
 
-/// Whether `happened` is true for the first time.
-fn first(told: &mut bool, happened: bool) -> bool {
-    let is_first = happened && !*told;
-    *told |= happened;
+/// Returns whether `happened` is true for the first time.
+fn is_first(warned: &mut bool, happened: bool) -> bool {
+    let is_first = happened && !*warned;
+    *warned |= happened;
     is_first
 }
 
@@ -250,40 +259,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_names_what_is_new_since_the_last_one() {
-        let mut earlier = Counted::default();
+    fn a_summary_has_the_counts_since_the_last_one() {
+        let mut earlier = Snapshot::default();
         earlier.discards.add(Discard::Empty);
         let mut later = earlier;
         later.discards.add(Discard::Replayed);
         later.discards.add(Discard::Replayed);
         assert_eq!(later.reasons_since(&earlier), "replayed: 2");
-        assert_eq!(later.reasons_since(&Counted::default()), "empty: 1, replayed: 2");
-        assert_eq!((later.reasons_since(&later), later.troubles_since(&earlier)), ("none".into(), "none".into()));
+        assert_eq!(later.reasons_since(&Snapshot::default()), "empty: 1, replayed: 2");
+        assert_eq!((later.reasons_since(&later), later.errors_since(&earlier)), ("none".into(), "none".into()));
     }
 
     #[test]
-    fn what_a_system_call_carries_is_told_when_it_becomes_less_and_once() {
+    fn a_smaller_batch_size_is_reported_once() {
         let mut reporter = Reporter::new(Batching::Segments, Instant::default());
         let steps = [Batching::Segments, Batching::Messages, Batching::Messages, Batching::Off];
-        assert_eq!(steps.map(|now| reporter.carries_less(now)), [false, true, false, true]);
+        assert_eq!(steps.map(|now| reporter.has_less_batching(now)), [false, true, false, true]);
         let mut refused_at_once = Reporter::new(Batching::Segments, Instant::default());
-        assert!(refused_at_once.carries_less(Batching::Off), "before the first turn has ended");
+        assert!(refused_at_once.has_less_batching(Batching::Off), "before the first turn has ended");
     }
 
     #[test]
-    fn overflow_since_the_last_summary_is_no_more_than_what_was_dropped_since_then() {
-        let counted = |dropped, overflow| {
-            let mut counted = Counted { overflow, ..Counted::default() };
-            counted.sockets.dropped_by_system = dropped;
-            counted
+    fn overflow_is_at_most_the_drops_since_the_last_summary() {
+        let snapshot = |dropped, overflow| {
+            let mut snapshot = Snapshot { overflow, ..Snapshot::default() };
+            snapshot.sockets.dropped_by_system = dropped;
+            snapshot
         };
-        for (earlier, later, most) in [
+        for (earlier, later, expected) in [
             ((Some(0), Some(0)), (Some(10), Some(4)), Some(4)),
             ((Some(10), Some(4)), (Some(12), Some(9)), Some(2)),
             ((Some(10), Some(4)), (Some(30), Some(4)), Some(0)),
             ((None, None), (None, None), None),
         ] {
-            assert_eq!(counted(later.0, later.1).overflow_since(&counted(earlier.0, earlier.1)), most, "{later:?}");
+            assert_eq!(
+                snapshot(later.0, later.1).overflow_since(&snapshot(earlier.0, earlier.1)),
+                expected,
+                "{later:?}"
+            );
         }
     }
 }

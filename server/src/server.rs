@@ -1,90 +1,100 @@
-//! The server: sockets around the protocol's server, and the turn of a game loop.
+//! The UDP server: sockets around the session server, and the turn of a game loop.
 //!
-//! How it starts stands in `start`, what is known of it in `known`, and how connections end by its will in `leave`.
+//! `start` creates servers, `accessors` reads their state, `shutdown` ends connections, and `client_ref` has everything
+//! that concerns one client.
 
-mod known;
-mod leave;
+mod accessors;
+mod client_ref;
+mod shutdown;
 mod start;
 #[cfg(test)]
 mod tests;
 
+pub use self::client_ref::ClientRef;
 pub use self::start::StartError;
-pub(crate) use self::start::{fence, storage};
+pub(crate) use self::start::{storage, token_cutoff};
 
 use std::io;
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Now;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 use slipgate_os::clock::TurnTime;
-use slipgate_session::channel::block::{Block, BlockId};
+use slipgate_os::pace::Wait;
 use slipgate_session::channel::{ChannelId, SendOptions};
-use slipgate_session::congestion::{BytesPerSecond, Weight};
-use slipgate_session::server::{self as core, Message, Received};
-use slipgate_session::session::{Connection, SendError, Traffic};
-use slipgate_session::wire::reliable::Sequence;
-use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Waker, Woke, nap};
+use slipgate_session::congestion::BytesPerSecond;
+use slipgate_session::connection::{SendError, Traffic};
+use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
+use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
-use crate::filtering::Filtering;
+use crate::ReadLimits;
+use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
-use crate::reading::Reading;
+use crate::read_budget::ReadBudget;
+use crate::receive_lag::ReceiveLag;
 use crate::report::Reporter;
-use crate::unread::Unread;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
-/// A turn: [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
-/// [`end_turn`](Self::end_turn), [`wait`](Self::wait). It logs the lives of clients by `tracing`, and of junk nothing
-/// but a summary now and then.
+/// A turn is [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
+/// [`end_turn`](Self::end_turn) and [`wait`](Self::wait). [`client`](Self::client) returns a [`ClientRef`] for
+/// everything that concerns one client. The server logs connects and disconnects by `tracing`, and junk only as a
+/// summary once a minute.
 pub struct Server {
-    core: core::Server,
+    core: SessionServer,
     sockets: Sockets,
     outbox: SendBatch,
     turn: TurnTime,
-    /// The time in the turn when something was last read, or was about to leave.
+    /// The time of the last read or send in this turn.
     now: Now,
-    reading: Reading,
-    /// The sockets were read to their end since the turn began, or since the last wait.
-    read_up: bool,
-    unread: Unread,
-    filtering: Filtering,
+    read_budget: ReadBudget,
+    /// The sockets were empty after the last read, and the server has not waited since.
+    is_drained: bool,
+    lag: ReceiveLag,
+    kernel_filter: KernelFilter,
     reporter: Reporter,
-    /// Where values become messages; taken with the first one.
-    pub(crate) typed_room: Vec<u8>,
+    /// The buffer in which values are encoded; allocated with the first one.
+    #[cfg(feature = "typed")]
+    pub(crate) typed_buf: Vec<u8>,
 }
 
 impl Server {
-    /// Begins a turn, at this moment of the program's clock.
+    /// Begins a turn at this time of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
         self.begin(now, TurnTime::begin);
     }
 
-    /// Begins a turn in which the program's time stands still: all of it happens at this moment, however long it takes. For
-    /// programs that live in a time of their own, as replays and measurements do. Their clients must live in the same, or
-    /// take the difference for a path that grows slower. [`set_time_per_turn`](Self::set_time_per_turn) holds by the
-    /// machine's clock, here too.
+    /// Begins a turn in which the program's time stands still: everything in it happens at `now`, however long it
+    /// takes. It is for programs with a virtual clock, such as replays and measurements. Their clients must use the
+    /// same clock, or they measure the difference as a growing round-trip time. [`ReadLimits::max_time`] still uses the
+    /// machine's clock.
     pub fn begin_still_turn(&mut self, now: Now) {
-        self.begin(now, TurnTime::still);
+        self.begin(now, TurnTime::frozen);
     }
 
     fn begin(&mut self, now: Now, turn: impl FnOnce(Now) -> TurnTime) {
-        // The time that has passed in the turn before does not come back, whatever the program's clock says.
+        // Time must not go back: the previous turn may have ended later than the program's clock says.
         let now = Now { monotonic: now.monotonic.max(self.now.monotonic), ..now };
         (self.turn, self.now) = (turn(now), now);
-        self.reading.begin_turn();
-        self.read_up = false;
+        self.read_budget.begin_turn();
+        self.is_drained = false;
     }
 
-    /// Seals a payload of 1 to 1200 bytes for a client; it leaves with a full batch or at the end of the turn. Only where
-    /// [`Traffic`] is `Payloads`.
+    /// Encrypts a payload of 1 to 1200 bytes for a client. It leaves when the batch is full, or at the end of the turn.
+    /// It requires [`Traffic::Payloads`].
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (in the same program: 256 payloads wait), or `WrongTraffic`.
+    /// - `Gone`: the client is not connected.
+    /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
+    /// - `Backlogged`: 256 payloads wait for a client in the same program.
+    /// - `WrongTraffic`: the server carries packets or channels.
     pub fn send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
         match self.core.send_payload(client, payload, self.now, &mut self.outbox) {
+            // The batch was full. Send it and try once more.
             Err(SendError::Backlogged) if !self.outbox.is_empty() => {
                 self.sockets.send(&mut self.outbox);
                 self.core.send_payload(client, payload, self.now, &mut self.outbox)
@@ -93,101 +103,78 @@ impl Server {
         }
     }
 
-    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and answers its number. What becomes
-    /// of it comes as an event. Only where [`Traffic`] is `Packets`.
+    /// Queues a message on a client's channel. The bytes are copied once, and leave at the end of a turn, when
+    /// congestion control allows. It requires [`Traffic::Channels`]. [`ClientRef::send_message_with`] takes options.
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` (the path should carry no more now), or `WrongTraffic`.
-    pub fn send_packet(&mut self, client: ClientHandle, payload: &[u8]) -> Result<Sequence, SendError> {
-        // All fragments of the largest packet need room.
-        self.sockets.send(&mut self.outbox);
-        self.core.send_packet(client, payload, self.now, &mut self.outbox)
-    }
-
-    /// Puts a message into a client's channel; it is copied once, and leaves at the end of a turn, when the path allows.
-    /// Only where [`Traffic`] is `Channels`.
-    ///
-    /// # Errors
-    /// `Gone`, `TooLarge`, `Backlogged` (the channel's queue is full), `NoChannel`, `WrongKind`, or `WrongTraffic`.
+    /// - `Gone`: the client is not connected.
+    /// - `TooLarge`: the message is larger than the channel's `max_message_bytes`.
+    /// - `Backlogged`: the channel's queue is full.
+    /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of transfers.
+    /// - `WrongTraffic`: the server carries no channels.
     pub fn send_message(&mut self, client: ClientHandle, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
-        self.send_message_with(client, channel, message, SendOptions::default())
+        self.core.send_message(client, channel, message, SendOptions::default(), self.now)
     }
 
-    /// As [`send_message`](Self::send_message), with a deadline, a key by which newer messages replace older ones, or a
-    /// receipt, by which the game hears what became of it.
+    /// Queues a message on this channel of every client. The bytes are stored once for all. A client with a full queue
+    /// does not get the message, and the report counts it; with [`for_each_client`](Self::for_each_client) the game
+    /// sees each refusal.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message).
-    pub fn send_message_with(
+    /// - `TooLarge`: the message is larger than the channel's `max_message_bytes`.
+    /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of transfers.
+    /// - `WrongTraffic`: the server carries no channels.
+    pub fn broadcast(&mut self, channel: ChannelId, message: &[u8]) -> Result<BroadcastReport, SendError> {
+        self.core.broadcast(channel, message, None, SendOptions::default(), self.now)
+    }
+
+    /// Does the same as [`broadcast`](Self::broadcast) for every client but one, for example the author of a chat line.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast).
+    pub fn broadcast_except(
         &mut self,
-        client: ClientHandle,
         channel: ChannelId,
+        except: ClientHandle,
         message: &[u8],
-        options: SendOptions,
-    ) -> Result<(), SendError> {
-        self.core.send_message(client, channel, message, options, self.now)
+    ) -> Result<BroadcastReport, SendError> {
+        self.core.broadcast(channel, message, Some(except), SendOptions::default(), self.now)
     }
 
-    /// Begins to send a block to a client on a channel of blocks; `label` tells it what the block is. What becomes of it
-    /// comes as events.
-    ///
-    /// # Errors
-    /// `Gone`, `Backlogged` (as many blocks wait as the channel allows), `NoChannel`, `WrongKind`, or `WrongTraffic`.
-    pub fn send_block(
-        &mut self,
-        client: ClientHandle,
-        channel: ChannelId,
-        block: Block,
-        label: u64,
-    ) -> Result<BlockId, SendError> {
-        self.core.send_block(client, channel, block, label)
+    /// Calls `visit` for every client, in the order of the slots. It allocates nothing.
+    pub fn for_each_client(&mut self, mut visit: impl FnMut(ClientRef<'_>)) {
+        let mut next = self.core.next_client(None);
+        while let Some(client) = next {
+            visit(ClientRef::new(self, client));
+            next = self.core.next_client(Some(client));
+        }
     }
 
-    /// Shares an uplink of this rate over all clients, by their weights: what one does not need, others have, and nobody's
-    /// burst delays the rest. `None`, at first: the uplink has no limit. With [shards](Self::shards) it is the rate of the whole
-    /// server, whichever of them is told; each client has at least the part that its weight gives it among those of all
-    /// shards, and what others leave of theirs goes to clients of the same shard first.
-    ///
-    /// Messages on channels are held to it. What else leaves for clients (payloads as they are, acknowledged packets, and
-    /// acknowledgements) cannot be held back without loss: it leaves, and the messages share the rest. So of a server without
-    /// channels nothing is held back.
-    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
-        self.core.set_uplink(rate);
-    }
-
-    /// A client's share of the uplink compared with others, 1 at first. It is kept as long as the client is connected,
-    /// whatever limit the uplink has meanwhile, or none. Answers whether the client is connected.
-    pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> bool {
-        self.core.set_weight(client, weight)
-    }
-
-    /// As [`connection`](Self::connection): to accept, refuse, cancel and keep blocks.
-    pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
-        self.core.connection_mut(client)
-    }
-
-    /// Ends a turn: what is due happens, and everything that waits leaves.
+    /// Ends a turn: runs timers, sends what is due, and counts time-outs.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
-        if self.unread.tick(self.now.monotonic) {
+        // A client is silent only if everything that had arrived was handled.
+        if self.lag.on_tick(self.now.monotonic) {
             self.core.tick(self.now);
         } else {
-            self.core.tick_unread(self.now);
+            self.core.tick_with_backlog(self.now);
         }
-        self.core.caught_up(self.unread.caught_up_at());
+        self.core.mark_drained(self.lag.drained_at());
         self.transmit();
-        self.filtering.tighten(&self.sockets, self.core.netcode().discards());
-        self.reporter.report(self.core.netcode(), &self.sockets, self.reading.cut_short(), self.now.monotonic);
+        self.kernel_filter.tighten(&self.sockets, self.core.netcode().discards());
+        let cut_short = self.read_budget.turns_cut_short();
+        self.reporter.report(self.core.netcode(), &self.sockets, cut_short, self.now.monotonic);
     }
 
-    /// Lets everything that waits leave, without ending the turn: a loop that wakes for every arrival answers by it at
-    /// once, and ends its turns at its own pace. Budgets of a turn last until it ends.
+    /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and
+    /// [`end_turn`](Self::end_turn) once per tick; [`Pace`](crate::Pace) says when a tick is due. The budgets of a turn
+    /// last until it ends.
     pub fn flush(&mut self) {
         self.now = self.turn.now();
         self.transmit();
     }
 
-    /// Sends all that is due at the time that was read last: that of the tick, or it would be one of its own.
+    /// Sends what is due at `self.now`. The time is not read again, because a later one would count as another tick.
     fn transmit(&mut self) {
         loop {
             self.core.transmit(self.now, &mut self.outbox);
@@ -199,153 +186,152 @@ impl Server {
         }
     }
 
-    /// Says in the log what was counted since the start: for the end of a program.
-    pub fn log_totals(&self) {
-        self.reporter.totals(self.core.netcode(), &self.sockets, self.reading.cut_short());
-    }
-
-    /// Sleeps until a datagram arrives or the time is over. It does not sleep while some wait, in the sockets or in an inbox
-    /// that was not asked until it had no more.
+    /// Sleeps until a datagram arrives or the time is over. It returns at once while datagrams wait in the sockets, or
+    /// in an inbox that was not emptied.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// The error of the system call when the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.read_up = false;
-        let timeout = if self.unread.is_in_hand() { Duration::ZERO } else { timeout };
-        if nap(&mut self.sockets, timeout)? == Woke::Fresh {
-            self.unread.note_sleep(self.turn.now().monotonic);
+        self.is_drained = false;
+        let timeout = if self.lag.has_batch() { Duration::ZERO } else { timeout };
+        if poll_coalesced(&mut self.sockets, timeout)? == Wakeup::Fresh {
+            self.lag.on_wake(self.turn.now().monotonic);
         }
         Ok(())
     }
 
-    /// What ends a [`wait`](Self::wait) from another thread.
+    /// Returns a handle that ends a [`wait`](Self::wait) from another thread.
     ///
     /// # Errors
-    /// When the system has no handle left for it.
+    /// The error of the system call when the system has no handle left.
     pub fn waker(&mut self) -> io::Result<Waker> {
         self.sockets.waker()
     }
 
-    /// Whether new clients are admitted. While not, they are told that the server is full, and try the next one.
-    pub fn set_admitting(&mut self, admitting: bool) {
-        self.core.netcode_mut().set_admitting(admitting);
+    /// Sets whether new clients get a slot; at first they do. Otherwise they are denied as on a full server, and try
+    /// the next server of their token.
+    pub fn accept_new_clients(&mut self, accept: bool) {
+        self.core.netcode_mut().accept_new_clients(accept);
     }
 
-    /// Replaces the private keys, newest first, without dropping anyone.
+    /// Replaces the private keys, newest first. Connected clients are not affected.
     pub fn set_keys(&mut self, keys: KeyRing) {
         self.core.netcode_mut().set_keys(keys);
     }
 
-    /// Lets the kernel drop junk before it wakes the server, or no more: what no server would heed, by its length, its
-    /// type, or its version and protocol id. It does from the start on, where it can, which is on Linux. What it drops
-    /// is counted in [`SocketStats::dropped_by_system`](crate::SocketStats::dropped_by_system), and no more in
-    /// [`discards`](Self::discards). So is what the receive buffer had no room for: [`Sockets::overflow_at_most`] tells the
-    /// two apart.
+    /// Shares an uplink of this rate among all clients by their [weights](ClientRef::set_weight); `None`, the default,
+    /// is no limit. A client gets at least its share, and what one leaves goes to others. The rate is that of the whole
+    /// server if there are [shards](Self::shards), whichever shard sets it, and what a client leaves goes to clients of
+    /// the same shard first.
+    ///
+    /// The limit holds back messages on channels only. Payloads, acknowledged packets and acknowledgements leave at
+    /// once, and the messages share what they leave.
+    pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        self.core.set_uplink(rate);
+    }
+
+    /// Sets how much one turn reads at most.
+    pub fn set_read_limits(&mut self, limits: ReadLimits) {
+        self.read_budget.set_limits(limits);
+    }
+
+    /// Switches the kernel's packet filter on or off. It is on from the start where the system supports it, which is
+    /// Linux. The filter drops datagrams of the wrong length, type, version or protocol id before they wake the server.
+    /// They count as [`dropped_by_system`](crate::sockets::SocketStats::dropped_by_system) and no longer as
+    /// [`discards`](Self::discards).
     ///
     /// # Errors
-    /// `Unsupported` where systems have no such filter; when the system refuses the change. Then the filter is as it was:
-    /// [`has_kernel_filter`](Self::has_kernel_filter) tells.
+    /// `Unsupported` on systems without filters, otherwise the error of the system call. The filter is then as it was:
+    /// `sockets().filter()` returns it.
     pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
         let protocol_id = self.config().protocol_id;
-        if on { self.filtering.switch_on(&self.sockets, protocol_id) } else { self.filtering.switch_off(&self.sockets) }
+        if on {
+            self.kernel_filter.switch_on(&self.sockets, protocol_id)
+        } else {
+            self.kernel_filter.switch_off(&self.sockets)
+        }
     }
 
-    /// Whether the kernel drops junk before it wakes the server.
-    #[must_use]
-    pub fn has_kernel_filter(&self) -> bool {
-        self.sockets.filter().is_some()
-    }
-
-    /// Sets how many datagrams one turn reads at most; at least 64.
-    pub fn set_packets_per_turn(&mut self, packets: u32) {
-        self.reading.set_packets(packets.max(64));
-    }
-
-    /// Sets how long one turn reads at most, from its first read on, with what the game does about events meanwhile; 8 ms
-    /// at first. A turn reads one batch at least. What it leaves waits in the sockets, and the next wait ends at once.
-    pub fn set_time_per_turn(&mut self, time: Duration) {
-        self.reading.set_time(time);
-    }
-
-    /// How many turns have ended before all was read that waited, by the limits on a turn's packets and time. When it
-    /// grows, more arrives than the server or its game can bear.
-    #[must_use]
-    pub const fn turns_cut_short(&self) -> u64 {
-        self.reading.cut_short()
-    }
-
-    /// Gives a client in the same program a slot (host-and-play). Only where [`Traffic`] is `Payloads`; elsewhere the player
-    /// who hosts connects by UDP as all others do, with a token.
+    /// Gives a client in the same program a slot: a player hosts the game. It requires [`Traffic::Payloads`];
+    /// with other traffic that player connects by UDP with a token. [`ClientRef::loopback_send`] and
+    /// [`ClientRef::loopback_receive`] are the client's end.
     ///
     /// # Errors
-    /// No slot is free, the client id is connected, or `WrongTraffic`.
-    pub fn connect_loopback(&mut self, client_id: u64, user_data: UserData) -> Result<ClientHandle, LoopbackError> {
+    /// `Full`, `ClientIdConnected` or `WrongTraffic`.
+    pub fn connect_loopback(
+        &mut self,
+        client_id: impl Into<ClientId>,
+        user_data: UserData,
+    ) -> Result<ClientHandle, LoopbackError> {
         let Traffic::Payloads = self.traffic() else { return Err(LoopbackError::WrongTraffic) };
-        Ok(self.core.netcode_mut().connect_loopback(client_id, user_data, self.now)?)
+        Ok(self.core.connect_loopback(client_id.into(), user_data, self.now)?)
     }
 
-    /// The client's side in the same program: sends a payload to the game.
-    ///
-    /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` when 256 payloads wait.
-    pub fn loopback_send(&mut self, client: ClientHandle, payload: &[u8]) -> Result<(), SendError> {
-        Ok(self.core.netcode_mut().loopback_send(client, payload)?)
-    }
-
-    /// The client's side in the same program: takes the next payload of the game, and answers its length.
-    pub fn loopback_receive(&mut self, client: ClientHandle, buffer: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
-        self.core.netcode_mut().loopback_receive(client, buffer)
-    }
-
-    pub(crate) fn poll_event(&mut self) -> Option<core::Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.core.poll_event()?;
-        self.reporter.note(&event, &self.core);
+        self.reporter.on_event(&event, &self.core);
         Some(event)
     }
 
-    /// A payload that a client in the same program sent.
+    /// Takes the next payload of a client in the same program.
     pub(crate) fn poll_loopback(
         &mut self,
-        buffer: &mut [u8; MAX_PAYLOAD_BYTES],
+        buf: &mut [u8; MAX_PAYLOAD_BYTES],
         scratch: &mut Vec<u8>,
-    ) -> Option<Received> {
+    ) -> Option<ReceivedDatagram> {
         loop {
-            let (client, length) = self.core.netcode_mut().poll_loopback(buffer)?;
-            let payload = buffer.get(..length).unwrap_or_default();
+            let (client, length) = self.core.netcode_mut().poll_loopback(buf)?;
+            let payload = buf.get(..length).unwrap_or_default();
             if let Some(received) = self.core.handle_loopback(client, payload, scratch, self.now) {
                 return Some(received);
             }
         }
     }
 
-    /// Fills the batch; answers false when nothing waits or the turn has read enough.
+    /// Fills the batch. Returns false when the sockets are empty or the turn has read its limit.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         let (before, measured) = (self.turn.now().monotonic, self.turn.measured().monotonic);
-        self.unread.ask();
-        self.core.caught_up(self.unread.caught_up_at());
-        if self.read_up || !self.reading.goes_on(measured) {
-            if self.read_up {
-                self.unread.give_nothing();
+        self.lag.on_request();
+        self.core.mark_drained(self.lag.drained_at());
+        if self.is_drained || !self.read_budget.may_read(measured) {
+            if self.is_drained {
+                self.lag.on_sockets_empty();
             } else {
-                self.unread.give_no_more(before);
+                self.lag.on_limit_reached(before);
             }
-            // What was handled must not be found again.
+            // The inbox must not find the handled datagrams again.
             batch.clear();
             return false;
         }
         self.sockets.receive(batch);
         self.now = self.turn.now();
-        self.read_up = self.sockets.is_drained();
-        self.unread.give(batch.len(), self.read_up.then_some(before));
-        self.reading.note(batch.len());
+        self.is_drained = self.sockets.is_drained();
+        self.lag.on_batch(batch.len(), self.is_drained.then_some(before));
+        self.read_budget.on_read(batch.len());
         !batch.is_empty()
     }
 
-    pub(crate) fn handle(&mut self, from: Address, datagram: &mut [u8], scratch: &mut Vec<u8>) -> Option<Received> {
+    pub(crate) fn handle(
+        &mut self,
+        from: Address,
+        datagram: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<ReceivedDatagram> {
         self.core.handle(from, datagram, scratch, self.now).ok().flatten()
     }
 
-    pub(crate) fn next(&mut self, datagram: &[u8], received: &mut Received, scratch: &mut Vec<u8>) -> Option<Message> {
-        self.core.next(datagram, received, scratch, self.now)
+    pub(crate) fn next(
+        &mut self,
+        datagram: &[u8],
+        received: &mut ReceivedDatagram,
+        scratch: &mut Vec<u8>,
+    ) -> Option<SessionMessage> {
+        self.core.next_message(datagram, received, scratch, self.now)
+    }
+}
+
+impl Wait for Server {
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        Self::wait(self, timeout)
     }
 }

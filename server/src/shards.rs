@@ -1,82 +1,79 @@
-//! One server on several threads: a shard on each, with sockets, slots and game of its own, and one port for all.
+//! One server on several threads: each shard has its own sockets, slots and game, and all share one port.
 //!
 //! ```text
-//!   port ─┬─▶ sockets ─▶ Server 0 ─▶ game on thread 0 ─┐ handshakes and ends alone
-//!         ├─▶ sockets ─▶ Server 1 ─▶ game on thread 1 ─┼──▶ register: used tokens, client ids, free slots
+//!   port ─┬─▶ sockets ─▶ Server 0 ─▶ game on thread 0 ─┐ handshakes and disconnects
+//!         ├─▶ sockets ─▶ Server 1 ─▶ game on thread 1 ─┼──▶ registry: used tokens, client ids, free slots
 //!         └─▶ sockets ─▶ Server 2 ─▶ game on thread 2 ─┘
 //! ```
 //!
-//! What shards share is behind a lock that packets of connected clients never come to; each piece of work under it takes
-//! a microsecond, and the sweep of used tokens some tens of them at most. An uplink with a limit has a lock of its own, to
-//! which each shard comes once a turn.
-//!
-//! So has the history file (see `crate::journal`).
+//! The shards share the registry behind a lock. Packets of connected clients never take it. It is held for about 1 µs,
+//! and for some tens of µs when expired tokens are removed. A limited uplink has a lock of its own, taken once a turn,
+//! and so has the history file (see `journal`).
 
 use std::sync::{Arc, Mutex};
 
-use slipgate_netcode::crypto::key::KeyRing;
-use slipgate_netcode::server::{self as netcode, Config, ConfigError, Lend, MAX_SHARDS, Register, ShardPlace};
+use slipgate_netcode::crypto::key::{KeyRing, Seed};
+use slipgate_netcode::server::{
+    ClientRegistry, MAX_SHARDS, NetcodeServer, ServerConfig, ServerConfigError, ShardId, ShardSetup, SharedRegistry,
+};
 use slipgate_netcode::time::Now;
 use slipgate_netcode::token::history::Journal;
 use slipgate_os::entropy;
-use slipgate_session::server as core;
-use slipgate_session::session::Memory;
+use slipgate_session::connection::Memory;
+use slipgate_session::server::scheduling::SharedUplink;
+use slipgate_session::server::{self as session, UplinkLock};
 use slipgate_udp::Sockets;
 
+use crate::Server;
+use crate::history_file::HistoryFile;
 use crate::journal::{FileJournal, lock};
-use crate::server::{StartError, fence, storage};
-use crate::{HistoryFile, Server, ShardId};
+use crate::server::{StartError, storage, token_cutoff};
 
-/// The register or the uplink behind a lock.
-struct Shared<T>(Arc<Mutex<T>>);
+/// The uplink of all shards behind a lock.
+struct LockedUplink(Arc<Mutex<SharedUplink>>);
 
-impl<T> Shared<T> {
-    fn new(shared: T) -> Self {
-        Self(Arc::new(Mutex::new(shared)))
-    }
-
-    fn another(&self) -> Box<Self> {
-        Box::new(Self(Arc::clone(&self.0)))
-    }
-}
-
-impl<T: Send> Lend<T> for Shared<T> {
-    fn lend(&self, work: &mut dyn FnMut(&mut T)) {
+impl UplinkLock for LockedUplink {
+    fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink)) {
         work(&mut lock(&self.0));
     }
 }
 
 impl Server {
-    /// The shards of one server, one for each of the sockets that [`Sockets::bind_shards`] has bound, each to be given its
-    /// turns on a thread of its own, by times of the same clock. One of them is a server as [`Server::new`] makes it.
+    /// Starts the shards of one server, one for each of the sockets from [`Sockets::bind_shards`]. Each one gets its
+    /// turns on a thread of its own, with times of the same clock. They share the history file, if there is one; see
+    /// [`with_history`](Self::with_history). One shard is a server as [`new`](Self::new) starts it.
     ///
-    /// All settings are those of the whole server: it is full when all its slots are used, on whatever shards. Budgets of a
-    /// turn are each shard's own, those of decryptions and the rate of the uplink the whole server's.
+    /// The settings are those of the whole server: it is full when all slots are used, on whatever shards. Budgets of a
+    /// turn are those of each shard; the budget of token decryptions and the uplink are those of the whole server.
     ///
-    /// Shards end together, as those of a [`Crew`](crate::Crew) and of a [`Hub`](crate::Hub) do. One that is dropped while
-    /// others go on says goodbye to its clients, and their slots are free for all. But the kernel chooses a client's socket
-    /// among those that are open: with one fewer it sends packets of some of the others' clients to shards that do not know
-    /// them. Those players time out, and get in again with new tokens.
+    /// Shards must end together, as those of [`ShardThreads`](crate::sharded::ShardThreads) and
+    /// [`ShardedServer`](crate::sharded::ShardedServer) do. The kernel chooses the socket of a client among the open
+    /// ones: when one is closed, it sends packets of other clients to shards that do not know them, and those clients
+    /// time out.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// - `ServerConfig`: a setting is invalid, or there are no sockets or more than 256.
+    /// - `Entropy`: the operating system did not provide entropy.
+    /// - `Thread`: the operating system did not provide a thread for the history file.
     ///
     /// # Examples
+    /// An echo server on four threads:
     /// ```no_run
     /// use std::time::Duration;
     ///
-    /// use slipgate_server::{Clock, Config, Crew, Event, Inbox, Server, ShardId, Sockets};
-    /// # fn start(config: Config, keys: slipgate_server::KeyRing) -> Result<(), Box<dyn std::error::Error>> {
+    /// use slipgate_server::sharded::{ShardId, ShardThreads};
+    /// use slipgate_server::{Clock, Event, Inbox, Server, ServerConfig, Sockets};
+    /// # use slipgate_server::keys::KeyRing;
+    /// # fn start(config: ServerConfig, keys: KeyRing) -> Result<(), Box<dyn std::error::Error>> {
     ///
     /// let clock = Clock::start();
     /// let sockets = Sockets::bind_shards(&["0.0.0.0:40000".parse()?], 4)?;
-    /// let shards = Server::shards(sockets, config, keys, clock.now())?;
-    /// // An echo, on four threads.
-    /// let crew = Crew::start(shards, clock, Duration::from_millis(16), |_: ShardId| {
+    /// let shards = Server::shards(sockets, config, keys, clock.now(), None)?;
+    /// let threads = ShardThreads::start(shards, clock, Duration::from_millis(16), |_: ShardId| {
     ///     |server: &mut Server, inbox: &mut Inbox| {
     ///         while let Some(event) = inbox.next(server) {
     ///             if let Event::Payload { client, bytes, .. } = event {
-    ///                 server.send(client, bytes).unwrap_or_default();
+    ///                 let _ = server.send(client, bytes);
     ///             }
     ///         }
     ///     }
@@ -84,60 +81,59 @@ impl Server {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn shards(sockets: Vec<Sockets>, config: Config, keys: KeyRing, now: Now) -> Result<Vec<Self>, StartError> {
-        Self::shards_of(sockets, config, keys, now, None)
-    }
-
-    /// As [`shards`](Self::shards), with a history file as [`with_history`](Self::with_history) has it, which they share.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn shards_with_history(
+    pub fn shards(
         sockets: Vec<Sockets>,
-        mut config: Config,
-        keys: KeyRing,
-        now: Now,
-        history: HistoryFile,
-    ) -> Result<Vec<Self>, StartError> {
-        config.fence = fence(config.fence, &history);
-        Self::shards_of(sockets, config, keys, now, Some(history))
-    }
-
-    fn shards_of(
-        sockets: Vec<Sockets>,
-        config: Config,
+        mut config: ServerConfig,
         keys: KeyRing,
         now: Now,
         history: Option<HistoryFile>,
     ) -> Result<Vec<Self>, StartError> {
-        let count = u16::try_from(sockets.len()).ok().filter(|count| (1..=MAX_SHARDS).contains(count));
-        let count = count.ok_or(StartError::Config(ConfigError::Shards))?;
-        let seed = || entropy::seed().map_err(StartError::Entropy);
-        let memory = Memory::default();
-        let mut sockets = sockets.into_iter();
-        if count == 1
-            && let Some(sockets) = sockets.next()
-        {
-            let netcode = match history {
-                None => netcode::Server::new(config, keys, &seed()?, now)?,
-                Some(history) => netcode::Server::with_storage(config, keys, &seed()?, now, storage(history)?)?,
-            };
-            return Ok(vec![Self::around(netcode, sockets, now, memory)?]);
+        if let Some(history) = &history {
+            config.token_cutoff = token_cutoff(config.token_cutoff, history);
         }
+        let count = u16::try_from(sockets.len()).ok().filter(|count| (1..=MAX_SHARDS).contains(count));
+        let count = count.ok_or(StartError::ServerConfig(ServerConfigError::Shards))?;
+        if count > 1 {
+            return Self::several(sockets, count, &config, &keys, now, history);
+        }
+        // One shard needs no lock.
+        let netcode = match history {
+            None => NetcodeServer::new(config, keys, &seed()?, now)?,
+            Some(history) => NetcodeServer::with_storage(config, keys, &seed()?, now, storage(history)?)?,
+        };
+        let sockets = sockets.into_iter().next().ok_or(StartError::ServerConfig(ServerConfigError::Shards))?;
+        Ok(vec![Self::around(netcode, sockets, now, Memory::default())?])
+    }
+
+    fn several(
+        sockets: Vec<Sockets>,
+        count: u16,
+        config: &ServerConfig,
+        keys: &KeyRing,
+        now: Now,
+        history: Option<HistoryFile>,
+    ) -> Result<Vec<Self>, StartError> {
+        let memory = Memory::default();
         let kept = history.as_ref().map(HistoryFile::kept);
         let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
-        let register = Shared::new(Register::new(&config, count, &seed()?, now, used)?);
-        let trunk = Shared::new(core::trunk(count));
+        let registry = SharedRegistry::new(ClientRegistry::new(config, count, &seed()?, now, used)?);
+        let uplink = Arc::new(Mutex::new(session::shared_uplink(count)));
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)
             .map(ShardId)
             .zip(sockets)
             .map(|(shard, sockets)| {
-                let journal = journal.as_ref().map(|journal| -> Box<dyn Journal> { Box::new(journal.another()) });
-                let place = ShardPlace { shard, register: register.another(), journal };
-                let netcode = netcode::Server::shard(config.clone(), keys.clone(), &seed()?, now, place)?;
-                Ok(Self::around(netcode, sockets, now, memory.clone())?.on_trunk(trunk.another()))
+                let journal =
+                    journal.as_ref().map(|journal| -> Box<dyn Journal> { Box::new(journal.for_another_shard()) });
+                let setup = ShardSetup { shard, registry: registry.clone(), journal };
+                let netcode = NetcodeServer::shard(config.clone(), keys.clone(), &seed()?, now, setup)?;
+                Ok(Self::around(netcode, sockets, now, memory.clone())?
+                    .with_shared_uplink(Box::new(LockedUplink(Arc::clone(&uplink)))))
             })
             .collect()
     }
+}
+
+fn seed() -> Result<Seed, StartError> {
+    entropy::seed().map_err(StartError::Entropy)
 }

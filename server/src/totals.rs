@@ -1,57 +1,42 @@
-//! What a server has counted, or all shards of one together.
+//! The counters of a server, or of all its shards together.
 
 use std::ops::AddAssign;
 
 use slipgate_netcode::discard::Discards;
-use slipgate_netcode::server::Stats;
+use slipgate_netcode::server::NetcodeStats;
 use slipgate_udp::SocketStats;
 
-use crate::Server;
-
-/// What a server has counted since its start; shards add up.
+/// The counters of a server since its start; those of shards can be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
-    /// How many clients are connected.
+pub struct ServerTotals {
+    /// The number of connected clients.
     pub connected: u32,
-    /// What the protocol has counted.
-    pub stats: Stats,
-    /// Turns that ended before all was read that waited.
+    /// The counters of the protocol.
+    pub stats: NetcodeStats,
+    /// Turns that ended before the sockets were empty, because of the [read limits](crate::ReadLimits). If it grows,
+    /// more arrives than the server or its game can handle.
     pub turns_cut_short: u64,
-    /// How many datagrams were dropped, by reason.
+    /// Dropped datagrams by reason.
     pub discards: Discards,
-    /// What the sockets have counted. What the system dropped is told if it is of all shards; how much of that was
-    /// overflow at most, the first shard's [`Overflow`](crate::Overflow) tells.
+    /// The counters of the sockets. The sum has a number of datagrams dropped by the system only if every shard has
+    /// one; [`Overflow`](crate::sockets::Overflow) of the first shard returns an upper bound on the overflow among
+    /// them.
     pub sockets: SocketStats,
 }
 
-impl Totals {
-    /// Of one server. Where the system counts as well, this asks it.
-    #[must_use]
-    pub fn of(server: &Server) -> Self {
-        Self {
-            connected: server.connected(),
-            stats: *server.stats(),
-            turns_cut_short: server.turns_cut_short(),
-            discards: *server.discards(),
-            sockets: server.socket_stats(),
-        }
-    }
-
-    /// Of several shards.
+impl ServerTotals {
+    /// Returns the sum over several shards.
     #[must_use]
     pub fn sum<'a>(shards: impl IntoIterator<Item = &'a Self>) -> Self {
-        shards
-            .into_iter()
-            .copied()
-            .reduce(|mut sum, shard| {
-                sum += shard;
-                sum
-            })
-            .unwrap_or_default()
+        let mut shards = shards.into_iter().copied();
+        // Starting from the default would turn `dropped_by_system` into an unknown number.
+        let Some(mut sum) = shards.next() else { return Self::default() };
+        shards.for_each(|shard| sum += shard);
+        sum
     }
 }
 
-impl AddAssign for Totals {
+impl AddAssign for ServerTotals {
     fn add_assign(&mut self, other: Self) {
         self.connected += other.connected;
         self.stats.add_all(&other.stats);

@@ -1,24 +1,25 @@
-//! Values as messages: what the game sends and hears has a type, by a codec of [`typed`](crate::typed).
+//! Typed messages: values that are encoded and decoded by a codec of [`typed`](crate::typed).
 //!
-//! A message that is wrong is an error with the client and the channel in it, and nothing else: the connection lives on.
+//! A malformed message is an error with its client and channel. The connection continues.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use slipgate_session::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
-use slipgate_session::session::SendError;
+use slipgate_session::connection::SendError;
 use slipgate_typed::{Bincode, Codec, TypedErrorKind};
 
-use crate::{ClientHandle, Hub, Server};
+use crate::sharded::ShardedServer;
+use crate::{ClientHandle, ClientRef, Server};
 
-/// A typed message that is wrong: whose, on which channel, and how.
+/// A message could not be decoded, or a value not encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct TypedError {
-    /// The client that it came from or was meant for.
+    /// The sender of the message, or the receiver of the value.
     pub client: ClientHandle,
-    /// Its channel.
+    /// The channel.
     pub channel: ChannelId,
-    /// What is wrong.
+    /// The error.
     pub kind: TypedErrorKind,
 }
 
@@ -31,14 +32,13 @@ impl fmt::Display for TypedError {
 
 impl std::error::Error for TypedError {}
 
-/// Why a value was not sent. The connection lives on, and nothing has changed.
+/// Why a value was not sent. The connection continues, and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendTypedError {
-    /// The codec cannot say the value, or not within its own limit: 16 KiB, unless it was given another of up to 32 KiB.
+    /// The codec cannot encode the value, or not within its limit: 16 KiB unless it was created with another one.
     Value(TypedError),
-    /// The message was not taken. One that is too large for its own channel alone (`max_message_bytes` of its
-    /// [`ChannelConfig`](crate::ChannelConfig)) is `TooLarge` here.
+    /// The encoded message was refused.
     Send(SendError),
 }
 
@@ -53,21 +53,21 @@ impl fmt::Display for SendTypedError {
 
 impl std::error::Error for SendTypedError {}
 
-/// Reads the value of a [`Message`](crate::Event::Message) by the default codec, [`Bincode`]. It may borrow from the
-/// message.
+/// Decodes the value of a [`Message`](crate::Event::Message) with the default codec, [`Bincode`]. The value may borrow
+/// from the message.
 ///
 /// # Errors
-/// What is wrong with the message, and whose it was.
+/// The message is malformed, too large, cut off, or has trailing bytes.
 ///
 /// # Examples
 /// ```no_run
 /// # use slipgate_server::{Event, Inbox, Server};
 /// # fn turn(server: &mut Server, inbox: &mut Inbox) {
 /// while let Some(event) = inbox.next(server) {
-///     if let Event::Message { client, channel, bytes } = event {
+///     if let Event::Message { client, channel, bytes, .. } = event {
 ///         match slipgate_server::decode::<(u32, &str)>(client, channel, bytes) {
 ///             Ok((number, line)) => println!("{number}: {line}"),
-///             // As in: client in slot 3, channel 0: the message ends before its value does
+///             // For example: "client in slot 3, channel 0: the message ends before its value does"
 ///             Err(error) => eprintln!("{error}"),
 ///         }
 ///     }
@@ -82,7 +82,7 @@ pub fn decode<'de, T: Deserialize<'de>>(
     decode_with(&Bincode::default(), client, channel, bytes)
 }
 
-/// As [`decode`], by a given codec.
+/// Decodes the value of a message with this codec.
 ///
 /// # Errors
 /// As [`decode`].
@@ -96,18 +96,21 @@ pub fn decode_with<'de, T: Deserialize<'de>>(
 }
 
 impl Server {
-    /// Puts a value into a client's channel, by the default codec, [`Bincode`]. Only where [`Traffic`](crate::Traffic) is
-    /// `Channels`.
+    /// Encodes a value with the default codec, [`Bincode`], and queues it on a client's channel. It requires
+    /// [`Traffic::Channels`](crate::Traffic).
     ///
-    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
-    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
+    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and table entries
+    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)). The sender does not check this, because it depends on the
+    /// type that the receiver decodes.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message), or that the value makes no message.
+    /// - `Value`: the value cannot be encoded.
+    /// - `Send`: as [`send_message`](Self::send_message).
     ///
     /// # Examples
     /// ```no_run
-    /// # use slipgate_server::{ChannelId, ClientHandle, SendTypedError, Server};
+    /// # use slipgate_server::typed::SendTypedError;
+    /// # use slipgate_server::{ChannelId, ClientHandle, Server};
     /// const CHAT: ChannelId = ChannelId(0);
     ///
     /// # fn welcome(server: &mut Server, client: ClientHandle) -> Result<(), SendTypedError> {
@@ -120,53 +123,48 @@ impl Server {
         channel: ChannelId,
         value: &T,
     ) -> Result<(), SendTypedError> {
-        self.send_typed_with(&Bincode::default(), client, channel, value, SendOptions::default())
+        let mut client = self.client(client).ok_or(SendTypedError::Send(SendError::Gone))?;
+        client.send_typed(channel, value)
     }
+}
 
-    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
-    /// ones, or a receipt.
+impl ClientRef<'_> {
+    /// Encodes a value with the default codec and queues it; see [`Server::send_typed`].
     ///
     /// # Errors
-    /// As [`send_typed`](Self::send_typed).
+    /// As [`Server::send_typed`].
+    pub fn send_typed<T: Serialize + ?Sized>(&mut self, channel: ChannelId, value: &T) -> Result<(), SendTypedError> {
+        self.send_typed_with(&Bincode::default(), channel, value, SendOptions::default())
+    }
+
+    /// Encodes a value with this codec and queues it with a deadline, a key by which newer messages replace older ones,
+    /// or a receipt.
     ///
-    /// # Examples
-    /// ```no_run
-    /// use slipgate_server::typed::Postcard;
-    /// # use slipgate_server::{ChannelId, ClientHandle, SendOptions, SendTypedError, Server};
-    /// # const DOORS: ChannelId = ChannelId(1);
-    ///
-    /// # fn open(server: &mut Server, client: ClientHandle, door: u16) -> Result<(), SendTypedError> {
-    /// // Only the newest state of a door matters.
-    /// let options = SendOptions { key: Some(door.into()), ..SendOptions::default() };
-    /// server.send_typed_with(&Postcard::default(), client, DOORS, &(door, true), options)
-    /// # }
-    /// ```
+    /// # Errors
+    /// As [`Server::send_typed`].
     pub fn send_typed_with<T: Serialize + ?Sized>(
         &mut self,
         codec: &impl Codec,
-        client: ClientHandle,
         channel: ChannelId,
         value: &T,
         options: SendOptions,
     ) -> Result<(), SendTypedError> {
-        let mut room = std::mem::take(&mut self.typed_room);
-        let sent = encode(&mut room, codec, client, channel, value).and_then(|message| {
-            self.send_message_with(client, channel, message, options).map_err(SendTypedError::Send)
-        });
-        self.typed_room = room;
+        let mut buf = std::mem::take(self.typed_buf());
+        let handle = self.handle();
+        let sent = encode(&mut buf, codec, handle, channel, value)
+            .and_then(|message| self.send_message_with(channel, message, options).map_err(SendTypedError::Send));
+        *self.typed_buf() = buf;
         sent
     }
 }
 
-impl Hub {
-    /// Puts a value into a message for a client's channel, by the default codec, [`Bincode`], as
-    /// [`Server::send_typed`] does; then it goes the way of [`send_message`](Self::send_message).
-    ///
-    /// The receiver refuses a value with more than 4,096 boxes, strings, collections and entries of tables
-    /// ([`MAX_ALLOCATIONS`](crate::typed::MAX_ALLOCATIONS)); what it reads them as is not known here.
+impl ShardedServer {
+    /// Encodes a value with the default codec, [`Bincode`], and passes it to the client's shard as
+    /// [`send_message`](Self::send_message) does.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message), or that the value makes no message.
+    /// - `Value`: the value cannot be encoded.
+    /// - `Send`: as [`send_message`](Self::send_message).
     pub fn send_typed<T: Serialize + ?Sized>(
         &mut self,
         client: ClientHandle,
@@ -176,8 +174,8 @@ impl Hub {
         self.send_typed_with(&Bincode::default(), client, channel, value, SendOptions::default())
     }
 
-    /// As [`send_typed`](Self::send_typed), by a given codec, with a deadline, a key by which newer messages replace older
-    /// ones, or a receipt.
+    /// Encodes a value with this codec and passes it to the client's shard, with a deadline, a key by which newer
+    /// messages replace older ones, or a receipt.
     ///
     /// # Errors
     /// As [`send_typed`](Self::send_typed).
@@ -189,25 +187,25 @@ impl Hub {
         value: &T,
         options: SendOptions,
     ) -> Result<(), SendTypedError> {
-        let mut room = std::mem::take(&mut self.typed_room);
-        let sent = encode(&mut room, codec, client, channel, value).and_then(|message| {
+        let mut buf = std::mem::take(&mut self.typed_buf);
+        let sent = encode(&mut buf, codec, client, channel, value).and_then(|message| {
             self.send_message_with(client, channel, message, options).map_err(SendTypedError::Send)
         });
-        self.typed_room = room;
+        self.typed_buf = buf;
         sent
     }
 }
 
-/// Makes a message of a value.
-fn encode<'room, T: Serialize + ?Sized>(
-    room: &'room mut Vec<u8>,
+/// Encodes a value into `buf`.
+fn encode<'buf, T: Serialize + ?Sized>(
+    buf: &'buf mut Vec<u8>,
     codec: &impl Codec,
     client: ClientHandle,
     channel: ChannelId,
     value: &T,
-) -> Result<&'room [u8], SendTypedError> {
-    room.resize(MAX_MESSAGE_BYTES as usize, 0);
+) -> Result<&'buf [u8], SendTypedError> {
+    buf.resize(MAX_MESSAGE_BYTES as usize, 0);
     let refused = |kind| SendTypedError::Value(TypedError { client, channel, kind });
-    let bytes = codec.encode(value, room).map_err(refused)?;
-    Ok(room.get(..bytes).unwrap_or_default())
+    let bytes = codec.encode(value, buf).map_err(refused)?;
+    Ok(buf.get(..bytes).unwrap_or_default())
 }

@@ -1,7 +1,7 @@
-//! What the acknowledged-packet endpoint costs: `cargo bench -p slipgate-tests --bench acknowledged`.
+//! Measures the cost of the acknowledged-packet endpoint: `cargo bench -p slipgate-tests --bench acknowledged`.
 //!
-//! With `--json`, which `cargo bench -p slipgate-tests -- --json` says to all benchmarks, its lines go to stderr:
-//! stdout is the datapath's, and one JSON document.
+//! With `--json`, which `cargo bench -p slipgate-tests -- --json` passes to every benchmark, the lines go to stderr:
+//! stdout holds only the JSON document of the datapath benchmark.
 
 #![allow(
     clippy::print_stdout,
@@ -15,11 +15,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
+use slipgate_session::reliability::{Endpoint, EndpointConfig, Sink};
 
 const FRAME: Duration = Duration::from_micros(16_667);
 
-/// Room for the datagrams of one packet.
+/// Buffers for the datagrams of one packet.
 struct Path {
     datagrams: Vec<(Vec<u8>, usize)>,
     used: usize,
@@ -39,11 +39,11 @@ impl Path {
 }
 
 impl Sink for Path {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.datagrams.len() - self.used
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
         self.datagrams.get_mut(self.used).map(|(bytes, _)| &mut bytes[..])
     }
 
@@ -85,29 +85,26 @@ fn talk(one: &mut Endpoint, other: &mut Endpoint, path: &mut Path, payload: &[u8
 }
 
 fn main() {
-    for statistics in [Statistics::Seed, Statistics::Reference(ReferenceSmoothing::default())] {
-        let config = Config { statistics, sent_window: 256, received_window: 256, ..Config::default() };
-        let mut one = Endpoint::new(config.clone()).unwrap();
-        let mut other = Endpoint::new(config).unwrap();
-        let mut path = Path::new();
-        say(&format!("{statistics:?}"));
-        measure("  a packet of 100 bytes there and one back, all included", 200_000, |now| {
-            talk(&mut one, &mut other, &mut path, &[1; 100], now);
-        });
-        measure("  the same with 16,000 bytes in 16 fragments there", 50_000, |now| {
-            talk(&mut one, &mut other, &mut path, &[1; 16_000], now);
-        });
-        let later = Instant::from_start(FRAME * 300_000);
+    let config = EndpointConfig { sent_window: 256, received_window: 256, ..EndpointConfig::default() };
+    let mut one = Endpoint::new(config.clone()).unwrap();
+    let mut other = Endpoint::new(config).unwrap();
+    let mut path = Path::new();
+    measure("  a packet of 100 bytes there and one back, all included", 200_000, |now| {
+        talk(&mut one, &mut other, &mut path, &[1; 100], now);
+    });
+    measure("  the same with 16,000 bytes in 16 fragments there", 50_000, |now| {
+        talk(&mut one, &mut other, &mut path, &[1; 16_000], now);
+    });
+    let later = Instant::from_start(FRAME * 300_000);
+    one.tick(later);
+    measure("  an idle endpoint's tick", 1_000_000, |_| black_box(&mut one).tick(black_box(later)));
+    measure("  an idle endpoint's turn: tick, transmit, poll_event", 1_000_000, |_| {
+        let one = black_box(&mut one);
         one.tick(later);
-        measure("  an idle endpoint's tick", 1_000_000, |_| black_box(&mut one).tick(black_box(later)));
-        measure("  an idle endpoint's turn: tick, transmit, poll_event", 1_000_000, |_| {
-            let one = black_box(&mut one);
-            one.tick(later);
-            one.transmit(later, &mut path);
-            black_box(one.poll_event());
-        });
-        measure("  stats", 100_000, |_| {
-            black_box(black_box(&one).stats(later));
-        });
-    }
+        one.transmit(later, &mut path);
+        black_box(one.poll_event());
+    });
+    measure("  stats", 100_000, |_| {
+        black_box(black_box(&one).stats(later));
+    });
 }

@@ -1,12 +1,12 @@
-//! Which cipher carries packets: ring, aws-lc-rs or the portable crate, and what our own layers add to it.
+//! Compares ciphers for packets: ring, aws-lc-rs and the portable crate, and the cost that our own layers add.
 //!
-//! All candidates take turns within one run, and each is timed by its thread's CPU time; the table shows medians and
-//! ratios to ring with a key that is kept. `specs/ciphers.md` tells what was chosen and why.
+//! All candidates run in turn within each round. Each is timed by the CPU time of its thread. The table shows medians
+//! and ratios to ring with a kept key. `specs/ciphers.md` holds the decision and its reasons.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-use slipgate_netcode::crypto::aead::packets::Kept;
+use slipgate_netcode::crypto::aead::packets::PreparedKey;
 use slipgate_netcode::crypto::aead::{self, PacketKey, nonce};
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::crypto::packet::PacketCipher;
@@ -15,14 +15,14 @@ use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_netcode::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
 
-/// Rounds, in each of which every candidate has its turn.
+/// Rounds. Every candidate runs once in each.
 const ROUNDS: usize = 21;
-/// Packets in a turn: long enough for the clock, short enough for the turns to be neighbours.
+/// Packets of one candidate in a round: enough for the clock's resolution, few enough that rounds stay comparable.
 const PACKETS: u64 = 4000;
 const SIZES: [usize; 4] = [16, 100, 400, 1200];
 const ASSOCIATED: [u8; 22] = [7; 22];
 
-/// Seals the plaintext at the front of the buffer; the tag has its place behind it.
+/// Seals the plaintext at the front of the buffer and writes the tag behind it.
 type Candidate = (&'static str, Box<dyn FnMut(u64, &mut [u8])>);
 
 fn main() {
@@ -47,7 +47,7 @@ fn print_turns(size: usize, mut candidates: Vec<Candidate>) {
     }
 }
 
-/// The private part of a connect token: sealed by us, and by the crate that has XChaCha20-Poly1305 as a whole.
+/// Returns the candidates for the private token data: our code, and the crate that implements XChaCha20-Poly1305.
 fn token_candidates() -> Vec<Candidate> {
     use chacha20poly1305::aead::{AeadInOut, KeyInit};
     use chacha20poly1305::{Tag, XChaCha20Poly1305};
@@ -102,7 +102,7 @@ fn candidates() -> Vec<Candidate> {
         LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).unwrap())
     };
     let (ours, portable) = (Key::from_bytes(key), Key::from_bytes(key));
-    let [kept, whole] = [(); 2].map(|()| Kept::from(Key::from_bytes(key)));
+    let [kept, whole] = [(); 2].map(|()| PreparedKey::from(Key::from_bytes(key)));
     let packets = PacketCipher::new(1);
     let mut datagram = [0; 1300];
     vec![

@@ -1,8 +1,8 @@
-//! What typed messages cost that are as large as can be: `cargo bench -p slipgate-tests --bench typed`.
+//! Measures the cost of the largest typed messages: `cargo bench -p slipgate-tests --bench typed`.
 //!
-//! Decoding and dropping together, by both codecs: honest lists, and the shapes that take longest, of messages that are
-//! decoded and of such that are refused. The last line is the longest of all. With `--json`, which
-//! `cargo bench -p slipgate-tests -- --json` says to all benchmarks, its lines go to stderr.
+//! Decoding and dropping together, with both codecs: valid lists, and the slowest shapes of accepted and refused
+//! messages. The last line names the slowest of all. With `--json`, which `cargo bench -p slipgate-tests -- --json`
+//! passes to every benchmark, the lines go to stderr.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a program for developers")]
 
@@ -55,7 +55,7 @@ fn say(line: &str) {
     }
 }
 
-/// As many elements as there is room for; each is written by its number.
+/// Returns a message with as many elements as fit; `write` receives the number of each.
 fn list(codec: &impl Codec, mut write: impl FnMut(u64, &mut Vec<u8>)) -> Vec<u8> {
     let (mut count, mut elements, mut element) = (0, Vec::new(), Vec::new());
     loop {
@@ -72,13 +72,13 @@ fn list(codec: &impl Codec, mut write: impl FnMut(u64, &mut Vec<u8>)) -> Vec<u8>
 }
 
 fn encoded(codec: &impl Codec, value: &impl Serialize) -> Vec<u8> {
-    let mut room = vec![0; MAX_BYTES];
-    let bytes = codec.encode(value, &mut room).unwrap();
-    room.truncate(bytes);
-    room
+    let mut buf = vec![0; MAX_BYTES];
+    let bytes = codec.encode(value, &mut buf).unwrap();
+    buf.truncate(bytes);
+    buf
 }
 
-/// The median of the rounds, in microseconds, and what came of it.
+/// Returns the median of the rounds in microseconds, and whether the message was decoded.
 fn time<'m, T: Deserialize<'m>>(codec: &impl Codec, message: &'m [u8]) -> (f64, &'static str) {
     let mut outcome = "";
     let mut rounds: Vec<_> = (0..ROUNDS)
@@ -94,7 +94,7 @@ fn time<'m, T: Deserialize<'m>>(codec: &impl Codec, message: &'m [u8]) -> (f64, 
     (rounds.get(ROUNDS / 2).unwrap().as_secs_f64() * 1e6, outcome)
 }
 
-/// All rows, and the longest of them.
+/// All rows, and the slowest of them.
 #[derive(Default)]
 struct Table {
     longest: f64,
@@ -113,26 +113,26 @@ impl Table {
         }
     }
 
-    /// Elements by their number, written by each codec.
+    /// Adds a row for elements by their number, written by each codec.
     fn each<T, E>(&mut self, what: &str, element: impl Fn(u64) -> E)
     where
         T: for<'m> Deserialize<'m>,
         E: Serialize,
     {
         let [bincode, postcard] = [
-            list(&BINCODE, |at, room| room.append(&mut encoded(&BINCODE, &element(at)))),
-            list(&POSTCARD, |at, room| room.append(&mut encoded(&POSTCARD, &element(at)))),
+            list(&BINCODE, |at, buf| buf.append(&mut encoded(&BINCODE, &element(at)))),
+            list(&POSTCARD, |at, buf| buf.append(&mut encoded(&POSTCARD, &element(at)))),
         ];
         self.row::<T>(what, &bincode, &postcard);
     }
 
-    /// Elements that are all the same.
+    /// Adds a row for equal elements.
     fn same<T: for<'m> Deserialize<'m>>(&mut self, what: &str, element: &[u8]) {
         let [bincode, postcard] = sames(element);
         self.row::<T>(what, &bincode, &postcard);
     }
 
-    /// A list that says it is longer than any, of elements without bytes.
+    /// Adds a row for a list that claims more zero-sized elements than any list can hold.
     fn endless<T: for<'m> Deserialize<'m>>(&mut self) {
         let [bincode, postcard] = [encoded(&BINCODE, &u64::MAX), encoded(&POSTCARD, &u64::MAX)].map(|mut message| {
             message.resize(MAX_BYTES, 0);
@@ -141,13 +141,13 @@ impl Table {
         self.row::<T>("", &bincode, &postcard);
     }
 
-    /// The largest value of its kind that there is room for.
+    /// Adds a row for the largest value of its kind that fits a message.
     fn largest<T: Serialize + for<'m> Deserialize<'m>>(&mut self, what: &str, make: impl Fn(usize) -> T) {
         fn by<T: Serialize>(codec: &impl Codec, make: impl Fn(usize) -> T) -> Vec<u8> {
-            let (mut fits, mut not, mut room) = (0, MAX_BYTES + 1, vec![0; MAX_BYTES]);
+            let (mut fits, mut not, mut buf) = (0, MAX_BYTES + 1, vec![0; MAX_BYTES]);
             while fits + 1 < not {
                 let half = fits.midpoint(not);
-                if codec.encode(&make(half), &mut room).is_ok() { fits = half } else { not = half }
+                if codec.encode(&make(half), &mut buf).is_ok() { fits = half } else { not = half }
             }
             encoded(codec, &make(fits))
         }
@@ -157,13 +157,10 @@ impl Table {
 }
 
 fn sames(element: &[u8]) -> [Vec<u8>; 2] {
-    [
-        list(&BINCODE, |_, room| room.extend_from_slice(element)),
-        list(&POSTCARD, |_, room| room.extend_from_slice(element)),
-    ]
+    [list(&BINCODE, |_, buf| buf.extend_from_slice(element)), list(&POSTCARD, |_, buf| buf.extend_from_slice(element))]
 }
 
-/// A type's name without its modules'.
+/// Returns the name of a type without its modules.
 fn short(name: &str) -> String {
     let mut short = String::new();
     for character in name.chars() {
@@ -176,7 +173,7 @@ fn short(name: &str) -> String {
     short
 }
 
-/// In no order, the same each time.
+/// Returns a number in scattered order, the same for the same input.
 const fn scattered(at: u64) -> u64 {
     at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
@@ -290,7 +287,7 @@ fn tables(table: &mut Table) {
     table.each::<BTreeMap<String, String>, _>(", different", |at| (format!("{at:x}"), "a"));
 }
 
-/// Keys that differ in their last part only, in the order in which most of them are compared; so many of them.
+/// Returns `count` keys that differ only in their last part, which makes each comparison as long as possible.
 fn long_keys<P: Clone, K: FromIterator<P>, T: FromIterator<K>>(
     count: usize,
     part: &P,

@@ -1,18 +1,24 @@
-//! What the tests of more than one file share: the interop vectors, a simulated world, attackers for it, and sessions on
-//! real sockets.
+//! The support library of the tests: interop vectors, simulated worlds, attackers, and sessions on real sockets.
 
-// Test code says what it expects by panicking.
+// Test code reports failed expectations by panicking.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "this crate is test code")]
 
+#[cfg(doctest)]
+mod guide;
+
 pub mod acknowledged;
-pub mod channels;
-pub mod connected;
+pub mod channel_world;
+pub mod conditions;
+pub mod connection_world;
 pub mod counting;
-pub mod hall;
-pub mod holder;
-pub mod liar;
+pub mod delivery_oracle;
+pub mod endpoint_world;
 pub mod live;
-pub mod path;
-pub mod promises;
+pub mod malicious_peer;
+pub mod netcode_world;
+pub mod raw_client;
+pub mod reference_statistics;
+pub mod scale;
+pub mod session_world;
 pub mod vectors;
 pub mod world;

@@ -1,4 +1,5 @@
-//! Sessions on real loopback sockets: a server and a client, ours or a peer's, polled in the test's own thread.
+//! Sessions on real loopback sockets: a server and a client, ours or of a peer library, polled in the thread of the
+//! test.
 //!
 //! ```text
 //!   stories ──▶ until(what) ──▶ turn, turn, sleep 1 ms, … until it happened, or fail after DEADLINE
@@ -6,11 +7,11 @@
 //!                 GameServer, GameClient: ours (`ours`), a peer's (in the test of that peer)
 //! ```
 //!
-//! `stories` tells what every pair must live through. A test names the pair, and [`stories!`](crate::stories) makes a
-//! test of each story. Every socket is bound to a port of the system's choice.
+//! `scenarios` holds what every pair must pass. A test names the pair, and [`scenarios!`](crate::scenarios) makes a
+//! test of each scenario. The system chooses the port of every socket.
 
 mod ours;
-pub mod stories;
+pub mod scenarios;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -18,55 +19,55 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use slipgate_client::{ClientState, ConnectToken, EndReason};
+use slipgate_client::{ClientState, CloseKind, ConnectToken};
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::time::UnixMillis;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::UserData;
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::{clock, entropy};
-use slipgate_server::{Discards, DisconnectReason};
+use slipgate_server::stats::Discards;
 
 pub use self::ours::{OurClient, OurServer};
 
-/// The game.
+/// The protocol id of the game.
 pub const PROTOCOL_ID: u64 = 0xfedc_ba98_7654_3210;
 /// The key that issuers and servers share.
 pub const PRIVATE_KEY: [u8; 32] = *b"thirty-two bytes, for tests only";
-/// What must happen happens long before; a machine that is busy with other things gets this long.
+/// The time limit of each wait. Every wait ends much earlier unless the machine is busy.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 /// The IPv4 address of all live tests.
 pub const IPV4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The IPv6 address of all live tests.
 pub const IPV6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// How long nothing happens between two turns.
+/// The pause between two turns.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Something that lives by being given turns.
+/// A program that runs in turns.
 pub trait Turn {
-    /// Receives what waits, does what is due, sends what must leave.
+    /// Receives queued datagrams, handles due timers, and sends pending data.
     fn turn(&mut self);
 
-    /// Where it stands, for the message of a failed test.
+    /// Describes its state, for the message of a failed test.
     fn describe(&self) -> String;
 }
 
-/// A server, ours or a peer's.
+/// A server, ours or of a peer library.
 pub trait GameServer: Turn + Sized {
-    /// A server on a port of the system's choice.
+    /// Starts a server on a port that the system chooses.
     fn start(ip: IpAddr, slots: u32) -> Self;
 
-    /// Where clients find it.
+    /// Returns its address.
     fn address(&self) -> SocketAddr;
 
-    /// What happened so far.
+    /// Returns the events so far.
     fn log(&self) -> &ServerLog;
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     fn connected(&self) -> usize;
 
-    /// What it dropped, if it tells.
+    /// Returns the counts of dropped datagrams, if it reports them.
     fn discards(&self) -> Option<&Discards> {
         None
     }
@@ -78,88 +79,88 @@ pub trait GameServer: Turn + Sized {
     fn kick(&mut self, client_id: u64);
 }
 
-/// A client, ours or a peer's.
+/// A client, ours or of a peer library.
 pub trait GameClient: Turn + Sized {
-    /// A client on a port of the system's choice, on its way to the servers of a token.
+    /// Starts a client, on a port that the system chooses, that connects to the servers of a token.
     fn connect(ticket: &Ticket) -> Self;
 
-    /// Where it stands, in the standard's words.
+    /// Returns its state, in the terms of the standard.
     fn state(&self) -> ClientState;
 
-    /// Why its connection ended, if it tells more than the state does.
-    fn end(&self) -> Option<EndReason> {
+    /// Returns why its connection ended, if it reports more than the state.
+    fn end(&self) -> Option<CloseKind> {
         None
     }
 
-    /// Its slot and how many there are, while it is connected and if it tells.
-    fn seat(&self) -> Option<(u32, u32)>;
+    /// Returns its slot and the number of slots, while it is connected and if it reports them.
+    fn slot_info(&self) -> Option<(u32, u32)>;
 
-    /// The payloads that arrived.
+    /// Returns the payloads that arrived.
     fn received(&self) -> &[Vec<u8>];
 
-    /// Sends a payload; the client is connected.
+    /// Sends a payload; the client must be connected.
     fn send(&mut self, payload: &[u8]);
 
     /// Disconnects.
     fn leave(&mut self);
 }
 
-/// What the game of a server saw.
+/// The events that the game of a server received.
 #[derive(Default, Debug)]
 pub struct ServerLog {
-    /// Who connected, with the user data of their tokens.
+    /// The clients that connected, with the user data of their tokens.
     pub connected: Vec<(u64, UserData)>,
-    /// Whose connection ended, and why, if the server tells.
-    pub ended: Vec<(u64, Option<DisconnectReason>)>,
+    /// The clients that disconnected, with the reason if the server reports it.
+    pub ended: Vec<(u64, Option<CloseKind>)>,
     /// The payloads that arrived.
     pub payloads: Vec<Vec<u8>>,
 }
 
-/// What a player asks for.
+/// The request of a player for a token.
 #[derive(Clone, Debug)]
-pub struct Order {
-    /// Who the player is.
+pub struct TokenOrder {
+    /// The id of the player.
     pub client_id: u64,
-    /// The servers, in the order in which they are tried.
+    /// The servers, in the order of the attempts.
     pub servers: Vec<SocketAddr>,
-    /// How many seconds the token is accepted.
+    /// The lifetime of the token, in seconds.
     pub lifetime_seconds: u32,
-    /// Seconds of silence that end the connection.
+    /// The timeout of the connection, in seconds.
     pub timeout_seconds: i32,
 }
 
-/// What a player gets.
+/// The token of a player, and what it says.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    /// Who the player is.
+    /// The id of the player.
     pub client_id: u64,
-    /// What the server will be told of it.
+    /// The user data that the server will receive.
     pub user_data: UserData,
     /// The token.
     pub token: ConnectToken,
 }
 
-impl Order {
-    /// For a player and some servers, with times that no live test outlasts.
+impl TokenOrder {
+    /// Creates an order for a player and some servers, with a lifetime and a timeout longer than any live test.
     #[must_use]
     pub fn new(client_id: u64, servers: &[SocketAddr]) -> Self {
         let seconds = DEADLINE.as_secs();
         Self { client_id, servers: servers.to_vec(), lifetime_seconds: seconds as u32, timeout_seconds: seconds as i32 }
     }
 
-    /// 256 bytes that tell this player from any other.
+    /// Returns 256 bytes that are unique for this player.
     #[must_use]
     pub fn user_data(&self) -> UserData {
-        std::array::from_fn(|place| self.client_id.to_le_bytes()[place % 8].wrapping_add(place as u8))
+        std::array::from_fn(|index| self.client_id.to_le_bytes()[index % 8].wrapping_add(index as u8))
     }
 
-    /// A token of our issuer, minted now.
+    /// Mints a token of our issuer now.
     #[must_use]
     pub fn mint(&self) -> Ticket {
         self.mint_at(clock::wall_clock())
     }
 
-    /// A token of our issuer that was minted some time ago.
+    /// Mints a token of our issuer that appears to be `ago` old.
     #[must_use]
     pub fn mint_ago(&self, ago: Duration) -> Ticket {
         self.mint_at(UnixMillis(clock::wall_clock().0 - ago.as_millis() as u64))
@@ -168,7 +169,7 @@ impl Order {
     fn mint_at(&self, now: UnixMillis) -> Ticket {
         let claims = Claims {
             protocol_id: PROTOCOL_ID,
-            client_id: self.client_id,
+            client_id: self.client_id.into(),
             servers: &Servers::new(&self.servers).expect("1 to 32 servers"),
             internal_servers: None,
             lifetime_seconds: self.lifetime_seconds,
@@ -176,21 +177,21 @@ impl Order {
             user_data: &self.user_data(),
         };
         let mut random = StdRng::from_seed(entropy::bytes().expect("the system has entropy"));
-        let token = issue(&claims, &Key::from_bytes(PRIVATE_KEY), now, &mut random).expect("the claims are sound");
+        let token = issue(&claims, &Key::from_bytes(PRIVATE_KEY), now, &mut random).expect("valid claims");
         self.ticket(token)
     }
 
-    /// The ticket around a token that somebody minted for this order.
+    /// Returns the ticket around a token that another issuer minted for this order.
     #[must_use]
     pub fn ticket(&self, token: ConnectToken) -> Ticket {
         Ticket { client_id: self.client_id, user_data: self.user_data(), token }
     }
 }
 
-/// Gives turns until something has happened.
+/// Runs turns until `happened` holds.
 ///
 /// # Panics
-/// When it has not within [`DEADLINE`].
+/// If it does not hold within [`DEADLINE`].
 pub fn until<E: Turn>(ends: &mut E, what: &str, mut happened: impl FnMut(&mut E) -> bool) {
     let start = Instant::now();
     while !happened(ends) {
@@ -200,7 +201,7 @@ pub fn until<E: Turn>(ends: &mut E, what: &str, mut happened: impl FnMut(&mut E)
     }
 }
 
-/// Gives turns for some time.
+/// Runs turns for some time.
 pub fn run_for(ends: &mut impl Turn, time: Duration) {
     let start = Instant::now();
     until(ends, "time passes", |_| start.elapsed() >= time);
@@ -249,7 +250,8 @@ impl<A: Turn, B: Turn, C: Turn> Turn for (A, B, C) {
     }
 }
 
-/// The loopback addresses that this machine has. Containers often have no IPv6: its tests are passed over there, aloud.
+/// Returns the loopback addresses of this machine. Containers often have no IPv6: its tests are skipped there with a
+/// note.
 #[must_use]
 pub fn families() -> Vec<IpAddr> {
     let exists = |ip: &IpAddr| {
@@ -262,9 +264,9 @@ pub fn families() -> Vec<IpAddr> {
     [IPV4, IPV6].into_iter().filter(exists).collect()
 }
 
-/// Makes a test of each story, for a server, a client and an address.
+/// Makes a test of each scenario, for a server, a client and an address.
 #[macro_export]
-macro_rules! stories {
+macro_rules! scenarios {
     ($pair:ident: $server:ty, $client:ty, $ip:expr, [$($story:ident),+ $(,)?]) => {
         mod $pair {
             use super::*;
@@ -275,7 +277,7 @@ macro_rules! stories {
                     if !$crate::live::families().contains(&$ip) {
                         return;
                     }
-                    $crate::live::stories::$story::<$server, $client>($ip);
+                    $crate::live::scenarios::$story::<$server, $client>($ip);
                 }
             )+
         }

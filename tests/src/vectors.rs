@@ -1,7 +1,7 @@
-//! The interop vectors of `specs/vectors`, read so that a wrong field name or a skipped case is a failed test.
+//! Reads the interop vectors of `specs/vectors`. A wrong field name or a skipped case fails a test.
 //!
-//! Fields keep the names that they have in the files, suffix included, so that a search finds both sides. What the
-//! cases mean is told in `specs/vectors/README.md`.
+//! Fields keep their names in the files, with the suffix, so that a search finds both sides. `specs/vectors/README.md`
+//! explains the cases.
 
 mod otherwise;
 
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 pub use self::otherwise::{DECIDED_OTHERWISE, Judge, Otherwise};
 
-/// What the reference does and we refuse on purpose: file, case, and the reason.
+/// Cases that the reference accepts and we refuse: file, case, and reason.
 ///
-/// The table is exact: a case that is refused and not listed fails its test, and so does a listed one that is
-/// accepted. Valid cases can never be listed.
+/// The table is exact: a case that is refused and not listed fails its test, and so does a listed case that is
+/// accepted. Valid cases cannot be listed.
 pub const REFUSED_ON_PURPOSE: &[(&str, &str, &str)] = &[(
     "netcode_replay_protection.json",
     "maximum_sequence_is_never_remembered",
-    "the reference marks an empty place by 2^64-1, so that this one number can be replayed; we have no such marker",
+    "the reference marks an empty entry with 2^64-1, so that this number can be replayed; we have no such marker",
 )];
 
 /// One file of vectors.
@@ -36,7 +36,7 @@ impl Vectors {
     /// Reads a file of `specs/vectors`.
     ///
     /// # Panics
-    /// When it is missing or is not JSON.
+    /// If it is missing or is not JSON.
     #[must_use]
     pub fn load(file: &'static str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/vectors").join(file);
@@ -45,10 +45,10 @@ impl Vectors {
         Self { file, json, refused: RefCell::default() }
     }
 
-    /// All cases of a list, of which there must be `count`.
+    /// Returns all cases of a list. There must be `count` of them.
     ///
     /// # Panics
-    /// When there are more or fewer: then somebody must look at the new ones.
+    /// If the number differs: then a person must look at the new cases.
     #[must_use]
     pub fn cases(&self, list: &str, count: usize) -> Vec<Case<'_>> {
         let Some(cases) = self.json.get(list).and_then(Value::as_array) else {
@@ -58,11 +58,11 @@ impl Vectors {
         cases.iter().map(|json| Case { file: self.file, json }).collect()
     }
 
-    /// Judges what became of a case which the reference accepts though no writer makes it: accepted, or refused on
+    /// Checks the outcome of a case that the reference accepts though no encoder produces it: accepted, or refused on
     /// purpose.
     ///
     /// # Panics
-    /// When it was refused without standing in [`REFUSED_ON_PURPOSE`].
+    /// If it was refused and is not listed in [`REFUSED_ON_PURPOSE`].
     pub fn tolerate<T, E: std::fmt::Debug>(&self, case: &Case<'_>, outcome: Result<T, E>) -> Option<T> {
         match outcome {
             Ok(accepted) => Some(accepted),
@@ -74,10 +74,10 @@ impl Vectors {
         }
     }
 
-    /// Ends the file's tolerated cases: every entry of [`REFUSED_ON_PURPOSE`] for it was needed.
+    /// Ends the tolerated cases of the file: checks that every entry of [`REFUSED_ON_PURPOSE`] for it was needed.
     ///
     /// # Panics
-    /// When an entry was not: its case is accepted by now, or does not exist.
+    /// If an entry was not needed: its case is accepted now, or does not exist.
     pub fn all_refusals_were_needed(&self) {
         let refused = self.refused.borrow();
         let refused: BTreeSet<&str> = refused.iter().map(String::as_str).collect();
@@ -89,7 +89,7 @@ impl Vectors {
     }
 }
 
-/// One case of a file, or one step of a case. It is printed as `file: name`, for the messages of failed tests.
+/// One case of a file, or one step of a case. It displays as `file: name`, for the messages of failed tests.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
     file: &'static str,
@@ -97,31 +97,31 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The case's name.
+    /// Returns the name of the case.
     #[must_use]
     pub fn name(&self) -> &'a str {
         self.json.get("name").and_then(Value::as_str).unwrap_or("unnamed")
     }
 
-    /// Whether the field is there and is not null.
+    /// Returns whether the field exists and is not null.
     #[must_use]
     pub fn has(&self, field: &str) -> bool {
         self.json.get(field).is_some_and(|value| !value.is_null())
     }
 
-    /// A text.
+    /// Returns a text.
     #[must_use]
     pub fn text(&self, field: &str) -> &'a str {
         self.read(field, "a text", Value::as_str)
     }
 
-    /// A `_hex` field: bytes in wire order.
+    /// Returns a `_hex` field: bytes in wire order.
     #[must_use]
     pub fn bytes(&self, field: &str) -> Vec<u8> {
         self.read(field, "hexadecimal digits", |value| hex::decode(value.as_str()?).ok())
     }
 
-    /// A `_hex` field of exactly `N` bytes.
+    /// Returns a `_hex` field of exactly `N` bytes.
     #[must_use]
     pub fn array<const N: usize>(&self, field: &str) -> [u8; N] {
         self.read(field, "hexadecimal digits of the right number", |value| {
@@ -129,49 +129,49 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// A `_u64` field: a decimal number in a string.
+    /// Returns a `_u64` field: a decimal number in a string.
     #[must_use]
     pub fn u64(&self, field: &str) -> u64 {
         self.read(field, "a decimal number in a string", |value| value.as_str()?.parse().ok())
     }
 
-    /// A `_u32` field.
+    /// Returns a `_u32` field.
     #[must_use]
     pub fn u32(&self, field: &str) -> u32 {
         self.read(field, "an unsigned number", |value| value.as_u64()?.try_into().ok())
     }
 
-    /// A `_i32` field.
+    /// Returns a `_i32` field.
     #[must_use]
     pub fn i32(&self, field: &str) -> i32 {
         self.read(field, "a signed number", |value| value.as_i64()?.try_into().ok())
     }
 
-    /// An address written as one text, like `127.0.0.1:40000`.
+    /// Returns an address that is one text, like `127.0.0.1:40000`.
     #[must_use]
     pub fn address(&self, field: &str) -> SocketAddr {
         self.read(field, "an address with a port", |value| value.as_str()?.parse().ok())
     }
 
-    /// A list of addresses, each with `ip` and `port_u16`.
+    /// Returns a list of addresses, each with `ip` and `port_u16`.
     #[must_use]
     pub fn addresses(&self, field: &str) -> Vec<SocketAddr> {
         self.read(field, "a list of addresses", |value| value.as_array()?.iter().map(address).collect())
     }
 
-    /// A list of texts.
+    /// Returns a list of texts.
     #[must_use]
     pub fn texts(&self, field: &str) -> Vec<&'a str> {
         self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
-    /// A `_u16` field.
+    /// Returns a `_u16` field.
     #[must_use]
     pub fn u16(&self, field: &str) -> u16 {
         self.read(field, "an unsigned number of 16 bits", |value| value.as_u64()?.try_into().ok())
     }
 
-    /// A list of `_u16` numbers.
+    /// Returns a list of `_u16` numbers.
     #[must_use]
     pub fn u16s(&self, field: &str) -> Vec<u16> {
         let number = |value: &Value| value.as_u64()?.try_into().ok();
@@ -180,44 +180,44 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// A list of flags.
+    /// Returns a list of flags.
     #[must_use]
     pub fn flags(&self, field: &str) -> Vec<bool> {
         self.read(field, "a list of flags", |value| value.as_array()?.iter().map(Value::as_bool).collect())
     }
 
-    /// Any number.
+    /// Returns any number.
     #[must_use]
     pub fn number(&self, field: &str) -> f64 {
         self.read(field, "a number", Value::as_f64)
     }
 
-    /// The names of the fields in this object, and the objects in it by their names.
+    /// Returns the names of all fields of this object.
     #[must_use]
     pub fn fields(&self) -> Vec<&'a str> {
         self.json.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str)).collect()
     }
 
-    /// A JSON number that is a moment of the script, in seconds.
+    /// Returns a JSON number that is a time of the script, in seconds.
     #[must_use]
     pub fn seconds(&self, field: &str) -> Duration {
         self.read(field, "a number of seconds", |value| Duration::try_from_secs_f64(value.as_f64()?).ok())
     }
 
-    /// Yes or no.
+    /// Returns a flag.
     #[must_use]
     pub fn flag(&self, field: &str) -> bool {
         self.read(field, "true or false", Value::as_bool)
     }
 
-    /// An object in this one, with fields of its own.
+    /// Returns an object inside of this one.
     #[must_use]
     pub fn part(&self, field: &str) -> Self {
         let json = self.read(field, "an object", |value| value.is_object().then_some(value));
         Self { file: self.file, json }
     }
 
-    /// A list of steps, each with fields of its own.
+    /// Returns a list of steps, each with its own fields.
     #[must_use]
     pub fn steps(&self, field: &str) -> Vec<Self> {
         let steps = self.read(field, "a list", Value::as_array);
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_on_purpose_names_a_case_that_exists() {
+    fn every_listed_refusal_names_an_existing_case() {
         for (file, case, _) in REFUSED_ON_PURPOSE {
             let Value::Object(lists) = Vectors::load(file).json else { panic!("{file}: not an object") };
             let mut cases = lists.values().filter_map(Value::as_array).flatten();

@@ -1,11 +1,11 @@
-//! API keys: what a backend shows to be given tokens, and the digest by which it is known without being stored.
+//! API keys of backends, and the digests by which the issuer verifies them without storing the keys.
 //!
 //! ```text
 //!  API key   sgk_ and 64 hexadecimal digits              the backend's secret
 //!  digest    hmac-sha256:<64 hex: salt>:<64 hex: HMAC>   the issuer's configuration
 //! ```
 //!
-//! Reading the `Authorization` header is the HTTP service's.
+//! The HTTP service reads the `Authorization` header.
 
 use core::fmt;
 use core::str::FromStr;
@@ -15,9 +15,9 @@ use slipgate_netcode::crypto::digest::DigestKey;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
-/// What every API key starts with, so that people and secret scanners know one when they see it.
+/// The prefix of every API key, by which users and secret scanners recognise one.
 pub const API_KEY_PREFIX: &str = "sgk_";
-/// The most digests accepted at a time: each request without a valid key costs one HMAC for each of them.
+/// The maximum number of configured digests. A request without a valid key costs one HMAC for each of them.
 pub const MAX_API_KEYS: usize = 16;
 
 const SCHEME: &str = "hmac-sha256";
@@ -29,7 +29,7 @@ const KEY_BYTES: usize = 32;
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// A new key. `entropy` must be the operating system's or seeded from it.
+    /// Creates a random key. `entropy` must be the operating system's or seeded from it.
     #[must_use]
     pub fn random(entropy: &mut impl CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
@@ -41,13 +41,13 @@ impl ApiKey {
         Self(text)
     }
 
-    /// The key's text, for the one who must hand it on: `Authorization: Bearer <text>`.
+    /// Returns the key's text, as in `Authorization: Bearer <text>`. It is a secret.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The digest to configure, with a new random salt.
+    /// Returns the digest to configure, with a new random salt.
     #[must_use]
     pub fn digest(&self, entropy: &mut impl CryptoRng) -> ApiKeyDigest {
         let mut salt = [0; SALT_BYTES];
@@ -56,9 +56,9 @@ impl ApiKey {
     }
 }
 
-/// The salted HMAC-SHA256 of an API key: enough to know the key, too little to find it.
+/// The salted HMAC-SHA256 of an API key. It verifies the key and does not reveal it.
 ///
-/// `Display` and `FromStr` are the configured form `hmac-sha256:<salt>:<digest>`; `Debug` shows nothing.
+/// `Display` and `FromStr` use the configured form `hmac-sha256:<salt>:<digest>`; `Debug` shows no content.
 #[derive(Clone)]
 pub struct ApiKeyDigest {
     salt: [u8; SALT_BYTES],
@@ -99,22 +99,22 @@ impl FromStr for ApiKeyDigest {
         else {
             return Err(ApiKeyError::NotADigest);
         };
-        let mut read = Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] };
-        hex::decode_to_slice(salt, &mut read.salt).map_err(|_| ApiKeyError::NotADigest)?;
-        hex::decode_to_slice(digest, &mut read.digest).map_err(|_| ApiKeyError::NotADigest)?;
-        Ok(read)
+        let mut parsed = Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] };
+        hex::decode_to_slice(salt, &mut parsed.salt).map_err(|_| ApiKeyError::NotADigest)?;
+        hex::decode_to_slice(digest, &mut parsed.digest).map_err(|_| ApiKeyError::NotADigest)?;
+        Ok(parsed)
     }
 }
 
-/// The digests of all API keys that are accepted: 1 to 16, so that one can be replaced while the other still works.
+/// The digests of all accepted API keys: 1 to 16, so that a key can be replaced while the old one still works.
 #[derive(Clone, Debug)]
 pub struct ApiKeys(Box<[ApiKeyDigest]>);
 
 impl ApiKeys {
-    /// Accepts the keys with these digests.
+    /// Creates the set of accepted keys from their digests.
     ///
     /// # Errors
-    /// There is none, or there are more than 16.
+    /// [`ApiKeyError::Count`] if there are none or more than 16.
     pub fn new(digests: Vec<ApiKeyDigest>) -> Result<Self, ApiKeyError> {
         if (1..=MAX_API_KEYS).contains(&digests.len()) {
             Ok(Self(digests.into()))
@@ -123,36 +123,36 @@ impl ApiKeys {
         }
     }
 
-    /// Whether this is one of the keys. How long the answer takes tells neither which nor how much of it was right.
+    /// Returns whether this is one of the keys, in a time that depends on neither the key nor the matching digest.
     #[must_use]
     pub fn accept(&self, presented: &[u8]) -> bool {
-        // Every digest is compared, also after one has matched.
+        // Compares every digest, even after a match, to keep the time constant.
         self.0.iter().fold(Choice::from(0), |found, digest| found | digest.accepts(presented)).into()
     }
 }
 
-/// Why no API key can be accepted. It never shows what was given.
+/// Why a configuration of API keys is refused. It never shows the refused text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ApiKeyError {
     /// The text is not `hmac-sha256:<64 hexadecimal digits>:<64 hexadecimal digits>`.
     NotADigest,
-    /// The text is an API key, where its digest belongs.
+    /// The text is an API key instead of its digest.
     KeyItself,
-    /// So many digests were given, and 1 to 16 are accepted.
+    /// The number of digests is not 1 to 16; holds the number given.
     Count(usize),
 }
 
 impl fmt::Display for ApiKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotADigest => write!(f, "an API key's digest has the form {SCHEME}:<64 hex digits>:<64 hex digits>"),
-            Self::KeyItself => f.write_str(
-                "this is an API key where its digest belongs: it may have been seen by others, so make a new one",
-            ),
-            Self::Count(0) => f.write_str("no API key's digest is configured, so nobody could ask for a token"),
+            Self::NotADigest => write!(f, "an API key digest has the form {SCHEME}:<64 hex digits>:<64 hex digits>"),
+            Self::KeyItself => {
+                f.write_str("this is an API key, not its digest: others may have seen it, so create a new one")
+            }
+            Self::Count(0) => f.write_str("no API key digest is configured, so no request could be authorized"),
             Self::Count(count) => {
-                write!(f, "{count} digests of API keys are configured, at most {MAX_API_KEYS} may be")
+                write!(f, "{count} API key digests are configured; the maximum is {MAX_API_KEYS}")
             }
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_accepted_by_its_digest_read_back_from_text() {
+    fn key_is_accepted_by_its_digest_parsed_from_text() {
         let mut entropy = entropy();
         let (key, other) = (ApiKey::random(&mut entropy), ApiKey::random(&mut entropy));
         let text = key.digest(&mut entropy).to_string();
@@ -185,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_keys_is_accepted_wherever_it_stands() {
+    fn each_of_several_keys_is_accepted() {
         let mut entropy = entropy();
-        let made: Vec<_> = (0..MAX_API_KEYS).map(|_| ApiKey::random(&mut entropy)).collect();
-        let keys = ApiKeys::new(made.iter().map(|key| key.digest(&mut entropy)).collect()).unwrap();
-        assert!(made.iter().all(|key| keys.accept(key.expose().as_bytes())));
+        let created: Vec<_> = (0..MAX_API_KEYS).map(|_| ApiKey::random(&mut entropy)).collect();
+        let keys = ApiKeys::new(created.iter().map(|key| key.digest(&mut entropy)).collect()).unwrap();
+        assert!(created.iter().all(|key| keys.accept(key.expose().as_bytes())));
     }
 
     /// The expected value was computed by another implementation (Python's `hmac` module).
     #[test]
-    fn the_digest_is_hmac_sha256_with_the_salt_as_key() {
+    fn digest_is_hmac_sha256_with_the_salt_as_key() {
         let digest = concat!(
             "hmac-sha256:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
             ":a515915158706fafa6d881424389195abadadda536c12f8b0e718458428a5e0e",
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn one_key_has_a_new_digest_each_time() {
+    fn each_digest_of_a_key_has_a_new_salt() {
         let mut entropy = entropy();
         let key = ApiKey::random(&mut entropy);
         assert_ne!(key.digest(&mut entropy).to_string(), key.digest(&mut entropy).to_string());
     }
 
     #[test]
-    fn what_is_not_a_digest_is_refused_without_showing_it() {
+    fn invalid_digest_is_refused_without_showing_it() {
         let (salt, digest) = ("ab".repeat(32), "cd".repeat(32));
         let not_digests = [
             String::new(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_too_many_digests_are_refused() {
+    fn no_digest_and_too_many_digests_are_refused() {
         let digest = ApiKey::random(&mut entropy()).digest(&mut entropy());
         assert_eq!(ApiKeys::new(vec![]).unwrap_err(), ApiKeyError::Count(0));
         assert_eq!(ApiKeys::new(vec![digest; 17]).unwrap_err(), ApiKeyError::Count(17));

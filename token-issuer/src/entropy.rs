@@ -1,4 +1,4 @@
-//! Entropy to mint with, from the operating system.
+//! Random generators for minting, seeded by the operating system.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use zeroize::Zeroizing;
 
-/// A generator for [`Issuer::mint`](crate::Issuer::mint), seeded by the operating system.
+/// Returns a generator for [`Issuer::mint`](crate::Issuer::mint), seeded by the operating system.
 ///
-/// Make one for every token, so that no generator outlives the keys it made.
+/// Create one for each token, so that no generator outlives the keys that it produced.
 ///
 /// # Errors
-/// When the operating system has no entropy to give.
+/// Returns the system's error if it provides no entropy.
 pub fn system_entropy() -> io::Result<StdRng> {
     let seed = Zeroizing::new(slipgate_os::entropy::bytes()?);
     Ok(StdRng::from_seed(*seed))
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_generator_is_seeded_anew() {
+    fn each_generator_has_its_own_seed() {
         assert_ne!(system_entropy().unwrap().next_u64(), system_entropy().unwrap().next_u64());
     }
 }

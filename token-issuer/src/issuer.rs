@@ -1,6 +1,6 @@
-//! Minting: what a backend asks for becomes a connect token, if the configuration allows it.
+//! Minting: checks a request against the configuration and seals a connect token.
 //!
-//! Who may ask is the business of the caller; how the token looks is `slipgate_netcode::token`'s.
+//! The caller must authorize the request. `slipgate_netcode::token` defines the token's format.
 
 mod error;
 
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use rand::CryptoRng;
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::UnixMillis;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::issue::{Claims, issue};
@@ -19,58 +20,65 @@ use slipgate_netcode::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES, UserData};
 pub use self::error::{IssuerError, MintError};
 use crate::limits::Limits;
 
-/// Mints connect tokens for one game. Minting takes some microseconds and changes nothing: share it between threads.
+/// Mints connect tokens for one game. Minting takes a few microseconds and `&self`, so threads can share an issuer.
 ///
-/// Keys and allow-list are what they were made of: to change them, make another issuer and put it in this one's place.
-/// It has no `Debug`, for it holds the private key.
+/// Keys and allow-list are immutable: to change them, create another issuer. It has no `Debug`, because it holds the
+/// private key.
 pub struct Issuer {
     protocol_id: u64,
     keys: KeyRing,
     allowed: BTreeSet<Address>,
-    /// The whole allow-list in the configured order, where one token has room for it.
+    /// The whole allow-list in the configured order, if a token can hold it.
     all: Option<Servers>,
     limits: Limits,
 }
 
-/// What a backend asks for. Whatever is left out gets the configured default.
+/// A request for a token. `None` stands for the configured default.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenRequest {
-    /// Who the player is: unique among the players of a server at a time.
-    pub client_id: u64,
-    /// The servers that the client tries, in this order: 1 to 32 from the allow-list. None: the whole allow-list.
+    /// The player's id, unique among the connected players of a server.
+    pub client_id: ClientId,
+    /// The servers that the client tries, in this order: 1 to 32 from the allow-list. `None`: the whole allow-list.
     pub servers: Option<Vec<SocketAddr>>,
-    /// Up to 256 bytes that the game server reads when the player connects; zeros follow them.
+    /// Up to 256 bytes that the game server receives when the player connects, padded with zeros.
     pub user_data: Vec<u8>,
-    /// How many seconds the token is accepted. None: the configured default.
+    /// The lifetime of the token, in seconds. `None`: the configured default.
     pub lifetime_seconds: Option<u32>,
-    /// Seconds of silence that end the connection. None: the configured default.
+    /// The time-out of the connection, in seconds. `None`: the configured default.
     pub timeout_seconds: Option<u32>,
 }
 
 impl TokenRequest {
-    /// A request with the defaults in all but who the player is.
+    /// Creates a request for a player with the defaults for everything else.
     #[must_use]
-    pub const fn new(client_id: u64) -> Self {
-        Self { client_id, servers: None, user_data: Vec::new(), lifetime_seconds: None, timeout_seconds: None }
+    pub fn new(client_id: impl Into<ClientId>) -> Self {
+        Self {
+            client_id: client_id.into(),
+            servers: None,
+            user_data: Vec::new(),
+            lifetime_seconds: None,
+            timeout_seconds: None,
+        }
     }
 }
 
-/// A connect token and whose it is. Its `Debug` shows public facts only.
+/// A connect token and its player. Its `Debug` shows public facts only.
 #[derive(Clone, Debug)]
 pub struct Minted {
-    /// The player's.
-    pub client_id: u64,
-    /// The token, session keys included: hand it to this player over HTTPS and to nobody else.
+    /// The player's client id.
+    pub client_id: ClientId,
+    /// The token, including the session keys. Send it to this player only, over HTTPS.
     pub token: ConnectToken,
 }
 
 impl Issuer {
-    /// An issuer for the game `protocol_id`, which seals with the newest of `keys` and hands out only `servers`.
+    /// Creates an issuer for the game `protocol_id` that seals with the newest of `keys` and allows only `servers`.
     ///
-    /// Equal addresses in `servers` count once, whatever their spelling.
+    /// Equal addresses in `servers` count once, even if written differently (`[::ffff:192.0.2.1]` is `192.0.2.1`).
     ///
     /// # Errors
-    /// There is no server, or one to which no packet can be sent.
+    /// [`IssuerError::NoServers`] if `servers` is empty, [`IssuerError::ServerNotDialable`] for an address to which
+    /// clients cannot send.
     pub fn new(protocol_id: u64, keys: KeyRing, servers: &[SocketAddr], limits: Limits) -> Result<Self, IssuerError> {
         if let Some(server) = servers.iter().find(|server| !is_dialable(**server)) {
             return Err(IssuerError::ServerNotDialable(*server));
@@ -85,12 +93,12 @@ impl Issuer {
         Ok(Self { protocol_id, keys, allowed, all: Servers::new(&ordered), limits })
     }
 
-    /// Mints a token: the request is checked, then sealed with the newest key.
+    /// Mints a token: checks the request, then seals it with the newest key.
     ///
-    /// `entropy` must be the operating system's or seeded from it: the session's keys come from there.
+    /// `entropy` must be the operating system's or seeded from it, because the session keys are drawn from it.
     ///
     /// # Errors
-    /// The request asks for what the configuration does not allow; see [`MintError::field`].
+    /// Returns the [`MintError`] of the first field that the configuration does not allow; see [`MintError::field`].
     pub fn mint(
         &self,
         request: &TokenRequest,
@@ -101,7 +109,7 @@ impl Issuer {
         let timeout_seconds = self.limits.timeout().choose(request.timeout_seconds).map_err(MintError::Timeout)?;
         let claims = Claims {
             protocol_id: self.protocol_id,
-            client_id: request.client_id,
+            client_id: request.client_id.into(),
             servers: &self.servers(request.servers.as_deref())?,
             internal_servers: None,
             lifetime_seconds,
@@ -113,50 +121,50 @@ impl Issuer {
         Ok(Minted { client_id: request.client_id, token })
     }
 
-    /// The game whose tokens it mints.
+    /// Returns the protocol id of the game.
     #[must_use]
     pub const fn protocol_id(&self) -> u64 {
         self.protocol_id
     }
 
-    /// What a request may ask for.
+    /// Returns the limits of requests.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// How many servers the allow-list holds.
+    /// Returns the number of servers in the allow-list.
     #[must_use]
     pub fn server_count(&self) -> usize {
         self.allowed.len()
     }
 
-    fn servers(&self, asked: Option<&[SocketAddr]>) -> Result<Servers, MintError> {
-        let Some(asked) = asked else { return self.all.clone().ok_or(MintError::NoServers) };
-        if !(1..=MAX_SERVERS_PER_TOKEN).contains(&asked.len()) {
-            return Err(MintError::ServerCount(asked.len()));
+    fn servers(&self, requested: Option<&[SocketAddr]>) -> Result<Servers, MintError> {
+        let Some(requested) = requested else { return self.all.clone().ok_or(MintError::NoServers) };
+        if !(1..=MAX_SERVERS_PER_TOKEN).contains(&requested.len()) {
+            return Err(MintError::ServerCount(requested.len()));
         }
         let mut seen = BTreeSet::new();
-        for server in asked {
+        for server in requested {
             let address = Address::from(*server);
             if !self.allowed.contains(&address) {
                 return Err(MintError::ServerNotAllowed(*server));
             }
-            // DECISION: the standard allows a server twice. A server finds the nonce lane of its packets by its place
-            // in the list, so two places for one server are a trap without any use.
+            // DECISION: the standard allows a server twice. A server derives the nonce lane of its packets from its
+            // index in the list, so two indices for one server are a hazard without any use.
             if !seen.insert(address) {
                 return Err(MintError::ServerTwice(*server));
             }
         }
-        let canonical: Vec<_> = asked.iter().map(|server| Address::from(*server).socket_addr()).collect();
-        Servers::new(&canonical).ok_or(MintError::ServerCount(asked.len()))
+        let canonical: Vec<_> = requested.iter().map(|server| Address::from(*server).socket_addr()).collect();
+        Servers::new(&canonical).ok_or(MintError::ServerCount(requested.len()))
     }
 }
 
 fn pad(user_data: &[u8]) -> Result<UserData, MintError> {
     let mut padded = [0; USER_DATA_BYTES];
-    let room = padded.get_mut(..user_data.len()).ok_or(MintError::UserDataTooLong(user_data.len()))?;
-    room.copy_from_slice(user_data);
+    let prefix = padded.get_mut(..user_data.len()).ok_or(MintError::UserDataTooLong(user_data.len()))?;
+    prefix.copy_from_slice(user_data);
     Ok(padded)
 }
 

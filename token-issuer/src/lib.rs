@@ -1,18 +1,18 @@
-//! Mints connect tokens: what a game's backend gives a player, who shows it to a game server to be let in.
+//! Mints connect tokens, which a game's backend sends to its players and which game servers require to connect.
 //!
 //! ```text
 //!  backend ──client id, user data──▶ issuer ──connect token──▶ backend ──HTTPS──▶ player ──UDP──▶ game server
 //!                                    (private key)                                                (private key)
 //! ```
 //!
-//! A backend in Rust calls [`Issuer::mint`]; with `default-features = false` it pays for nothing else. A backend in
-//! any other language asks the service of the `http` module over HTTP, as `specs/http-api.md` tells.
+//! A backend in Rust calls [`Issuer::mint`]. A backend in any other language calls the HTTP service, which is the
+//! module `http` behind the feature of that name; `specs/http-api.md` documents its API.
 //!
 //! # Examples
 //! ```
 //! use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 //!
-//! // In a program: `key_file::read_key_file`, for the game servers must know the key, too.
+//! // A program reads it by `key_file::read_key_file`: the game servers need the same key.
 //! let key = Key::random(&mut system_entropy()?);
 //!
 //! let issuer = Issuer::new(0x1234, key.into(), &["192.0.2.7:40000".parse()?], Limits::default())?;
@@ -34,6 +34,7 @@ pub use entropy::system_entropy;
 pub use issuer::{Issuer, IssuerError, MintError, Minted, TokenRequest};
 pub use limits::{Limits, LimitsError};
 pub use slipgate_netcode::crypto::key::{Key, KeyRing};
+pub use slipgate_netcode::ids::ClientId;
 pub use slipgate_netcode::time::UnixMillis;
 pub use slipgate_os::clock::wall_clock;
 pub use slipgate_os::key_file;

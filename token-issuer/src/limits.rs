@@ -1,113 +1,113 @@
-//! How long a token may live and how long its connection may be silent: what a request may ask for.
+//! Limits on the token lifetime and the connection timeout that a request may ask for.
 //!
-//! The checks of one request against these limits are the issuer's.
+//! The issuer checks requests against these limits.
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// The longest lifetime that can be configured, in seconds: one day. Who holds a token may use it until it expires, so
-/// one that lives longer is a password.
-pub const LONGEST_LIFETIME_SECONDS: u32 = 86_400;
-/// The longest timeout that can be configured, in seconds. Our servers clamp longer ones to this.
-pub const LONGEST_TIMEOUT_SECONDS: u32 = 60;
+/// The longest lifetime that can be configured, in seconds: one day. Any holder can use a token until it expires, so a
+/// longer-lived token would be a password.
+pub const MAX_LIFETIME_SECONDS: u32 = 86_400;
+/// The longest timeout that can be configured, in seconds. Slipgate servers clamp longer ones to this.
+pub const MAX_TIMEOUT_SECONDS: u32 = 60;
 
-/// What a request may ask for, and what it gets when it does not ask. All in seconds.
+/// The allowed ranges and the defaults of lifetime and timeout, in seconds.
 ///
-/// A lifetime only has to cover one connect. Our servers refuse tokens that live longer than 45 s unless told
-/// otherwise, hence the default limit.
+/// A lifetime needs to cover only one connect. Slipgate servers refuse tokens that live longer than 45 s by default,
+/// hence the default limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    lifetime: Bound,
-    timeout: Bound,
+    lifetime: AllowedRange,
+    timeout: AllowedRange,
 }
 
-/// One configured range, and the value inside it that is the default.
+/// A configured range and the default value within it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Bound {
+pub(crate) struct AllowedRange {
     allowed: RangeInclusive<u32>,
     default: u32,
 }
 
-impl Bound {
-    /// The value asked for, or the default; the allowed range if it lies outside.
-    pub(crate) fn choose(&self, asked: Option<u32>) -> Result<u32, RangeInclusive<u32>> {
-        let value = asked.unwrap_or(self.default);
+impl AllowedRange {
+    /// Returns the requested value or the default. The error is the allowed range if the value lies outside.
+    pub(crate) fn choose(&self, requested: Option<u32>) -> Result<u32, RangeInclusive<u32>> {
+        let value = requested.unwrap_or(self.default);
         if self.allowed.contains(&value) { Ok(value) } else { Err(self.allowed.clone()) }
     }
 
-    fn new(allowed: RangeInclusive<u32>, default: u32, longest: u32) -> Option<Self> {
-        let sound = *allowed.start() >= 1 && *allowed.end() <= longest && allowed.contains(&default);
-        sound.then_some(Self { allowed, default })
+    fn new(allowed: RangeInclusive<u32>, default: u32, max: u32) -> Option<Self> {
+        let is_valid = *allowed.start() >= 1 && *allowed.end() <= max && allowed.contains(&default);
+        is_valid.then_some(Self { allowed, default })
     }
 }
 
 impl Limits {
-    /// These limits with another range of lifetimes, in seconds.
+    /// Returns these limits with another range of lifetimes, in seconds.
     ///
     /// # Errors
-    /// The range is empty, does not hold the default, or leaves 1..=[`LONGEST_LIFETIME_SECONDS`].
+    /// [`LimitsError::Lifetime`] if the range does not hold the default or exceeds 1..=[`MAX_LIFETIME_SECONDS`].
     pub fn with_lifetime(self, allowed: RangeInclusive<u32>, default: u32) -> Result<Self, LimitsError> {
-        let lifetime = Bound::new(allowed, default, LONGEST_LIFETIME_SECONDS).ok_or(LimitsError::Lifetime)?;
+        let lifetime = AllowedRange::new(allowed, default, MAX_LIFETIME_SECONDS).ok_or(LimitsError::Lifetime)?;
         Ok(Self { lifetime, ..self })
     }
 
-    /// These limits with another range of timeouts, in seconds.
+    /// Returns these limits with another range of timeouts, in seconds.
     ///
     /// # Errors
-    /// The range is empty, does not hold the default, or leaves 1..=[`LONGEST_TIMEOUT_SECONDS`].
+    /// [`LimitsError::Timeout`] if the range does not hold the default or exceeds 1..=[`MAX_TIMEOUT_SECONDS`].
     pub fn with_timeout(self, allowed: RangeInclusive<u32>, default: u32) -> Result<Self, LimitsError> {
-        let timeout = Bound::new(allowed, default, LONGEST_TIMEOUT_SECONDS).ok_or(LimitsError::Timeout)?;
+        let timeout = AllowedRange::new(allowed, default, MAX_TIMEOUT_SECONDS).ok_or(LimitsError::Timeout)?;
         Ok(Self { timeout, ..self })
     }
 
-    /// The lifetimes that a request may ask for, in seconds.
+    /// Returns the lifetimes that a request may ask for, in seconds.
     #[must_use]
     pub const fn lifetime_seconds(&self) -> &RangeInclusive<u32> {
         &self.lifetime.allowed
     }
 
-    /// The timeouts that a request may ask for, in seconds.
+    /// Returns the timeouts that a request may ask for, in seconds.
     #[must_use]
     pub const fn timeout_seconds(&self) -> &RangeInclusive<u32> {
         &self.timeout.allowed
     }
 
-    pub(crate) const fn lifetime(&self) -> &Bound {
+    pub(crate) const fn lifetime(&self) -> &AllowedRange {
         &self.lifetime
     }
 
-    pub(crate) const fn timeout(&self) -> &Bound {
+    pub(crate) const fn timeout(&self) -> &AllowedRange {
         &self.timeout
     }
 }
 
-/// Lifetimes of 1 to 45 s, 30 s by default; timeouts of 1 to 60 s, 5 s by default.
+/// Allows lifetimes of 1 to 45 s (default 30 s) and timeouts of 1 to 60 s (default 5 s).
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            lifetime: Bound { allowed: 1..=45, default: 30 },
-            timeout: Bound { allowed: 1..=LONGEST_TIMEOUT_SECONDS, default: 5 },
+            lifetime: AllowedRange { allowed: 1..=45, default: 30 },
+            timeout: AllowedRange { allowed: 1..=MAX_TIMEOUT_SECONDS, default: 5 },
         }
     }
 }
 
-/// Which limit makes no sense.
+/// Which limit is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LimitsError {
-    /// The lifetime's range or default.
+    /// The range or the default of the lifetime.
     Lifetime,
-    /// The timeout's range or default.
+    /// The range or the default of the timeout.
     Timeout,
 }
 
 impl fmt::Display for LimitsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, longest) = match self {
-            Self::Lifetime => ("lifetime", LONGEST_LIFETIME_SECONDS),
-            Self::Timeout => ("timeout", LONGEST_TIMEOUT_SECONDS),
+        let (name, max) = match self {
+            Self::Lifetime => ("lifetime", MAX_LIFETIME_SECONDS),
+            Self::Timeout => ("timeout", MAX_TIMEOUT_SECONDS),
         };
-        write!(f, "the limits of a token's {name} must lie within 1 to {longest} seconds and include its default")
+        write!(f, "the range of a token's {name} must be within 1 to {max} seconds and include its default")
     }
 }
 
@@ -118,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ranges_that_include_their_default_and_stay_in_bounds_are_limits() {
+    fn range_must_include_its_default_and_stay_in_bounds() {
         let limits = Limits::default;
         assert!(limits().with_lifetime(10..=20, 20).is_ok());
-        assert!(limits().with_lifetime(1..=LONGEST_LIFETIME_SECONDS, 30).is_ok());
+        assert!(limits().with_lifetime(1..=MAX_LIFETIME_SECONDS, 30).is_ok());
         #[expect(clippy::reversed_empty_ranges, reason = "the empty range is the case")]
-        let wrong = [(0..=45, 30), (1..=45, 46), (20..=10, 15), (1..=LONGEST_LIFETIME_SECONDS + 1, 30)];
+        let wrong = [(0..=45, 30), (1..=45, 46), (20..=10, 15), (1..=MAX_LIFETIME_SECONDS + 1, 30)];
         for (allowed, default) in wrong {
             assert_eq!(limits().with_lifetime(allowed, default), Err(LimitsError::Lifetime));
         }

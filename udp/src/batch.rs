@@ -6,70 +6,79 @@ use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, RECEIVE_BUFFER_BYTES};
 
-/// Datagrams in a batch.
-pub const BATCH: usize = 64;
+/// The capacity of a batch, in datagrams.
+pub const BATCH_SIZE: usize = 64;
 
-/// Datagrams that arrived.
+/// A batch of received datagrams.
 pub struct ReceiveBatch {
     buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,
     arrived: Vec<(Address, usize)>,
 }
 
-/// One datagram that arrived, where it lies: it may be decrypted there.
-pub struct Received<'a> {
-    /// Where it came from, it says.
+/// A received datagram in the buffer of the batch. It may be decrypted in place.
+pub struct DatagramMut<'a> {
+    /// The source address, which may be forged.
     pub from: Address,
-    /// Its bytes; what is longer than 1300 was cut.
+    /// The bytes; longer datagrams were truncated to 1,300.
     pub datagram: &'a mut [u8],
 }
 
 impl Default for ReceiveBatch {
     fn default() -> Self {
-        Self { buffers: vec![[0; RECEIVE_BUFFER_BYTES]; BATCH].into(), arrived: Vec::with_capacity(BATCH) }
+        Self { buffers: vec![[0; RECEIVE_BUFFER_BYTES]; BATCH_SIZE].into(), arrived: Vec::with_capacity(BATCH_SIZE) }
     }
 }
 
 impl ReceiveBatch {
-    /// How many datagrams arrived.
+    /// Returns the number of received datagrams.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.arrived.len()
     }
 
-    /// Whether none did.
+    /// Returns whether no datagram was received.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.arrived.is_empty()
     }
 
-    /// The datagram at a place of the batch.
-    pub fn get(&mut self, place: usize) -> Option<Received<'_>> {
-        let (from, bytes) = *self.arrived.get(place)?;
-        let datagram = self.buffers.get_mut(place)?.get_mut(..bytes)?;
-        Some(Received { from, datagram })
+    /// Returns the datagram at an index of the batch.
+    #[inline]
+    pub fn get(&mut self, index: usize) -> Option<DatagramMut<'_>> {
+        let (from, bytes) = *self.arrived.get(index)?;
+        let datagram = self.buffers.get_mut(index)?.get_mut(..bytes)?;
+        Some(DatagramMut { from, datagram })
     }
 
-    /// The bytes of the datagram at a place of the batch; none if there is none.
+    /// Returns the bytes of the datagram at an index of the batch; empty beyond its end.
     #[must_use]
-    pub fn bytes(&self, place: usize) -> &[u8] {
-        let bytes = self.arrived.get(place).map_or(0, |(_, bytes)| *bytes);
-        self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
+    #[inline]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let bytes = self.arrived.get(index).map_or(0, |(_, bytes)| *bytes);
+        self.buffers.get(index).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
     }
 
-    /// Forgets what arrived.
+    /// Removes all datagrams.
+    #[inline]
     pub fn clear(&mut self) {
         self.arrived.clear();
     }
 
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+    pub(super) fn next_buf(&mut self) -> Option<&mut [u8]> {
         self.buffers.get_mut(self.arrived.len()).map(<[u8; RECEIVE_BUFFER_BYTES]>::as_mut_slice)
     }
 
-    /// The rooms for what arrives next, until the batch holds `most`, and where to note what did.
+    /// Returns the buffers for the next datagrams, until the batch holds `max`, and the list of their sources and
+    /// lengths.
     #[cfg(target_os = "linux")]
-    pub(super) fn rooms(&mut self, most: usize) -> (&mut [[u8; RECEIVE_BUFFER_BYTES]], &mut Vec<(Address, usize)>) {
-        let rooms = self.buffers.get_mut(self.arrived.len()..most.min(BATCH)).unwrap_or_default();
-        (rooms, &mut self.arrived)
+    pub(super) fn free_buffers(
+        &mut self,
+        max: usize,
+    ) -> (&mut [[u8; RECEIVE_BUFFER_BYTES]], &mut Vec<(Address, usize)>) {
+        let buffers = self.buffers.get_mut(self.arrived.len()..max.min(BATCH_SIZE)).unwrap_or_default();
+        (buffers, &mut self.arrived)
     }
 
     pub(super) fn commit(&mut self, from: Address, bytes: usize) {
@@ -77,7 +86,7 @@ impl ReceiveBatch {
     }
 }
 
-/// Datagrams that wait to leave.
+/// A batch of datagrams to send.
 pub struct SendBatch {
     buffers: Box<[[u8; MAX_DATAGRAM_BYTES]]>,
     leaving: Vec<(SocketAddr, usize)>,
@@ -85,40 +94,43 @@ pub struct SendBatch {
 
 impl Default for SendBatch {
     fn default() -> Self {
-        Self { buffers: vec![[0; MAX_DATAGRAM_BYTES]; BATCH].into(), leaving: Vec::with_capacity(BATCH) }
+        Self { buffers: vec![[0; MAX_DATAGRAM_BYTES]; BATCH_SIZE].into(), leaving: Vec::with_capacity(BATCH_SIZE) }
     }
 }
 
 impl SendBatch {
-    /// Whether no datagram waits.
+    /// Returns whether the batch is empty.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.leaving.is_empty()
     }
 
-    /// Whether no more datagrams fit.
+    /// Returns whether the batch is full.
     #[must_use]
+    #[inline]
     pub fn is_full(&self) -> bool {
-        self.leaving.len() == BATCH
+        self.leaving.len() == BATCH_SIZE
     }
 
-    /// How many datagrams wait.
+    /// Returns the number of datagrams in the batch.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.leaving.len()
     }
 
-    /// Where each datagram goes, and its bytes' number.
+    /// Returns the destination and the length of each datagram.
     #[cfg(target_os = "linux")]
     pub(super) fn leaving(&self) -> &[(SocketAddr, usize)] {
         &self.leaving
     }
 
-    /// The datagram at a place; nothing if there is none.
+    /// Returns the datagram at an index; empty beyond its end.
     #[cfg(target_os = "linux")]
-    pub(super) fn datagram(&self, place: usize) -> &[u8] {
-        let bytes = self.leaving.get(place).map_or(0, |(_, bytes)| *bytes);
-        self.buffers.get(place).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
+    pub(super) fn datagram(&self, index: usize) -> &[u8] {
+        let bytes = self.leaving.get(index).map_or(0, |(_, bytes)| *bytes);
+        self.buffers.get(index).and_then(|buffer| buffer.get(..bytes)).unwrap_or_default()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
@@ -134,14 +146,17 @@ impl SendBatch {
 }
 
 impl Outbox for SendBatch {
-    fn rooms(&self) -> usize {
+    #[inline]
+    fn remaining(&self) -> usize {
         self.buffers.len() - self.leaving.len()
     }
 
-    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+    #[inline]
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         self.buffers.get_mut(self.leaving.len())
     }
 
+    #[inline]
     fn commit(&mut self, to: Address, bytes: usize) {
         self.leaving.push((to.socket_addr(), bytes));
     }

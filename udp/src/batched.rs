@@ -1,147 +1,155 @@
-//! Linux: up to 64 datagrams by one system call, and several to one receiver as one message that the kernel cuts.
+//! The Linux datapath: up to 64 datagrams in one system call, and several to one receiver as one message that the
+//! kernel segments.
 //!
-//! What the kernel does not have or does not want it says at run time, and then less is asked of it.
+//! The kernel reports missing features at run time. The datapath then falls back to fewer datagrams in a call.
 //!
-//! DECISION: datagrams that arrive are not joined (`UDP_GRO`). The kernel joins those of one sender that arrive
-//! together, which makes each of a row of four cost a quarter (the benchmark's rows of `joined`); but players send one a
-//! tick, which it makes neither cheaper nor dearer, a network's own delays pull rows apart, each of 64 rooms would have to
-//! be of 64 KiB, 4 MiB for each socket, and the kernel filter would see joined datagrams, whose lengths say nothing.
+//! DECISION: received datagrams are not coalesced (`UDP_GRO`). Coalescing reduces the cost of each datagram in a row of
+//! four to a quarter (the benchmark's rows `joined`). But players send one datagram a tick, which does not become
+//! cheaper, and network jitter separates rows. Each of 64 buffers would need 64 KiB, 4 MiB for each socket. The kernel
+//! filter checks the length of datagrams, and could not do so for coalesced ones.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use mio::net::UdpSocket;
 
-use super::batch::{BATCH, ReceiveBatch, SendBatch};
-use super::runs::{Plan, Run};
-use super::sending::{Able, Carrier, send_runs};
-use super::stats::{SocketStats, Trouble};
-use super::system::{self, Message};
-use super::{Batching, Family, portable};
+use super::batch::{BATCH_SIZE, ReceiveBatch, SendBatch};
+use super::gso::{GsoRun, SendPlan};
+use super::refusal::{is_unsupported, may_be_unsupported};
+use super::sending::{SendCaps, SendSyscalls, send_runs};
+use super::stats::{SocketErrorKind, SocketStats};
+use super::syscalls::{self, OutgoingMessage};
+use super::{AddressFamily, Batching, portable};
 
-/// Datagrams that a socket is asked for first, before it is asked for as many as there is room for. Preparing a call takes
-/// time for each room, which a turn that finds a few datagrams should not spend on 64.
-const FIRST_ASKED: usize = 8;
+/// The number of datagrams that the first call of a turn requests; later calls request a full batch. Preparing a call
+/// costs time for each buffer, which a turn with few datagrams should not spend on 64.
+const FIRST_REQUEST: usize = 8;
 
-/// The datapath of Linux.
+/// The state of the datapath.
 #[derive(Default)]
-pub(super) struct Datapath {
-    able: Able,
-    /// A call for many has received some, or has said that nothing waits: it is there, whatever becomes of sending.
+pub(super) struct BatchedDatapath {
+    caps: SendCaps,
+    /// Whether a batched receive has worked before. A later refusal then does not mean that the call is missing.
     has_received: bool,
-    plan: Plan,
+    plan: SendPlan,
 }
 
-impl Datapath {
+impl BatchedDatapath {
     pub(super) const fn batching(&self) -> Batching {
-        self.able.batching
+        self.caps.batching
     }
 
-    pub(super) fn limit(&mut self, most: Batching) {
-        self.able.batching = self.able.batching.min(most);
-        self.has_received &= most > Batching::Off;
+    pub(super) fn limit(&mut self, max: Batching) {
+        self.caps.batching = self.caps.batching.min(max);
+        self.has_received &= max > Batching::Off;
     }
 
-    /// Whether many are received by one call. A refusal to send many is none to receive them.
+    /// Returns whether receives are batched. A refusal of batched sends does not affect them.
     fn receives_many(&self) -> bool {
-        self.able.batching > Batching::Off || self.has_received
+        self.caps.batching > Batching::Off || self.has_received
     }
 
-    /// Fills the batch until it holds `most`, and answers whether the socket has nothing more to give now: a read that
-    /// brings nothing but errors need not be followed by another at once.
+    /// Fills the batch until it holds `max`. Returns whether the socket is empty; a read of nothing but errors counts
+    /// as empty, so that the thread does not spin.
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
         batch: &mut ReceiveBatch,
-        most: usize,
+        max: usize,
         stats: &mut SocketStats,
     ) -> bool {
-        let (mut errors, mut ask, had) = (0, FIRST_ASKED, batch.len());
-        while self.receives_many() && errors < portable::RECEIVE_ERRORS_PER_TURN {
-            let (rooms, arrived) = batch.rooms(most.min(batch.len() + ask));
-            let asked = rooms.len();
-            if asked == 0 {
+        let (mut errors, mut request, had) = (0, FIRST_REQUEST, batch.len());
+        while self.receives_many() && errors < portable::MAX_RECEIVE_ERRORS_PER_TURN {
+            if batch.len() >= max {
                 return false;
             }
-            stats.receive_calls += 1;
-            let result = system::receive(socket.as_fd(), rooms, |from, bytes| {
-                arrived.push((from.into(), bytes));
-                stats.note_received(bytes);
-            });
-            match result {
-                Ok(count) => {
+            match receive_many(socket, batch, max.min(batch.len() + request), stats) {
+                Ok(was_full) => {
                     self.has_received = true;
-                    if count < asked {
+                    if !was_full {
                         return true;
                     }
-                    ask = BATCH;
+                    request = BATCH_SIZE;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.has_received = true;
-                    return true;
-                }
-                Err(error) if may_be_missing(&error) => {
-                    // What was there is there, if it is not unknown now: this read alone goes on as all systems can.
-                    if is_unknown(&error) || !self.has_received {
-                        self.limit(Batching::Off);
-                    }
-                    return portable::receive(socket, batch, most, stats);
+                Err(error) if may_be_unsupported(&error) => {
+                    self.on_suspect_error(&error);
+                    return portable::receive(socket, batch, max, stats);
                 }
                 Err(error) => {
-                    stats.note_trouble(Trouble::of(&error));
+                    stats.count_error(SocketErrorKind::of(&error));
                     errors += 1;
                 }
             }
         }
-        if self.receives_many() { batch.len() == had } else { portable::receive(socket, batch, most, stats) }
+        if self.receives_many() { batch.len() == had } else { portable::receive(socket, batch, max, stats) }
     }
 
-    /// Sends the batch's datagrams of one family.
-    pub(super) fn send(&mut self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
-        if self.able.batching == Batching::Off {
-            return portable::send(socket, family, batch, stats, || system::let_cut(socket.as_fd()));
+    /// Stops batched receives if the call is missing. A call that worked before still exists unless the error says
+    /// otherwise: then one read alone uses the portable call.
+    fn on_suspect_error(&mut self, error: &io::Error) {
+        if is_unsupported(error) || !self.has_received {
+            self.limit(Batching::Off);
         }
-        self.plan.make(batch.leaving(), family, self.able.batching);
-        let Self { able, plan, .. } = self;
-        send_runs(&mut Batch { socket, batch, plan }, plan.runs(), able, stats);
+    }
+
+    /// Sends the batch's datagrams of one address family.
+    pub(super) fn send(
+        &mut self,
+        socket: &UdpSocket,
+        family: AddressFamily,
+        batch: &SendBatch,
+        stats: &mut SocketStats,
+    ) {
+        if self.caps.batching == Batching::Off {
+            return portable::send(socket, family, batch, stats, || syscalls::allow_fragmentation(socket.as_fd()));
+        }
+        self.plan.make(batch.leaving(), family, self.caps.batching);
+        let Self { caps, plan, .. } = self;
+        send_runs(&mut SocketSyscalls { socket, batch, plan }, plan.runs(), caps, stats);
     }
 }
 
-/// Whether an error may mean that the system has no such call, or a sandbox that it may not be made (EPERM).
-pub(super) fn may_be_missing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM))
+/// Receives by one call until the batch holds `max`. Returns whether all requested datagrams were received; if not, the
+/// socket is empty.
+fn receive_many(socket: &UdpSocket, batch: &mut ReceiveBatch, max: usize, stats: &mut SocketStats) -> io::Result<bool> {
+    let (buffers, arrived) = batch.free_buffers(max);
+    let requested = buffers.len();
+    stats.receive_calls += 1;
+    let result = syscalls::receive(socket.as_fd(), buffers, |from, bytes| {
+        arrived.push((from.into(), bytes));
+        stats.count_received(bytes);
+    });
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        result => Ok(result? >= requested),
+    }
 }
 
-/// Whether an error means for certain that the system has no such call.
-pub(super) fn is_unknown(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENOSYS)
-}
-
-/// A batch on its way through a socket.
-struct Batch<'a> {
+/// The system calls for one batch on one socket.
+struct SocketSyscalls<'a> {
     socket: &'a UdpSocket,
     batch: &'a SendBatch,
-    plan: &'a Plan,
+    plan: &'a SendPlan,
 }
 
-impl Batch<'_> {
-    fn datagrams(&self, run: &Run) -> impl Iterator<Item = &[u8]> {
-        self.plan.places(run).map(|place| self.batch.datagram(place))
+impl SocketSyscalls<'_> {
+    fn datagrams(&self, run: &GsoRun) -> impl Iterator<Item = &[u8]> {
+        self.plan.indices(run).map(|index| self.batch.datagram(index))
     }
 }
 
-impl Carrier for Batch<'_> {
-    fn send_many(&mut self, runs: &[Run]) -> io::Result<usize> {
-        let messages = runs.iter().map(|run| Message { to: run.to, pieces: run.count, segment: run.segment() });
+impl SendSyscalls for SocketSyscalls<'_> {
+    fn send_many(&mut self, runs: &[GsoRun]) -> io::Result<usize> {
+        let messages = runs.iter().map(|run| OutgoingMessage { to: run.to, pieces: run.count, segment: run.segment() });
         let pieces = runs.iter().flat_map(|run| self.datagrams(run));
-        system::send(self.socket.as_fd(), messages, pieces)
+        syscalls::send(self.socket.as_fd(), messages, pieces)
     }
 
-    fn send_one(&mut self, run: &Run) -> io::Result<usize> {
+    fn send_one(&mut self, run: &GsoRun) -> io::Result<usize> {
         self.socket.send_to(self.datagrams(run).next().unwrap_or_default(), run.to)
     }
 
-    fn let_cut(&mut self) -> bool {
-        system::let_cut(self.socket.as_fd())
+    fn allow_fragmentation(&mut self) -> bool {
+        syscalls::allow_fragmentation(self.socket.as_fd())
     }
 }

@@ -1,4 +1,4 @@
-//! How urgent the network may take packets to be: their DSCP, in the upper six bits of the traffic class byte.
+//! The DSCP of sent datagrams: the upper six bits of the traffic class byte, which states their urgency.
 
 use std::fmt;
 use std::io;
@@ -6,59 +6,61 @@ use std::str::FromStr;
 
 use socket2::SockRef;
 
-use super::Family;
+use super::AddressFamily;
 
-/// A differentiated services code point (RFC 2474): what routers that heed it, mostly those of homes and offices, and
-/// Wi-Fi access points go by.
+/// A differentiated services code point (RFC 2474). Some routers honour it, mostly those in homes and offices, and
+/// Wi-Fi access points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// As everything else: code point 0.
+    /// Best effort, the default: code point 0.
     pub const DEFAULT: Self = Self(0);
-    /// Expedited forwarding (RFC 3246), for little that is urgent: code point 46, which is the byte 184.
+    /// Expedited forwarding (RFC 3246), for small amounts of urgent traffic: code point 46, byte value 184.
     pub const EXPEDITED: Self = Self(46);
 
-    /// A code point below 64.
+    /// Creates a DSCP from a code point; `None` unless it is below 64.
     #[must_use]
     pub const fn new(code_point: u8) -> Option<Self> {
         if code_point < 64 { Some(Self(code_point)) } else { None }
     }
 
-    /// The code point.
+    /// Returns the code point.
     #[must_use]
     pub const fn code_point(self) -> u8 {
         self.0
     }
 
-    /// The byte in the header of IPv4 (type of service) and of IPv6 (traffic class). Its lower two bits are ECN's, and 0.
+    /// Returns the byte in the header of IPv4 (type of service) or IPv6 (traffic class). Its lower two bits, ECN's, are
+    /// 0.
     #[must_use]
     pub const fn traffic_class(self) -> u8 {
         self.0 << 2
     }
 
-    /// Marks what a socket of the family sends from now on.
-    pub(super) fn mark(self, socket: &SockRef<'_>, family: Family) -> io::Result<()> {
+    /// Sets the mark of a socket of this family.
+    pub(super) fn mark(self, socket: &SockRef<'_>, family: AddressFamily) -> io::Result<()> {
         match family {
-            Family::V4 => socket.set_tos_v4(self.traffic_class().into()),
-            Family::V6 => mark_v6(socket, self.traffic_class().into()),
+            AddressFamily::V4 => socket.set_tos_v4(self.traffic_class().into()),
+            AddressFamily::V6 => mark_v6(socket, self.traffic_class().into()),
         }
     }
 }
 
-/// Which packets bear the mark that was set.
+/// Which datagrams carry the mark that was set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[must_use]
 pub enum Marking {
     /// All.
     All,
-    /// Not all: the system has no such mark for IPv6, as Windows, or for neither family. The others leave unmarked.
+    /// Some only: the system does not support the mark for IPv6, as Windows, or for neither family. The others leave
+    /// without a mark.
     Partly,
 }
 
 impl Marking {
-    /// What came of marking one socket: a mark that does not exist is no refusal.
-    pub(super) fn settle(marked: io::Result<()>) -> io::Result<Self> {
+    /// Converts the result of marking one socket. `Unsupported` becomes [`Partly`](Self::Partly) and is no error.
+    pub(super) fn from_result(marked: io::Result<()>) -> io::Result<Self> {
         match marked {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Partly),
             result => result.map(|()| Self::All),
@@ -94,20 +96,20 @@ fn mark_v6(_: &SockRef<'_>, traffic_class: u32) -> io::Result<()> {
     if traffic_class == 0 { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
-/// `default`, `ef`, or a code point from 0 to 63.
+/// Parses `default`, `ef` or a code point from 0 to 63.
 impl FromStr for Dscp {
-    type Err = NotADscp;
+    type Err = ParseDscpError;
 
-    fn from_str(text: &str) -> Result<Self, NotADscp> {
+    fn from_str(text: &str) -> Result<Self, ParseDscpError> {
         match text {
             "default" => Ok(Self::DEFAULT),
             "ef" => Ok(Self::EXPEDITED),
-            _ => text.parse().ok().and_then(Self::new).filter(|_| !text.starts_with('+')).ok_or(NotADscp),
+            _ => text.parse().ok().and_then(Self::new).filter(|_| !text.starts_with('+')).ok_or(ParseDscpError),
         }
     }
 }
 
-/// As it is read.
+/// Writes the form that `from_str` parses.
 impl fmt::Display for Dscp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -118,31 +120,31 @@ impl fmt::Display for Dscp {
     }
 }
 
-/// The text is no DSCP.
+/// The text is not a DSCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotADscp;
+pub struct ParseDscpError;
 
-impl fmt::Display for NotADscp {
+impl fmt::Display for ParseDscpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a DSCP is written as default, ef, or a number from 0 to 63")
     }
 }
 
-impl std::error::Error for NotADscp {}
+impl std::error::Error for ParseDscpError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn expedited_forwarding_is_46_and_184_on_the_wire() {
+    fn expedited_forwarding_is_46_and_byte_184() {
         assert_eq!((Dscp::EXPEDITED.code_point(), Dscp::EXPEDITED.traffic_class()), (46, 184));
         assert_eq!(Dscp::DEFAULT.traffic_class(), 0);
     }
 
     #[test]
-    fn a_mark_that_a_system_does_not_have_is_no_refusal() {
-        let marked = |kind: Option<io::ErrorKind>| Marking::settle(kind.map_or(Ok(()), |kind| Err(kind.into())));
+    fn unsupported_mark_is_no_error() {
+        let marked = |kind: Option<io::ErrorKind>| Marking::from_result(kind.map_or(Ok(()), |kind| Err(kind.into())));
         for (kind, marking) in [
             (None, Some(Marking::All)),
             (Some(io::ErrorKind::Unsupported), Some(Marking::Partly)),
@@ -150,11 +152,11 @@ mod tests {
         ] {
             assert_eq!(marked(kind).ok(), marking, "{kind:?}");
         }
-        assert_eq!(Marking::All.max(Marking::Partly), Marking::Partly, "one family is enough");
+        assert_eq!(Marking::All.max(Marking::Partly), Marking::Partly, "one family without the mark is enough");
     }
 
     #[test]
-    fn a_dscp_is_a_word_or_a_number_below_64_and_is_told_as_it_is_read() {
+    fn dscp_text_round_trips() {
         for (text, expected) in [
             ("default", Some(0)),
             ("0", Some(0)),

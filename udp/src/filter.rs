@@ -1,4 +1,4 @@
-//! What a server's sockets let through: a program for the kernel, which drops the rest before it wakes the server.
+//! The kernel filter of a server's sockets: a BPF program that drops invalid datagrams before they wake the server.
 //!
 //! ```text
 //!                       ┌ first byte 0 ─▶ length of a request? version and protocol id ours? ──────────┐
@@ -6,45 +6,45 @@
 //!                       └ otherwise ────▶ 1 to 8 sequence bytes? a type for servers? its content's size? ┘
 //! ```
 //!
-//! It refuses nothing that a server would do something with: it asks only what is written in the clear (§1.7 and §1.8 of
-//! `specs/netcode-1.02.md`), and the size that each type's content has. Linux runs such programs (classic BPF,
-//! `SO_ATTACH_FILTER`) without asking for any rights.
+//! It refuses only datagrams that a server would discard. It checks the fields that are sent in the clear (§1.7 and
+//! §1.8 of `specs/netcode-1.02.md`) and the size of each packet type. Linux runs such programs (classic BPF,
+//! `SO_ATTACH_FILTER`) without privileges.
 
 use slipgate_netcode::wire::packet::{PacketKind, REQUEST_PREFIX};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, REQUEST_BYTES, TAG_BYTES, VERSION};
 
-/// What a server's sockets let through.
+/// The settings of a kernel filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Filter {
+pub struct SocketFilter {
     /// The protocol id of the server.
     pub protocol_id: u64,
-    /// What becomes of requests for other protocol ids.
-    pub foreign: Foreign,
+    /// The treatment of requests for other protocol ids.
+    pub other_protocols: OtherProtocol,
 }
 
-/// What becomes of connection requests for another protocol id.
+/// The treatment of connection requests for another protocol id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Foreign {
-    /// They pass, so that the server can tell its operator of them.
+pub enum OtherProtocol {
+    /// They pass, so that the server can report them to its operator.
     Passes,
     /// They are dropped.
     Dropped,
 }
 
-/// One instruction of the classic BPF machine, as the kernel's `sock_filter` has it.
+/// An instruction of the classic BPF machine, like the kernel's `sock_filter`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Instruction {
-    /// What is done.
+pub struct BpfInstruction {
+    /// The operation, one of [`code`].
     pub code: u16,
-    /// How many instructions are skipped if a comparison is true.
+    /// The number of instructions to skip if a comparison is true.
     pub if_true: u8,
-    /// How many if it is false.
+    /// The number of instructions to skip if it is false.
     pub if_false: u8,
     /// The operand.
     pub operand: u32,
 }
 
-/// Instructions, with the kernel's names for what they are made of (linux/bpf_common.h).
+/// The operation codes, with the kernel's names of their parts (linux/bpf_common.h).
 pub mod code {
     /// A := the byte at the operand's offset (`BPF_LD | BPF_B | BPF_ABS`).
     pub const LOAD_BYTE: u16 = 0x30;
@@ -70,48 +70,48 @@ pub mod code {
     pub const IS: u16 = 0x15;
     /// A > operand? (`BPF_JMP | BPF_JGT | BPF_K`).
     pub const IS_ABOVE: u16 = 0x25;
-    /// Ends: so many bytes are accepted, or the datagram is dropped if none are (`BPF_RET | BPF_K`).
+    /// Ends: accepts the first operand bytes of the datagram, or drops it if the operand is 0 (`BPF_RET | BPF_K`).
     pub const END: u16 = 0x06;
 }
 
-/// Where the datagram begins: the program sees the UDP header first.
+/// The offset of the datagram: the program sees the UDP header first.
 const START: u32 = 8;
-/// Bytes of an encrypted packet that are neither sequence nor content.
+/// The bytes of an encrypted packet besides its sequence number and content.
 const AROUND_CONTENT: u32 = 1 + TAG_BYTES as u32;
-/// All bytes of a datagram are accepted.
+/// Accepts all bytes of a datagram.
 const ALL: u32 = u32::MAX;
 
-impl Filter {
-    /// The program, which ends whatever arrives, for it only goes forwards.
+impl SocketFilter {
+    /// Returns the program. It always terminates, because it jumps only forwards.
     #[must_use]
-    pub fn program(&self) -> Vec<Instruction> {
+    pub fn program(&self) -> Vec<BpfInstruction> {
         let encrypted = encrypted_packet();
-        let mut program = Program::default();
+        let mut program = BpfProgram::default();
         program.add(code::LOAD_BYTE, START);
-        // A request's part follows that of encrypted packets.
-        let past = encrypted.0.len() as u8;
-        program.compare(code::IS, u32::from(REQUEST_PREFIX), past, 0);
+        // The part for requests follows the part for encrypted packets.
+        let skip = encrypted.0.len() as u8;
+        program.compare(code::IS, u32::from(REQUEST_PREFIX), skip, 0);
         program.0.extend(encrypted.0);
         program.0.extend(self.request().0);
         program.0
     }
 
-    /// For a datagram whose first byte is that of a request.
-    fn request(&self) -> Program {
-        let mut front = vec![REQUEST_PREFIX];
-        front.extend(VERSION);
-        if self.foreign == Foreign::Dropped {
-            front.extend(self.protocol_id.to_le_bytes());
+    /// Returns the part for datagrams with the first byte of a request.
+    fn request(&self) -> BpfProgram {
+        let mut prefix = vec![REQUEST_PREFIX];
+        prefix.extend(VERSION);
+        if self.other_protocols == OtherProtocol::Dropped {
+            prefix.extend(self.protocol_id.to_le_bytes());
         }
-        let mut program = Program::default();
+        let mut program = BpfProgram::default();
         program.add(code::LOAD_LENGTH, 0);
-        program.go_on_if_it_is(START + REQUEST_BYTES as u32);
+        program.require_equal(START + REQUEST_BYTES as u32);
         let mut offset = START;
-        // Its parts are words and, at the end, a half word, for 14 and 22 bytes are such.
-        for part in front.chunks(4) {
+        // The compared prefix of 14 or 22 bytes consists of words and a half word.
+        for part in prefix.chunks(4) {
             let number = part.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
             program.add(if part.len() == 4 { code::LOAD_WORD } else { code::LOAD_HALF }, offset);
-            program.go_on_if_it_is(number);
+            program.require_equal(number);
             offset += part.len() as u32;
         }
         program.add(code::END, ALL);
@@ -119,16 +119,17 @@ impl Filter {
     }
 }
 
-/// For a datagram whose first byte, which is in A, is not that of a request.
-fn encrypted_packet() -> Program {
-    let mut program = Program::default();
+/// Returns the part for all other datagrams. It expects the first byte in A.
+fn encrypted_packet() -> BpfProgram {
+    let mut program = BpfProgram::default();
     program.add(code::SHIFT_RIGHT, 4);
-    // Sequence bytes, in X when they are at least one and at most eight.
+    // The number of sequence bytes goes to X. It must be from 1 to 8.
     program.compare(code::IS, 0, 1, 0);
     program.compare(code::IS_ABOVE, 8, 0, 1);
     program.add(code::END, 0);
     program.add(code::TO_X, 0);
-    // The content's bytes, in X. A datagram that is too short has very many: the difference wraps.
+    // The length of the content goes to X. The subtraction wraps for datagrams that are too short, which gives a huge
+    // length.
     program.add(code::LOAD_LENGTH, 0);
     program.add(code::SUBTRACT, START + AROUND_CONTENT);
     program.add(code::SUBTRACT_X, 0);
@@ -144,34 +145,35 @@ fn encrypted_packet() -> Program {
     program
 }
 
-/// Accepts if X, the content's bytes, is what contents of the kind have; those sizes have no gaps.
-fn content_sizes(kind: PacketKind) -> Program {
+/// Returns the part that accepts a datagram if X, the length of its content, is valid for this kind. Valid lengths are
+/// contiguous.
+fn content_sizes(kind: PacketKind) -> BpfProgram {
     let allowed = || (0..=MAX_PAYLOAD_BYTES as u32).filter(|bytes| kind.allows_content(*bytes as usize));
-    let (least, most) = (allowed().min().unwrap_or(0), allowed().max().unwrap_or(0));
-    let mut program = Program::default();
+    let (min, max) = (allowed().min().unwrap_or(0), allowed().max().unwrap_or(0));
+    let mut program = BpfProgram::default();
     program.add(code::FROM_X, 0);
-    program.add(code::SUBTRACT, least);
-    program.compare(code::IS_ABOVE, most - least, 0, 1);
+    program.add(code::SUBTRACT, min);
+    program.compare(code::IS_ABOVE, max - min, 0, 1);
     program.add(code::END, 0);
     program.add(code::END, ALL);
     program
 }
 
-/// Instructions in the making.
+/// A program under construction.
 #[derive(Default)]
-struct Program(Vec<Instruction>);
+struct BpfProgram(Vec<BpfInstruction>);
 
-impl Program {
+impl BpfProgram {
     fn add(&mut self, code: u16, operand: u32) {
         self.compare(code, operand, 0, 0);
     }
 
     fn compare(&mut self, code: u16, operand: u32, if_true: u8, if_false: u8) {
-        self.0.push(Instruction { code, if_true, if_false, operand });
+        self.0.push(BpfInstruction { code, if_true, if_false, operand });
     }
 
-    /// Drops unless A is a number.
-    fn go_on_if_it_is(&mut self, number: u32) {
+    /// DropCounter unless A is a number.
+    fn require_equal(&mut self, number: u32) {
         self.compare(code::IS, number, 1, 0);
         self.add(code::END, 0);
     }
@@ -183,9 +185,9 @@ mod kernel {
 
     use socket2::{SockFilter, SockRef};
 
-    use super::{Filter, Instruction};
+    use super::{BpfInstruction, SocketFilter};
 
-    pub(crate) fn set(socket: &SockRef<'_>, filter: Option<&Filter>) -> io::Result<()> {
+    pub(crate) fn set(socket: &SockRef<'_>, filter: Option<&SocketFilter>) -> io::Result<()> {
         let Some(filter) = filter else {
             return match socket.detach_filter() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -193,7 +195,7 @@ mod kernel {
             };
         };
         let instruction =
-            |Instruction { code, if_true, if_false, operand }| SockFilter::new(code, if_true, if_false, operand);
+            |BpfInstruction { code, if_true, if_false, operand }| SockFilter::new(code, if_true, if_false, operand);
         socket.attach_filter(&filter.program().into_iter().map(instruction).collect::<Vec<_>>())
     }
 }
@@ -204,9 +206,9 @@ mod kernel {
 
     use socket2::SockRef;
 
-    use super::Filter;
+    use super::SocketFilter;
 
-    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&Filter>) -> io::Result<()> {
+    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&SocketFilter>) -> io::Result<()> {
         filter.map_or(Ok(()), |_| Err(io::ErrorKind::Unsupported.into()))
     }
 }

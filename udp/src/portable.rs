@@ -1,23 +1,23 @@
-//! One system call for each datagram: what every system has.
+//! The portable datapath: one system call for each datagram.
 
 use std::io;
 
 use mio::net::UdpSocket;
 
-use super::Family;
+use super::AddressFamily;
 use super::batch::{ReceiveBatch, SendBatch};
-use super::stats::{SocketStats, Trouble};
+use super::stats::{SocketErrorKind, SocketStats};
 
-/// Errors of one read after which a turn stops reading a socket: the next turn tries again.
-pub(super) const RECEIVE_ERRORS_PER_TURN: u32 = 64;
+/// The number of errors after which a turn stops reading a socket. The next turn tries again.
+pub(super) const MAX_RECEIVE_ERRORS_PER_TURN: u32 = 64;
 
-/// The datapath of systems without batches.
+/// The datapath of systems without batched calls.
 #[cfg(not(target_os = "linux"))]
 #[derive(Default)]
-pub(super) struct Datapath(());
+pub(super) struct PortableDatapath(());
 
 #[cfg(not(target_os = "linux"))]
-impl Datapath {
+impl PortableDatapath {
     pub(super) const fn batching(&self) -> super::Batching {
         super::Batching::Off
     }
@@ -28,35 +28,35 @@ impl Datapath {
         &self,
         socket: &UdpSocket,
         batch: &mut ReceiveBatch,
-        most: usize,
+        max: usize,
         stats: &mut SocketStats,
     ) -> bool {
-        receive(socket, batch, most, stats)
+        receive(socket, batch, max, stats)
     }
 
-    pub(super) fn send(&self, socket: &UdpSocket, family: Family, batch: &SendBatch, stats: &mut SocketStats) {
+    pub(super) fn send(&self, socket: &UdpSocket, family: AddressFamily, batch: &SendBatch, stats: &mut SocketStats) {
         send(socket, family, batch, stats, || false);
     }
 }
 
-/// Fills the batch until it holds `most`, and answers whether the socket has nothing more to give now: a read that brings
-/// nothing but errors need not be followed by another at once.
-pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize, stats: &mut SocketStats) -> bool {
+/// Fills the batch until it holds `max`. Returns whether the socket is empty; a read of nothing but errors counts as
+/// empty, so that the thread does not spin.
+pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, max: usize, stats: &mut SocketStats) -> bool {
     let (mut errors, had) = (0, batch.len());
-    while batch.len() < most {
-        let Some(buffer) = batch.room() else { return false };
+    while batch.len() < max {
+        let Some(buffer) = batch.next_buf() else { return false };
         stats.receive_calls += 1;
         match socket.recv_from(buffer) {
             Ok((bytes, from)) => {
                 batch.commit(from.into(), bytes);
-                stats.note_received(bytes);
+                stats.count_received(bytes);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
             Err(error) => {
-                // Windows reports a datagram that was cut as an error; other systems report an earlier send's trouble.
-                stats.note_trouble(Trouble::of(&error));
+                // Windows reports a truncated datagram as an error; other systems report errors of earlier sends here.
+                stats.count_error(SocketErrorKind::of(&error));
                 errors += 1;
-                if errors >= RECEIVE_ERRORS_PER_TURN {
+                if errors >= MAX_RECEIVE_ERRORS_PER_TURN {
                     return batch.len() == had;
                 }
             }
@@ -65,26 +65,26 @@ pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, most: usize,
     false
 }
 
-/// Sends the batch's datagrams of one family. One that is too large for its path is sent again if the kernel cuts it now,
-/// and did not before: that is what `let_cut` answers.
+/// Sends the batch's datagrams of one address family. A datagram that is too large for its path is sent again if
+/// `allow_fragmentation` returns that fragmentation was forbidden until now.
 pub(super) fn send(
     socket: &UdpSocket,
-    family: Family,
+    family: AddressFamily,
     batch: &SendBatch,
     stats: &mut SocketStats,
-    let_cut: impl Fn() -> bool,
+    allow_fragmentation: impl Fn() -> bool,
 ) {
-    for (to, datagram) in batch.iter().filter(|(to, _)| Family::of(to) == family) {
+    for (to, datagram) in batch.iter().filter(|(to, _)| AddressFamily::of(to) == family) {
         stats.send_calls += 1;
         let mut sent = socket.send_to(datagram, to);
-        if is_too_large(&sent) && let_cut() {
+        if sent.as_ref().is_err_and(is_too_large) && allow_fragmentation() {
             sent = socket.send_to(datagram, to);
         }
-        stats.note_sent(sent, datagram.len());
+        stats.count_send_result(sent, datagram.len());
     }
 }
 
-/// Whether a datagram was refused for its size.
-pub(super) fn is_too_large(sent: &io::Result<usize>) -> bool {
-    sent.as_ref().is_err_and(|error| Trouble::of(error) == Trouble::TooLarge)
+/// Returns whether a datagram was refused for its size.
+pub(super) fn is_too_large(error: &io::Error) -> bool {
+    SocketErrorKind::of(error) == SocketErrorKind::TooLarge
 }

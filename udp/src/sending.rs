@@ -1,121 +1,158 @@
-//! Sending runs until each has left or was refused: the kernel may take some of them, and refuse any.
+//! Sends runs and falls back: the kernel may accept some of them and refuse any other.
 //!
-//! One refusal must not lose what follows, nor may it teach more than it says: a peer's address can be the reason for
-//! an error that otherwise means that the system lacks something.
+//! One refusal must not lose the datagrams behind it. It must not disable a feature either unless it proves that the
+//! system lacks it: a peer's address can cause an error that otherwise means a missing feature.
 
 use std::io;
 
 use super::Batching;
-use super::batch::BATCH;
-use super::batched::{is_unknown, may_be_missing};
+use super::batch::BATCH_SIZE;
+use super::gso::GsoRun;
 use super::portable::is_too_large;
-use super::runs::Run;
-use super::stats::{SocketStats, Trouble};
+use super::refusal::{is_unsupported, may_be_unsupported};
+use super::stats::{SocketErrorKind, SocketStats};
 
-/// What the system is able to do, as far as is known.
+/// The features of the system, as far as they are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Able {
-    /// What one call may carry.
+pub(super) struct SendCaps {
+    /// How many datagrams one call carries.
     pub(super) batching: Batching,
-    /// A call for many has sent some: the system has such calls, and lets us make them.
+    /// Whether a batched call has worked before: the system has such calls and permits them.
     pub(super) has_sent: bool,
-    /// A run has left that the kernel was to cut.
-    pub(super) has_cut: bool,
-    /// Some path was too narrow for a datagram.
-    pub(super) is_narrow: bool,
+    /// Whether the kernel has segmented a run before.
+    pub(super) has_segmented: bool,
+    /// Whether a datagram exceeded the MTU of its path, so that fragmentation is allowed since.
+    pub(super) met_small_mtu: bool,
 }
 
-impl Default for Able {
+impl Default for SendCaps {
     fn default() -> Self {
-        Self { batching: Batching::Segments, has_sent: false, has_cut: false, is_narrow: false }
+        Self { batching: Batching::Segments, has_sent: false, has_segmented: false, met_small_mtu: false }
     }
 }
 
-/// What carries runs: a socket, or a test's.
-pub(super) trait Carrier {
-    /// Sends runs by one call and answers how many left; an error is the first one's.
-    fn send_many(&mut self, runs: &[Run]) -> io::Result<usize>;
-    /// Sends a run of one datagram as every system can.
-    fn send_one(&mut self, run: &Run) -> io::Result<usize>;
-    /// Lets the kernel cut datagrams for paths that are too narrow for them, and answers whether it did not until now.
-    fn let_cut(&mut self) -> bool;
+/// The system calls that send runs. Tests replace them by a model of a kernel.
+pub(super) trait SendSyscalls {
+    /// Sends runs by one call. Returns how many left; an error concerns the first one.
+    fn send_many(&mut self, runs: &[GsoRun]) -> io::Result<usize>;
+    /// Sends a run of one datagram by the portable call.
+    fn send_one(&mut self, run: &GsoRun) -> io::Result<usize>;
+    /// Allows the kernel to fragment datagrams that exceed the MTU of their path. Returns whether that was forbidden
+    /// until now.
+    fn allow_fragmentation(&mut self) -> bool;
 }
 
-/// Sends all runs, counts what became of each datagram, and lowers what the system is held `able` to when it lacks it.
-pub(super) fn send_runs(carrier: &mut impl Carrier, runs: &[Run], able: &mut Able, stats: &mut SocketStats) {
+/// Sends all runs and counts the result of each datagram. Reduces `caps` when the system turns out to lack a feature.
+pub(super) fn send_runs(
+    syscalls: &mut impl SendSyscalls,
+    runs: &[GsoRun],
+    caps: &mut SendCaps,
+    stats: &mut SocketStats,
+) {
     let mut rest = runs;
     while let Some((run, later)) = rest.split_first() {
-        if able.batching == Batching::Off {
-            run.singly().for_each(|single| send_one(carrier, &single, stats));
+        if caps.batching == Batching::Off {
+            run.split().for_each(|single| send_one(syscalls, &single, stats));
             rest = later;
             continue;
         }
         stats.send_calls += 1;
-        match carrier.send_many(rest) {
-            Ok(sent) => {
-                let (left, waiting) = rest.split_at(sent.clamp(1, rest.len()));
-                left.iter().for_each(|run| stats.note_left(run.count, run.bytes()));
-                able.has_sent = true;
-                able.has_cut |= left.iter().any(|run| run.count > 1);
-                rest = waiting;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The socket's buffer is full, for whomever the rest is: to ask for each would cost calls when there is no time.
+        rest = match syscalls.send_many(rest) {
+            Ok(sent) => on_sent(rest, sent, caps, stats),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => rest,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // The socket's buffer is full for all destinations. Trying each datagram would cost calls when there is
+                // no time.
                 let lost = rest.iter().map(|run| run.count as u64).sum();
-                return stats.note_troubles(Trouble::BufferFull, lost);
+                return stats.count_errors(SocketErrorKind::BufferFull, lost);
             }
-            // Some path is narrow: better a datagram in pieces than none. From now on all are sent so.
-            Err(error) if Trouble::of(&error) == Trouble::TooLarge && carrier.let_cut() => able.is_narrow = true,
+            Err(error) if is_too_large(&error) && syscalls.allow_fragmentation() => {
+                // A path has a small MTU: a fragmented datagram is better than a lost one. Fragmentation stays allowed.
+                caps.met_small_mtu = true;
+                rest
+            }
             Err(error) => {
-                rest = later;
-                if run.count > 1 {
-                    send_singly(carrier, run, &error, able, stats);
-                } else if may_be_missing(&error) {
-                    send_portably(carrier, run, &error, able, stats);
-                } else {
-                    stats.note_trouble(Trouble::of(&error));
-                }
+                on_refused(syscalls, run, &error, caps, stats);
+                later
             }
-        }
+        };
     }
 }
 
-/// A run was refused: its datagrams go by themselves. If they can, and the refusal may mean so, nothing is cut from now
-/// on: some network cards cannot (EIO), and some kernels.
-fn send_singly(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able: &mut Able, stats: &mut SocketStats) {
-    let mut singles = [*run; BATCH];
-    let count = singles.iter_mut().zip(run.singly()).map(|(room, single)| *room = single).count();
+/// Counts the first `sent` runs and returns the others.
+fn on_sent<'a>(runs: &'a [GsoRun], sent: usize, caps: &mut SendCaps, stats: &mut SocketStats) -> &'a [GsoRun] {
+    // The kernel never returns 0; the bound guarantees progress even so.
+    let (left, waiting) = runs.split_at(sent.clamp(1, runs.len()));
+    left.iter().for_each(|run| stats.count_sent(run.count, run.bytes()));
+    caps.has_sent = true;
+    caps.has_segmented |= left.iter().any(|run| run.count > 1);
+    waiting
+}
+
+/// Handles the refusal of a run: sends its datagrams in another way, or counts the error.
+fn on_refused(
+    syscalls: &mut impl SendSyscalls,
+    run: &GsoRun,
+    refusal: &io::Error,
+    caps: &mut SendCaps,
+    stats: &mut SocketStats,
+) {
+    if run.count > 1 {
+        send_split(syscalls, run, refusal, caps, stats);
+    } else if may_be_unsupported(refusal) {
+        send_portably(syscalls, run, refusal, caps, stats);
+    } else {
+        stats.count_error(SocketErrorKind::of(refusal));
+    }
+}
+
+/// Sends the datagrams of a refused run one by one. Disables segmentation if they leave and the refusal may have
+/// concerned it: some network cards (EIO) and kernels cannot segment.
+fn send_split(
+    syscalls: &mut impl SendSyscalls,
+    run: &GsoRun,
+    refusal: &io::Error,
+    caps: &mut SendCaps,
+    stats: &mut SocketStats,
+) {
+    let mut singles = [*run; BATCH_SIZE];
+    let count = singles.iter_mut().zip(run.split()).map(|(entry, single)| *entry = single).count();
     let sent_before = stats.datagrams_sent;
-    send_runs(carrier, singles.get(..count).unwrap_or_default(), able, stats);
-    // A kernel that has cut can: before Linux 6.14 one says EINVAL of a path that is too narrow for the pieces. What is
-    // forbidden is so by a firewall, or the call is: cutting is not.
-    let may_be_of_cutting = may_be_missing(refusal) && refusal.raw_os_error() != Some(libc::EPERM);
-    let may_mean_so =
-        may_be_of_cutting && !able.has_cut && !able.is_narrow || refusal.raw_os_error() == Some(libc::EIO);
-    if may_mean_so && stats.datagrams_sent > sent_before {
-        able.batching = able.batching.min(Batching::Messages);
+    send_runs(syscalls, singles.get(..count).unwrap_or_default(), caps, stats);
+    // A kernel that has segmented before supports it: before Linux 6.14 EINVAL also meant that the segments exceed the
+    // MTU of the path. EPERM comes from a firewall or a sandbox, not from segmentation.
+    let may_concern_segmentation = may_be_unsupported(refusal) && refusal.raw_os_error() != Some(libc::EPERM);
+    let is_suspect = may_concern_segmentation && !caps.has_segmented && !caps.met_small_mtu
+        || refusal.raw_os_error() == Some(libc::EIO);
+    if is_suspect && stats.datagrams_sent > sent_before {
+        caps.batching = caps.batching.min(Batching::Messages);
     }
 }
 
-/// A datagram was refused in a way that may mean that there are no batches. That is certain when the call is unknown; and
-/// when the plain call takes the same datagram, unless batches have left before. Then the refusal was of the moment, as
-/// that of a kernel whose table of flows is full (EPERM): the next call may carry many again.
-fn send_portably(carrier: &mut impl Carrier, run: &Run, refusal: &io::Error, able: &mut Able, stats: &mut SocketStats) {
+/// Sends a datagram by the portable call after an error that may mean that batched calls are missing. Disables them if
+/// the call is certainly unknown, or if the portable call accepts the same datagram and no batched call has worked
+/// before. Otherwise the refusal was temporary, as EPERM of a kernel with a full connection tracking table.
+fn send_portably(
+    syscalls: &mut impl SendSyscalls,
+    run: &GsoRun,
+    refusal: &io::Error,
+    caps: &mut SendCaps,
+    stats: &mut SocketStats,
+) {
     let sent_before = stats.datagrams_sent;
-    send_one(carrier, run, stats);
-    if is_unknown(refusal) || !able.has_sent && stats.datagrams_sent > sent_before {
-        able.batching = Batching::Off;
+    send_one(syscalls, run, stats);
+    if is_unsupported(refusal) || !caps.has_sent && stats.datagrams_sent > sent_before {
+        caps.batching = Batching::Off;
     }
 }
 
-fn send_one(carrier: &mut impl Carrier, run: &Run, stats: &mut SocketStats) {
+fn send_one(syscalls: &mut impl SendSyscalls, run: &GsoRun, stats: &mut SocketStats) {
     stats.send_calls += 1;
-    let mut sent = carrier.send_one(run);
-    if is_too_large(&sent) && carrier.let_cut() {
-        sent = carrier.send_one(run);
+    let mut sent = syscalls.send_one(run);
+    if sent.as_ref().is_err_and(is_too_large) && syscalls.allow_fragmentation() {
+        sent = syscalls.send_one(run);
     }
-    stats.note_sent(sent, run.bytes());
+    stats.count_send_result(sent, run.bytes());
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Several sockets on one port, one for each thread: the system sends all datagrams of one sender to the same one.
+//! Shards: several sockets on one port, one for each thread. The system sends all datagrams of a sender to one of them.
 //!
 //! ```text
 //!                     ┌ hash of both addresses (the system's own) ┐        ┌─▶ shard 0
@@ -6,31 +6,32 @@
 //!                     └ or the CPU that it arrived on             ┘        └─▶ shard 2
 //! ```
 //!
-//! Linux alone does so (`SO_REUSEPORT`). On macOS and Windows an option of the same or a similar name lets one socket
-//! have everything, so more than one shard is refused there.
+//! Only Linux supports this (`SO_REUSEPORT`). A similar option of macOS and Windows lets one socket receive everything,
+//! so more than one shard is refused there.
 
 use std::io;
 use std::net::SocketAddr;
 
 use super::Sockets;
-use super::port::Sharing;
+use super::bound_socket::PortSharing;
 
-/// By what the system chooses the shard of a datagram.
+/// How the system chooses the shard of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Steering {
-    /// By a hash of both addresses and ports: a client stays on one shard for as long as it sends from one port.
+    /// A hash of both addresses and ports decides. A client stays on one shard as long as it sends from one port.
     #[default]
     Hash,
-    /// By the CPU on which the datagram arrived, so that a shard that is pinned to that CPU has it in its caches.
+    /// The CPU on which the datagram arrived decides, so that a shard pinned to that CPU finds the datagram in its
+    /// caches.
     ///
-    /// Only where the network card spreads flows over CPUs for good (receive side scaling, one queue for each CPU, no
-    /// `irqbalance`): a client whose datagrams arrive on another CPU comes to a shard that does not know it, and is lost.
-    /// On loopback that is the CPU of the sender.
+    /// This requires a network card that assigns flows to CPUs permanently (receive side scaling, one queue for each
+    /// CPU, no `irqbalance`). If the datagrams of a client arrive on another CPU, they reach a shard that does not know
+    /// it, and the connection is lost. The CPU of the sender decides on loopback.
     Cpu,
 }
 
 impl Steering {
-    /// As a stable word, for logs and settings.
+    /// Returns the name as a stable word for logs and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,53 +42,54 @@ impl Steering {
 }
 
 impl Sockets {
-    /// Binds so many sockets to each address, which may be one of IPv4 and one of IPv6: one of each for a shard. A port
-    /// that any other program has is refused, even if that one shares its port too.
+    /// Binds `shards` sets of sockets to the same addresses, at most one IPv4 and one IPv6 address. A port that another
+    /// program has is refused even if that program shares its port too.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `Unsupported` for more than one shard where systems do not spread datagrams over sockets,
-    /// all but Linux; `InvalidInput` for none.
+    /// The errors of [`bind`](Self::bind); `Unsupported` for more than one shard on systems other than Linux;
+    /// `InvalidInput` for no shard.
     pub fn bind_shards(addresses: &[SocketAddr], shards: u16) -> io::Result<Vec<Self>> {
         match shards {
             0 => Err(io::Error::new(io::ErrorKind::InvalidInput, "a server has at least one shard")),
             1 => Ok(vec![Self::bind(addresses)?]),
             _ if !cfg!(target_os = "linux") => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this system does not spread the datagrams of one port over several sockets, only Linux does: use one \
+                "only Linux distributes the datagrams of one port over several sockets: use one \
                  shard, or one server on each of several ports",
             )),
             _ => {
-                let first = Self::bind_sharing(addresses, Sharing::First)?;
+                let first = Self::bind_sharing(addresses, PortSharing::First)?;
                 let bound = first.local_addresses();
-                let others = (1..shards).map(|_| Self::bind_sharing(&bound, Sharing::Next));
+                let others = (1..shards).map(|_| Self::bind_sharing(&bound, PortSharing::Next));
                 std::iter::once(Ok(first)).chain(others).collect()
             }
         }
     }
 
-    /// Says how the datagrams of a port are spread over the sockets of [`bind_shards`](Self::bind_shards), of which there
-    /// are so many: told to any of them, it is so for all. From [`Steering::Cpu`] there is no way back. One
-    /// shard has everything, however it is steered.
+    /// Sets how datagrams are distributed over the `shards` sockets of [`bind_shards`](Self::bind_shards). A call on
+    /// any of them applies to all. [`Steering::Cpu`] cannot be reverted. A single shard receives everything in both
+    /// modes.
     ///
     /// # Errors
-    /// For [`Steering::Cpu`] and several shards: `Unsupported` on all systems but Linux; when the system refuses it.
+    /// `Unsupported` for [`Steering::Cpu`] and several shards on systems other than Linux; the error of the system if
+    /// it refuses the program.
     pub fn steer(&self, steering: Steering, shards: u16) -> io::Result<()> {
         match steering {
             Steering::Hash => Ok(()),
-            // The port of one shard is not shared, and the system refuses to spread its datagrams.
+            // The system refuses the program on a port that is not shared.
             Steering::Cpu if shards < 2 => Ok(()),
-            Steering::Cpu => self.ports().try_for_each(|(_, port)| by_cpu(port, shards)),
+            Steering::Cpu => self.bound().try_for_each(|(_, port)| by_cpu(port, shards)),
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn by_cpu(port: &super::port::Port, shards: u16) -> io::Result<()> {
-    super::system::steer_by_cpu(std::os::fd::AsFd::as_fd(&port.socket), shards)
+fn by_cpu(port: &super::bound_socket::BoundSocket, shards: u16) -> io::Result<()> {
+    super::syscalls::steer_by_cpu(std::os::fd::AsFd::as_fd(&port.socket), shards)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn by_cpu(_: &super::port::Port, _: u16) -> io::Result<()> {
+fn by_cpu(_: &super::bound_socket::BoundSocket, _: u16) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -106,7 +108,7 @@ mod tests {
         Sockets::bind_shards(&[ANY.into()], count).unwrap()
     }
 
-    /// How many datagrams each shard gets until all have come.
+    /// Receives until `count` datagrams have arrived. Returns how many each shard received.
     fn arrived(shards: &mut [Sockets], count: usize) -> Vec<usize> {
         let mut counts = vec![0; shards.len()];
         let mut batch = ReceiveBatch::default();
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_spread_over_the_shards_and_each_stays_on_one() {
+    fn senders_spread_and_each_stays_on_one_shard() {
         let mut shards = shards(4);
         let to = shards[0].local_addresses()[0];
         assert!(shards.iter().all(|shard| shard.local_addresses() == [to]));
@@ -134,7 +136,7 @@ mod tests {
             arrived(shards, senders.len())
         };
         let first = round(&mut shards);
-        // That one of four gets none of 64 happens once in 25 million.
+        // The probability that one of four shards gets none of 64 senders is 1 in 25 million.
         assert!(first.iter().all(|count| *count > 0), "{first:?}");
         for _ in 0..3 {
             assert_eq!(round(&mut shards), first);
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_shared_already_is_refused_to_another_server() {
+    fn shared_port_is_refused_to_another_server() {
         let shards = shards(2);
         let taken = shards[0].local_addresses();
         for count in [1, 2] {
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn steered_by_cpu_everything_from_one_cpu_comes_to_one_shard() {
+    fn cpu_steering_sends_one_cpus_datagrams_to_one_shard() {
         let mut shards = shards(2);
         shards[1].steer(Steering::Hash, 2).unwrap();
         shards[1].steer(Steering::Cpu, 2).unwrap();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_have_a_port_each_that_all_shards_share() {
+    fn shards_share_one_port_of_each_family() {
         let mut shards = Sockets::bind_shards(&[ANY.into(), (Ipv6Addr::LOCALHOST, 0).into()], 2).unwrap();
         let to = shards[0].local_addresses();
         assert!(to.len() == 2 && shards[1].local_addresses() == to);
@@ -191,20 +193,20 @@ mod tests {
     }
 
     #[test]
-    fn one_shard_has_everything_however_it_is_steered() {
+    fn one_shard_receives_everything_in_both_modes() {
         let mut shards = shards(1);
         [Steering::Hash, Steering::Cpu].iter().for_each(|steering| shards[0].steer(*steering, 1).unwrap());
         UdpSocket::bind(ANY).unwrap().send_to(b"here", shards[0].local_addresses()[0]).unwrap();
         assert_eq!(arrived(&mut shards, 1), [1]);
     }
 
-    /// Pins this thread to a CPU that it may use, and answers which.
+    /// Pins this thread to a CPU and returns which.
     fn pinned() -> usize {
-        crate::system::pin_to_one_cpu()
+        crate::syscalls::pin_to_one_cpu()
     }
 
     #[test]
-    fn a_sleeper_is_woken_by_another_thread_and_is_not_taken_to_have_datagrams() {
+    fn waker_ends_a_wait_without_reporting_datagrams() {
         let mut sockets = shards(2).remove(0);
         let waker = sockets.waker().unwrap();
         let start = std::time::Instant::now();

@@ -1,22 +1,22 @@
-//! What the sockets have counted: traffic, and trouble by kind.
+//! The counters of the sockets: traffic, and errors by kind.
 
 use std::io;
 
 #[cfg(unix)]
 use libc as raw;
 
-/// A kind of trouble that a socket reports. None of it ends anything.
+/// The kind of a socket error. None of them stops a server or client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Trouble {
-    /// The send buffer is full (EAGAIN, ENOBUFS): the datagram is lost.
+pub enum SocketErrorKind {
+    /// The send buffer is full (EAGAIN, ENOBUFS). The datagram is lost.
     BufferFull,
     /// The datagram is larger than the path or the system allows (EMSGSIZE).
     TooLarge,
-    /// Network or host cannot be reached, or the network is down.
+    /// The network or the host is unreachable, or the network is down.
     Unreachable,
-    /// The other side's port is closed (ECONNREFUSED, ECONNRESET).
+    /// The port of the peer is closed (ECONNREFUSED, ECONNRESET).
     Refused,
-    /// A firewall or the system's policy forbids it (EPERM, EACCES).
+    /// A firewall or a policy of the system forbids it (EPERM, EACCES).
     Forbidden,
     /// No socket of this address family is bound.
     NoSocket,
@@ -24,8 +24,8 @@ pub enum Trouble {
     Other,
 }
 
-impl Trouble {
-    /// Every kind, in the order of the counters.
+impl SocketErrorKind {
+    /// All kinds, in the order of the counters.
     pub const ALL: [Self; 7] = [
         Self::BufferFull,
         Self::TooLarge,
@@ -36,7 +36,7 @@ impl Trouble {
         Self::Other,
     ];
 
-    /// The kind as a stable `snake_case` word, for metrics and logs.
+    /// Returns the kind as a stable `snake_case` word for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Trouble {
         }
     }
 
-    /// The kind of an error of the system.
+    /// Returns the kind of an error of the system.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -65,7 +65,7 @@ impl Trouble {
         }
     }
 
-    /// Errors to which the standard library gives no name of its own.
+    /// Returns the kind of an error without an `io::ErrorKind` of its own.
     fn of_raw(code: Option<i32>) -> Self {
         match code {
             Some(code) if code == raw::EMSGSIZE => Self::TooLarge,
@@ -75,46 +75,45 @@ impl Trouble {
     }
 }
 
-/// As Winsock's documentation has them.
+/// The codes of Winsock's documentation.
 #[cfg(windows)]
 mod raw {
     pub(super) const EMSGSIZE: i32 = 10040;
     pub(super) const ENOBUFS: i32 = 10055;
 }
 
-/// What the sockets have counted since they were bound.
+/// The counters of the sockets since they were bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketStats {
     /// Datagrams received.
     pub datagrams_received: u64,
     /// Bytes of datagrams received, without headers.
     pub bytes_received: u64,
-    /// Datagrams that the system took for sending.
+    /// Datagrams that the system accepted for sending.
     pub datagrams_sent: u64,
     /// Bytes of datagrams sent, without headers.
     pub bytes_sent: u64,
-    /// System calls that received: with batches one brings up to 64 datagrams.
+    /// Receiving system calls. A batched call receives up to 64 datagrams.
     pub receive_calls: u64,
-    /// System calls that sent: with batches one takes up to 64 datagrams.
+    /// Sending system calls. A batched call sends up to 64 datagrams.
     pub send_calls: u64,
-    /// Datagrams that arrived and that the system dropped before they could be read; `None` where it does not tell.
+    /// Datagrams that the system dropped on arrival; `None` where it does not report them.
     ///
-    /// Linux tells (by `SO_MEMINFO`) how many the receive buffer had no room for, together with those that the kernel
-    /// filter refused, if there is one, and those whose checksum was wrong. How many of them the former were at most,
-    /// [`Overflow`](super::Overflow) tells.
+    /// Linux reports (by `SO_MEMINFO`) the datagrams dropped by full receive buffers, by the kernel filter and for
+    /// wrong checksums together. [`Overflow`](super::Overflow) bounds the share of the first.
     pub dropped_by_system: Option<u64>,
-    pub(super) troubles: [u64; Trouble::ALL.len()],
+    pub(super) error_counts: [u64; SocketErrorKind::ALL.len()],
     pub(super) turns: u64,
 }
 
 impl SocketStats {
-    /// How often a kind of trouble was reported, sending and receiving together.
+    /// Returns how often an error of this kind occurred, in sends and receives together.
     #[must_use]
-    pub fn trouble(&self, kind: Trouble) -> u64 {
-        self.troubles.get(kind as usize).copied().unwrap_or(0)
+    pub fn errors(&self, kind: SocketErrorKind) -> u64 {
+        self.error_counts.get(kind as usize).copied().unwrap_or(0)
     }
 
-    /// Counts what other sockets have counted; what the system dropped is known if it is of both.
+    /// Adds the counters of other sockets. The drops stay known only if both report them.
     pub fn add_all(&mut self, other: &Self) {
         self.datagrams_received += other.datagrams_received;
         self.bytes_received += other.bytes_received;
@@ -124,34 +123,34 @@ impl SocketStats {
         self.send_calls += other.send_calls;
         let both = self.dropped_by_system.zip(other.dropped_by_system);
         self.dropped_by_system = both.map(|(ours, theirs)| ours + theirs);
-        self.troubles.iter_mut().zip(other.troubles).for_each(|(count, more)| *count += more);
+        self.error_counts.iter_mut().zip(other.error_counts).for_each(|(count, more)| *count += more);
         self.turns = self.turns.wrapping_add(other.turns);
     }
 
-    pub(super) fn note_received(&mut self, bytes: usize) {
+    pub(super) fn count_received(&mut self, bytes: usize) {
         self.datagrams_received += 1;
         self.bytes_received += bytes as u64;
     }
 
-    /// Datagrams left, of so many bytes together.
-    pub(super) fn note_left(&mut self, datagrams: usize, bytes: usize) {
+    /// Counts sent datagrams and their total size in bytes.
+    pub(super) fn count_sent(&mut self, datagrams: usize, bytes: usize) {
         self.datagrams_sent += datagrams as u64;
         self.bytes_sent += bytes as u64;
     }
 
-    pub(super) fn note_sent(&mut self, result: io::Result<usize>, bytes: usize) {
+    pub(super) fn count_send_result(&mut self, result: io::Result<usize>, bytes: usize) {
         match result {
-            Ok(_) => self.note_left(1, bytes),
-            Err(error) => self.note_trouble(Trouble::of(&error)),
+            Ok(_) => self.count_sent(1, bytes),
+            Err(error) => self.count_error(SocketErrorKind::of(&error)),
         }
     }
 
-    pub(super) fn note_trouble(&mut self, kind: Trouble) {
-        self.note_troubles(kind, 1);
+    pub(super) fn count_error(&mut self, kind: SocketErrorKind) {
+        self.count_errors(kind, 1);
     }
 
-    pub(super) fn note_troubles(&mut self, kind: Trouble, times: u64) {
-        if let Some(count) = self.troubles.get_mut(kind as usize) {
+    pub(super) fn count_errors(&mut self, kind: SocketErrorKind, times: u64) {
+        if let Some(count) = self.error_counts.get_mut(kind as usize) {
             *count += times;
         }
     }

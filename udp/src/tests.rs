@@ -6,7 +6,7 @@ use slipgate_netcode::Outbox;
 
 use super::*;
 
-/// Sockets on loopback whose calls carry at most so much; `None` if the machine has no such address.
+/// Binds sockets with limited batching; `None` if the machine does not have this address.
 fn on(text: &str, batching: Batching) -> Option<Sockets> {
     let Ok(mut sockets) = Sockets::bind(&[text.parse().unwrap()]) else {
         println!("SKIPPED: this machine has no {text}");
@@ -20,19 +20,19 @@ fn loopback(text: &str) -> Sockets {
     on(text, Batching::Segments).unwrap()
 }
 
-/// Every kind of datapath that this machine has.
+/// Returns every kind of datapath that this machine supports.
 fn datapaths() -> Vec<Batching> {
     let most = loopback("127.0.0.1:0").batching();
     [Batching::Off, Batching::Messages, Batching::Segments].into_iter().filter(|batching| *batching <= most).collect()
 }
 
-/// Puts a datagram of so many bytes, all of one value, into the batch.
+/// Adds a datagram of this size to the batch, all bytes of one value.
 fn put(batch: &mut SendBatch, to: SocketAddr, bytes: usize, value: u8) {
-    batch.room().unwrap()[..bytes].fill(value);
+    batch.next_buf().unwrap()[..bytes].fill(value);
     batch.commit(to.into(), bytes);
 }
 
-/// Receives `count` datagrams, by one turn after another, and answers each one's sender, length and value.
+/// Receives `count` datagrams in several turns. Returns source, length and value of each.
 fn receive(sockets: &mut Sockets, count: usize) -> Vec<(Address, usize, u8)> {
     let mut batch = ReceiveBatch::default();
     let mut arrived = Vec::new();
@@ -42,9 +42,9 @@ fn receive(sockets: &mut Sockets, count: usize) -> Vec<(Address, usize, u8)> {
         }
         sockets.wait(Duration::from_millis(50)).unwrap();
         sockets.receive(&mut batch);
-        for place in 0..batch.len() {
-            let received = batch.get(place).unwrap();
-            assert!(received.datagram.windows(2).all(|pair| pair[0] == pair[1]), "a datagram is as it was sent");
+        for index in 0..batch.len() {
+            let received = batch.get(index).unwrap();
+            assert!(received.datagram.windows(2).all(|pair| pair[0] == pair[1]), "the datagram is unchanged");
             arrived.push((received.from, received.datagram.len(), received.datagram.first().copied().unwrap_or(0)));
         }
     }
@@ -52,10 +52,10 @@ fn receive(sockets: &mut Sockets, count: usize) -> Vec<(Address, usize, u8)> {
 }
 
 #[test]
-fn datagrams_of_both_families_arrive_in_order_with_their_senders_and_empty_ones_too() {
+fn datagrams_arrive_in_order_with_their_senders() {
     for batching in datapaths() {
-        for home in ["127.0.0.1:0", "[::1]:0"] {
-            let (Some(mut one), Some(mut other)) = (on(home, batching), on(home, batching)) else { continue };
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (Some(mut one), Some(mut other)) = (on(address, batching), on(address, batching)) else { continue };
             let (from, to) = (one.local_addresses()[0], other.local_addresses()[0]);
             let sizes = [0, 1, 1200, 0, 300, 300, 299, 300, 1225, 1225, 1225, 7];
             let mut batch = SendBatch::default();
@@ -77,28 +77,32 @@ fn datagrams_of_both_families_arrive_in_order_with_their_senders_and_empty_ones_
 }
 
 #[test]
-fn a_full_batch_to_few_and_to_many_leaves_by_one_call_and_arrives_by_two() {
+fn full_batch_takes_one_send_and_two_receives() {
     for batching in datapaths() {
-        for receivers in [1, 3, BATCH] {
+        for receivers in [1, 3, BATCH_SIZE] {
             let mut one = on("127.0.0.1:0", batching).unwrap();
             let mut others: Vec<_> = (0..receivers).map(|_| on("127.0.0.1:0", batching).unwrap()).collect();
             let mut batch = SendBatch::default();
-            for place in 0..BATCH {
-                put(&mut batch, others[place * receivers / BATCH].local_addresses()[0], 1200, place as u8);
+            for index in 0..BATCH_SIZE {
+                put(&mut batch, others[index * receivers / BATCH_SIZE].local_addresses()[0], 1200, index as u8);
             }
             assert!(batch.is_full());
             one.send(&mut batch);
             let mut values = Vec::new();
-            for (place, other) in others.iter_mut().enumerate() {
-                let share = (0..BATCH).filter(|number| number * receivers / BATCH == place).count();
+            for (index, other) in others.iter_mut().enumerate() {
+                let share = (0..BATCH_SIZE).filter(|number| number * receivers / BATCH_SIZE == index).count();
                 values.extend(receive(other, share).into_iter().map(|(_, _, value)| value));
             }
-            assert_eq!(values, (0..BATCH as u8).collect::<Vec<_>>(), "{batching:?}");
-            let calls = if batching == Batching::Off { BATCH as u64 } else { 1 };
-            assert_eq!((one.stats().send_calls, one.stats().datagrams_sent), (calls, BATCH as u64), "{batching:?}");
+            assert_eq!(values, (0..BATCH_SIZE as u8).collect::<Vec<_>>(), "{batching:?}");
+            let calls = if batching == Batching::Off { BATCH_SIZE as u64 } else { 1 };
+            assert_eq!(
+                (one.stats().send_calls, one.stats().datagrams_sent),
+                (calls, BATCH_SIZE as u64),
+                "{batching:?}"
+            );
             if receivers == 1 {
-                // A few are asked for first, then the rest.
-                let calls = if batching == Batching::Off { BATCH as u64 } else { 2 };
+                // The first call requests a few datagrams, the second the rest.
+                let calls = if batching == Batching::Off { BATCH_SIZE as u64 } else { 2 };
                 assert_eq!(others[0].stats().receive_calls, calls, "{batching:?}");
             }
         }
@@ -106,7 +110,7 @@ fn a_full_batch_to_few_and_to_many_leaves_by_one_call_and_arrives_by_two() {
 }
 
 #[test]
-fn a_port_in_use_two_addresses_of_a_family_and_none_are_errors() {
+fn invalid_bind_addresses_are_errors() {
     let holder = loopback("127.0.0.1:0");
     let error = Sockets::bind(&holder.local_addresses()).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
@@ -116,7 +120,7 @@ fn a_port_in_use_two_addresses_of_a_family_and_none_are_errors() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted_and_lost_and_what_follows_is_sent() {
+fn unsendable_datagram_is_counted_and_the_rest_is_sent() {
     for batching in datapaths() {
         let (mut one, mut other) = (on("127.0.0.1:0", batching).unwrap(), loopback("127.0.0.1:0"));
         let good = other.local_addresses()[0];
@@ -131,59 +135,60 @@ fn what_cannot_be_sent_is_counted_and_lost_and_what_follows_is_sent() {
         assert_eq!(values, [1, 3, 5, 6, 9], "{batching:?}");
         let stats = one.stats();
         // Linux refuses a broadcast without the option (EACCES), and port 0 (EINVAL).
-        let refused = Trouble::ALL.iter().map(|kind| stats.trouble(*kind)).sum::<u64>();
-        assert_eq!((stats.trouble(Trouble::NoSocket), refused, stats.datagrams_sent), (1, 5, 5), "{batching:?}");
-        assert_eq!(one.batching(), batching, "a receiver's address says nothing of the system");
+        let refused = SocketErrorKind::ALL.iter().map(|kind| stats.errors(*kind)).sum::<u64>();
+        assert_eq!((stats.errors(SocketErrorKind::NoSocket), refused, stats.datagrams_sent), (1, 5, 5), "{batching:?}");
+        assert_eq!(one.batching(), batching, "a receiver's address must not disable batching");
     }
 }
 
 #[test]
-fn errors_of_the_system_have_their_kinds() {
+fn system_errors_map_to_their_kinds() {
     for (kind, trouble) in [
-        (io::ErrorKind::WouldBlock, Trouble::BufferFull),
-        (io::ErrorKind::ConnectionRefused, Trouble::Refused),
-        (io::ErrorKind::NetworkUnreachable, Trouble::Unreachable),
-        (io::ErrorKind::PermissionDenied, Trouble::Forbidden),
-        (io::ErrorKind::InvalidData, Trouble::Other),
+        (io::ErrorKind::WouldBlock, SocketErrorKind::BufferFull),
+        (io::ErrorKind::ConnectionRefused, SocketErrorKind::Refused),
+        (io::ErrorKind::NetworkUnreachable, SocketErrorKind::Unreachable),
+        (io::ErrorKind::PermissionDenied, SocketErrorKind::Forbidden),
+        (io::ErrorKind::InvalidData, SocketErrorKind::Other),
     ] {
-        assert_eq!(Trouble::of(&io::Error::from(kind)), trouble);
+        assert_eq!(SocketErrorKind::of(&io::Error::from(kind)), trouble);
     }
     #[cfg(target_os = "linux")]
     for (code, trouble) in [
-        (90, Trouble::TooLarge),
-        (105, Trouble::BufferFull),
-        (111, Trouble::Refused),
-        (101, Trouble::Unreachable),
-        (113, Trouble::Unreachable),
-        (100, Trouble::Unreachable),
-        (1, Trouble::Forbidden),
-        (13, Trouble::Forbidden),
+        (90, SocketErrorKind::TooLarge),
+        (105, SocketErrorKind::BufferFull),
+        (111, SocketErrorKind::Refused),
+        (101, SocketErrorKind::Unreachable),
+        (113, SocketErrorKind::Unreachable),
+        (100, SocketErrorKind::Unreachable),
+        (1, SocketErrorKind::Forbidden),
+        (13, SocketErrorKind::Forbidden),
     ] {
-        assert_eq!(Trouble::of(&io::Error::from_raw_os_error(code)), trouble, "{code}");
+        assert_eq!(SocketErrorKind::of(&io::Error::from_raw_os_error(code)), trouble, "{code}");
     }
 }
 
 #[test]
-fn a_wait_does_not_sleep_while_datagrams_were_left_behind() {
+fn wait_returns_at_once_while_datagrams_remain() {
     for batching in datapaths() {
         let (mut one, mut other) = (on("127.0.0.1:0", batching).unwrap(), on("127.0.0.1:0", batching).unwrap());
         let mut out = SendBatch::default();
-        for _ in 0..BATCH + 10 {
+        for _ in 0..BATCH_SIZE + 10 {
             put(&mut out, other.local_addresses()[0], 20, 7);
             one.send(&mut out);
         }
         let mut batch = ReceiveBatch::default();
         let mut arrived = 0;
         for _ in 0..20 {
-            // Edge-triggered polling reports an arrival once: what a batch had no room for must not wait for the next.
+            // Edge-triggered polling reports an arrival once. Datagrams beyond the batch must not wait for the next
+            // one.
             other.wait(Duration::from_secs(5)).unwrap();
             other.receive(&mut batch);
             arrived += batch.len();
-            if arrived == BATCH + 10 {
+            if arrived == BATCH_SIZE + 10 {
                 break;
             }
         }
-        assert_eq!(arrived, BATCH + 10, "{batching:?}");
+        assert_eq!(arrived, BATCH_SIZE + 10, "{batching:?}");
         while !other.is_drained() {
             other.receive(&mut batch);
         }
@@ -193,10 +198,10 @@ fn a_wait_does_not_sleep_while_datagrams_were_left_behind() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_socket_that_gives_nothing_but_errors_is_left_alone_until_the_next_turn() {
+fn socket_with_only_errors_is_retried_next_turn() {
     for batching in datapaths() {
         let mut sockets = on("127.0.0.1:0", batching).unwrap();
-        // Nobody can receive from a listener: each call says ENOTCONN.
+        // A TCP listener cannot receive datagrams: each call returns ENOTCONN.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let broken = std::net::UdpSocket::from(std::os::fd::OwnedFd::from(listener));
@@ -207,34 +212,34 @@ fn a_socket_that_gives_nothing_but_errors_is_left_alone_until_the_next_turn() {
         let mut batch = ReceiveBatch::default();
         for turn in 1..=3 {
             sockets.receive(&mut batch);
-            assert!(batch.is_empty() && sockets.is_drained(), "{batching:?}: the loop would not sleep any more");
-            assert_eq!(sockets.stats().trouble(Trouble::Other), 64 * turn, "{batching:?}: each turn tries again");
+            assert!(batch.is_empty() && sockets.is_drained(), "{batching:?}: the loop would spin");
+            assert_eq!(sockets.stats().errors(SocketErrorKind::Other), 64 * turn, "{batching:?}: each turn retries");
         }
     }
 }
 
 #[test]
-fn a_datagram_that_is_too_long_is_cut_and_a_flood_of_one_family_leaves_room_for_the_other() {
+fn flood_of_one_family_does_not_starve_the_other() {
     for batching in datapaths() {
-        let homes = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
-        let Ok(mut sockets) = Sockets::bind(&homes) else {
+        let addresses = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
+        let Ok(mut sockets) = Sockets::bind(&addresses) else {
             println!("SKIPPED: this machine has no ::1");
             return;
         };
         sockets.limit_batching(batching);
         let [v4, v6] = sockets.local_addresses()[..] else { panic!("two addresses are bound") };
-        let (flood, guest) =
-            (std::net::UdpSocket::bind(homes[0]).unwrap(), std::net::UdpSocket::bind(homes[1]).unwrap());
-        for _ in 0..3 * BATCH {
+        let (flood, other) =
+            (std::net::UdpSocket::bind(addresses[0]).unwrap(), std::net::UdpSocket::bind(addresses[1]).unwrap());
+        for _ in 0..3 * BATCH_SIZE {
             flood.send_to(&[4; 1400], v4).unwrap();
         }
-        guest.send_to(&[6; 5000], v6).unwrap();
+        other.send_to(&[6; 5000], v6).unwrap();
         let mut batch = ReceiveBatch::default();
         let mut lengths = Vec::new();
         for _ in 0..2 {
             sockets.receive(&mut batch);
-            assert!(batch.len() >= BATCH / 2);
-            lengths.extend((0..batch.len()).map(|place| (batch.bytes(place)[0], batch.bytes(place).len())));
+            assert!(batch.len() >= BATCH_SIZE / 2);
+            lengths.extend((0..batch.len()).map(|index| (batch.bytes(index)[0], batch.bytes(index).len())));
         }
         assert_eq!(lengths.iter().filter(|found| **found == (6, 1300)).count(), 1, "{batching:?}");
         assert!(lengths.iter().all(|(_, bytes)| *bytes == 1300), "{batching:?}");
@@ -243,7 +248,7 @@ fn a_datagram_that_is_too_long_is_cut_and_a_flood_of_one_family_leaves_room_for_
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_the_receive_buffer_had_no_room_for_is_counted() {
+fn receive_buffer_overflow_is_counted() {
     let (one, mut other) = (std::net::UdpSocket::bind("127.0.0.1:0").unwrap(), loopback("127.0.0.1:0"));
     other.v4.as_ref().unwrap().options().set_recv_buffer_size(16 << 10).unwrap();
     assert_eq!(other.stats().dropped_by_system, Some(0));
@@ -259,50 +264,52 @@ fn what_the_receive_buffer_had_no_room_for_is_counted() {
     }
     assert!(arrived < 1000);
     assert_eq!(other.stats().dropped_by_system, Some(1000 - arrived));
-    assert_eq!(other.overflow_at_most(), Some(1000 - arrived), "nothing else was dropped");
+    assert_eq!(other.overflow_at_most(), Some(1000 - arrived), "there were no other drops");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_the_filter_drops_is_no_overflow() {
+fn filtered_datagrams_are_no_overflow() {
     let one = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let everything = SocketStats { dropped_by_system: Some(u64::MAX), ..SocketStats::default() };
     for _ in 0..1000 {
         let other = loopback("127.0.0.1:0");
-        other.set_filter(Some(&Filter { protocol_id: 7, foreign: Foreign::Dropped })).unwrap();
+        other.set_filter(Some(&SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Dropped })).unwrap();
         for _ in 0..100 {
             one.send_to(b"junk", other.local_addresses()[0]).unwrap();
         }
         assert_eq!(other.stats().dropped_by_system, Some(100));
-        let told = other.overflow_at_most();
-        // Other tests' buffers may overflow meanwhile, and the system does not say whose did.
+        let overflow = other.overflow_at_most();
+        // Buffers of other tests may overflow meanwhile, and the system reports only the sum.
         if other.overflow.at_most(&everything) == Some(0) {
-            return assert_eq!(told, Some(0));
+            return assert_eq!(overflow, Some(0));
         }
     }
-    panic!("buffers overflow all the time");
+    panic!("other buffers overflow all the time");
 }
 
-/// The kernel refuses to change the filter of one of two sockets: neither has half of one, and it is told what there is.
+/// The kernel refuses to change the filter of one of two sockets. Both sockets keep the old filter, and `filter`
+/// reports the actual one.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_filter_that_cannot_be_replaced_stays_before_all_sockets() {
-    let homes = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
-    let old = Filter { protocol_id: 7, foreign: Foreign::Passes };
-    let strict = Filter { foreign: Foreign::Dropped, ..old };
+fn irreplaceable_filter_stays_on_all_sockets() {
+    let addresses = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
+    let old = SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Passes };
+    let strict = SocketFilter { other_protocols: OtherProtocol::Dropped, ..old };
     for (first, then) in [(Some(old), Some(strict)), (Some(old), None), (None, Some(strict))] {
-        let Ok(mut sockets) = Sockets::bind(&homes) else {
+        let Ok(mut sockets) = Sockets::bind(&addresses) else {
             println!("SKIPPED: this machine has no ::1");
             return;
         };
         sockets.set_filter(first.as_ref()).unwrap();
         assert_eq!(sockets.filter(), first);
-        system::lock_filter(std::os::fd::AsFd::as_fd(&sockets.v6.as_ref().unwrap().socket));
+        syscalls::lock_filter(std::os::fd::AsFd::as_fd(&sockets.v6.as_ref().unwrap().socket));
         assert_eq!(sockets.set_filter(then.as_ref()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(sockets.filter(), first);
-        for (home, to) in homes.into_iter().zip(sockets.local_addresses()) {
-            let sender = std::net::UdpSocket::bind(home).unwrap();
-            // The old filter drops the first; all but the strict one pass the second, a request for another protocol id.
+        for (address, to) in addresses.into_iter().zip(sockets.local_addresses()) {
+            let sender = std::net::UdpSocket::bind(address).unwrap();
+            // The old filter drops the first datagram. Only the strict filter drops the request for another protocol
+            // id.
             sender.send_to(&[0; 4], to).unwrap();
             let request = [&b"\0NETCODE 1.02\0"[..], &8_u64.to_le_bytes(), &[8; 1056][..]].concat();
             sender.send_to(&request[1..], to).unwrap();
@@ -315,40 +322,40 @@ fn a_filter_that_cannot_be_replaced_stays_before_all_sockets() {
                 }
                 sockets.wait(Duration::from_millis(50)).unwrap();
                 sockets.receive(&mut batch);
-                lengths.extend((0..batch.len()).map(|place| batch.bytes(place).len()));
+                lengths.extend((0..batch.len()).map(|index| batch.bytes(index).len()));
             }
             let expected =
                 if first.is_some() { vec![request.len()] } else { vec![4, request.len() - 1, request.len()] };
-            assert_eq!(lengths, expected, "{first:?}, {then:?}, {home}");
+            assert_eq!(lengths, expected, "{first:?}, {then:?}, {address}");
         }
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn drops_are_noted_while_sockets_are_read() {
+fn drop_counters_are_updated_by_reads() {
     let (one, mut other) = (std::net::UdpSocket::bind("127.0.0.1:0").unwrap(), loopback("127.0.0.1:0"));
-    other.set_filter(Some(&Filter { protocol_id: 7, foreign: Foreign::Dropped })).unwrap();
+    other.set_filter(Some(&SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Dropped })).unwrap();
     one.send_to(b"junk", other.local_addresses()[0]).unwrap();
-    let noted = |sockets: &Sockets| sockets.v4.as_ref().map(Port::noted);
+    let dropped = |sockets: &Sockets| sockets.v4.as_ref().map(BoundSocket::dropped_total);
     let mut batch = ReceiveBatch::default();
-    assert_eq!(noted(&other), Some(0));
-    (0..READS_PER_NOTE).for_each(|_| other.receive(&mut batch));
-    assert_eq!(noted(&other), Some(1), "so that the system's count cannot go around unseen");
+    assert_eq!(dropped(&other), Some(0));
+    (0..READS_PER_DROP_UPDATE).for_each(|_| other.receive(&mut batch));
+    assert_eq!(dropped(&other), Some(1), "a wrap of the kernel's counter is noticed");
 }
 
 #[test]
-fn the_buffers_that_were_given_are_told() {
+fn granted_buffer_sizes_are_reported() {
     let buffers = loopback("127.0.0.1:0").buffers().unwrap();
     assert!(buffers.receive >= 64 << 10 && buffers.send >= 64 << 10, "{buffers:?}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn packets_bear_the_mark_that_was_set() {
-    for home in ["127.0.0.1:0", "[::1]:0"] {
-        let Some(mut sockets) = on(home, Batching::Segments) else { continue };
-        let to = std::net::UdpSocket::bind(home).unwrap();
+fn sent_datagrams_carry_the_dscp() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Some(mut sockets) = on(address, Batching::Segments) else { continue };
+        let to = std::net::UdpSocket::bind(address).unwrap();
         let address = to.local_addr().unwrap();
         let options = socket2::SockRef::from(&to);
         if address.is_ipv4() { options.set_recv_tos_v4(true) } else { options.set_recv_tclass_v6(true) }.unwrap();
@@ -357,7 +364,7 @@ fn packets_bear_the_mark_that_was_set() {
             let mut batch = SendBatch::default();
             put(&mut batch, address, 10, 7);
             sockets.send(&mut batch);
-            assert_eq!(system::receive_traffic_class(std::os::fd::AsFd::as_fd(&to)), Some(byte), "{home}");
+            assert_eq!(syscalls::receive_traffic_class(std::os::fd::AsFd::as_fd(&to)), Some(byte), "{address}");
         }
     }
 }

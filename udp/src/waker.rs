@@ -1,4 +1,4 @@
-//! Waking a thread that waits for datagrams, from another one.
+//! Wakes a thread that waits for datagrams, from another thread.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use mio::Poll;
 
 use super::WAKER;
 
-/// Ends the wait of a server's or client's [`Sockets`](super::Sockets) early. Clones wake the same one.
+/// Ends the wait of a server's or client's [`Sockets`](super::Sockets) early. Clones refer to the same sockets.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<mio::Waker>);
 
@@ -16,10 +16,9 @@ impl Waker {
         mio::Waker::new(poll.registry(), WAKER).map(Arc::new).map(Self)
     }
 
-    /// Ends the wait that is going on, or the next one. It costs a system call: once for a batch of work, not for each
-    /// piece.
+    /// Ends the current wait, or the next one. It costs a system call, so call it once for a batch of work.
     pub fn wake(&self) {
-        // It can fail only when the sockets are gone, and nobody waits any more.
+        // It fails only if the sockets were dropped, and then no thread waits.
         let _ = self.0.wake();
     }
 }

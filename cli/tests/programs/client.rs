@@ -1,6 +1,6 @@
-//! The program `slipgate-client` against real servers and a real issuer: what it says, and how it ends.
+//! `slipgate-client` as a process, with real servers and a real issuer: output and exit status.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code says what it expects by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 #[cfg(unix)]
 use std::io::{BufRead, BufReader};
@@ -22,38 +22,39 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
 use slipgate_client::{Clock, ConnectToken};
-use slipgate_server::{Config, Event, Inbox, Key, Server, Sockets};
+use slipgate_server::keys::Key;
+use slipgate_server::{Event, Inbox, Server, ServerConfig, Sockets};
 use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
-use slipgate_token_issuer::http::{Running, TokenService, spawn};
+use slipgate_token_issuer::http::{RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits, TokenRequest};
 
 const PROTOCOL_ID: u64 = 77;
 
-/// What a server does with what it is sent.
+/// How a test server handles payloads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Echoes,
-    Swallows,
-    Garbles,
-    KicksAfterTen,
-    IsFull,
+enum Behaviour {
+    Echo,
+    Discard,
+    Corrupt,
+    KickAfterTen,
+    Full,
 }
 
-/// A game server in a thread.
-struct Game {
+/// A game server in its own thread.
+struct TestServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Game {
-    fn start(manner: Manner) -> Self {
+impl TestServer {
+    fn start(behaviour: Behaviour) -> Self {
         let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = sockets.local_addresses()[0];
         let clock = Clock::start();
-        let config = Config::new(PROTOCOL_ID, 4, vec![address.into()]);
+        let config = ServerConfig::new(PROTOCOL_ID, 4, &[address]);
         let mut server = Server::new(sockets, config, key().into(), clock.now()).unwrap();
-        server.set_admitting(manner != Manner::IsFull);
+        server.accept_new_clients(behaviour != Behaviour::Full);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -63,16 +64,16 @@ impl Game {
                 while let Some(event) = inbox.next(&mut server) {
                     let Event::Payload { client, bytes, .. } = event else { continue };
                     payloads += 1;
-                    match manner {
-                        Manner::Echoes | Manner::IsFull => server.send(client, bytes).unwrap(),
-                        Manner::Swallows => {}
-                        Manner::Garbles => {
-                            let mut garbled = bytes.to_vec();
-                            *garbled.last_mut().unwrap() ^= 1;
-                            server.send(client, &garbled).unwrap();
+                    match behaviour {
+                        Behaviour::Echo | Behaviour::Full => server.send(client, bytes).unwrap(),
+                        Behaviour::Discard => {}
+                        Behaviour::Corrupt => {
+                            let mut corrupted = bytes.to_vec();
+                            *corrupted.last_mut().unwrap() ^= 1;
+                            server.send(client, &corrupted).unwrap();
                         }
-                        Manner::KicksAfterTen if payloads > 10 => drop(server.disconnect(client)),
-                        Manner::KicksAfterTen => server.send(client, bytes).unwrap(),
+                        Behaviour::KickAfterTen if payloads > 10 => server.client(client).unwrap().disconnect(),
+                        Behaviour::KickAfterTen => server.send(client, bytes).unwrap(),
                     }
                 }
                 server.end_turn();
@@ -83,7 +84,7 @@ impl Game {
     }
 }
 
-impl Drop for Game {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -104,10 +105,10 @@ fn token(server: SocketAddr) -> ConnectToken {
     issuer(server).mint(&request, now, &mut StdRng::from_seed([1; 32])).unwrap().token
 }
 
-/// A file that is removed at the end.
-struct Scratch(PathBuf);
+/// A temporary file.
+struct TempFile(PathBuf);
 
-impl Scratch {
+impl TempFile {
     fn new(name: &str, content: &[u8]) -> Self {
         let path = std::env::temp_dir().join(format!("slipgate-client-{}-{name}", std::process::id()));
         std::fs::write(&path, content).unwrap();
@@ -119,7 +120,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -139,25 +140,25 @@ fn text(bytes: &[u8]) -> String {
 fn ends(status: i32, output: &Output) -> Vec<String> {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{error}");
-    assert!(status == 2 || error.lines().count() == usize::from(status != 0), "one sentence: {error}");
+    assert!(status == 2 || error.lines().count() == usize::from(status != 0), "one line: {error}");
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn a_token_from_a_file_or_from_standard_input_plain_or_in_base64_is_enough() {
-    let game = Game::start(Manner::Echoes);
+fn token_is_read_from_file_or_stdin_as_bytes_or_base64() {
+    let game = TestServer::start(Behaviour::Echo);
     for (number, in_base64) in [false, true].into_iter().enumerate() {
-        let token = token_of_its_own(game.address, number as u8);
+        let token = unique_token(game.address, number as u8);
         let content =
             if in_base64 { STANDARD.encode(token.as_bytes()).into_bytes() } else { token.as_bytes().to_vec() };
-        let file = Scratch::new(&format!("token-{in_base64}"), &content);
+        let file = TempFile::new(&format!("token-{in_base64}"), &content);
         let output = program(&["--token", file.name(), "--for", "300ms", "--json"]).output().unwrap();
         let lines = ends(0, &output);
         let summary: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
         assert_eq!((&summary["ok"], &summary["wrong"], &summary["missing"]), (&true.into(), &0.into(), &0.into()));
         assert!(summary["sent"].as_u64().unwrap() > 3, "{summary}");
     }
-    let token = STANDARD.encode(token_of_its_own(game.address, 7).as_bytes());
+    let token = STANDARD.encode(unique_token(game.address, 7).as_bytes());
     let mut child = program(&["--token", "-", "--for", "300ms"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -169,32 +170,32 @@ fn a_token_from_a_file_or_from_standard_input_plain_or_in_base64_is_enough() {
     assert!(lines.last().unwrap().starts_with("summary: connected, slot"), "{lines:?}");
 }
 
-fn token_of_its_own(server: SocketAddr, number: u8) -> ConnectToken {
+fn unique_token(server: SocketAddr, number: u8) -> ConnectToken {
     let request = TokenRequest::new(u64::from(number));
     let now = Clock::start().now().unix;
     issuer(server).mint(&request, now, &mut StdRng::from_seed([number; 32])).unwrap().token
 }
 
 #[test]
-fn the_exit_status_says_what_went_wrong() {
+fn exit_status_names_the_kind_of_failure() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    for (manner, status, said) in [
-        (Some(Manner::Swallows), 5, "are missing, and 0 were wrong"),
-        (Some(Manner::Garbles), 5, "were wrong"),
-        (Some(Manner::KicksAfterTen), 4, "The game server has ended the connection."),
-        (Some(Manner::IsFull), 3, "The game server is full,"),
-        (None, 3, "The game server does not answer:"),
+    for (behaviour, status, expected) in [
+        (Some(Behaviour::Discard), 5, "are missing, 0 echoes were wrong"),
+        (Some(Behaviour::Corrupt), 5, "were wrong"),
+        (Some(Behaviour::KickAfterTen), 4, "The server has closed the connection."),
+        (Some(Behaviour::Full), 3, "The server is full or does not accept new players."),
+        (None, 3, "The server does not respond, or your session has expired."),
     ] {
-        let game = manner.map(Game::start);
+        let game = behaviour.map(TestServer::start);
         let server = game.as_ref().map_or(silent.local_addr().unwrap(), |game| game.address);
-        let file = Scratch::new(&format!("status-{status}-{}", said.len()), token(server).as_bytes());
+        let file = TempFile::new(&format!("status-{status}-{}", expected.len()), token(server).as_bytes());
         let output = program(&["--token", file.name(), "--for", "500ms", "--size", "100"]).output().unwrap();
         ends(status, &output);
-        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
 }
 
-fn serve_tokens(server: SocketAddr) -> (Running, ApiKey) {
+fn serve_tokens(server: SocketAddr) -> (RunningService, ApiKey) {
     let mut entropy = StdRng::from_seed([3; 32]);
     let api_key = ApiKey::random(&mut entropy);
     let keys = ApiKeys::new(vec![api_key.digest(&mut entropy)]).unwrap();
@@ -203,34 +204,34 @@ fn serve_tokens(server: SocketAddr) -> (Running, ApiKey) {
 }
 
 #[test]
-fn an_issuer_is_asked_with_the_key_from_the_environment_or_a_file_and_never_from_a_flag() {
-    let game = Game::start(Manner::Echoes);
+fn api_key_comes_from_the_environment_or_a_file() {
+    let game = TestServer::start(Behaviour::Echo);
     let (issuer, api_key) = serve_tokens(game.address);
     let url = format!("http://{}", issuer.address());
     let server = game.address.to_string();
-    let ask = ["--issuer", &url, "--client-id", "18446744073709551615", "--server", &server, "--for", "200ms"];
-    ends(0, &program(&ask).env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap());
+    let flags = ["--issuer", &url, "--client-id", "18446744073709551615", "--server", &server, "--for", "200ms"];
+    ends(0, &program(&flags).env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap());
 
-    let file = Scratch::new("api-key", format!("{}\n", api_key.expose()).as_bytes());
-    let ask = ["--issuer", &url, "--client-id", "2", "--api-key-file", file.name(), "--for", "200ms"];
-    ends(0, &program(&ask).output().unwrap());
+    let file = TempFile::new("api-key", format!("{}\n", api_key.expose()).as_bytes());
+    let flags = ["--issuer", &url, "--client-id", "2", "--api-key-file", file.name(), "--for", "200ms"];
+    ends(0, &program(&flags).output().unwrap());
 
-    let ask = ["--issuer", &url, "--client-id", "3"];
-    let output = program(&ask).output().unwrap();
+    let flags = ["--issuer", &url, "--client-id", "3"];
+    let output = program(&flags).output().unwrap();
     ends(1, &output);
     assert!(text(&output.stderr).contains("SLIPGATE_API_KEY"), "{}", text(&output.stderr));
-    let output = program(&ask).env("SLIPGATE_API_KEY", "sgk_wrong").output().unwrap();
+    let output = program(&flags).env("SLIPGATE_API_KEY", "sgk_wrong").output().unwrap();
     ends(1, &output);
     assert!(text(&output.stderr).contains("refused (HTTP 401)"), "{}", text(&output.stderr));
-    let ask = ["--issuer", &url, "--client-id", "3", "--server", "192.0.2.1:1"];
-    let output = program(&ask).env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap();
+    let flags = ["--issuer", &url, "--client-id", "3", "--server", "192.0.2.1:1"];
+    let output = program(&flags).env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap();
     ends(1, &output);
     assert!(text(&output.stderr).contains("refused (HTTP 400)"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn an_issuer_on_this_machine_is_asked_past_the_environments_proxy() {
-    let game = Game::start(Manner::Echoes);
+fn loopback_issuer_is_reached_without_the_proxy() {
+    let game = TestServer::start(Behaviour::Echo);
     let (issuer, api_key) = serve_tokens(game.address);
     let port = issuer.address().port();
     let dead = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
@@ -263,7 +264,7 @@ fn ends_soon(mut child: Child) -> ExitStatus {
     panic!("the program does not end");
 }
 
-/// Whether this process was started with the signal ignored, as a shell does in the background: programs inherit that.
+/// Returns whether this process ignores the signal, as shells set it for background jobs. Child processes inherit it.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -273,14 +274,14 @@ fn is_ignored(signal: i32) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_while_connected_ends_the_program_in_good_order() {
-    let game = Game::start(Manner::Echoes);
+fn signal_while_connected_ends_the_program_with_a_summary() {
+    let game = TestServer::start(Behaviour::Echo);
     for (number, name) in [(21, "-INT"), (22, "-TERM")] {
-        let token = token_of_its_own(game.address, number);
-        let file = Scratch::new(&format!("signal{name}"), token.as_bytes());
+        let token = unique_token(game.address, number);
+        let file = TempFile::new(&format!("signal{name}"), token.as_bytes());
         let mut child = program(&["--token", file.name(), "--json"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.by_ref().take(20).any(|line| line.contains("\"state\":\"connected\"")), "it connects");
+        assert!(lines.by_ref().take(20).any(|line| line.contains("\"state\":\"connected\"")), "connected");
         signal(&child, name);
         let summary: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
         assert_eq!((&summary["event"], &summary["ok"]), (&"summary".into(), &true.into()), "{name}");
@@ -290,14 +291,14 @@ fn a_signal_while_connected_ends_the_program_in_good_order() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_the_program_while_it_waits_for_its_token() {
+fn signal_ends_the_program_while_it_waits_for_its_token() {
     use std::os::unix::process::ExitStatusExt;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     for waiting in [&["--token", "-"][..], &["--issuer", &url, "--client-id", "1"]] {
         for (name, number) in [("-INT", 2), ("-TERM", 15)] {
             if is_ignored(number) {
-                eprintln!("SKIPPED: whoever started the tests ignores signal {number}, and so does the program");
+                eprintln!("SKIPPED: the test process inherited an ignored signal {number}, and so does the program");
                 continue;
             }
             let mut command = program(waiting);
@@ -310,9 +311,9 @@ fn a_signal_ends_the_program_while_it_waits_for_its_token() {
 }
 
 #[test]
-fn a_span_of_time_is_at_most_a_year_and_a_bare_number_is_seconds() {
-    let game = Game::start(Manner::Echoes);
-    let file = Scratch::new("span", token(game.address).as_bytes());
+fn span_of_time_is_at_most_a_year_and_seconds_by_default() {
+    let game = TestServer::start(Behaviour::Echo);
+    let file = TempFile::new("span", token(game.address).as_bytes());
     for span in ["18446744073709551615s", "9000h", "-1", "ever"] {
         let output = program(&["--token", file.name(), &format!("--for={span}")]).output().unwrap();
         ends(2, &output);
@@ -322,7 +323,7 @@ fn a_span_of_time_is_at_most_a_year_and_a_bare_number_is_seconds() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_is_sent() {
+fn wrong_input_is_refused_before_anything_is_sent() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nowhere}");
     for (arguments, status) in [
@@ -337,18 +338,18 @@ fn what_cannot_be_is_said_before_anything_is_sent() {
     }
     let output = program(&["--issuer", &url, "--client-id", "1"]).env("SLIPGATE_API_KEY", "k").output().unwrap();
     ends(1, &output);
-    let said = format!("the token issuer cannot be reached at {url}: ");
-    assert!(text(&output.stderr).contains(&said), "{}", text(&output.stderr));
+    let message = format!("the token issuer cannot be reached at {url}: ");
+    assert!(text(&output.stderr).contains(&message), "{}", text(&output.stderr));
     let bare = nowhere.to_string();
     let output = program(&["--issuer", &bare, "--client-id", "1"]).env("SLIPGATE_API_KEY", "k").output().unwrap();
     ends(1, &output);
-    let said = "an issuer's address starts with http:// or https://";
-    assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    let message = "the address of an issuer starts with http:// or https://";
+    assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
     for arguments in [&[][..], &["--issuer", &url], &["--client-id", "1"]] {
         let error = text(&program(arguments).output().unwrap().stderr);
-        assert!(error.contains("--token FILE, or from --issuer URL with --client-id ID"), "{error}");
+        assert!(error.contains("--token FILE, or --issuer URL with --client-id ID"), "{error}");
     }
-    let file = Scratch::new("no-token", &[b'x'; 2048]);
+    let file = TempFile::new("no-token", &[b'x'; 2048]);
     let output = program(&["--token", file.name()]).output().unwrap();
     ends(1, &output);
     assert!(text(&output.stderr).contains("holds no connect token"), "{}", text(&output.stderr));

@@ -1,10 +1,7 @@
-//! The program as an operator meets it: its flags, its sentences, its signals.
+//! `slipgate-token-issuer` as a process: flags, messages and signals.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 #![cfg(unix)]
-
-#[path = "../../../token-issuer/tests/http/common.rs"]
-mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,43 +13,48 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::common::{Answer, PATIENCE, agent};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use serde_json::Value;
+use slipgate_client::ConnectToken;
 use slipgate_token_issuer::api_key::ApiKey;
 
+/// The longest time that a test waits for a program before it fails.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The private key of these tests; no output may show it.
 const PRIVATE_KEY: &str = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00";
 
-/// A folder with a key file, and a bearer key with its digest.
-struct Place {
-    folder: PathBuf,
+/// A temporary folder with a key file, and an API key with its digest.
+struct TestFolder {
+    path: PathBuf,
     api_key: ApiKey,
     digest: String,
 }
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("slipgate-issuer-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
         let mut entropy = StdRng::from_seed([2; 32]);
         let api_key = ApiKey::random(&mut entropy);
         let digest = api_key.digest(&mut entropy).to_string();
-        let place = Self { folder, api_key, digest };
-        place.write("keys", PRIVATE_KEY, 0o600);
-        place
+        let folder = Self { path, api_key, digest };
+        folder.write("keys", PRIVATE_KEY, 0o600);
+        folder
     }
 
     fn write(&self, name: &str, content: &str, mode: u32) -> PathBuf {
-        let path = self.folder.join(name);
+        let path = self.path.join(name);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     }
 
-    /// A program with nothing configured, and none of our variables inherited.
+    /// Returns a command without configuration and without inherited `SLIPGATE_*` variables.
     fn bare(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate-token-issuer"));
         let ours = std::env::vars_os().map(|(name, _)| name);
@@ -63,14 +65,14 @@ impl Place {
         command
     }
 
-    /// A program with all that it needs, on a port of the system's choice.
+    /// Returns a command with a complete configuration, on a port chosen by the system.
     fn complete(&self, flags: &[&str]) -> Command {
         let mut command = self.bare(&["--protocol-id", "0x1234", "--server", "192.0.2.1:1", "--bind", "127.0.0.1:0"]);
-        command.arg("--key-file").arg(self.folder.join("keys")).arg("--api-key-digest").arg(&self.digest).args(flags);
+        command.arg("--key-file").arg(self.path.join("keys")).arg("--api-key-digest").arg(&self.digest).args(flags);
         command
     }
 
-    /// Runs a program that must end by itself, and soon.
+    /// Runs a program that must end by itself within [`MAX_WAIT`].
     fn end(&self, mut command: Command) -> Output {
         let mut child = command.spawn().unwrap();
         let code = wait(&mut child);
@@ -80,12 +82,12 @@ impl Place {
         output
     }
 
-    /// Its one sentence, and its status.
+    /// Returns the exit status and the one-line error of a program that must refuse its configuration.
     fn refused(&self, command: Command) -> (i32, String) {
         let output = self.end(command);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(told.lines().count(), 1, "one sentence: {told}");
-        (output.status.code().unwrap(), told)
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message.lines().count(), 1, "one line: {message}");
+        (output.status.code().unwrap(), message)
     }
 
     fn assert_silent(&self, output: &Output) {
@@ -102,19 +104,19 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 fn wait(child: &mut Child) -> Option<i32> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
         }
-        if begun.elapsed() > PATIENCE {
+        if start.elapsed() > MAX_WAIT {
             child.kill().unwrap();
             panic!("the program does not end");
         }
@@ -122,7 +124,7 @@ fn wait(child: &mut Child) -> Option<i32> {
     }
 }
 
-/// A program that listens.
+/// A running issuer.
 struct Program {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -139,7 +141,7 @@ impl Program {
         Self { child, log, first_line }
     }
 
-    /// The port, as the log's first line tells it.
+    /// Returns a URL of the service, with the port from the log's first line.
     fn url(&self, path: &str) -> String {
         let after = self.first_line.split_once("127.0.0.1:").unwrap().1;
         let port: String = after.chars().take_while(char::is_ascii_digit).collect();
@@ -151,7 +153,7 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Its status, and the rest of its log.
+    /// Waits for the end. Returns the exit status and the rest of the log.
     fn end(&mut self) -> (Option<i32>, String) {
         let code = wait(&mut self.child);
         let mut rest = String::new();
@@ -167,35 +169,58 @@ impl Drop for Program {
     }
 }
 
-fn ask(program: &Program, place: &Place) -> Answer {
-    let bearer = format!("Bearer {}", place.api_key.expose());
+/// A response of the service.
+struct TokenResponse {
+    status: u16,
+    body: Value,
+}
+
+impl TokenResponse {
+    /// Returns the token of a successful response.
+    fn token(&self) -> ConnectToken {
+        assert_eq!(self.status, 201, "{}", self.body);
+        ConnectToken::from_bytes(&STANDARD.decode(self.body["token"].as_str().unwrap()).unwrap()).unwrap()
+    }
+}
+
+/// Returns an HTTP client that ignores the environment's proxies and treats error statuses as responses.
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(MAX_WAIT));
+    config.proxy(None).build().into()
+}
+
+/// Requests a token for the client id 77.
+fn request_token(program: &Program, folder: &TestFolder) -> TokenResponse {
+    let bearer = format!("Bearer {}", folder.api_key.expose());
     let request = agent().post(program.url("/v1/tokens")).header("Authorization", bearer);
-    Answer::from(request.content_type("application/json").send(r#"{"client_id": 77}"#).unwrap())
+    let mut response = request.content_type("application/json").send(r#"{"client_id": 77}"#).unwrap();
+    let body = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
+    TokenResponse { status: response.status().as_u16(), body }
 }
 
 #[test]
-fn it_mints_and_stops_with_status_0_on_sigterm_and_on_sigint() {
-    let place = Place::new();
+fn issuer_mints_and_stops_on_sigterm_and_sigint_with_status_0() {
+    let folder = TestFolder::new();
     for signal in ["-TERM", "-INT"] {
-        let mut program = Program::start(place.complete(&[]));
-        let answer = ask(&program, &place);
-        assert_eq!(answer.token().facts().protocol_id, 0x1234);
+        let mut program = Program::start(folder.complete(&[]));
+        let response = request_token(&program, &folder);
+        assert_eq!(response.token().facts().protocol_id, 0x1234);
         program.signal(signal);
         let (code, log) = program.end();
         assert_eq!(code, Some(0), "{log}");
         assert!(log.contains("minted a connect token") && log.contains("client_id=77"), "{log}");
         assert!(log.contains("stopped"), "{log}");
-        place.assert_no_secret(&log);
-        place.assert_no_secret(&program.first_line);
-        assert!(!log.contains(&answer.json["token"].as_str().unwrap()[1400..1440]), "{log}");
+        folder.assert_no_secret(&log);
+        folder.assert_no_secret(&program.first_line);
+        assert!(!log.contains(&response.body["token"].as_str().unwrap()[1400..1440]), "{log}");
     }
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_what_is_under_way() {
+fn second_signal_aborts_open_requests() {
     use std::io::Write;
-    let place = Place::new();
-    let mut program = Program::start(place.complete(&[]));
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
     let address = program.url("").replace("http://", "");
     let mut stuck = std::net::TcpStream::connect(address).unwrap();
     stuck
@@ -213,22 +238,22 @@ fn a_second_signal_does_not_wait_for_what_is_under_way() {
 }
 
 #[test]
-fn its_log_is_json_when_asked_for() {
-    let place = Place::new();
-    let mut program = Program::start(place.complete(&["--log", "json"]));
-    ask(&program, &place);
+fn json_log_has_one_object_per_line() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&["--log", "json"]));
+    request_token(&program, &folder);
     program.signal("-TERM");
     let (_, log) = program.end();
     for line in [&program.first_line].into_iter().map(String::as_str).chain(log.lines()) {
-        assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object());
+        assert!(serde_json::from_str::<Value>(line).unwrap().is_object());
     }
-    place.assert_no_secret(&log);
+    folder.assert_no_secret(&log);
 }
 
 #[test]
-fn strangers_make_no_line_in_the_log() {
-    let place = Place::new();
-    let mut program = Program::start(place.complete(&[]));
+fn unauthorized_requests_are_not_logged() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
     for _ in 0..50 {
         assert_eq!(agent().post(program.url("/v1/tokens")).send("junk").unwrap().status(), 401);
     }
@@ -237,14 +262,14 @@ fn strangers_make_no_line_in_the_log() {
 }
 
 #[test]
-fn plain_http_beyond_loopback_needs_to_be_asked_for() {
-    let place = Place::new();
+fn plain_http_beyond_loopback_needs_a_flag() {
+    let folder = TestFolder::new();
     for bind in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let (code, told) = place.refused(place.complete_on(bind, &[]));
+        let (code, message) = folder.refused(folder.complete_on(bind, &[]));
         assert_eq!(code, 2);
-        assert!(told.contains("--insecure-http"), "{told}");
+        assert!(message.contains("--insecure-http"), "{message}");
     }
-    let mut program = place.complete_on("0.0.0.0:0", &["--insecure-http"]).spawn().unwrap();
+    let mut program = folder.complete_on("0.0.0.0:0", &["--insecure-http"]).spawn().unwrap();
     let mut log = BufReader::new(program.stderr.take().unwrap());
     let mut line = String::new();
     log.read_line(&mut line).unwrap();
@@ -253,35 +278,35 @@ fn plain_http_beyond_loopback_needs_to_be_asked_for() {
     program.wait().unwrap();
 }
 
-impl Place {
-    /// A complete program that binds elsewhere.
+impl TestFolder {
+    /// Returns a command with a complete configuration that listens on `bind`.
     fn complete_on(&self, bind: &str, flags: &[&str]) -> Command {
         let mut command = self.bare(&["--protocol-id", "7", "--server", "192.0.2.1:1", "--bind", bind]);
-        command.arg("--key-file").arg(self.folder.join("keys")).arg("--api-key-digest").arg(&self.digest).args(flags);
+        command.arg("--key-file").arg(self.path.join("keys")).arg("--api-key-digest").arg(&self.digest).args(flags);
         command
     }
 }
 
 #[test]
-fn a_port_in_use_is_one_sentence() {
-    let place = Place::new();
+fn port_in_use_is_a_one_line_error() {
+    let folder = TestFolder::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let bind = taken.local_addr().unwrap().to_string();
-    let (code, told) = place.refused(place.complete_on(&bind, &[]));
+    let (code, message) = folder.refused(folder.complete_on(&bind, &[]));
     assert_eq!(code, 1);
     assert_eq!(
-        told.trim_end(),
+        message.trim_end(),
         format!("slipgate-token-issuer: cannot listen on {bind}: another program listens there already")
     );
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
-    let place = Place::new();
-    let keys = place.folder.join("keys");
+fn missing_setting_is_named_with_its_remedy() {
+    let folder = TestFolder::new();
+    let keys = folder.path.join("keys");
     let keys = keys.to_str().unwrap();
     let (id, server, digest) =
-        (["--protocol-id", "7"], ["--server", "192.0.2.1:1"], ["--api-key-digest", &place.digest]);
+        (["--protocol-id", "7"], ["--server", "192.0.2.1:1"], ["--api-key-digest", &folder.digest]);
     let file = ["--key-file", keys];
     let cases = [
         ([server, digest, file].concat(), "--protocol-id"),
@@ -290,30 +315,30 @@ fn what_is_missing_is_named_with_its_remedy() {
         ([id, server, digest].concat(), "--key-file"),
     ];
     for (flags, remedy) in cases {
-        let (code, told) = place.refused(place.bare(&flags));
-        assert_eq!(code, 2, "{told}");
-        assert!(told.contains(remedy), "{told}");
+        let (code, message) = folder.refused(folder.bare(&flags));
+        assert_eq!(code, 2, "{message}");
+        assert!(message.contains(remedy), "{message}");
     }
 }
 
 #[test]
-fn a_key_file_that_others_can_read_is_refused_with_the_remedy() {
-    let place = Place::new();
-    let path = place.write("keys", PRIVATE_KEY, 0o644);
-    let (code, told) = place.refused(place.complete(&[]));
+fn key_file_readable_by_others_is_refused_with_the_remedy() {
+    let folder = TestFolder::new();
+    let path = folder.write("keys", PRIVATE_KEY, 0o644);
+    let (code, message) = folder.refused(folder.complete(&[]));
     assert_eq!(code, 2);
-    assert!(told.contains(&format!("(mode 0644): run `chmod 600 {}`", path.display())), "{told}");
-    place.write("keys", &PRIVATE_KEY[1..], 0o600);
-    assert!(place.refused(place.complete(&[])).1.contains("line 1 is not a key"));
+    assert!(message.contains(&format!("(mode 0644): run `chmod 600 {}`", path.display())), "{message}");
+    folder.write("keys", &PRIVATE_KEY[1..], 0o600);
+    assert!(folder.refused(folder.complete(&[])).1.contains("line 1 is not a key"));
     fs::remove_file(&path).unwrap();
-    assert!(place.refused(place.complete(&[])).1.contains("cannot be read"));
+    assert!(folder.refused(folder.complete(&[])).1.contains("cannot be read"));
 }
 
 #[test]
-fn a_wrong_setting_is_one_sentence_without_its_value_where_that_may_be_secret() {
-    let place = Place::new();
+fn wrong_setting_is_a_one_line_error_without_secrets() {
+    let folder = TestFolder::new();
     let cases = [
-        (vec!["--api-key-digest", place.api_key.expose()], "make a new one"),
+        (vec!["--api-key-digest", folder.api_key.expose()], "create a new one"),
         (vec!["--api-key-digest", "hmac-sha256:00:11"], "entry 2"),
         (vec!["--max-lifetime", "0"], "lifetime"),
         (vec!["--max-lifetime", "20", "--default-lifetime", "21"], "lifetime"),
@@ -323,62 +348,62 @@ fn a_wrong_setting_is_one_sentence_without_its_value_where_that_may_be_secret() 
         (vec!["--config", "/nonexistent/slipgate.toml"], "cannot be read"),
     ];
     for (flags, part) in cases {
-        let (code, told) = place.refused(place.complete(&flags));
-        assert_eq!(code, 2, "{told}");
-        assert!(told.contains(part), "{told}");
+        let (code, message) = folder.refused(folder.complete(&flags));
+        assert_eq!(code, 2, "{message}");
+        assert!(message.contains(part), "{message}");
     }
 }
 
 #[test]
 fn help_shows_no_secret_of_the_environment() {
-    let place = Place::new();
-    let mut command = place.bare(&["--help"]);
-    command.env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY).env("SLIPGATE_ISSUER_API_KEY_DIGESTS", &place.digest);
-    let output = place.end(command);
+    let folder = TestFolder::new();
+    let mut command = folder.bare(&["--help"]);
+    command.env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY).env("SLIPGATE_ISSUER_API_KEY_DIGESTS", &folder.digest);
+    let output = folder.end(command);
     assert_eq!(output.status.code(), Some(0));
     let help = String::from_utf8(output.stdout).unwrap();
-    for named in ["SLIPGATE_PRIVATE_KEY", "SLIPGATE_ISSUER_API_KEY_DIGESTS", "--insecure-http", "Exit status"] {
-        assert!(help.contains(named), "{help}");
+    for part in ["SLIPGATE_PRIVATE_KEY", "SLIPGATE_ISSUER_API_KEY_DIGESTS", "--insecure-http", "Exit status"] {
+        assert!(help.contains(part), "{help}");
     }
 }
 
 #[test]
-fn keys_may_come_from_the_environment_but_not_from_two_places_of_it() {
-    let place = Place::new();
+fn keys_may_come_from_one_environment_variable_only() {
+    let folder = TestFolder::new();
     let command = |flags: &[&str]| {
-        let mut command = place.bare(&["--protocol-id", "7", "--server", "192.0.2.1:1", "--bind", "127.0.0.1:0"]);
-        command.arg("--api-key-digest").arg(&place.digest).args(flags).env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY);
+        let mut command = folder.bare(&["--protocol-id", "7", "--server", "192.0.2.1:1", "--bind", "127.0.0.1:0"]);
+        command.arg("--api-key-digest").arg(&folder.digest).args(flags).env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY);
         command
     };
     let program = Program::start(command(&[]));
-    assert_eq!(ask(&program, &place).status, 201);
-    // A flag is above the environment.
-    Program::start(command(&["--key-file", place.folder.join("keys").to_str().unwrap()]));
+    assert_eq!(request_token(&program, &folder).status, 201);
+    // The flag overrides the environment.
+    Program::start(command(&["--key-file", folder.path.join("keys").to_str().unwrap()]));
     let mut two = command(&[]);
-    two.env("SLIPGATE_KEY_FILE", place.folder.join("keys"));
-    assert!(place.refused(two).1.contains("are both set"));
+    two.env("SLIPGATE_KEY_FILE", folder.path.join("keys"));
+    assert!(folder.refused(two).1.contains("are both set"));
     let mut wrong = command(&[]);
     wrong.env("SLIPGATE_PRIVATE_KEY", &PRIVATE_KEY[1..]);
-    assert!(place.refused(wrong).1.contains("SLIPGATE_PRIVATE_KEY is of no use"));
+    assert!(folder.refused(wrong).1.contains("SLIPGATE_PRIVATE_KEY is invalid"));
 }
 
 #[test]
-fn a_flag_is_above_the_environment_is_above_the_file() {
-    let place = Place::new();
+fn flag_overrides_environment_overrides_file() {
+    let folder = TestFolder::new();
     let text = format!(
         "bind = \"127.0.0.1:0\"\nprotocol_id = 1\nservers = [\"192.0.2.1:1\"]\nkey_file = \"keys\"\n\
          api_key_digests = [\"{}\"]\n",
-        place.digest
+        folder.digest
     );
-    let file = place.write("issuer.toml", &text, 0o644);
+    let file = folder.write("issuer.toml", &text, 0o644);
     let facts = |environment: Option<&str>, flags: &[&str]| {
-        let mut command = place.bare(flags);
+        let mut command = folder.bare(flags);
         command.env("SLIPGATE_ISSUER_CONFIG", &file).current_dir(Path::new("/"));
         if let Some(id) = environment {
             command.env("SLIPGATE_PROTOCOL_ID", id).env("SLIPGATE_ISSUER_SERVERS", "192.0.2.2:1,192.0.2.3:1");
         }
-        let answer = ask(&Program::start(command), &place);
-        let facts = answer.token().facts().clone();
+        let response = request_token(&Program::start(command), &folder);
+        let facts = response.token().facts().clone();
         (facts.protocol_id, facts.servers.as_slice().len())
     };
     assert_eq!(facts(None, &[]), (1, 1));
@@ -387,19 +412,19 @@ fn a_flag_is_above_the_environment_is_above_the_file() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_in_one_sentence_that_does_not_show_it() {
-    let place = Place::new();
+fn wrong_file_is_refused_without_quoting_it() {
+    let folder = TestFolder::new();
     let cases = [
         (format!("\nprivate_key = \"{PRIVATE_KEY}\""), "is wrong in line 2"),
         (format!("\nbind = \"{PRIVATE_KEY}\""), "is wrong in line 2"),
         (format!("\n\n{PRIVATE_KEY}"), "is wrong in line 3"),
-        (format!("protocol_id = 7\napi_key_digests = \"{}\"", place.api_key.expose()), "make a new one"),
-        (format!("protocol_id = 7\napi_key_digests = [[\"{}\"]]", place.digest), "is wrong in line 2"),
+        (format!("protocol_id = 7\napi_key_digests = \"{}\"", folder.api_key.expose()), "create a new one"),
+        (format!("protocol_id = 7\napi_key_digests = [[\"{}\"]]", folder.digest), "is wrong in line 2"),
     ];
     for (text, part) in cases {
-        let file = place.write("issuer.toml", &text, 0o600);
-        let (code, told) = place.refused(place.bare(&["--config", file.to_str().unwrap()]));
+        let file = folder.write("issuer.toml", &text, 0o600);
+        let (code, message) = folder.refused(folder.bare(&["--config", file.to_str().unwrap()]));
         assert_eq!(code, 2);
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
 }

@@ -1,7 +1,7 @@
 //! The programs as processes: flags, settings, signals, and what they print.
 
 mod client;
-mod command_line;
-mod conditioner_command;
+mod conditioner;
 mod issuer;
 mod server;
+mod slipgate;

@@ -1,11 +1,11 @@
-//! A storage device that fails when told to, and loses what was not flushed.
+//! A storage device that fails on request, and loses records that were not flushed.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use slipgate_netcode::server::Storage;
+use slipgate_netcode::server::TokenStorage;
 use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
 
-/// A handle on the device; the server's journal holds another.
+/// A handle of the device. The server's journal holds another.
 #[derive(Clone, Default)]
 pub(super) struct Device(Arc<Mutex<State>>);
 
@@ -13,7 +13,7 @@ pub(super) struct Device(Arc<Mutex<State>>);
 struct State {
     written: Vec<UsedToken>,
     durable: Vec<UsedToken>,
-    /// How many records of this start are durable.
+    /// The number of durable records of this start.
     flushed: u64,
     write_fails: bool,
     flush_fails: bool,
@@ -34,12 +34,12 @@ impl Device {
         !state.write_fails && !state.flush_fails
     }
 
-    /// What a start after a crash finds.
-    pub(super) fn storage(&self) -> Storage {
+    /// Returns the records that a start after a crash finds.
+    pub(super) fn storage(&self) -> TokenStorage {
         let mut state = self.state();
         state.written.clear();
         state.flushed = 0;
-        Storage { journal: Box::new(self.clone()), names: [0x44; 32], used: state.durable.clone() }
+        TokenStorage { journal: Box::new(self.clone()), names: [0x44; 32], used: state.durable.clone() }
     }
 }
 

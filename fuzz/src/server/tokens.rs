@@ -1,4 +1,4 @@
-//! Connect tokens and whoever holds them: packets of every kind, under any sequence number.
+//! Connect tokens and their raw_clients, which send packets of every kind with any sequence number.
 
 use std::net::SocketAddr;
 
@@ -10,40 +10,40 @@ use slipgate_netcode::time::{UnixMillis, UnixSeconds};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::issue::seal;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Header, PacketKind, Request};
+use slipgate_netcode::wire::packet::{PacketHeader, PacketKind, Request};
 use slipgate_netcode::wire::token::{PrivateLayout, PublicLayout, Servers};
 use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_DATAGRAM_BYTES, REQUEST_BYTES};
 
 use crate::{Input, PROTOCOL_ID};
 
-/// One of two private keys; a server starts with the first.
+/// Returns one of two private keys. A server starts with the first.
 pub(super) const fn private_key(number: u8) -> Key {
     Key::from_bytes([0x60 + (number & 1); 32])
 }
 
-/// What a server sent.
+/// A packet that a server sent.
 pub(super) struct Opened {
     pub(super) kind: PacketKind,
     pub(super) sequence: u64,
     pub(super) content: Vec<u8>,
 }
 
-/// Whoever holds a connect token.
-pub(super) struct Holder {
+/// A raw_client of a connect token.
+pub(super) struct RawClient {
     token: ConnectToken,
     client_to_server: Key,
     server_to_client: Key,
     next_sequence: u64,
 }
 
-impl Holder {
-    /// Mints a token for one of four clients: lifetime, time-out, list of servers, key and mint time are the input's.
-    pub(super) fn mint(number: u8, input: &mut Input<'_>, unix_ms: u64, home: Address) -> Self {
+impl RawClient {
+    /// Mints a token for one of four clients. The input gives lifetime, timeout, servers, key and mint time.
+    pub(super) fn mint(number: u8, input: &mut Input<'_>, unix_ms: u64, server_address: Address) -> Self {
         let [client_id, lifetime, timeout, choices] = input.array::<4>();
         let elsewhere = SocketAddr::from(([10, 7, 7, 7], 7));
         let servers: &[SocketAddr] = match choices & 3 {
-            0 | 1 => &[home.socket_addr()],
-            2 => &[elsewhere, home.socket_addr()],
+            0 | 1 => &[server_address.socket_addr()],
+            2 => &[elsewhere, server_address.socket_addr()],
             _ => &[elsewhere],
         };
         let (servers, nonce) = (Servers::new(servers).expect("one or two"), [number; 24]);
@@ -52,7 +52,7 @@ impl Holder {
         let expires = UnixSeconds(created.0 + u64::from(lifetime % 64));
         let (up, down) = (Key::from_bytes([number; 32]), Key::from_bytes([0x80 + number; 32]));
         let private = PrivateLayout {
-            client_id: u64::from(client_id % 4),
+            client_id: u64::from(client_id % 4).into(),
             timeout_seconds,
             servers: servers.clone(),
             client_to_server: up.expose(),
@@ -91,7 +91,7 @@ impl Holder {
         datagram
     }
 
-    /// Seals a packet for the server, under the next sequence number or a given one.
+    /// Seals a packet for the server with the next sequence number or a given one.
     pub(super) fn seal(&mut self, kind: PacketKind, content: &[u8], sequence: Option<u64>) -> Vec<u8> {
         let sequence = sequence.unwrap_or_else(|| {
             self.next_sequence += 1;
@@ -115,7 +115,7 @@ impl Holder {
 }
 
 fn open(key: &Key, accepted: &[PacketKind], datagram: &[u8]) -> Option<Opened> {
-    let header = Header::parse(datagram, accepted).ok()?;
+    let header = PacketHeader::parse(datagram, accepted).ok()?;
     let mut datagram = datagram.to_vec();
     let content = PacketCipher::new(PROTOCOL_ID).open(key, &header, &mut datagram).ok()?.to_vec();
     Some(Opened { kind: header.kind, sequence: header.sequence, content })

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A folder of this test's own, gone at its end.
+/// A temporary directory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +41,7 @@ fn hex(byte: &str) -> String {
 }
 
 #[test]
-fn keys_are_read_newest_first_between_comments_and_empty_lines() {
+fn keys_are_read_newest_first_between_comments() {
     let folder = Folder::new("order");
     let path = folder.file(format!("# newest\n{}\r\n\n  # older\n  {}  \n", hex("02"), hex("01")), 0o600);
     let ring = read_key_file(path).unwrap();
@@ -50,12 +50,12 @@ fn keys_are_read_newest_first_between_comments_and_empty_lines() {
 }
 
 #[test]
-fn keys_of_an_environment_variable_may_stand_in_one_line() {
+fn keys_in_one_line_may_be_separated_by_commas() {
     assert_eq!(parse_keys(&format!("{}, {}", hex("02"), hex("01"))).unwrap().keys().len(), 2);
 }
 
 #[test]
-fn what_is_not_one_to_three_keys_is_refused_without_showing_it() {
+fn invalid_key_text_is_refused_without_showing_it() {
     let key = hex("0a");
     let cases = [
         (String::new(), KeyTextError::Empty),
@@ -74,13 +74,13 @@ fn what_is_not_one_to_three_keys_is_refused_without_showing_it() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_others_can_read_is_refused_with_the_remedy() {
+fn exposed_key_file_is_refused_with_the_remedy() {
     let folder = Folder::new("mode");
     for mode in [0o640, 0o604, 0o620, 0o601, 0o777] {
         let path = folder.file(hex("01"), mode);
         let error = read_key_file(&path).err().unwrap();
-        let told = error.to_string();
-        assert!(told.contains(&format!("(mode 0{mode:o}): run `chmod 600 {}`", path.display())), "{told}");
+        let message = error.to_string();
+        assert!(message.contains(&format!("(mode 0{mode:o}): run `chmod 600 {}`", path.display())), "{message}");
         assert_eq!(error.path(), path);
     }
     for mode in [0o600, 0o400] {
@@ -89,19 +89,19 @@ fn a_file_that_others_can_read_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn what_is_no_key_file_is_refused_in_a_sentence() {
+fn invalid_key_file_is_refused_with_its_reason() {
     let folder = Folder::new("other");
-    let told = |path: &Path| read_key_file(path).err().unwrap().to_string();
-    assert!(told(&folder.0.join("none")).contains("cannot be read"));
-    assert!(told(&folder.0).contains("is not a regular file"));
-    assert!(told(&folder.file([0xff, 0xfe], 0o600)).contains("is not text"));
-    assert!(told(&folder.file("#".repeat(4097), 0o600)).contains("longer than 4096 bytes"));
-    assert!(told(&folder.file("#".repeat(4096), 0o600)).contains("no key in it"));
-    assert!(told(&folder.file("secret", 0o600)).ends_with("line 1 is not a key of 64 hexadecimal digits"));
+    let message = |path: &Path| read_key_file(path).err().unwrap().to_string();
+    assert!(message(&folder.0.join("none")).contains("cannot be read"));
+    assert!(message(&folder.0).contains("is not a regular file"));
+    assert!(message(&folder.file([0xff, 0xfe], 0o600)).contains("is not text"));
+    assert!(message(&folder.file("#".repeat(4097), 0o600)).contains("longer than 4096 bytes"));
+    assert!(message(&folder.file("#".repeat(4096), 0o600)).contains("it holds no key"));
+    assert!(message(&folder.file("secret", 0o600)).ends_with("line 1 is not a key of 64 hexadecimal digits"));
 }
 
 #[test]
-fn a_key_in_the_place_of_its_files_path_is_not_shown() {
+fn key_given_as_the_path_is_not_shown() {
     let error = read_key_file(hex("0a")).err().unwrap();
     assert!(error.to_string().starts_with("the key file … cannot be read: "), "{error}");
     assert!(!format!("{error:?}").contains("0a0a"));
@@ -109,7 +109,7 @@ fn a_key_in_the_place_of_its_files_path_is_not_shown() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn pipe_is_refused_without_blocking() {
     let folder = Folder::new("pipe");
     let path = folder.0.join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status();

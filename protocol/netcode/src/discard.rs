@@ -1,7 +1,7 @@
-//! Every reason for which a datagram is dropped, and a counter for each.
+//! The reasons for which a datagram is dropped, and a counter for each.
 //!
-//! A bad datagram is never an error and never a line in a log: whoever can send one could fill the disk. It is
-//! counted here, and nothing else happens.
+//! A bad datagram is counted here. It is never an error and never a log line, because any sender could then fill the
+//! disk.
 
 /// Defines an enum of reasons and a table of counters for them.
 #[doc(hidden)]
@@ -23,10 +23,10 @@ macro_rules! discard_reasons {
         impl $reason {
             /// Every reason, in the order of the counters.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// How many reasons there are.
+            /// The number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The reason as a stable `snake_case` word, for metrics and logs.
+            /// Returns the reason as a stable `snake_case` word, for metrics and logs.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -50,30 +50,33 @@ macro_rules! discard_reasons {
         }
 
         impl $counters {
-            /// How many datagrams were dropped for this reason.
+            /// Returns the number of datagrams dropped for this reason.
             #[must_use]
             pub fn count(&self, reason: $reason) -> u64 {
                 self.0.get(reason as usize).copied().unwrap_or(0)
             }
 
-            /// How many datagrams were dropped in all.
+            /// Returns the number of datagrams dropped for any reason.
             #[must_use]
             pub fn total(&self) -> u64 {
+                // Saturating like the counters themselves, so that a flood cannot wrap the sum.
                 self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
             }
 
-            /// The reasons that occurred, with their counts.
+            /// Returns the reasons that occurred, with their counts.
             pub fn iter(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
                 $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
             }
 
-            /// Counts what another has counted.
+            /// Adds the counts of another set of counters.
             pub fn add_all(&mut self, other: &Self) {
                 self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
             }
 
             /// Counts one dropped datagram.
+            #[inline]
             pub fn add(&mut self, reason: $reason) {
+                // The array has one counter for each variant, so the lookup always succeeds.
                 if let Some(count) = self.0.get_mut(reason as usize) {
                     *count = count.saturating_add(1);
                 }
@@ -91,9 +94,9 @@ macro_rules! discard_reasons {
 discard_reasons! {
     /// Why a datagram was dropped.
     Discard;
-    /// One counter for each reason; they saturate and are never reset.
+    /// A counter for each reason. Counters saturate and are never reset.
     Discards;
-    /// No bytes at all. It says nothing, and it must not end a receive loop.
+    /// An empty datagram. It carries nothing, and must not end a receive loop.
     Empty => "empty",
     /// Too short for its kind.
     TooShort => "too_short",
@@ -101,19 +104,19 @@ discard_reasons! {
     TooLong => "too_long",
     /// A packet type that does not exist (low nibble 7 to 15).
     UnknownType => "unknown_type",
-    /// A packet type that this side never accepts, or not in this state.
+    /// A packet type that this side never accepts.
     UnexpectedType => "unexpected_type",
-    /// The prefix announces 0 or more than 8 sequence bytes.
+    /// A prefix with 0 or more than 8 sequence bytes.
     SequenceLength => "sequence_length",
     /// An encrypted packet from an address for which there is no key.
     UnknownSender => "unknown_sender",
-    /// The sequence number was seen already, or lies behind the replay window.
+    /// A sequence number that was received before, or lies behind the replay window.
     Replayed => "replayed",
-    /// The packet does not open with the sender's key.
+    /// A packet that does not decrypt with the sender's key.
     NotAuthentic => "not_authentic",
-    /// An authentic packet whose content has the wrong size for its type.
+    /// An authentic packet with the wrong content size for its type.
     ContentSize => "content_size",
-    /// An authentic packet that means nothing in the present state.
+    /// An authentic packet of a type that the present state does not expect.
     WrongState => "wrong_state",
     /// A connection request that is not exactly 1078 bytes long.
     RequestLength => "request_length",
@@ -123,23 +126,23 @@ discard_reasons! {
     RequestProtocol => "request_protocol",
     /// The connect token has expired.
     TokenExpired => "token_expired",
-    /// The connect token expires later than the configured maximum lifetime allows.
+    /// The connect token expires later than the configured maximum lifetime permits.
     TokenTooLong => "token_lifetime_too_long",
-    /// The connect token was used for a connection already.
+    /// The connect token was already used for a connection.
     TokenUsed => "token_used",
-    /// The token history is full of unexpired tokens, so a new one is refused.
+    /// The token history is full of unexpired tokens, so a new token is refused.
     HistoryFull => "history_full",
-    /// The token history could not be written to its storage, so a connection is refused.
+    /// The token history could not be written to its storage, so the connection is refused.
     HistoryUnavailable => "history_unavailable",
-    /// This source (IPv4 /32, IPv6 /64) used up its budget of token decryptions.
+    /// The source (IPv4 /32, IPv6 /64) used up its budget of token decryptions.
     SourceBudget => "source_budget",
     /// All sources together used up the budget of token decryptions.
     GlobalBudget => "global_budget",
-    /// The private part of the connect token does not open with any of our keys.
+    /// The private part of the connect token does not decrypt with any of the server's keys.
     TokenNotAuthentic => "token_not_authentic",
-    /// The private part opened but its content is malformed.
+    /// The private part decrypts, but its content is malformed.
     TokenMalformed => "token_malformed",
-    /// An otherwise valid token that does not list any of this server's advertised addresses.
+    /// A valid token that lists none of this server's advertised addresses.
     AddressNotListed => "address_not_listed",
     /// A token that was, or may have been, minted before this server started.
     BeforeStart => "before_start",
@@ -149,27 +152,27 @@ discard_reasons! {
     ClientIdConnected => "client_id_connected",
     /// A request from an address at which another client's token is pending.
     AddressPending => "address_pending",
-    /// The token is pending at as many addresses as one token may be.
+    /// The token is pending at the maximum number of addresses for one token.
     TokenAddresses => "token_addresses",
-    /// Another token for the same client id is pending, and this one is not newer.
+    /// Another token for the same client id is pending, and the new one is not newer.
     ClientIdPending => "client_id_pending",
     /// The table of pending clients is full.
     PendingFull => "pending_full",
-    /// The challenge token in a response does not open.
+    /// The challenge token in a response does not decrypt.
     ChallengeNotAuthentic => "challenge_not_authentic",
     /// The challenge was made for another address, token or pending client.
     ChallengeForeign => "challenge_foreign",
-    /// The challenge is older than a challenge may become.
+    /// The challenge is older than the configured lifetime.
     ChallengeExpired => "challenge_expired",
-    /// Strangers' requests used up their share of this turn.
+    /// The connection requests of unknown senders used up their budget of this turn.
     StrangerBudget => "stranger_budget",
-    /// Responses of pending clients, or forged ones of this one, used up their share of this turn.
+    /// The responses of pending clients, or forged ones under this address, used up their budget of this turn.
     PendingBudget => "pending_budget",
-    /// A connected client used up its share of this turn.
+    /// A connected client used up its budget of this turn.
     ClientBudget => "client_budget",
-    /// Forged packets under the addresses of connected clients used up their share of this turn.
+    /// Forged packets under the addresses of connected clients used up their budget of this turn.
     ForgeryBudget => "forgery_budget",
-    /// The application does not take events, so no client is admitted.
+    /// The event queue is full because the application does not take events, so no client is admitted.
     EventsFull => "events_full",
     /// The endpoint is stopped or not connecting.
     NotRunning => "not_running",
@@ -180,16 +183,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_counts_in_a_place_of_its_own_under_a_name_of_its_own() {
+    fn each_reason_has_its_own_counter_and_name() {
         let mut discards = Discards::default();
-        for (place, reason) in Discard::ALL.iter().enumerate() {
-            assert_eq!(place, *reason as usize);
-            for _ in 0..=place {
+        for (index, reason) in Discard::ALL.iter().enumerate() {
+            assert_eq!(index, *reason as usize);
+            for _ in 0..=index {
                 discards.add(*reason);
             }
         }
-        for (place, reason) in Discard::ALL.iter().enumerate() {
-            assert_eq!(discards.count(*reason), place as u64 + 1);
+        for (index, reason) in Discard::ALL.iter().enumerate() {
+            assert_eq!(discards.count(*reason), index as u64 + 1);
             assert_eq!(Discard::ALL.iter().filter(|other| other.name() == reason.name()).count(), 1);
         }
     }

@@ -1,29 +1,32 @@
-//! netcode 1.02 complete by itself: the server's and the client's state machine.
+//! netcode 1.02, sans-IO: connect tokens, the handshake, encrypted packets, and the state machines of server and
+//! client.
 //!
 //! ```text
 //!   datagrams in                                     datagrams out
 //!        │                                                 ▲
 //!        ▼                                                 │
-//!   handle ──▶ what is owed ─────────── transmit ──▶ an Outbox
+//!   handle ──▶ flags of packets due ──── transmit ──▶ an Outbox
 //!        │     (a challenge, a keep-alive,   ▲
-//!        ▼      a denial, a farewell)        │
+//!        ▼      a denial, disconnects)       │
 //!   payloads, poll_event                   tick, send, disconnect
 //! ```
 //!
-//! There is no queue of replies: a connection *owes*, and [`transmit`](server::Server::transmit) pays. Ten duplicate
-//! requests make one debt, so a flood neither grows memory nor is it amplified.
+//! There is no queue of replies. A connection stores which packets are due as flags, and
+//! [`transmit`](server::NetcodeServer::transmit) seals them. Ten duplicate requests set one flag, so a flood of
+//! requests neither grows memory nor is amplified.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod address;
 pub mod client;
 pub mod crypto;
 pub mod discard;
+pub mod ids;
 pub mod loopback;
 pub mod server;
 pub mod time;
@@ -40,22 +43,22 @@ use crate::crypto::packet::PacketCipher;
 use crate::wire::packet::PacketKind;
 use crate::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 
-/// Where datagrams leave: a batch of a socket, or a simulated network.
+/// A sink for datagrams that leave: the send batch of a socket, or a simulated network.
 pub trait Outbox {
-    /// How many more datagrams can leave in this turn.
-    fn rooms(&self) -> usize;
+    /// Returns how many more datagrams can leave in this turn.
+    fn remaining(&self) -> usize;
 
-    /// Room for one datagram, or `None` when no more can leave in this turn.
-    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]>;
+    /// Returns the buffer for the next datagram, or `None` when no more can leave in this turn.
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]>;
 
-    /// Sends the first `bytes` bytes of the room that was given last.
+    /// Queues the first `bytes` bytes of the buffer that [`next_buf`](Self::next_buf) returned last.
     fn commit(&mut self, to: Address, bytes: usize);
 }
 
-/// A payload that arrived; its bytes lie where the datagram did.
+/// A received payload. Its bytes borrow the datagram's buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Payload<'d> {
-    /// The packet's sequence number: it tells newer from older.
+    /// The packet's sequence number. A newer packet of one connection has a higher one.
     pub sequence: u64,
     /// 1 to 1200 bytes.
     pub bytes: &'d [u8],
@@ -63,6 +66,7 @@ pub struct Payload<'d> {
 
 impl fmt::Debug for Payload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The length instead of the bytes: payloads must not get into logs.
         f.debug_struct("Payload").field("sequence", &self.sequence).field("bytes", &self.bytes.len()).finish()
     }
 }
@@ -70,22 +74,22 @@ impl fmt::Debug for Payload<'_> {
 /// Why a payload was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PayloadError {
-    /// There is no such connection (any more).
+    /// The connection does not exist, or has ended.
     Gone,
-    /// A payload has at least 1 byte.
+    /// The payload has no bytes. The minimum is 1.
     Empty,
-    /// A payload has at most 1200 bytes.
+    /// The payload has more than 1200 bytes.
     TooLarge,
-    /// No more can leave in this turn: transmit, or drop this payload for a newer one.
+    /// The outbox or queue is full in this turn. Call `transmit`, or drop this payload for a newer one.
     Backlogged,
 }
 
 impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Gone => "the connection does not exist any more",
-            Self::Empty => "a payload has at least 1 byte",
-            Self::TooLarge => "a payload has at most 1200 bytes",
+            Self::Gone => "the connection does not exist or has ended",
+            Self::Empty => "a payload must have at least 1 byte",
+            Self::TooLarge => "a payload can have at most 1200 bytes",
             Self::Backlogged => "no more packets can leave in this turn",
         })
     }
@@ -93,25 +97,27 @@ impl fmt::Display for PayloadError {
 
 impl core::error::Error for PayloadError {}
 
-/// Checks the size of a payload that the application wants to send (§1.2).
+/// Checks the size of a payload that the application sends (§1.2): 1 to 1200 bytes.
+#[inline]
 fn check_payload(payload: &[u8]) -> Result<(), PayloadError> {
     match payload.len() {
+        // netcode 1.02 has no empty payload packets (§1.7).
         0 => Err(PayloadError::Empty),
         1..=MAX_PAYLOAD_BYTES => Ok(()),
         _ => Err(PayloadError::TooLarge),
     }
 }
 
-/// Why a packet did not leave.
+/// Why a packet was not sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unsent {
-    /// The outbox has no room.
-    NoRoom,
+enum SealError {
+    /// The outbox has no buffer left in this turn.
+    OutboxFull,
     /// The lane has no sequence numbers left: the connection must end.
-    LaneUsedUp,
+    LaneExhausted,
 }
 
-/// One direction of a connection: everything that a packet is sealed with.
+/// The sending half of a connection: key, sequence numbers and destination of its packets.
 struct SealHalf<'a, K> {
     cipher: &'a PacketCipher,
     key: &'a K,
@@ -120,12 +126,14 @@ struct SealHalf<'a, K> {
 }
 
 impl<K: PacketKey> SealHalf<'_, K> {
-    /// Seals one packet into the outbox. A sequence number is taken only when there is room for its packet.
-    fn send(&mut self, kind: PacketKind, content: &[u8], outbox: &mut impl Outbox) -> Result<(), Unsent> {
-        let room = outbox.room().ok_or(Unsent::NoRoom)?;
-        let sequence = self.lane.take().ok_or(Unsent::LaneUsedUp)?;
-        let sealed = self.cipher.seal(self.key, kind, sequence, content, room);
-        debug_assert!(sealed.is_some(), "a room holds the largest packet");
+    /// Seals one packet into the outbox.
+    #[inline]
+    fn send(&mut self, kind: PacketKind, content: &[u8], outbox: &mut impl Outbox) -> Result<(), SealError> {
+        // The buffer comes first: a full outbox must not use up a sequence number.
+        let buf = outbox.next_buf().ok_or(SealError::OutboxFull)?;
+        let sequence = self.lane.take().ok_or(SealError::LaneExhausted)?;
+        let sealed = self.cipher.seal(self.key, kind, sequence, content, buf);
+        debug_assert!(sealed.is_some(), "a buffer of an outbox holds the largest packet");
         if let Some(bytes) = sealed {
             outbox.commit(self.to, bytes);
         }

@@ -1,46 +1,54 @@
-//! Time as a value: the core never reads a clock.
+//! Time as a value: this crate never reads a clock.
 //!
-//! Reading the two clocks is the edge's work, once a turn; see [`Now`].
+//! The caller reads both clocks once per turn and passes them in as [`Now`].
 
 use core::time::Duration;
 
 /// A moment of a monotonic clock, in nanoseconds since an arbitrary start that the caller chose.
 ///
-/// Only differences mean anything. Nanoseconds in 64 bits last 584 years.
+/// Only differences have a meaning. 64 bits of nanoseconds last 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment `since_start` after the caller's chosen start.
+    /// Returns the moment `since_start` after the caller's chosen start.
+    #[inline]
     #[must_use]
     pub fn from_start(since_start: Duration) -> Self {
+        // 128 bits of nanoseconds do not fit, but 584 years are out of reach.
         Self(u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Later than every moment that comes: the deadline of what has none.
+    /// The last moment of the clock: the deadline of a timer that is off.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// How long after the caller's chosen start this moment lies.
+    /// Returns the time from the caller's chosen start to this moment.
+    #[inline]
     #[must_use]
     pub const fn since_start(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// The time that passed from `earlier` to this moment; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this moment, or zero if `earlier` is later.
+    #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
+        // Saturating: shards read their clocks separately, so `earlier` can be slightly ahead.
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This moment moved into the future; the far end of the clock if it would not fit.
+    /// Returns the moment `duration` after this one, at most [`NEVER`](Self::NEVER).
+    #[inline]
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Whether `duration` or more has passed since `earlier`.
+    /// Returns whether this moment is at least `duration` after `earlier`.
+    #[inline]
     #[must_use]
     pub fn reached(self, earlier: Self, duration: Duration) -> bool {
+        // Addition instead of subtraction: `after` saturates, so a deadline at the end of the clock is never reached.
         self >= earlier.after(duration)
     }
 }
@@ -54,7 +62,8 @@ pub struct UnixSeconds(pub u64);
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// The second in which this moment lies.
+    /// Returns the second in which this moment lies.
+    #[inline]
     #[must_use]
     pub const fn seconds(self) -> UnixSeconds {
         UnixSeconds(self.0 / 1000)
@@ -67,10 +76,10 @@ impl From<UnixSeconds> for UnixMillis {
     }
 }
 
-/// Both clocks, read together once a turn.
+/// Both clocks, read together once per turn.
 ///
-/// Timeouts and budgets use the monotonic clock, the timestamps of connect tokens the wall clock; never one for the
-/// other, because a wall clock is stepped by people and by NTP.
+/// Timeouts and budgets use the monotonic clock. The timestamps of connect tokens use the wall clock. They are not
+/// interchangeable, because administrators and NTP step a wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
     /// The monotonic clock.

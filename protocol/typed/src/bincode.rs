@@ -1,28 +1,28 @@
-//! bincode 2.0.1 in its standard configuration: little-endian, numbers in 1 to 17 bytes. The default.
+//! The codec bincode 2.0.1 in its standard configuration: little-endian, numbers in 1 to 17 bytes. It is the default.
 
 use bincode::config::{Configuration, Limit, standard};
 use bincode::enc::write::SliceWriter;
 use bincode::error::{DecodeError, EncodeError};
 use serde::{Deserialize, Serialize};
 
-use super::{Codec, DEFAULT_MAX_BYTES, MAX_BYTES, TypedErrorKind, Watched};
+use super::{Codec, DEFAULT_MAX_BYTES, MAX_BYTES, Metered, TypedErrorKind};
 
-/// The format's own limit. It counts a number in one byte as the 16 bytes that it can have at most, and lengths as 8.
+/// The limit that bincode checks itself. It counts each number as the 16 bytes that it may take, and each length as 8.
 const LIMIT: usize = MAX_BYTES * 16;
 
 const CONFIGURATION: Configuration<bincode::config::LittleEndian, bincode::config::Varint, Limit<LIMIT>> =
     standard().with_limit::<LIMIT>();
 
-/// Values by bincode 2.0.1, always with a limit of size.
+/// The codec of bincode 2.0.1, always with a size limit.
 ///
-/// The version is part of the format: a later one may write otherwise.
+/// The version is part of the format: other versions may encode otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bincode {
     max_bytes: usize,
 }
 
 impl Bincode {
-    /// The codec for messages of at most so many bytes, itself at most [`MAX_BYTES`].
+    /// Returns a codec for messages of at most `max_bytes`, which is at most [`MAX_BYTES`].
     #[must_use]
     pub const fn with_limit(max_bytes: usize) -> Self {
         Self { max_bytes: if max_bytes < MAX_BYTES { max_bytes } else { MAX_BYTES } }
@@ -40,10 +40,10 @@ impl Codec for Bincode {
         self.max_bytes
     }
 
-    fn encode<T: Serialize + ?Sized>(&self, value: &T, room: &mut [u8]) -> Result<usize, TypedErrorKind> {
-        let most = room.len().min(self.max_bytes);
-        let room = room.get_mut(..most).unwrap_or_default();
-        let mut writer = SliceWriter::new(room);
+    fn encode<T: Serialize + ?Sized>(&self, value: &T, buf: &mut [u8]) -> Result<usize, TypedErrorKind> {
+        let len = buf.len().min(self.max_bytes);
+        let buf = buf.get_mut(..len).unwrap_or_default();
+        let mut writer = SliceWriter::new(buf);
         bincode::serde::encode_into_writer(value, &mut writer, CONFIGURATION).map_err(|error| match error {
             EncodeError::UnexpectedEnd => TypedErrorKind::TooLarge,
             _ => TypedErrorKind::Malformed,
@@ -51,9 +51,9 @@ impl Codec for Bincode {
         Ok(writer.bytes_written())
     }
 
-    fn decode_watched<'de, T: Deserialize<'de>>(
+    fn decode_metered<'de, T: Deserialize<'de>>(
         &self,
-        value: Watched<'_, T>,
+        value: Metered<'_, T>,
         bytes: &'de [u8],
     ) -> Result<(T, usize), TypedErrorKind> {
         bincode::serde::seed_decode_from_slice(value, bytes, CONFIGURATION).map_err(|error| match error {

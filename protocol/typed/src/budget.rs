@@ -1,4 +1,4 @@
-//! What a message may take: memory and calls for it, values, depth. Everything is charged before it is made.
+//! The budget of a message: memory, allocations, values and depth. Each is charged before the value is made.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -9,49 +9,49 @@ use super::TypedErrorKind;
 pub const MEMORY_PER_BYTE: usize = 64;
 /// Bytes of memory that any value may take.
 pub const MEMORY_BASE: usize = 64 * 1024;
-/// Values without a byte of their own that a message may hold for each of its bytes: units, and the structs, tuples and
-/// wrappers around what has bytes. A value that has a byte is paid for by it, so there are no more of those than bytes.
+/// The number of values without a byte of their own that a message may hold for each of its bytes: units, and the
+/// structs, tuples and wrappers around other values. Values with bytes are limited by the number of bytes.
 pub const VALUES_PER_BYTE: usize = 2;
-/// Values without a byte of their own that any message may hold. At some nanoseconds for each, what a message of up to
-/// 32 KiB makes of nothing takes less than a millisecond.
+/// The number of values without a byte of their own that any message may hold. Each takes some nanoseconds, so those of
+/// a message of 32 KiB take less than a millisecond.
 pub const VALUES_BASE: usize = 16 * 1024;
-/// How often a message's value may ask for memory.
+/// The number of allocations that a message's value may make.
 ///
-/// Each box, string, collection, enum and empty option whose type can hold memory counts once, used or not. So does each
-/// element of a list, tree or hash table, and each time that a vector grows. They take ten times as long as other values,
-/// or longer. Numbers, and what is made of numbers alone, are not among them; a box right in another one is not told from
-/// it, so that a type with boxes in boxes asks as often again for each.
+/// Each box, string, collection, enum and empty option counts once if its type can own memory, whether it does or not.
+/// Each element of a list, tree or hash table counts, and each growth of a vector. These take at least ten times as
+/// long as other values. Numbers and structs of numbers do not count. The meter cannot distinguish a box from a box in
+/// a box, so nested boxes count again for each level.
 pub const MAX_ALLOCATIONS: usize = 4096;
-/// How deep values may be nested, and with them the calls that decode and drop them.
+/// The depth to which values may be nested. It bounds the recursion that decodes and drops them.
 pub const MAX_DEPTH: usize = 128;
 
-/// What any message may take of the memory for things that no charge sees: the text of a codec's error.
-const UNSEEN: usize = 256;
+/// Bytes of the memory budget that are reserved for the text of a codec's error, which is not charged.
+const UNCHARGED: usize = 256;
 
-/// An element of a collection, how it lies there: growth by doubling keeps old and new memory for a moment, and hash
-/// tables fill 7 of 8 places at most, so that n elements take up to 3 · 8/7 · n places; trees take 2.6 · n.
-const PLACES_PER_ELEMENT: usize = 4;
-/// What an element takes beside its own bytes, at most: a list's two pointers, a hash table's control byte, a tree's
-/// links, and what alignment adds.
+/// Slots that an element takes in a collection, at most. Growth by doubling keeps old and new memory for a moment, and
+/// hash tables fill at most 7 of 8 slots, so n elements take up to 3 · 8/7 · n slots. Trees take 2.6 · n.
+const SLOTS_PER_ELEMENT: usize = 4;
+/// The most bytes that an element takes beside its own: two pointers of a list, a control byte of a hash table, links
+/// of a tree, and padding.
 const BYTES_PER_ELEMENT: usize = 20;
-/// Places that a collection takes for its first element: a node of a tree has 11.
-const FIRST_PLACES: usize = 12;
-/// The same beside the elements' own bytes: a hash table's control group.
+/// Slots that a collection allocates for its first element. A node of a tree has 11.
+const FIRST_SLOTS: usize = 12;
+/// Bytes that the first allocation takes beside the elements: a control group of a hash table.
 const FIRST_BYTES: usize = 24;
 
-/// As how many values an element counts that has neither bytes nor a size: a linked list asks for memory for it all the
-/// same, which takes ten times as long as a value.
+/// The number of values as which an element without bytes and without size counts. A linked list allocates a node even
+/// for it, which takes ten times as long as a value.
 const VALUES_PER_EMPTY_ELEMENT: usize = 12;
 
-/// What is left for a message's value.
-pub(super) struct Budget {
+/// The rest of a message's budget.
+pub(super) struct DecodeBudget {
     memory: Cell<usize>,
     values: Cell<usize>,
     allocations: Cell<usize>,
     broken: Cell<Option<TypedErrorKind>>,
 }
 
-/// What is put into a collection: a size and an alignment.
+/// An element of a collection: its size and alignment.
 #[derive(Clone, Copy)]
 pub(super) struct Element {
     bytes: usize,
@@ -63,13 +63,14 @@ impl Element {
         Self { bytes: size_of::<T>(), align: align_of::<T>() }
     }
 
-    /// Whether it is a number's size: of those there are many, so they are charged together.
+    /// Returns whether the element is as small as a number. Collections have many of those, so they are charged
+    /// together.
     pub(super) const fn is_small(self) -> bool {
         0 < self.bytes && self.bytes <= size_of::<u64>()
     }
 
-    /// How many a vector makes room for when the first comes.
-    const fn first_room(self) -> usize {
+    /// Returns the capacity that a vector allocates for its first element.
+    const fn first_capacity(self) -> usize {
         match self.bytes {
             0..=1 => 8,
             2..=1024 => 4,
@@ -77,31 +78,31 @@ impl Element {
         }
     }
 
-    /// Both together, as a map's entry.
+    /// Returns the element that holds both: an entry of a map.
     pub(super) fn and(self, other: Self) -> Self {
         let align = self.align.max(other.align);
         Self { bytes: (self.bytes + other.bytes).next_multiple_of(align), align }
     }
 }
 
-/// How a collection asks for memory.
+/// The way in which a collection allocates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// For twice as many places as before, as vectors do.
+    /// It doubles its capacity, as vectors do.
     Doubling,
-    /// For each element; or it takes as long for each as if it did, as hash tables do.
+    /// It allocates for each element, or takes as long as if it did, as hash tables do.
     Each,
 }
 
-/// The budget, and how deep in the value one is.
+/// The budget at one depth of the value.
 #[derive(Clone, Copy)]
 pub(super) struct Level<'b> {
-    budget: &'b Budget,
+    budget: &'b DecodeBudget,
     depth: usize,
 }
 
 impl Level<'_> {
-    /// That of the parts of a value.
+    /// Returns the level of a value's parts.
     #[inline]
     pub(super) fn inside(self) -> Result<Self, Broken> {
         match self.depth {
@@ -112,21 +113,21 @@ impl Level<'_> {
 }
 
 impl Deref for Level<'_> {
-    type Target = Budget;
+    type Target = DecodeBudget;
 
     #[inline]
-    fn deref(&self) -> &Budget {
+    fn deref(&self) -> &DecodeBudget {
         self.budget
     }
 }
 
-/// A limit was passed; the budget remembers which one.
+/// A limit was exceeded. The budget records which one.
 pub(super) struct Broken;
 
-impl Budget {
-    /// What a message of so many bytes may take.
+impl DecodeBudget {
+    /// Returns the budget of a message of this size in bytes.
     pub(super) fn of_message(bytes: usize) -> Self {
-        let memory = bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE - UNSEEN);
+        let memory = bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE - UNCHARGED);
         let values = bytes.saturating_mul(VALUES_PER_BYTE).saturating_add(VALUES_BASE);
         Self {
             memory: Cell::new(memory),
@@ -136,7 +137,7 @@ impl Budget {
         }
     }
 
-    /// Which limit was passed.
+    /// Returns the limit that was exceeded first.
     pub(super) const fn broken(&self) -> Option<TypedErrorKind> {
         self.broken.get()
     }
@@ -149,16 +150,17 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges what a collection of so many elements asks for when another comes. Answers at how many it asks again.
+    /// Charges the allocation of a collection that has `before` elements and gets another one. Returns the number of
+    /// elements at which it allocates again.
     #[cold]
     pub(super) fn grow(&self, element: Element, growth: Growth, before: usize) -> Result<usize, Broken> {
-        let each = element.bytes.saturating_mul(PLACES_PER_ELEMENT).saturating_add(BYTES_PER_ELEMENT);
-        let first = element.bytes.saturating_mul(FIRST_PLACES).saturating_add(FIRST_BYTES);
+        let each = element.bytes.saturating_mul(SLOTS_PER_ELEMENT).saturating_add(BYTES_PER_ELEMENT);
+        let first = element.bytes.saturating_mul(FIRST_SLOTS).saturating_add(FIRST_BYTES);
         // A collection has counted once before its first element.
         let (calls, bytes, next) = match (growth, before) {
             (Growth::Doubling, _) if element.bytes == 0 => (0, 0, usize::MAX),
-            (Growth::Doubling, 0) => (0, first, element.first_room()),
-            // For those that came since it asked before; they are half of all.
+            (Growth::Doubling, 0) => (0, first, element.first_capacity()),
+            // The elements since the last growth are half of all, and were not charged one by one.
             (Growth::Doubling, _) if element.is_small() => {
                 (1, each.saturating_mul(before / 2), before.saturating_mul(2))
             }
@@ -171,17 +173,17 @@ impl Budget {
         Ok(next)
     }
 
-    /// Charges what an element takes that is not small.
+    /// Charges the memory of an element that is not small.
     #[inline]
     pub(super) fn take_element(&self, element: Element) -> Result<(), Broken> {
         if element.bytes == 0 {
-            // Its own value is charged beside it.
+            // The value itself is charged where it is decoded.
             self.count(VALUES_PER_EMPTY_ELEMENT - 1)?;
         }
-        self.take(element.bytes.saturating_mul(PLACES_PER_ELEMENT).saturating_add(BYTES_PER_ELEMENT))
+        self.take(element.bytes.saturating_mul(SLOTS_PER_ELEMENT).saturating_add(BYTES_PER_ELEMENT))
     }
 
-    /// Charges so many calls for memory.
+    /// Charges this number of allocations.
     #[inline]
     pub(super) fn allocate(&self, calls: usize) -> Result<(), Broken> {
         let left = self.allocations.get().checked_sub(calls);
@@ -202,13 +204,14 @@ impl Budget {
         Ok(())
     }
 
-    /// The outermost value's.
+    /// Returns the level of the outermost value.
     pub(super) const fn outside(&self) -> Level<'_> {
         Level { budget: self, depth: 0 }
     }
 
     #[cold]
     fn refuse(&self, kind: TypedErrorKind) -> Broken {
+        // The first limit is the cause: a codec may go on after an error and exceed others.
         if self.broken.get().is_none() {
             self.broken.set(Some(kind));
         }
@@ -217,7 +220,7 @@ impl Budget {
 }
 
 impl Broken {
-    /// As an error of the codec; what it was stands in the budget.
+    /// Returns the codec's error. Its text is unused, because the budget holds the reason.
     #[cold]
     #[inline(never)]
     pub(super) fn into_error<E: serde::de::Error>(self) -> E {

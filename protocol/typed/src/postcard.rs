@@ -1,19 +1,20 @@
-//! postcard 1: numbers in as many bytes as they need, signed ones in zig-zag. Some values are smaller than in bincode.
+//! The codec postcard 1: numbers take as many bytes as they need, signed ones in zig-zag. Some values are smaller than
+//! in bincode.
 
 use postcard::{Deserializer, Error};
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Codec, DEFAULT_MAX_BYTES, MAX_BYTES, TypedErrorKind, Watched};
+use super::{Codec, DEFAULT_MAX_BYTES, MAX_BYTES, Metered, TypedErrorKind};
 
-/// Values by postcard, whose format is stable since its version 1.
+/// The codec of postcard. Its format is stable since version 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Postcard {
     max_bytes: usize,
 }
 
 impl Postcard {
-    /// The codec for messages of at most so many bytes, itself at most [`MAX_BYTES`].
+    /// Returns a codec for messages of at most `max_bytes`, which is at most [`MAX_BYTES`].
     #[must_use]
     pub const fn with_limit(max_bytes: usize) -> Self {
         Self { max_bytes: if max_bytes < MAX_BYTES { max_bytes } else { MAX_BYTES } }
@@ -31,18 +32,18 @@ impl Codec for Postcard {
         self.max_bytes
     }
 
-    fn encode<T: Serialize + ?Sized>(&self, value: &T, room: &mut [u8]) -> Result<usize, TypedErrorKind> {
-        let most = room.len().min(self.max_bytes);
-        let room = room.get_mut(..most).unwrap_or_default();
-        postcard::to_slice(value, room).map(|written| written.len()).map_err(|error| match error {
+    fn encode<T: Serialize + ?Sized>(&self, value: &T, buf: &mut [u8]) -> Result<usize, TypedErrorKind> {
+        let len = buf.len().min(self.max_bytes);
+        let buf = buf.get_mut(..len).unwrap_or_default();
+        postcard::to_slice(value, buf).map(|written| written.len()).map_err(|error| match error {
             Error::SerializeBufferFull => TypedErrorKind::TooLarge,
             _ => TypedErrorKind::Malformed,
         })
     }
 
-    fn decode_watched<'de, T: Deserialize<'de>>(
+    fn decode_metered<'de, T: Deserialize<'de>>(
         &self,
-        value: Watched<'_, T>,
+        value: Metered<'_, T>,
         bytes: &'de [u8],
     ) -> Result<(T, usize), TypedErrorKind> {
         let mut codec = Deserializer::from_bytes(bytes);

@@ -1,75 +1,72 @@
-//! A relay for lock-step games: what clients do goes to all of them, in one frame each tick.
+//! A relay for lock-step games: it sends the actions of all clients to every client, in one frame per tick.
 //!
-//! Who comes back from a stall brings hundreds of actions at once, and each goes to everybody ("Factorio, Friday Facts
-//! 302"). So a frame has at most the size that the uplink carries to everybody in a tick, and clients put their actions into
-//! it by turns: an action is never lost and overtakes none of its client's, and a burst waits at its own expense.
+//! A client that comes back from a stall sends hundreds of actions at once, and each goes to every client ("Factorio,
+//! Friday Facts 302"). Therefore a frame has at most the size that the uplink carries to all clients in a tick, and
+//! clients take turns to put actions into it. A burst delays only its own client: no action is lost, and none overtakes
+//! an earlier one of its client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use slipgate_server::congestion::{Admission, Turn, frame_limit, may_join};
-use slipgate_server::{
-    BytesPerSecond, ChannelConfig, ChannelId, Event, Inbox, Instant, Kind, Layout, Now, Server, Traffic,
-};
+use slipgate_server::congestion::BytesPerSecond;
+use slipgate_server::scheduling::{FrameTurn, JoinLimit, can_join, frame_limit};
+use slipgate_server::{Channel, ChannelId, Event, Inbox, Instant, Layout, Now, Server, Traffic};
 
-/// From a client: what it does, in order. A message is an action of 1 to 255 bytes.
+/// The actions of a client, in order. A message is one action of 1 to 255 bytes.
 pub(crate) const ACTIONS: ChannelId = ChannelId(0);
-/// To every client: a frame each tick, in order. Its number in 4 bytes, and of each action its client's slot in 2, its length
-/// in 1, and itself.
+/// Frames to every client, one per tick, in order. A frame has its number (4 bytes), and for each action the slot of
+/// its client (2 bytes), its length (1 byte), and its bytes.
 pub(crate) const FRAMES: ChannelId = ChannelId(1);
 
 const NUMBER_BYTES: u64 = 4;
-const ACTION_HEAD_BYTES: usize = 3;
-/// What each packet of a frame takes on the path beside it: IPv4, UDP, netcode, and the headers of packet and message.
+const ACTION_HEADER_BYTES: usize = 3;
+/// The headers of each packet of a frame: IPv4 and UDP, netcode, packet, and message.
 const PACKET_HEADER_BYTES: u64 = 28 + 21 + 9 + 5 + 5;
 const PACKET_BYTES: u64 = 1200;
-/// Actions of one client that may wait for frames: half a minute of 60 in a second.
-const MOST_WAITING: usize = 1800;
-/// Frames that may be under way to a client: it may be out for as long, and need not join anew.
-const MOST_FRAMES: u16 = 2048;
-/// The mean size of frames is that of about so many.
-const MEAN_OF: f64 = 64.0;
+/// Actions of one client that may wait for frames: 30 s at 60 per second.
+const MAX_WAITING: usize = 1800;
+/// Frames that may be in flight to a client: it may stall for this many ticks without having to join again.
+const MAX_FRAMES: u16 = 2048;
+/// The weight of a new frame in the mean frame size is 1 / 64.
+const MEAN_FRAMES: f64 = 64.0;
 
-/// What the payloads of such a game's clients carry, on both sides.
+/// Returns the traffic of both sides.
 ///
 /// # Panics
-/// Never: the layout is sound.
+/// Never: the settings are constants.
 pub(crate) fn traffic() -> Traffic {
-    let actions =
-        ChannelConfig { queue_messages: 1024, max_message_bytes: 255, ..ChannelConfig::new(Kind::ReliableOrdered) };
-    let frames = ChannelConfig {
-        queue_messages: MOST_FRAMES,
-        queue_bytes: 1 << 21,
-        ..ChannelConfig::new(Kind::ReliableOrdered)
-    };
-    Traffic::channels(Layout::new(vec![actions, frames]).expect("two channels of sound settings"))
+    let mut layout = Layout::builder();
+    let actions = layout.add(Channel::reliable_ordered("actions").max_message_bytes(255).queue(1 << 16, 1024));
+    let frames = layout.add(Channel::reliable_ordered("frames").queue(1 << 21, MAX_FRAMES));
+    assert_eq!((actions, frames), (ACTIONS, FRAMES));
+    Traffic::channels(layout.build().expect("two channels with valid settings"))
 }
 
-/// The actions that wait for frames, and when the next one is due.
+/// The actions that wait for frames, and the time of the next frame.
 pub(crate) struct Relay {
     uplink: BytesPerSecond,
     tick: Duration,
     next_frame: Instant,
-    admission: Admission,
-    /// Of each slot, the oldest first.
+    join_limit: JoinLimit,
+    /// The waiting actions of each slot, oldest first.
     waiting: Vec<VecDeque<Box<[u8]>>>,
     frame: Vec<u8>,
     number: u32,
-    /// With all headers.
+    /// The mean size of a frame with all headers.
     mean_bytes: f64,
 }
 
 impl Relay {
-    /// A relay for a server on this uplink, with a frame each `tick`.
+    /// Creates a relay for a server on this uplink, with one frame per `tick`.
     pub(crate) fn new(server: &mut Server, uplink: BytesPerSecond, tick: Duration) -> Self {
-        // Frames sent anew to one who was out, and all that joins, come out of what frames leave.
+        // Retransmissions and joining clients use what new frames leave of the uplink.
         server.set_uplink(Some(uplink));
         let slots = server.config().slots as usize;
         Self {
             uplink,
             tick,
             next_frame: Instant::default(),
-            admission: Admission::new(slots),
+            join_limit: JoinLimit::new(slots),
             waiting: vec![VecDeque::new(); slots],
             frame: Vec::new(),
             number: 0,
@@ -77,14 +74,14 @@ impl Relay {
         }
     }
 
-    /// A turn of the server, several of which may come in a tick.
+    /// Runs one turn of the server. A tick may have several turns.
     pub(crate) fn turn(&mut self, server: &mut Server, inbox: &mut Inbox, now: Now) {
         server.begin_turn(now);
         while let Some(event) = inbox.next(server) {
-            self.note(&event, server);
+            self.on_event(&event, server);
         }
         if self.next_frame <= now.monotonic {
-            // A loop that was held up does not make up for it: that would be a burst as well.
+            // Missed ticks are skipped: making up for them would be a burst.
             let next = self.next_frame.after(self.tick);
             self.next_frame = if next > now.monotonic { next } else { now.monotonic.after(self.tick) };
             self.send_frame(server);
@@ -92,20 +89,21 @@ impl Relay {
         server.end_turn();
     }
 
-    fn note(&mut self, event: &Event<'_>, server: &mut Server) {
+    fn on_event(&mut self, event: &Event<'_>, server: &mut Server) {
         match event {
-            Event::Message { client, channel: ACTIONS, bytes } if !bytes.is_empty() => {
-                let slot = client.slot() as usize;
+            Event::Message { client, channel: ACTIONS, bytes, .. } if !bytes.is_empty() => {
+                let slot = client.slot().as_usize();
                 let Some(waiting) = self.waiting.get_mut(slot) else { return };
-                if waiting.len() < MOST_WAITING {
+                if waiting.len() < MAX_WAITING {
                     waiting.push_back((*bytes).into());
-                    self.admission.wait(slot);
+                    self.join_limit.add_source(slot);
                 } else {
-                    server.kick(*client, "More is done here than anybody does.");
+                    // `Gone` is impossible: the client has just sent a message.
+                    let _ = server.kick(*client, "Your game sent too many actions.");
                 }
             }
             Event::Disconnected { client, .. } => {
-                if let Some(waiting) = self.waiting.get_mut(client.slot() as usize) {
+                if let Some(waiting) = self.waiting.get_mut(client.slot().as_usize()) {
                     waiting.clear();
                 }
             }
@@ -113,41 +111,41 @@ impl Relay {
         }
     }
 
-    /// Sends everybody the same frame, and lets nobody join for whom there would be no room. Who joins gets the frames from
-    /// now on; how it learns of the world so far is the game's affair.
+    /// Sends the same frame to every client, and accepts new ones only if the uplink can carry theirs. A client that
+    /// joins gets the frames from now on; the game must send it the state of the world.
     fn send_frame(&mut self, server: &mut Server) {
         let clients = server.connected() as usize;
         let limit = frame_limit(self.uplink, clients, self.tick);
         let bytes = self.compose(limit);
-        for client in server.clients().collect::<Vec<_>>() {
-            if server.send_message(client, FRAMES, &self.frame).is_err() {
-                server.kick(client, "Too far behind: join anew.");
+        server.for_each_client(|mut client| {
+            if client.send_message(FRAMES, &self.frame).is_err() {
+                client.kick("Your connection is too slow. Please join again.");
             }
-        }
-        self.mean_bytes += (bytes as f64 - self.mean_bytes) / MEAN_OF;
-        server.set_admitting(may_join(self.mean_bytes as u64, self.uplink, clients, self.tick));
+        });
+        self.mean_bytes += (bytes as f64 - self.mean_bytes) / MEAN_FRAMES;
+        server.accept_new_clients(can_join(self.mean_bytes as u64, self.uplink, clients, self.tick));
     }
 
-    /// Composes a frame of at most `limit` bytes on the path, and answers how many it takes.
+    /// Composes a frame of at most `limit` bytes with all headers, and returns its size.
     fn compose(&mut self, limit: u64) -> u64 {
-        let Self { admission, waiting, frame, .. } = self;
+        let Self { join_limit, waiting, frame, .. } = self;
         let headers = |bytes: u64| bytes.div_ceil(PACKET_BYTES - PACKET_HEADER_BYTES) * PACKET_HEADER_BYTES;
         frame.clear();
         frame.extend_from_slice(&self.number.to_le_bytes());
         self.number = self.number.wrapping_add(1);
-        let room = limit.saturating_sub(limit.div_ceil(PACKET_BYTES) * PACKET_HEADER_BYTES + NUMBER_BYTES);
-        admission.admit(room, |slot, room| {
-            let Some(waiting) = waiting.get_mut(slot) else { return Turn::Empty };
-            let Some(action) = waiting.front() else { return Turn::Empty };
-            let bytes = (ACTION_HEAD_BYTES + action.len()) as u32;
-            if u64::from(bytes) > room {
-                return Turn::TooLarge(bytes);
+        let max_bytes = limit.saturating_sub(limit.div_ceil(PACKET_BYTES) * PACKET_HEADER_BYTES + NUMBER_BYTES);
+        join_limit.fill_frame(max_bytes, |slot, left| {
+            let Some(waiting) = waiting.get_mut(slot) else { return FrameTurn::Empty };
+            let Some(action) = waiting.front() else { return FrameTurn::Empty };
+            let bytes = (ACTION_HEADER_BYTES + action.len()) as u32;
+            if u64::from(bytes) > left {
+                return FrameTurn::TooLarge(bytes);
             }
             frame.extend_from_slice(&(slot as u16).to_le_bytes());
             frame.push(action.len() as u8);
             frame.extend_from_slice(action);
             waiting.pop_front();
-            Turn::Took(bytes)
+            FrameTurn::Took(bytes)
         });
         let bytes = frame.len() as u64;
         bytes + headers(bytes)

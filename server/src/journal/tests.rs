@@ -6,22 +6,22 @@ use slipgate_netcode::time::UnixSeconds;
 
 use super::*;
 
-/// A disk that is told how each of its flushes ends, and until then is at it.
+/// A disk with flushes that last until the test ends them.
 pub(crate) struct SlowDisk {
-    begun: Sender<Sender<io::Result<()>>>,
+    started: Sender<Sender<io::Result<()>>>,
 }
 
 impl SlowDisk {
-    /// A way to such a disk, and its flushes.
+    /// Returns a journal on such a disk, and its flushes.
     pub(crate) fn journal() -> (FileJournal, Receiver<Sender<io::Result<()>>>) {
-        let (begun, flushes) = channel();
-        (FileJournal::new(Self { begun }).unwrap(), flushes)
+        let (started, flushes) = channel();
+        (FileJournal::new(Self { started }).unwrap(), flushes)
     }
 
-    /// Two shards' ways to one disk, and its flushes.
+    /// Returns the journals of two shards on one disk, and its flushes.
     fn of_two_shards() -> (FileJournal, FileJournal, Receiver<Sender<io::Result<()>>>) {
         let (one, flushes) = Self::journal();
-        let other = one.another();
+        let other = one.for_another_shard();
         (one, other, flushes)
     }
 }
@@ -31,17 +31,17 @@ impl Disk for SlowDisk {
         Ok(())
     }
 
-    fn is_due_for_more(&self) -> bool {
+    fn needs_rewrite(&self) -> bool {
         false
     }
 
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
         let (end, ends) = channel();
-        self.begun.send(end).unwrap();
+        self.started.send(end).unwrap();
         Ok(Box::new(move || ends.recv().unwrap()))
     }
 
-    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
         outcome.map_err(|_| JournalError)
     }
 }
@@ -54,10 +54,10 @@ fn failure() -> io::Result<()> {
     Err(io::ErrorKind::Other.into())
 }
 
-/// What a shard hears when the flush under way has ended.
+/// Waits until the current flush has ended, and returns what the shard then reads.
 fn settled(shard: &mut FileJournal) -> Result<u64, JournalError> {
     for _ in 0..10_000 {
-        if lock(&shard.shared.written).flushing {
+        if lock(&shard.shared.state).is_flushing {
             thread::sleep(Duration::from_millis(1));
         } else {
             return shard.flush();
@@ -67,17 +67,17 @@ fn settled(shard: &mut FileJournal) -> Result<u64, JournalError> {
 }
 
 #[test]
-fn while_a_slow_disk_flushes_nobody_waits_for_it() {
+fn shards_do_not_wait_for_a_slow_flush() {
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     assert_eq!(one.flush(), Ok(0));
     let end = flushes.recv().unwrap();
-    // The flush does not end before these have: it is told below.
+    // The flush cannot end before these calls: the test ends it below.
     other.record(used(2)).unwrap();
     assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
     end.send(Ok(())).unwrap();
     assert_eq!(settled(&mut one), Ok(1));
-    // What came after its beginning is not durable by that flush.
+    // The flush does not cover a record from after its start.
     assert_eq!(other.flush(), Ok(0));
     flushes.recv().unwrap().send(Ok(())).unwrap();
     assert_eq!(settled(&mut other), Ok(1));
@@ -86,7 +86,7 @@ fn while_a_slow_disk_flushes_nobody_waits_for_it() {
 }
 
 #[test]
-fn with_a_newcomer_in_every_flush_those_before_are_durable_all_the_same() {
+fn records_during_each_flush_do_not_delay_earlier_ones() {
     let (mut shard, flushes) = SlowDisk::journal();
     shard.record(used(0)).unwrap();
     assert_eq!(shard.flush(), Ok(0));
@@ -99,7 +99,7 @@ fn with_a_newcomer_in_every_flush_those_before_are_durable_all_the_same() {
 }
 
 #[test]
-fn one_flush_is_for_all_that_was_recorded_before_it() {
+fn one_flush_covers_all_records_from_before_it() {
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     other.record(used(2)).unwrap();
@@ -107,11 +107,11 @@ fn one_flush_is_for_all_that_was_recorded_before_it() {
     flushes.recv().unwrap().send(Ok(())).unwrap();
     assert_eq!(settled(&mut one), Ok(1));
     assert_eq!(other.flush(), Ok(1));
-    assert!(flushes.try_recv().is_err(), "the disk was asked once");
+    assert!(flushes.try_recv().is_err(), "there was one flush");
 }
 
 #[test]
-fn a_flush_that_fails_makes_nothing_durable_for_anybody_is_told_once_and_tried_again() {
+fn a_failed_flush_is_reported_once_and_repeated() {
     let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     other.record(used(2)).unwrap();
@@ -126,9 +126,9 @@ fn a_flush_that_fails_makes_nothing_durable_for_anybody_is_told_once_and_tried_a
     assert_eq!(other.flush(), Ok(1));
 }
 
-/// A disk on which to begin a flush takes as long as it is told, as one does that writes its file anew.
+/// A disk on which starting a flush lasts until the test ends it, as when a file is rewritten.
 struct BusyDisk {
-    begun: Sender<Sender<()>>,
+    started: Sender<Sender<()>>,
 }
 
 impl Disk for BusyDisk {
@@ -136,26 +136,26 @@ impl Disk for BusyDisk {
         Ok(())
     }
 
-    fn is_due_for_more(&self) -> bool {
+    fn needs_rewrite(&self) -> bool {
         true
     }
 
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
         let (end, ends) = channel();
-        self.begun.send(end).unwrap();
+        self.started.send(end).unwrap();
         ends.recv().unwrap();
         Ok(Box::new(|| Ok(())))
     }
 
-    fn synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
+    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
         outcome.map_err(|_| JournalError)
     }
 }
 
 #[test]
-fn a_busy_disk_takes_no_records_and_keeps_nobody_waiting() {
-    let (begun, flushes) = channel();
-    let mut shard = FileJournal::new(BusyDisk { begun }).unwrap();
+fn a_busy_disk_refuses_records_without_a_wait() {
+    let (started, flushes) = channel();
+    let mut shard = FileJournal::new(BusyDisk { started }).unwrap();
     shard.record(used(1)).unwrap();
     assert_eq!(shard.flush(), Ok(0));
     let end = flushes.recv().unwrap();
@@ -168,7 +168,7 @@ fn a_busy_disk_takes_no_records_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn with_the_last_way_to_it_a_disk_is_let_go_and_what_was_begun_is_done() {
+fn the_last_journal_releases_the_disk_after_its_flush() {
     let (mut one, other, flushes) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     assert_eq!(one.flush(), Ok(0));
@@ -177,5 +177,5 @@ fn with_the_last_way_to_it_a_disk_is_let_go_and_what_was_begun_is_done() {
     let dropping = thread::spawn(|| drop(one));
     end.send(Ok(())).unwrap();
     dropping.join().unwrap();
-    assert!(flushes.recv().is_err(), "the disk is gone, and its end of the channel with it");
+    assert!(flushes.recv().is_err(), "the disk was dropped with its end of the channel");
 }

@@ -5,13 +5,13 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slipgate_client::Client;
 use slipgate_netcode::crypto::key::{Key, Seed};
-use slipgate_netcode::server::{self as netcode, Config, Fence, Storage};
+use slipgate_netcode::server::{self as netcode, ServerConfig, TokenCutoff, TokenStorage};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::clock::Clock;
-use slipgate_session::session::Memory;
+use slipgate_session::connection::Memory;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -19,7 +19,7 @@ use super::*;
 use crate::Inbox;
 use crate::journal::tests::SlowDisk;
 
-/// A log that breaks whenever something is said.
+/// A log that panics at every line.
 struct BrokenLog;
 
 impl Subscriber for BrokenLog {
@@ -48,19 +48,19 @@ fn at(seconds: u64) -> Now {
     Now { monotonic: Instant::from_start(Duration::from_secs(seconds)), unix: slipgate_os::clock::wall_clock() }
 }
 
-/// A server on a port of its own, and where it is.
+/// Returns a server on a free port, and its address.
 fn server() -> (Server, SocketAddr) {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let to = sockets.local_addresses()[0];
-    let config = Config::new(7, 4, vec![to.into()]);
+    let config = ServerConfig::new(7, 4, &[to]);
     let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), at(0)).unwrap();
-    // Where there is a filter, junk would not come so far.
+    // A kernel filter would drop the junk.
     let _ = server.set_kernel_filter(false);
     (server, to)
 }
 
-/// A server that has dropped a datagram, in the middle of a turn so late that its end says so in the log.
-fn about_to_speak() -> Server {
+/// Returns a server that has dropped a datagram, in a turn that ends with a summary.
+fn before_a_log_line() -> Server {
     let (mut server, to) = server();
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"junk", to).unwrap();
     server.wait(Duration::from_secs(5)).unwrap();
@@ -71,16 +71,16 @@ fn about_to_speak() -> Server {
     server
 }
 
-/// What a thread says that panics with a server and a broken log.
+/// Returns the message of a thread that panics with a server and a broken log.
 fn panic_of(game: impl FnOnce(Server) + Send + 'static) -> &'static str {
-    let game = || tracing::subscriber::with_default(BrokenLog, || game(about_to_speak()));
+    let game = || tracing::subscriber::with_default(BrokenLog, || game(before_a_log_line()));
     let panic = thread::spawn(game).join().unwrap_err();
     panic.downcast_ref::<&str>().unwrap()
 }
 
 #[test]
-fn a_goodbye_that_panics_while_a_game_panics_does_not_end_the_process() {
-    assert_eq!(panic_of(drop), "the log is broken", "so does the goodbye of a server that is dropped in order");
+fn a_panic_while_a_game_panics_does_not_abort() {
+    assert_eq!(panic_of(drop), "the log is broken", "dropping a server in order panics too");
     let game = |server: Server| {
         let _server = server;
         panic!("of the game");
@@ -89,17 +89,17 @@ fn a_goodbye_that_panics_while_a_game_panics_does_not_end_the_process() {
 }
 
 #[test]
-fn in_a_still_turn_no_time_passes_but_it_reads_no_longer_than_another() {
+fn a_still_turn_keeps_its_time_and_its_read_limits() {
     let (mut server, to) = server();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..200).for_each(|_| assert_eq!(stranger.send_to(b"junk", to).unwrap(), 4));
     server.wait(Duration::from_secs(5)).unwrap();
-    server.set_time_per_turn(Duration::ZERO);
+    server.set_read_limits(ReadLimits { max_time: Duration::ZERO, ..ReadLimits::default() });
     server.begin_still_turn(at(60));
     let mut inbox = Inbox::default();
     while inbox.next(&mut server).is_some() {}
     assert!((1..200).contains(&server.discards().total()), "{:?}", server.discards());
-    assert_eq!(server.turns_cut_short(), 1);
+    assert_eq!(server.totals().turns_cut_short, 1);
     thread::sleep(Duration::from_millis(5));
     server.end_turn();
     assert_eq!(server.now.monotonic, at(60).monotonic);
@@ -109,7 +109,7 @@ fn in_a_still_turn_no_time_passes_but_it_reads_no_longer_than_another() {
     assert!(server.now.monotonic >= at(60).monotonic.after(Duration::from_millis(5)));
 }
 
-/// A client on a socket of its own, with a token for the server at this address, and what it has heard.
+/// A client with a socket of its own, and the number of its echoes.
 struct Player {
     client: Client,
     inbox: slipgate_client::Inbox,
@@ -120,7 +120,7 @@ impl Player {
     fn connecting(client_id: u64, to: SocketAddr, now: Now) -> Self {
         let claims = Claims {
             protocol_id: 7,
-            client_id,
+            client_id: client_id.into(),
             servers: &Servers::new(&[to]).unwrap(),
             internal_servers: None,
             lifetime_seconds: 30,
@@ -134,7 +134,7 @@ impl Player {
         Self { client, inbox: slipgate_client::Inbox::default(), echoes: 0 }
     }
 
-    /// Hears what there is, and sends something once it is connected.
+    /// Takes all events, and sends a payload once connected.
     fn turn(&mut self, now: Now) {
         self.client.begin_turn(now);
         while let Some(event) = self.inbox.next(&mut self.client) {
@@ -147,15 +147,15 @@ impl Player {
     }
 }
 
-/// A turn of an echo; who has come in it.
+/// Runs one turn of an echo server, and returns the clients that connected in it.
 fn echo_turn(server: &mut Server, now: Now) -> Vec<u64> {
-    let (mut inbox, mut newcomers, mut payloads) = (Inbox::default(), Vec::new(), Vec::new());
+    let (mut inbox, mut new_clients, mut payloads) = (Inbox::default(), Vec::new(), Vec::new());
     server.begin_turn(now);
     while let Some(event) = inbox.next(server) {
         match event {
             crate::Event::Connected { client, client_id } => {
-                assert_eq!(server.send(client, b"welcome"), Ok(()), "who is told of can be sent to");
-                newcomers.push(client_id);
+                assert_eq!(server.send(client, b"welcome"), Ok(()), "a connected client can be sent to");
+                new_clients.push(client_id.0);
             }
             crate::Event::Payload { client, bytes, .. } => payloads.push((client, bytes.to_vec())),
             _ => {}
@@ -163,35 +163,35 @@ fn echo_turn(server: &mut Server, now: Now) -> Vec<u64> {
     }
     payloads.iter().for_each(|(client, bytes)| server.send(*client, bytes).unwrap());
     server.end_turn();
-    newcomers
+    new_clients
 }
 
 #[test]
-fn while_a_disk_flushes_players_play_on_and_a_newcomer_waits_for_it_alone() {
+fn only_a_new_client_waits_for_a_slow_flush() {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let to = sockets.local_addresses()[0];
-    let mut config = Config::new(7, 4, vec![to.into()]);
-    config.fence = Fence::Open;
+    let mut config = ServerConfig::new(7, 4, &[to]);
+    config.token_cutoff = TokenCutoff::None;
     let (journal, flushes) = SlowDisk::journal();
-    let storage = Storage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
+    let storage = TokenStorage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
     let seed = Seed::from_bytes([3; 32]);
     let netcode =
-        netcode::Server::with_storage(config, Key::from_bytes([7; 32]).into(), &seed, at(0), storage).unwrap();
+        netcode::NetcodeServer::with_storage(config, Key::from_bytes([7; 32]).into(), &seed, at(0), storage).unwrap();
     let mut server = Server::around(netcode, sockets, at(0), Memory::default()).unwrap();
 
     let clock = Clock::start();
     let mut players = vec![Player::connecting(1, to, clock.now())];
-    let mut newcomers = Vec::new();
+    let mut new_clients = Vec::new();
     let mut play = |players: &mut [Player], done: &mut dyn FnMut(&[Player], &[u64]) -> bool| {
         for _ in 0..5_000 {
             players.iter_mut().for_each(|player| player.turn(clock.now()));
-            newcomers.extend(echo_turn(&mut server, clock.now()));
-            if done(players, &newcomers) {
+            new_clients.extend(echo_turn(&mut server, clock.now()));
+            if done(players, &new_clients) {
                 return;
             }
             thread::sleep(Duration::from_millis(1));
         }
-        panic!("it does not come so far");
+        panic!("it does not happen in 5 s");
     };
 
     play(&mut players, &mut |_, _| flushes.try_recv().is_ok_and(|end| end.send(Ok(())).is_ok()));
@@ -202,12 +202,12 @@ fn while_a_disk_flushes_players_play_on_and_a_newcomer_waits_for_it_alone() {
         end = flushes.try_recv().ok();
         end.is_some()
     });
-    // The disk is at it, and a hundred echoes go there and back.
+    // The disk is flushing meanwhile.
     let before = players[0].echoes;
-    play(&mut players, &mut |players, newcomers| {
-        assert!(newcomers == [1] && !players[1].client.state().is_connected());
+    play(&mut players, &mut |players, new_clients| {
+        assert!(new_clients == [1] && !players[1].client.state().is_connected());
         players[0].echoes >= before + 100
     });
     end.unwrap().send(Ok(())).unwrap();
-    play(&mut players, &mut |players, newcomers| players[1].echoes >= 1 && newcomers == [1, 2]);
+    play(&mut players, &mut |players, new_clients| players[1].echoes >= 1 && new_clients == [1, 2]);
 }

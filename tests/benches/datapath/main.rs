@@ -1,5 +1,5 @@
-//! What a server costs, beside plain sockets and other Rust libraries for netcode 1.02:
-//! `cargo bench -p slipgate-tests --bench datapath`. How it measures is told in `benches/README.md`.
+//! Measures the cost of a server beside plain sockets and other Rust libraries for netcode 1.02: `cargo bench -p
+//! slipgate-tests --bench datapath`. `benches/README.md` describes the method.
 
 #[cfg(target_os = "linux")]
 mod peers;
@@ -11,7 +11,7 @@ mod program {
     use clap::Parser;
     use slipgate_bench::flags::Flags;
     use slipgate_bench::run::run;
-    use slipgate_bench::stage::Probe;
+    use slipgate_bench::server_thread::Probe;
     use slipgate_tests::counting::{self, Counting};
 
     use crate::peers;
@@ -19,20 +19,20 @@ mod program {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    /// What a server costs, in CPU time, beside its peers.
+    /// Measures the CPU time of a server beside its peers.
     #[derive(Parser)]
     struct Arguments {
         #[command(flatten)]
         flags: Flags,
 
-        /// Said by `cargo bench`
+        /// Passed by `cargo bench`
         #[arg(long, hide = true)]
         bench: bool,
     }
 
     pub(crate) fn main() -> io::Result<()> {
         let flags = Arguments::parse().flags;
-        let probe = Probe { allocations: counting::asked, bytes: counting::bytes };
+        let probe = Probe { allocations: counting::allocation_count, bytes: counting::bytes };
         let report = run(&flags, &peers::ALL, Some(probe))?;
         writeln!(io::stdout(), "{}", if flags.json { report.json()? } else { report.text() })
     }

@@ -1,9 +1,11 @@
-//! Our server and our client on real sockets, each with a game that writes down what it sees.
+//! Our server and our client on real sockets, each with a game that records its events.
 
 use std::net::{IpAddr, SocketAddr};
 
-use slipgate_client::{Client, ClientState, EndReason};
-use slipgate_server::{Clock, Config, Discards, Event, Key, Server, Sockets};
+use slipgate_client::{Client, ClientState, CloseKind};
+use slipgate_server::keys::Key;
+use slipgate_server::stats::Discards;
+use slipgate_server::{Clock, Event, Server, ServerConfig, Sockets};
 
 use super::{GameClient, GameServer, IPV4, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
 
@@ -24,41 +26,41 @@ pub struct OurClient {
     inbox: slipgate_client::Inbox,
     clock: Clock,
     received: Vec<Vec<u8>>,
-    end: Option<EndReason>,
+    end: Option<CloseKind>,
 }
 
 impl OurServer {
-    /// A server under other settings than the defaults.
+    /// Starts a server with other settings than the defaults.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot start.
     #[must_use]
-    pub fn start_with(ip: IpAddr, slots: u32, change: impl FnOnce(&mut Config)) -> Self {
+    pub fn start_with(ip: IpAddr, slots: u32, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let sockets = Sockets::bind(&[SocketAddr::new(ip, 0)]).expect("the system has a free port");
         let address = sockets.local_addresses()[0];
-        let mut config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
+        let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
         change(&mut config);
         let clock = Clock::start();
         let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let server = Server::new(sockets, config, keys, clock.now()).expect("the settings are sound");
+        let server = Server::new(sockets, config, keys, clock.now()).expect("valid settings");
         Self { server, inbox: slipgate_server::Inbox::default(), clock, address, log: ServerLog::default() }
     }
 }
 
 impl OurServer {
-    /// The shards of one server under other settings than the defaults, all in the test's own thread.
+    /// Starts the shards of one server with other settings than the defaults, all in the thread of the test.
     ///
     /// # Panics
-    /// When they cannot be started.
+    /// If they cannot start.
     #[must_use]
-    pub fn shards(count: u16, slots: u32, change: impl FnOnce(&mut Config)) -> Vec<Self> {
+    pub fn shards(count: u16, slots: u32, change: impl FnOnce(&mut ServerConfig)) -> Vec<Self> {
         let sockets = Sockets::bind_shards(&[SocketAddr::new(IPV4, 0)], count).expect("the system has a free port");
         let address = sockets[0].local_addresses()[0];
-        let mut config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
+        let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
         change(&mut config);
         let clock = Clock::start();
         let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let shards = Server::shards(sockets, config, keys, clock.now()).expect("the settings are sound");
+        let shards = Server::shards(sockets, config, keys, clock.now(), None).expect("valid settings");
         let around = |server| Self {
             server,
             inbox: slipgate_server::Inbox::default(),
@@ -76,11 +78,11 @@ impl Turn for OurServer {
         while let Some(event) = self.inbox.next(&mut self.server) {
             match event {
                 Event::Connected { client, client_id } => {
-                    let info = self.server.client(client).expect("who has just connected is connected");
-                    self.log.connected.push((client_id, *info.user_data));
+                    let info = self.server.client(client).expect("a newly connected client is known");
+                    self.log.connected.push((client_id.0, info.user_data()));
                 }
                 Event::Payload { bytes, .. } => self.log.payloads.push(bytes.to_vec()),
-                Event::Disconnected { client_id, reason, .. } => self.log.ended.push((client_id, Some(reason))),
+                Event::Disconnected { client_id, reason, .. } => self.log.ended.push((client_id.0, Some(reason.kind))),
                 _ => {}
             }
         }
@@ -91,7 +93,7 @@ impl Turn for OurServer {
         let log = &self.log;
         let (connected, ended, payloads) = (log.connected.len(), &log.ended, log.payloads.len());
         let discards = self.server.discards();
-        format!("our server: {connected} came, {ended:?} went, {payloads} payloads, {discards:?}")
+        format!("our server: {connected} connected, {ended:?} disconnected, {payloads} payloads, {discards:?}")
     }
 }
 
@@ -118,12 +120,12 @@ impl GameServer for OurServer {
 
     fn send(&mut self, client_id: u64, payload: &[u8]) {
         let client = self.server.find(client_id).expect("the client is connected");
-        self.server.send(client, payload).expect("a connected client takes a payload");
+        self.server.send(client, payload).expect("a connected client accepts a payload");
     }
 
     fn kick(&mut self, client_id: u64) {
         let client = self.server.find(client_id).expect("the client is connected");
-        assert!(self.server.disconnect(client));
+        self.server.client(client).expect("the client is connected").disconnect();
     }
 }
 
@@ -135,7 +137,7 @@ impl Turn for OurClient {
             match event {
                 Event::Connected { .. } => {}
                 Event::Payload { bytes, .. } => self.received.push(bytes.to_vec()),
-                Event::Ended { reason } => self.end = Some(reason),
+                Event::Ended { reason } => self.end = Some(reason.kind),
                 _ => {}
             }
         }
@@ -160,12 +162,13 @@ impl GameClient for OurClient {
         self.client.state()
     }
 
-    fn end(&self) -> Option<EndReason> {
+    fn end(&self) -> Option<CloseKind> {
         self.end
     }
 
-    fn seat(&self) -> Option<(u32, u32)> {
-        self.client.client_index().zip(self.client.max_clients())
+    fn slot_info(&self) -> Option<(u32, u32)> {
+        let server = self.client.server()?;
+        server.client_index.map(|index| index.0).zip(server.max_clients)
     }
 
     fn received(&self) -> &[Vec<u8>] {

@@ -1,20 +1,20 @@
-//! Where we decide otherwise than the reference, with reasons: a table that is exact in both directions.
+//! Our decisions that differ from the reference, with reasons: a table that is exact in both directions.
 
 use std::collections::BTreeSet;
 
 use super::Case;
 
-/// Where we decide otherwise than the reference, on purpose.
+/// Decisions that differ from the reference on purpose.
 ///
-/// The table is exact, as [`REFUSED_ON_PURPOSE`](super::REFUSED_ON_PURPOSE) is: whatever differs and is not listed fails
-/// its test, and so does an entry that is not needed, or whose outcome is another one.
+/// The table is exact, as [`REFUSED_ON_PURPOSE`](super::REFUSED_ON_PURPOSE) is: an unlisted difference fails its test,
+/// and so does an entry that is not needed or that has another outcome.
 pub const DECIDED_OTHERWISE: &[Otherwise] = &[
     Otherwise {
         file: DECISIONS,
         scenario: "token_bound_to_first_address",
         what: "same token from B: ignored",
         ours: "challenge",
-        reason: "whoever sniffs a request and presents it first must not lock its owner out: the response binds a token",
+        reason: "a thief that presents a sniffed request first must not lock its owner out: the response binds a token",
     },
     Otherwise {
         file: DECISIONS,
@@ -133,10 +133,9 @@ pub const DECIDED_OTHERWISE: &[Otherwise] = &[
 const DECISIONS: &str = "netcode_server_decisions.json";
 const SESSIONS: &str = "netcode_sessions.json";
 
-const REUSED: &str = "under a token that was used once both sides would repeat keys and sequence numbers";
+const REUSED: &str = "both sides would reuse keys and sequence numbers with a used token";
 const FINAL: &str = "a kick is final: the server meant it, and the next server shares the token's keys";
-const ZERO: &str =
-    "a time-out of 0 s becomes 1 s on both sides: so the client connects, where in the reference it waits for ever";
+const ZERO: &str = "both sides raise a timeout of 0 s to 1 s: the client connects, where the reference waits for ever";
 
 /// One outcome that differs on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -145,11 +144,11 @@ pub struct Otherwise {
     pub file: &'static str,
     /// The scenario in it.
     pub scenario: &'static str,
-    /// Which of its outcomes.
+    /// The outcome in the scenario.
     pub what: &'static str,
     /// Our outcome.
     pub ours: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -160,17 +159,17 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// For the outcomes of a file, of which `concerns` says whether they are judged here.
+    /// Creates a comparison for the outcomes of a file that `concerns` selects.
     #[must_use]
     pub fn new(file: &'static str, concerns: impl Fn(&str) -> bool) -> Self {
         let mine = |entry: &&Otherwise| entry.file == file && concerns(entry.what);
         Self { expected: DECIDED_OTHERWISE.iter().filter(mine).copied().collect(), needed: BTreeSet::new() }
     }
 
-    /// Judges one outcome.
+    /// Compares one outcome.
     ///
     /// # Panics
-    /// When it differs from the reference's and does not stand so in [`DECIDED_OTHERWISE`].
+    /// If it differs from the reference and is not listed in [`DECIDED_OTHERWISE`] with this outcome.
     pub fn compare(&mut self, scenario: &Case<'_>, what: &str, reference: &str, ours: &str) {
         if reference == ours {
             return;
@@ -183,10 +182,10 @@ impl Judge {
         self.needed.insert(*entry);
     }
 
-    /// Ends the file: every entry for it was needed.
+    /// Ends the file: checks that every entry for it was needed.
     ///
     /// # Panics
-    /// When one was not: we decide as the reference does by now, or its scenario or outcome does not exist.
+    /// If an entry was not needed: we decide as the reference does, or its scenario or outcome does not exist.
     pub fn all_entries_were_needed(self) {
         assert_eq!(self.needed, self.expected, "entries of DECIDED_OTHERWISE");
     }

@@ -1,13 +1,13 @@
-//! How much memory an acknowledged-packet endpoint takes, and that it asks for none after warm-up.
+//! The memory of an acknowledged-packet endpoint, and no allocation after warm-up.
 
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_session::reliability::{Config, Endpoint, ReferenceSmoothing, Sink, Statistics};
+use slipgate_session::reliability::{Endpoint, EndpointConfig, Sink};
 use slipgate_tests::counting::{allocations, held};
 
-/// A path that holds a few datagrams, and is as large as it will ever be from the start.
+/// A path with capacity for a few datagrams, at its final size from the start.
 struct Path {
     datagrams: Vec<([u8; MAX_PAYLOAD_BYTES], usize)>,
     used: usize,
@@ -19,9 +19,9 @@ impl Path {
     }
 
     fn deliver(&mut self, to: &mut Endpoint, turn: u64, now: Instant) {
-        for (place, (bytes, length)) in self.datagrams[..self.used].iter().enumerate() {
-            // Some are lost, some come twice.
-            for _ in 0..[1, 1, 1, 2, 1, 0, 1][(turn as usize * 3 + place) % 7] {
+        for (index, (bytes, length)) in self.datagrams[..self.used].iter().enumerate() {
+            // Some are lost, some arrive twice.
+            for _ in 0..[1, 1, 1, 2, 1, 0, 1][(turn as usize * 3 + index) % 7] {
                 let _ = to.handle(&bytes[..*length], now);
             }
         }
@@ -30,11 +30,11 @@ impl Path {
 }
 
 impl Sink for Path {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.datagrams.len() - self.used
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
         self.datagrams.get_mut(self.used).map(|(bytes, _)| &mut bytes[..])
     }
 
@@ -44,7 +44,7 @@ impl Sink for Path {
     }
 }
 
-/// Sends, in each turn, small packets one way and a large one the other way, so that all code is reached.
+/// Sends small packets one way and a large one the other way in each turn, so that all code runs.
 fn talk(ends: &mut [Endpoint; 2], paths: &mut [Path; 2], turns: std::ops::Range<u64>) -> u64 {
     let payload = [0x5a; 8000];
     let mut news = 0;
@@ -55,8 +55,8 @@ fn talk(ends: &mut [Endpoint; 2], paths: &mut [Path; 2], turns: std::ops::Range<
         for _ in 0..1 + turn % 5 {
             one.send(&payload[..100], now, there).unwrap();
         }
-        let fill = |room: &mut [u8]| {
-            room[..50].fill(7);
+        let fill = |buf: &mut [u8]| {
+            buf[..50].fill(7);
             50
         };
         one.send_with(now, there, fill).unwrap();
@@ -78,27 +78,26 @@ fn talk(ends: &mut [Endpoint; 2], paths: &mut [Path; 2], turns: std::ops::Range<
 }
 
 #[test]
-fn after_warm_up_nothing_is_allocated() {
-    for statistics in [Statistics::Seed, Statistics::Reference(ReferenceSmoothing::default())] {
-        let config = Config { statistics, ..Config::default() };
-        let mut ends = [Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap()];
-        let mut paths = [Path::new(), Path::new()];
-        talk(&mut ends, &mut paths, 0..500);
-        let mut news = 0;
-        assert_eq!(allocations(|| news = talk(&mut ends, &mut paths, 500..20_000)), 0, "{statistics:?}");
-        assert!(news > 50_000, "only {news} verdicts");
-    }
+fn no_allocation_after_warm_up() {
+    let config = EndpointConfig::default();
+    let mut ends = [Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap()];
+    let mut paths = [Path::new(), Path::new()];
+    talk(&mut ends, &mut paths, 0..500);
+    let mut news = 0;
+    assert_eq!(allocations(|| news = talk(&mut ends, &mut paths, 500..20_000)), 0);
+    assert!(news > 50_000, "only {news} events");
 }
 
 #[test]
-fn an_endpoint_takes_little_memory_for_itself_and_more_as_packets_are_under_way() {
-    let (mut one, idle) = held(|| Endpoint::new(Config::default()).unwrap());
+fn endpoint_memory_grows_with_packets_in_flight() {
+    let (mut one, idle) = held(|| Endpoint::new(EndpointConfig::default()).unwrap());
     let idle = idle as usize + size_of::<Endpoint>();
-    println!("idle: {idle} bytes, {} of them in place", size_of::<Endpoint>());
+    println!("idle: {idle} bytes, {} of them inline", size_of::<Endpoint>());
     assert!(idle <= 2048, "{idle} bytes");
 
-    // A game's stream for ten minutes: 60 packets a second each way, acknowledged after a tenth of a second.
-    let mut other = Endpoint::new(Config::default()).unwrap();
+    // The stream of a game for ten minutes: 60 packets per second in both directions, acknowledged after a tenth of a
+    // second.
+    let mut other = Endpoint::new(EndpointConfig::default()).unwrap();
     let mut paths = [Path::new(), Path::new()];
     let ((), steady) = held(|| {
         for turn in 0..36_000_u64 {
@@ -116,6 +115,6 @@ fn an_endpoint_takes_little_memory_for_itself_and_more_as_packets_are_under_way(
             }
         }
     });
-    println!("two in a steady stream: {steady} bytes more");
+    println!("two endpoints in a steady stream: {steady} additional bytes");
     assert!(steady <= 2 * 4096, "{steady} bytes");
 }

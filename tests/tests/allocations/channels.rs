@@ -1,24 +1,24 @@
-//! After warm-up channels ask for no memory, whatever they send and receive; and before, for little.
+//! Channels do not allocate after warm-up, with any messages, and few messages are enough to warm up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::channel::block::Block;
+use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{
-    Arrival, ChannelConfig, ChannelEvent, ChannelId, Channels, Fate, Kind, Layout, MAX_QUEUE_MESSAGES, ReadAt,
-    SendOptions,
+    ChannelConfig, ChannelEvent, ChannelId, Channels, DeliveryStatus, FrameCursor, Kind, Layout, MAX_QUEUE_MESSAGES,
+    ReceivedMessage, SendOptions,
 };
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_tests::counting::allocations;
 
 const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
-const ROOM_BYTES: usize = 1180;
+const BUF_BYTES: usize = 1180;
 const PACKETS: usize = 256;
 
-/// Packets under way, in memory that is there from the start.
+/// Packets in flight, in memory that exists from the start.
 struct Path {
-    packets: Vec<(Sequence, [u8; ROOM_BYTES], usize)>,
+    packets: Vec<(Sequence, [u8; BUF_BYTES], usize)>,
     used: usize,
 }
 
@@ -30,13 +30,13 @@ struct Talk {
     scratch: Vec<u8>,
     delivered: u64,
     delivered_bytes: u64,
-    /// Receipts, and those of them that tell of an arrival.
-    told: [u64; 2],
+    /// Receipts, and those that report an arrival.
+    receipts: [u64; 2],
 }
 
 impl Talk {
     fn new(layout: &Arc<Layout>) -> Self {
-        let path = || Path { packets: vec![(Sequence(0), [0; ROOM_BYTES], 0); PACKETS], used: 0 };
+        let path = || Path { packets: vec![(Sequence(0), [0; BUF_BYTES], 0); PACKETS], used: 0 };
         Self {
             ends: [0; 2].map(|_| Channels::new(Arc::clone(layout), None)),
             paths: [path(), path()],
@@ -44,7 +44,7 @@ impl Talk {
             scratch: Vec::new(),
             delivered: 0,
             delivered_bytes: 0,
-            told: [0; 2],
+            receipts: [0; 2],
         }
     }
 
@@ -64,9 +64,9 @@ impl Talk {
             }
             let path = &mut self.paths[end];
             while path.used < PACKETS {
-                let (packet, room, length) = &mut path.packets[path.used];
+                let (packet, buf, length) = &mut path.packets[path.used];
                 *packet = self.sequences[end];
-                *length = channels.write(*packet, now, room);
+                *length = channels.write(*packet, now, buf);
                 if *length == 0 {
                     break;
                 }
@@ -77,53 +77,52 @@ impl Talk {
         self.deliver(tick, now);
     }
 
-    /// Some packets are lost, and each tick's arrive in the wrong order.
+    /// Some packets are lost, and those of each tick arrive in the wrong order.
     fn deliver(&mut self, tick: u64, now: Instant) {
         for from in 0..2 {
             let path = &mut self.paths[from];
             let used = std::mem::take(&mut path.used);
-            for (place, (packet, frames, length)) in path.packets[..used].iter().enumerate().rev() {
-                if (tick * 5 + place as u64).is_multiple_of(9) {
+            for (index, (packet, frames, length)) in path.packets[..used].iter().enumerate().rev() {
+                if (tick * 5 + index as u64).is_multiple_of(9) {
                     self.ends[from].on_lost(*packet);
                     continue;
                 }
-                let (frames, mut at) = (&frames[..*length], ReadAt::default());
+                let (frames, mut at) = (&frames[..*length], FrameCursor::default());
                 let receiver = &mut self.ends[1 - from];
                 while let Some(arrival) = receiver.next(frames, &mut at, &mut self.scratch, now).unwrap() {
-                    let Arrival::Message { place, .. } = arrival else { continue };
+                    let ReceivedMessage { location, .. } = arrival;
                     self.delivered += 1;
-                    self.delivered_bytes += place.bytes(frames, &self.scratch).len() as u64;
+                    self.delivered_bytes += location.bytes(frames, &self.scratch).len() as u64;
                 }
                 self.ends[from].on_acked(*packet);
             }
             while let Some(event) = self.ends[from].poll_event() {
-                let ChannelEvent::Receipt { fate, .. } = event else { continue };
-                self.told[0] += 1;
-                self.told[1] += u64::from(fate == Fate::Arrived);
+                let ChannelEvent::Receipt { status, .. } = event else { continue };
+                self.receipts[0] += 1;
+                self.receipts[1] += u64::from(status == DeliveryStatus::Arrived);
             }
         }
     }
 }
 
 #[test]
-fn after_warm_up_nothing_is_allocated() {
+fn no_allocation_after_warm_up() {
     let layout = Arc::new(Layout::new(KINDS.map(ChannelConfig::new).into()).unwrap());
     let mut talk = Talk::new(&layout);
     for tick in 0..1500 {
         talk.tick(tick);
     }
-    let before = (talk.delivered, talk.delivered_bytes, talk.told);
+    let before = (talk.delivered, talk.delivered_bytes, talk.receipts);
     let count = allocations(|| (1500..6000).for_each(|tick| talk.tick(tick)));
     let (delivered, bytes) = (talk.delivered - before.0, talk.delivered_bytes - before.1);
-    let [told, arrived] = [0, 1].map(|which| talk.told[which] - before.2[which]);
-    println!("{delivered} messages, {bytes} bytes, {told} receipts, {arrived} of arrivals");
-    assert!(told > 40_000 && arrived > told / 2, "{told} receipts, {arrived} of arrivals");
+    let [receipts, arrived] = [0, 1].map(|which| talk.receipts[which] - before.2[which]);
+    println!("{delivered} messages, {bytes} bytes, {receipts} receipts, {arrived} arrivals");
+    assert!(receipts > 40_000 && arrived > receipts / 2, "{receipts} receipts, {arrived} arrivals");
     assert_eq!(count, 0);
     assert!(delivered > 40_000 && bytes > 10_000_000, "only {delivered} messages");
 }
 
-/// Sends under so many keys in turn, most of which wait and some of which are under way, for so long; answers how long
-/// that took.
+/// Sends under this number of keys in turn, with most messages queued and some in flight; returns the duration.
 fn keyed_sends(keys: u64, sends: u64) -> Duration {
     let config = ChannelConfig {
         queue_messages: MAX_QUEUE_MESSAGES,
@@ -131,14 +130,14 @@ fn keyed_sends(keys: u64, sends: u64) -> Duration {
         ..ChannelConfig::new(Kind::ReliableOrdered)
     };
     let mut channels = Channels::new(Arc::new(Layout::new(vec![config]).unwrap()), None);
-    let (now, mut room, mut packet) = (Instant::default(), [0; ROOM_BYTES], Sequence(0));
+    let (now, mut buf, mut packet) = (Instant::default(), [0; BUF_BYTES], Sequence(0));
     let mut round = |sends: u64| {
         for send in 0..sends {
             let options = SendOptions { key: Some(send % keys * 0x9e37_79b9), ..SendOptions::default() };
             channels.send(ChannelId(0), &send.to_le_bytes(), options, now).unwrap();
-            // Of each seventh key the message leaves, and is under way for two packets.
+            // The message of each seventh key is sent, and in flight for two packets.
             if send.is_multiple_of(7 * keys.min(100)) {
-                assert!(channels.write(packet, now, &mut room) > 0);
+                assert!(channels.write(packet, now, &mut buf) > 0);
                 channels.on_acked(packet.back(2));
                 packet = packet.ahead(1);
             }
@@ -151,27 +150,27 @@ fn keyed_sends(keys: u64, sends: u64) -> Duration {
 }
 
 #[test]
-fn a_message_under_a_key_costs_the_same_however_many_keys_there_are_and_no_memory() {
+fn keyed_message_costs_no_allocation_with_any_key_count() {
     let (few, many) = (keyed_sends(16, 100_000), keyed_sends(12_000, 100_000));
     println!("{few:?} with 16 keys, {many:?} with 12,000");
-    // Looking through all of them takes two hundred times as long.
+    // A search through all keys takes two hundred times as long.
     assert!(many < few * 20, "{few:?} with 16 keys, {many:?} with 12,000");
 }
 
 #[test]
-fn a_slice_of_a_block_costs_no_allocation_to_send() {
-    let blocks = ChannelConfig::new(Kind::Blocks);
-    let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::Unreliable), blocks]).unwrap());
+fn sending_a_transfer_slice_does_not_allocate() {
+    let transfers = ChannelConfig::new(Kind::Transfers);
+    let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::Unreliable), transfers]).unwrap());
     let [mut one, mut other] = [0; 2].map(|_| Channels::new(Arc::clone(&layout), None));
-    one.send_block(ChannelId(1), Block::new(vec![7; 4 << 20]).unwrap(), 0).unwrap();
+    one.send_transfer(ChannelId(1), Transfer::new(vec![7; 4 << 20]).unwrap(), 0).unwrap();
     let mut scratch = Vec::new();
     let mut pass = |number: u16, from: &mut Channels, to: &mut Channels| {
-        let (now, mut room, mut length) = (Instant::default(), [0; ROOM_BYTES], 0);
+        let (now, mut buf, mut length) = (Instant::default(), [0; BUF_BYTES], 0);
         let count = allocations(|| {
-            length = from.write(Sequence(number), now, &mut room);
+            length = from.write(Sequence(number), now, &mut buf);
             from.on_acked(Sequence(number.wrapping_sub(3)));
         });
-        assert!(to.next(&room[..length], &mut ReadAt::default(), &mut scratch, now).unwrap().is_none());
+        assert!(to.next(&buf[..length], &mut FrameCursor::default(), &mut scratch, now).unwrap().is_none());
         (count, length)
     };
     let mut sent = 0;
@@ -185,7 +184,7 @@ fn a_slice_of_a_block_costs_no_allocation_to_send() {
 }
 
 #[test]
-fn an_idle_connection_takes_little_memory() {
+fn idle_channels_take_little_memory() {
     let layout = Arc::new(Layout::new(KINDS.map(ChannelConfig::new).into()).unwrap());
     let mut channels = None;
     let count = allocations(|| channels = Some(Channels::new(Arc::clone(&layout), None)));

@@ -1,4 +1,4 @@
-//! Memory: how often each part asks for it, and how much each part holds.
+//! Memory: the allocations of each part, and the memory that it holds.
 
 mod acknowledged;
 #[cfg(target_os = "linux")]

@@ -1,41 +1,41 @@
-//! After warm-up no packet asks for memory, whatever it is and whichever way it goes; nor does a handshake on a server.
+//! No packet allocates after warm-up, of any kind and in both directions; nor does a handshake on a server.
 
 use std::time::Duration;
 
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{Client, ClientState};
+use slipgate_netcode::client::{ClientState, NetcodeClient};
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::discard::Discard;
-use slipgate_netcode::server::{ClientHandle, Config, Fence, Server};
+use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_tests::counting::allocations;
-use slipgate_tests::holder::Holder;
-use slipgate_tests::world::{BEGINNING, PROTOCOL_ID, TokenSpec, World, address};
+use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, START_TIME, TokenSpec, address};
+use slipgate_tests::raw_client::RawClient;
 
 // Counting ----------------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_counter_counts() {
+fn counting_allocator_counts_allocations() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7_u64)))), 1);
     assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u64>::new()))), 0);
 }
 
 // A server, a client, and a batch between them ----------------------------------------------------------------------
 
-/// Room for datagrams, all of it asked for once.
+/// Buffers for datagrams, allocated once.
 struct Batch {
-    rooms: Vec<[u8; MAX_DATAGRAM_BYTES]>,
+    bufs: Vec<[u8; MAX_DATAGRAM_BYTES]>,
     lengths: Vec<usize>,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { rooms: vec![[0; MAX_DATAGRAM_BYTES]; 64], lengths: Vec::with_capacity(64) }
+        Self { bufs: vec![[0; MAX_DATAGRAM_BYTES]; 64], lengths: Vec::with_capacity(64) }
     }
 
     fn clear(&mut self) {
@@ -43,17 +43,17 @@ impl Batch {
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.rooms.iter_mut().zip(&self.lengths).map(|(room, length)| &mut room[..*length])
+        self.bufs.iter_mut().zip(&self.lengths).map(|(buf, length)| &mut buf[..*length])
     }
 }
 
 impl Outbox for Batch {
-    fn rooms(&self) -> usize {
-        self.rooms.len() - self.lengths.len()
+    fn remaining(&self) -> usize {
+        self.bufs.len() - self.lengths.len()
     }
 
-    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
-        self.rooms.get_mut(self.lengths.len())
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+        self.bufs.get_mut(self.lengths.len())
     }
 
     fn commit(&mut self, _: Address, bytes: usize) {
@@ -62,22 +62,22 @@ impl Outbox for Batch {
 }
 
 const TURN: Duration = Duration::from_millis(16);
-/// Turns before and while counting.
+/// Turns before the count and during it.
 const TURNS: usize = 300;
 
 struct Pair {
-    world: World,
+    world: NetcodeWorld,
     time: Duration,
-    server: Server,
-    home: Address,
-    client: Client,
+    server: NetcodeServer,
+    server_address: Address,
+    client: NetcodeClient,
     away: Address,
     up: Batch,
     down: Batch,
 }
 
 impl Pair {
-    /// A server and a client that is connected to it.
+    /// Creates a server and a client that is connected to it.
     fn connected() -> Self {
         let mut pair = Self::apart();
         let token = pair.token(1);
@@ -90,18 +90,18 @@ impl Pair {
     }
 
     fn apart() -> Self {
-        let world = World::perfect(1);
-        let home = address("10.0.0.1:40000");
-        let mut config = Config::new(PROTOCOL_ID, 8, vec![home]);
-        config.fence = Fence::Open;
-        let now = Now { monotonic: Instant::default(), unix: BEGINNING };
-        let server = Server::new(config, world.private_key.clone().into(), &Seed::from_bytes([1; 32]), now);
+        let world = NetcodeWorld::perfect(1);
+        let server_address = address("10.0.0.1:40000");
+        let mut config = ServerConfig::new(PROTOCOL_ID, 8, &[server_address.socket_addr()]);
+        config.token_cutoff = TokenCutoff::None;
+        let now = Now { monotonic: Instant::default(), unix: START_TIME };
+        let server = NetcodeServer::new(config, world.private_key.clone().into(), &Seed::from_bytes([1; 32]), now);
         Self {
             world,
             time: Duration::ZERO,
             server: server.unwrap(),
-            home,
-            client: Client::new(TimeoutPolicy::Clamped),
+            server_address,
+            client: NetcodeClient::new(TimeoutPolicy::Clamped),
             away: address("10.1.0.1:5000"),
             up: Batch::new(),
             down: Batch::new(),
@@ -109,15 +109,15 @@ impl Pair {
     }
 
     fn now(&self) -> Now {
-        Now { monotonic: Instant::from_start(self.time), unix: UnixMillis(BEGINNING.0 + self.time.as_millis() as u64) }
+        Now { monotonic: Instant::from_start(self.time), unix: UnixMillis(START_TIME.0 + self.time.as_millis() as u64) }
     }
 
     fn token(&mut self, client_id: u64) -> ConnectToken {
-        let servers = vec![self.home];
+        let servers = vec![self.server_address];
         self.world.mint(&TokenSpec { client_id, servers, lifetime: 45, timeout: 5, user_data: [0; 256] })
     }
 
-    /// One turn of both, with so many payloads each way.
+    /// Runs one turn of both, with these numbers of payloads.
     fn turn(&mut self, up: usize, down: usize) {
         self.time += TURN;
         let now = self.now();
@@ -128,7 +128,7 @@ impl Pair {
         }
         self.client.transmit(now.monotonic, &mut self.up);
         for datagram in self.up.each() {
-            // Of ten farewells nine reach nobody.
+            // Nine of ten disconnect packets find no client.
             let _ = self.server.handle(self.away, datagram, now);
         }
         while self.server.poll_event().is_some() {}
@@ -138,8 +138,8 @@ impl Pair {
         }
         self.server.transmit(now, &mut self.down);
         for datagram in self.down.each() {
-            // A payload may come in the turn of the first keep-alive, behind it.
-            self.client.handle(self.home, datagram, now.monotonic).unwrap();
+            // A payload may arrive in the turn of the first keep-alive, behind it.
+            self.client.handle(self.server_address, datagram, now.monotonic).unwrap();
         }
         while self.client.poll_event().is_some() {}
         self.up.clear();
@@ -148,7 +148,7 @@ impl Pair {
 }
 
 #[test]
-fn payloads_and_keep_alives_of_a_connection_ask_for_no_memory() {
+fn payloads_and_keep_alives_do_not_allocate() {
     for (up, down) in [(0, 0), (1, 0), (0, 1), (4, 4)] {
         let mut pair = Pair::connected();
         let mut run = || (0..TURNS).for_each(|_| pair.turn(up, down));
@@ -159,23 +159,23 @@ fn payloads_and_keep_alives_of_a_connection_ask_for_no_memory() {
     }
 }
 
-/// Datagrams that a side drops: what they are, from where, and why they are dropped.
+/// A datagram that a side drops: its description, its source, its bytes, and the reason.
 type Refused = (&'static str, Address, Vec<u8>, Discard);
 
 #[test]
-fn whatever_a_server_drops_asks_for_no_memory() {
+fn dropped_datagrams_do_not_allocate_on_the_server() {
     let mut pair = Pair::connected();
     let stranger = address("10.9.9.9:9");
-    let mut holders = [2, 3, 4].map(|id| Holder::of(&pair.token(id)));
-    admit(&mut pair, &mut holders[0], stranger);
-    let replayed = holders[0].keep_alive();
+    let mut raw_clients = [2, 3, 4].map(|id| RawClient::new(&pair.token(id)));
+    admit(&mut pair, &mut raw_clients[0], stranger);
+    let replayed = raw_clients[0].keep_alive();
     pair.server.handle(stranger, &mut replayed.clone(), pair.now()).unwrap();
-    let mut bad_tag = holders[0].keep_alive();
+    let mut bad_tag = raw_clients[0].keep_alive();
     bad_tag[20] ^= 1;
-    let mut forged = holders[1].request();
+    let mut forged = raw_clients[1].request();
     forged[600] ^= 1;
     let elsewhere = TokenSpec { servers: vec![stranger], ..pair.world.spec(5, &[]) };
-    let elsewhere = Holder::of(&pair.world.mint(&elsewhere)).request();
+    let elsewhere = RawClient::new(&pair.world.mint(&elsewhere)).request();
     let other = address("10.8.8.8:8");
     let cases: [Refused; 11] = [
         ("nothing", other, Vec::new(), Discard::Empty),
@@ -184,20 +184,20 @@ fn whatever_a_server_drops_asks_for_no_memory() {
         ("too long", stranger, vec![0x15; 1300], Discard::TooLong),
         ("a replayed packet", stranger, replayed, Discard::Replayed),
         ("a bad tag", stranger, bad_tag, Discard::NotAuthentic),
-        ("a packet of a stranger", other, holders[1].keep_alive(), Discard::UnknownSender),
-        ("a used token", other, holders[0].request(), Discard::TokenUsed),
+        ("a packet of a stranger", other, raw_clients[1].keep_alive(), Discard::UnknownSender),
+        ("a used token", other, raw_clients[0].request(), Discard::TokenUsed),
         ("a forged token", other, forged, Discard::TokenNotAuthentic),
         ("a token for others", other, elsewhere, Discard::AddressNotListed),
-        ("a request from a client", stranger, holders[2].request(), Discard::AddressConnected),
+        ("a request from a client", stranger, raw_clients[2].request(), Discard::AddressConnected),
     ];
     for (what, from, datagram, reason) in cases {
-        let mut room = datagram.clone();
+        let mut buf = datagram.clone();
         let now = pair.now();
         let server = &mut pair.server;
         let mut run = || {
             for _ in 0..20 {
-                room.copy_from_slice(&datagram);
-                assert_eq!(server.handle(from, &mut room, now).err(), Some(reason), "{what}");
+                buf.copy_from_slice(&datagram);
+                assert_eq!(server.handle(from, &mut buf, now).err(), Some(reason), "{what}");
             }
             server.tick(now);
         };
@@ -207,48 +207,48 @@ fn whatever_a_server_drops_asks_for_no_memory() {
 }
 
 #[test]
-fn whatever_a_client_drops_asks_for_no_memory() {
+fn dropped_datagrams_do_not_allocate_on_the_client() {
     let mut pair = Pair::connected();
     let now = pair.now();
     let handle = pair.server.find(1).unwrap();
     pair.server.send(handle, &[1; 99], now, &mut pair.down).unwrap();
     let replayed = pair.down.each().next().unwrap().to_vec();
-    pair.client.handle(pair.home, &mut replayed.clone(), now.monotonic).unwrap();
+    pair.client.handle(pair.server_address, &mut replayed.clone(), now.monotonic).unwrap();
     let mut bad_tag = replayed.clone();
     bad_tag[1] = 0xff;
     let cases: [Refused; 5] = [
-        ("nothing", pair.home, Vec::new(), Discard::Empty),
-        ("noise", pair.home, vec![0xee; 700], Discard::UnknownType),
+        ("nothing", pair.server_address, Vec::new(), Discard::Empty),
+        ("noise", pair.server_address, vec![0xee; 700], Discard::UnknownType),
         ("noise from elsewhere", pair.away, vec![0x15; 700], Discard::UnknownSender),
-        ("a replayed packet", pair.home, replayed, Discard::Replayed),
-        ("a bad tag", pair.home, bad_tag, Discard::NotAuthentic),
+        ("a replayed packet", pair.server_address, replayed, Discard::Replayed),
+        ("a bad tag", pair.server_address, bad_tag, Discard::NotAuthentic),
     ];
     for (what, from, datagram, reason) in cases {
-        let mut room = datagram.clone();
+        let mut buf = datagram.clone();
         let client = &mut pair.client;
         let run = || {
             for _ in 0..100 {
-                room.copy_from_slice(&datagram);
-                assert_eq!(client.handle(from, &mut room, now.monotonic).err(), Some(reason), "{what}");
+                buf.copy_from_slice(&datagram);
+                assert_eq!(client.handle(from, &mut buf, now.monotonic).err(), Some(reason), "{what}");
             }
         };
         assert_eq!(allocations(run), 0, "{what}");
     }
 }
 
-/// A holder gets a slot; how often the server asked for memory meanwhile.
-fn admit(pair: &mut Pair, holder: &mut Holder, from: Address) -> (ClientHandle, u64) {
+/// Admits a raw client; returns its handle, and the allocations of the server.
+fn admit(pair: &mut Pair, raw_client: &mut RawClient, from: Address) -> (ClientHandle, u64) {
     let now = pair.now();
-    let mut asked = 0;
-    let mut request = holder.request();
-    asked += allocations(|| {
+    let mut allocation_count = 0;
+    let mut request = raw_client.request();
+    allocation_count += allocations(|| {
         pair.server.handle(from, &mut request, now).unwrap();
         pair.server.transmit(now, &mut pair.down);
     });
-    let challenge = pair.down.each().find_map(|reply| holder.challenge(reply)).expect("a challenge");
+    let challenge = pair.down.each().find_map(|reply| raw_client.challenge(reply)).expect("a challenge");
     pair.down.clear();
-    let mut response = holder.response(&challenge);
-    asked += allocations(|| {
+    let mut response = raw_client.response(&challenge);
+    allocation_count += allocations(|| {
         pair.server.handle(from, &mut response, now).unwrap();
         while pair.server.poll_event().is_some() {}
         pair.server.transmit(now, &mut pair.down);
@@ -256,49 +256,49 @@ fn admit(pair: &mut Pair, holder: &mut Holder, from: Address) -> (ClientHandle, 
     pair.down.clear();
     let client =
         pair.server.clients().find(|client| pair.server.client(*client).and_then(|info| info.address) == Some(from));
-    (client.expect("a slot"), asked)
+    (client.expect("a slot"), allocation_count)
 }
 
 #[test]
-fn requests_that_wait_for_their_response_ask_for_no_memory_however_often_they_come() {
+fn repeated_pending_requests_do_not_allocate() {
     let mut pair = Pair::apart();
-    let holders: Vec<_> = (0..8).map(|id| Holder::of(&pair.token(id))).collect();
-    let mut requests: Vec<_> = holders.iter().map(Holder::request).collect();
+    let raw_clients: Vec<_> = (0..8).map(|id| RawClient::new(&pair.token(id))).collect();
+    let mut requests: Vec<_> = raw_clients.iter().map(RawClient::request).collect();
     let now = pair.now();
     let Pair { server, down, .. } = &mut pair;
-    let replies = |server: &mut Server, down: &mut Batch| {
+    let replies = |server: &mut NetcodeServer, down: &mut Batch| {
         server.transmit(now, down);
         let replies = down.lengths.len();
         down.clear();
         replies
     };
-    let mut ask = |server: &mut Server| {
-        for (place, request) in requests.iter_mut().enumerate() {
-            let from = Address::from(std::net::SocketAddr::from(([10, 3, 0, place as u8], 1)));
+    let mut ask = |server: &mut NetcodeServer| {
+        for (index, request) in requests.iter_mut().enumerate() {
+            let from = Address::from(std::net::SocketAddr::from(([10, 3, 0, index as u8], 1)));
             server.handle(from, request, now).unwrap();
         }
         server.tick(now);
     };
     ask(server);
     assert_eq!(replies(server, down), 8);
-    // Of many turns in which nothing can leave, too, one debt to each remains.
+    // Many turns without any sent datagram leave one pending reply for each.
     assert_eq!(allocations(|| (0..300).for_each(|_| ask(server))), 0);
     assert_eq!(allocations(|| assert_eq!(replies(server, down), 8)), 0);
 }
 
 #[test]
-fn a_connection_from_request_to_end_asks_a_server_for_no_memory() {
+fn server_does_not_allocate_for_a_whole_connection() {
     let mut pair = Pair::apart();
-    let mut asked = Vec::new();
+    let mut allocation_count = Vec::new();
     for id in 0..40 {
-        let mut holder = Holder::of(&pair.token(id));
+        let mut raw_client = RawClient::new(&pair.token(id));
         let from = Address::from(std::net::SocketAddr::from(([10, 3, 0, id as u8], 1)));
-        let (client, handshake) = admit(&mut pair, &mut holder, from);
-        let mut farewell = holder.seal(PacketKind::Disconnect, &[]);
+        let (client, handshake) = admit(&mut pair, &mut raw_client, from);
+        let mut disconnect = raw_client.seal(PacketKind::Disconnect, &[]);
         let now = pair.now();
         let end = allocations(|| {
             if id % 2 == 0 {
-                pair.server.handle(from, &mut farewell, now).unwrap();
+                pair.server.handle(from, &mut disconnect, now).unwrap();
             } else {
                 assert!(pair.server.disconnect(client));
                 pair.server.transmit(now, &mut pair.down);
@@ -307,20 +307,20 @@ fn a_connection_from_request_to_end_asks_a_server_for_no_memory() {
             pair.server.tick(now);
         });
         pair.down.clear();
-        asked.push(handshake + end);
+        allocation_count.push(handshake + end);
     }
-    assert_eq!(asked, vec![0; 40], "from the first connection on");
+    assert_eq!(allocation_count, vec![0; 40], "no allocation from the first connection on");
     assert_eq!(pair.server.stats().disconnects, 40);
 }
 
 #[test]
-fn a_client_asks_for_memory_once_for_each_session_and_not_in_it() {
+fn client_allocates_only_at_the_start_of_a_session() {
     let mut pair = Pair::apart();
     for id in 1..=5 {
         let token = pair.token(id);
         let now = pair.now().monotonic;
         let began = allocations(|| pair.client.connect(token, now).unwrap());
-        assert_eq!(began, 1, "the box in which a session lies");
+        assert_eq!(began, 1, "the box of a session");
         let lived = allocations(|| {
             for _ in 0..10 {
                 pair.turn(0, 0);

@@ -1,4 +1,4 @@
-//! A path that spoils datagrams asks for no memory after warm-up, and gives back what a few large ones took.
+//! A path with impairments does not allocate after warm-up, and releases the memory of a few large datagrams.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn path() -> Path {
     Path::bounded(conditions, 1, Bounds { datagrams: 2000, bytes: 1 << 20 })
 }
 
-/// Datagrams of all sizes up to 1,200 bytes, one a millisecond.
+/// Sends datagrams of all sizes up to 1,200 bytes, one per millisecond.
 fn talk(path: &mut Path, datagrams: std::ops::Range<u32>) {
     let datagram = [0xa5; 1200];
     for number in datagrams {
@@ -30,17 +30,17 @@ fn talk(path: &mut Path, datagrams: std::ops::Range<u32>) {
 }
 
 #[test]
-fn a_path_in_use_asks_for_no_memory() {
+fn active_path_does_not_allocate() {
     let mut path = path();
     talk(&mut path, 0..40_000);
     let delivered = path.stats().delivered;
-    let asked = allocations(|| talk(&mut path, 40_000..80_000));
+    let allocation_count = allocations(|| talk(&mut path, 40_000..80_000));
     assert!(path.stats().delivered > delivered + 35_000, "{:?}", path.stats());
-    assert_eq!(asked, 0);
+    assert_eq!(allocation_count, 0);
 }
 
 #[test]
-fn large_datagrams_leave_nothing_behind() {
+fn large_datagrams_release_their_memory() {
     let (path, bytes) = held(|| {
         let mut path = path();
         for number in 0..2000 {
@@ -52,6 +52,6 @@ fn large_datagrams_leave_nothing_behind() {
         path
     });
     assert!(path.stats().delivered > 10 && path.stats().overflowed + path.stats().tail_dropped > 0);
-    // The datagram that was lent last, and the tables.
+    // The datagram that was borrowed last, and the tables.
     assert!(bytes < 512 << 10, "{bytes} bytes");
 }

@@ -1,7 +1,7 @@
-//! How often a typed message makes its reader ask for memory: a number that is the same for every message.
+//! The allocations of a typed message: a limit that is the same for every message.
 //!
-//! What asks for memory takes ten times as long as a number does, or longer. So these are counted apart from other
-//! values, and the shapes that take longest are held to how many of them a message can hold.
+//! An allocation takes ten times as long as a number, or longer. Allocations are counted apart from other values,
+//! and the slowest shapes have a limit on their number in a message.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
 
@@ -30,16 +30,20 @@ enum Choice {
 #[derive(Serialize, Deserialize)]
 struct Wrapped(Box<u8>);
 
-/// What came of a message, and how often it asked for memory; an error has a text.
+/// Decodes a message; returns the error, and counts the allocations. An error has a text.
 fn decode<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> Option<TypedErrorKind> {
     let mut error = None;
-    let asked = allocations(|| error = codec.decode_owned::<T>(message).err());
+    let allocation_count = allocations(|| error = codec.decode_owned::<T>(message).err());
     let name = std::any::type_name::<T>();
-    assert!(asked <= MAX_ALLOCATIONS as u64 + 1, "{name}: {asked} times for a message of {} bytes", message.len());
+    assert!(
+        allocation_count <= MAX_ALLOCATIONS as u64 + 1,
+        "{name}: {allocation_count} times for a message of {} bytes",
+        message.len()
+    );
     error
 }
 
-/// So many of these elements, and how many they are.
+/// Returns a list of `count` elements.
 fn list(codec: &impl Codec, element: &[u8], count: usize) -> Vec<u8> {
     let mut message = vec![0; 16];
     let length = codec.encode(&(count as u64), &mut message).unwrap();
@@ -48,24 +52,24 @@ fn list(codec: &impl Codec, element: &[u8], count: usize) -> Vec<u8> {
     message
 }
 
-/// A message holds so many of these elements and no more; one that is as large as can be ends there, too.
-fn holds<T: DeserializeOwned>(element: &[u8], most: usize) {
-    fn by<T: DeserializeOwned>(codec: &impl Codec, element: &[u8], most: usize) {
+/// Asserts that a message holds at most this number of elements; the largest possible message ends there, too.
+fn holds<T: DeserializeOwned>(element: &[u8], max: usize) {
+    fn by<T: DeserializeOwned>(codec: &impl Codec, element: &[u8], max: usize) {
         let (name, refused) = (std::any::type_name::<T>(), Some(TypedErrorKind::TooManyAllocations));
-        assert_eq!(decode::<T>(codec, &list(codec, element, most)), None, "{name}: {most}");
-        assert_eq!(decode::<T>(codec, &list(codec, element, most + 1)), refused, "{name}: {most} and one");
+        assert_eq!(decode::<T>(codec, &list(codec, element, max)), None, "{name}: {max}");
+        assert_eq!(decode::<T>(codec, &list(codec, element, max + 1)), refused, "{name}: {max} and one");
         let largest = list(codec, element, (MAX_BYTES - 9) / element.len());
         assert_eq!(decode::<T>(codec, &largest), refused, "{name}: {} bytes", largest.len());
     }
-    by::<T>(&BINCODE, element, most);
-    by::<T>(&POSTCARD, element, most);
+    by::<T>(&BINCODE, element, max);
+    by::<T>(&POSTCARD, element, max);
 }
 
 #[test]
-fn what_can_hold_memory_is_limited_however_few_bytes_it_has() {
-    // A vector has grown ten times by then, and is one itself.
+fn decoder_memory_is_bounded_for_the_smallest_message() {
+    // A vector has grown ten times by then, and is an allocation itself.
     const ONE_EACH: usize = MAX_ALLOCATIONS - 11;
-    // And nine times.
+    // Nine times.
     const TWO_EACH: usize = (MAX_ALLOCATIONS - 10) / 2;
     holds::<Vec<Box<u8>>>(&[7], ONE_EACH);
     holds::<Vec<Box<[u8; 8]>>>(&[7; 8], ONE_EACH);
@@ -88,7 +92,7 @@ fn what_can_hold_memory_is_limited_however_few_bytes_it_has() {
 }
 
 #[test]
-fn what_takes_much_memory_for_its_bytes_is_refused_for_that_before() {
+fn amplifying_message_is_refused_before_allocation() {
     fn is_refused<T: DeserializeOwned>(element: &[u8]) {
         let count = MAX_ALLOCATIONS - 11;
         assert_eq!(decode::<T>(&BINCODE, &list(&BINCODE, element, count)), Some(TypedErrorKind::Expands));
@@ -99,8 +103,8 @@ fn what_takes_much_memory_for_its_bytes_is_refused_for_that_before() {
 }
 
 #[test]
-fn lists_trees_and_hash_tables_count_each_of_their_elements() {
-    // They are one themselves.
+fn collections_count_the_memory_of_each_element() {
+    // The collection is an allocation itself.
     const EACH: usize = MAX_ALLOCATIONS - 1;
     holds::<LinkedList<u8>>(&[7], EACH);
     holds::<LinkedList<Box<u8>>>(&[7], EACH / 2);
@@ -113,39 +117,39 @@ fn lists_trees_and_hash_tables_count_each_of_their_elements() {
 }
 
 #[test]
-fn elements_that_are_all_different_are_no_more() {
-    fn most<T: Serialize + DeserializeOwned>(collect: impl Fn(u32) -> T) {
-        let mut room = vec![0; MAX_BYTES];
+fn distinct_elements_stay_within_the_memory_limit() {
+    fn max<T: Serialize + DeserializeOwned>(collect: impl Fn(u32) -> T) {
+        let mut buf = vec![0; MAX_BYTES];
         for (count, error) in [(4095, None), (4096, Some(TypedErrorKind::TooManyAllocations))] {
-            let bytes = BINCODE.encode(&collect(count), &mut room).unwrap();
-            assert_eq!(decode::<T>(&BINCODE, &room[..bytes]), error);
-            let bytes = POSTCARD.encode(&collect(count), &mut room).unwrap();
-            assert_eq!(decode::<T>(&POSTCARD, &room[..bytes]), error);
+            let bytes = BINCODE.encode(&collect(count), &mut buf).unwrap();
+            assert_eq!(decode::<T>(&BINCODE, &buf[..bytes]), error);
+            let bytes = POSTCARD.encode(&collect(count), &mut buf).unwrap();
+            assert_eq!(decode::<T>(&POSTCARD, &buf[..bytes]), error);
         }
     }
-    most(|count| (0..count).collect::<BTreeSet<u32>>());
-    most(|count| (0..count).collect::<HashSet<u32>>());
-    most(|count| (0..count).map(|key| (key, key)).collect::<BTreeMap<u32, u32>>());
-    most(|count| (0..count).map(|key| (key, key)).collect::<HashMap<u32, u32>>());
+    max(|count| (0..count).collect::<BTreeSet<u32>>());
+    max(|count| (0..count).collect::<HashSet<u32>>());
+    max(|count| (0..count).map(|key| (key, key)).collect::<BTreeMap<u32, u32>>());
+    max(|count| (0..count).map(|key| (key, key)).collect::<HashMap<u32, u32>>());
 }
 
-/// The largest message of such values, written and read.
+/// Asserts that the largest message of such values decodes.
 fn is_whole<T: Serialize + DeserializeOwned + Clone + PartialEq>(value: T, each: [usize; 2]) {
-    let mut room = vec![0; MAX_BYTES];
+    let mut buf = vec![0; MAX_BYTES];
     let values = vec![value.clone(); (MAX_BYTES - 9) / each[0]];
-    let bytes = BINCODE.encode(&values, &mut room).unwrap();
+    let bytes = BINCODE.encode(&values, &mut buf).unwrap();
     assert!(bytes > MAX_BYTES - 9 - each[0]);
-    assert!(BINCODE.decode_owned::<Vec<T>>(&room[..bytes]).is_ok_and(|decoded| decoded == values));
-    assert!(BINCODE.decode_owned::<VecDeque<T>>(&room[..bytes]).is_ok_and(|decoded| decoded == values));
-    assert!(BINCODE.decode_owned::<Box<[T]>>(&room[..bytes]).is_ok_and(|decoded| *decoded == *values));
+    assert!(BINCODE.decode_owned::<Vec<T>>(&buf[..bytes]).is_ok_and(|decoded| decoded == values));
+    assert!(BINCODE.decode_owned::<VecDeque<T>>(&buf[..bytes]).is_ok_and(|decoded| decoded == values));
+    assert!(BINCODE.decode_owned::<Box<[T]>>(&buf[..bytes]).is_ok_and(|decoded| *decoded == *values));
     let values = vec![value; (MAX_BYTES - 9) / each[1]];
-    let bytes = POSTCARD.encode(&values, &mut room).unwrap();
+    let bytes = POSTCARD.encode(&values, &mut buf).unwrap();
     assert!(bytes > MAX_BYTES - 9 - each[1]);
-    assert!(POSTCARD.decode_owned::<Vec<T>>(&room[..bytes]).is_ok_and(|decoded| decoded == values));
+    assert!(POSTCARD.decode_owned::<Vec<T>>(&buf[..bytes]).is_ok_and(|decoded| decoded == values));
 }
 
 #[test]
-fn lists_of_numbers_are_as_long_as_the_largest_message() {
+fn list_of_numbers_can_fill_the_largest_message() {
     is_whole(7_u8, [1, 1]);
     is_whole(true, [1, 1]);
     is_whole(7_u64, [1, 1]);
@@ -154,25 +158,26 @@ fn lists_of_numbers_are_as_long_as_the_largest_message() {
     is_whole(1.5_f64, [8, 8]);
     is_whole((1.5_f32, 2.5_f32, 3.5_f32), [12, 12]);
     is_whole((9_u16, [0.5_f32; 3], [7_u8; 4]), [17, 17]);
-    let mut room = vec![0; MAX_BYTES];
-    let bytes = BINCODE.encode(&vec![7_u8; MAX_BYTES - 9], &mut room).unwrap();
-    assert!(BINCODE.decode_owned::<BinaryHeap<u8>>(&room[..bytes]).is_ok_and(|heap| heap.len() == MAX_BYTES - 9));
+    let mut buf = vec![0; MAX_BYTES];
+    let bytes = BINCODE.encode(&vec![7_u8; MAX_BYTES - 9], &mut buf).unwrap();
+    assert!(BINCODE.decode_owned::<BinaryHeap<u8>>(&buf[..bytes]).is_ok_and(|heap| heap.len() == MAX_BYTES - 9));
 }
 
 #[test]
-fn a_message_of_the_default_size_holds_a_list_of_names() {
+fn default_message_size_holds_a_list_of_names() {
     let names: Vec<_> = (0..2000).map(|number| format!("p{number}")).collect();
-    let mut room = vec![0; MAX_BYTES];
+    let mut buf = vec![0; MAX_BYTES];
     let (bincode, postcard) = (Bincode::default(), Postcard::default());
-    let bytes = bincode.encode(&names, &mut room).unwrap();
-    assert_eq!(bincode.decode_owned::<Vec<String>>(&room[..bytes]).as_ref(), Ok(&names));
-    let bytes = postcard.encode(&names, &mut room).unwrap();
-    assert_eq!(postcard.decode_owned::<Vec<String>>(&room[..bytes]).as_ref(), Ok(&names));
+    let bytes = bincode.encode(&names, &mut buf).unwrap();
+    assert_eq!(bincode.decode_owned::<Vec<String>>(&buf[..bytes]).as_ref(), Ok(&names));
+    let bytes = postcard.encode(&names, &mut buf).unwrap();
+    assert_eq!(postcard.decode_owned::<Vec<String>>(&buf[..bytes]).as_ref(), Ok(&names));
 }
 
 #[test]
-fn borrowed_text_asks_for_no_memory_and_is_not_limited_so() {
+fn borrowed_text_does_not_allocate_and_is_not_limited() {
     let message = list(&BINCODE, &[1, b'a'], MAX_ALLOCATIONS * 2);
-    let asked = allocations(|| assert!(BINCODE.decode::<Vec<&str>>(&message).is_ok_and(|all| all.len() == 8192)));
-    assert!(asked < 20, "{asked}");
+    let allocation_count =
+        allocations(|| assert!(BINCODE.decode::<Vec<&str>>(&message).is_ok_and(|all| all.len() == 8192)));
+    assert!(allocation_count < 20, "{allocation_count}");
 }

@@ -1,7 +1,7 @@
-//! How much work a typed message can cause: a number of steps that is known before its first byte is read.
+//! The work of a typed message: the number of steps is bounded before its first byte is read.
 //!
-//! Time is not held to a bound, for a busy machine would decide: steps are counted. Each is a value that a message makes, and
-//! takes nanoseconds; and there are as many as the message has bytes, and few beyond, whatever it says of itself.
+//! Steps are counted, because a time limit would depend on the load of the machine. Each step is a decoded value, which
+//! takes nanoseconds. A message has at most as many as bytes, and few more, whatever it claims.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, LinkedList, VecDeque};
@@ -16,7 +16,7 @@ thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A value that counts each of its kind whose decoding begins.
+/// A value that counts each started decoding of its kind.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Step<T>(T);
 
@@ -28,7 +28,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Step<T> {
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "what is decoded is counted, and not looked at")]
+#[expect(dead_code, reason = "decoded values are counted and not used")]
 enum Shape {
     Nothing,
     Pair(Step<()>, Step<()>),
@@ -36,82 +36,86 @@ enum Shape {
     Many(Vec<Step<Shape>>),
 }
 
-/// The most values of a message of so many bytes: those that have no bytes, and one for each byte.
+/// Returns the maximum number of values in a message of `bytes` bytes: zero-sized ones, and one for each byte.
 fn most_values(bytes: usize) -> usize {
     VALUES_BASE + (VALUES_PER_BYTE + 1) * bytes
 }
 
-/// What liars send: lengths that grow beyond all bounds, and then bytes that announce as much again.
-fn lies() -> Vec<Vec<u8>> {
-    let mut room = [0; 16];
-    let mut lies = Vec::new();
+/// Returns malformed messages: lengths without bounds, and then bytes that announce as much again.
+fn malformed_messages() -> Vec<Vec<u8>> {
+    let mut buf = [0; 16];
+    let mut malformed_messages = Vec::new();
     for length in [3_u64, 60_000, u64::MAX] {
-        let bincode = Bincode::default().encode(&length, &mut room).unwrap();
-        lies.push(room[..bincode].to_vec());
-        let postcard = Postcard::default().encode(&length, &mut room).unwrap();
-        lies.push(room[..postcard].to_vec());
+        let bincode = Bincode::default().encode(&length, &mut buf).unwrap();
+        malformed_messages.push(buf[..bincode].to_vec());
+        let postcard = Postcard::default().encode(&length, &mut buf).unwrap();
+        malformed_messages.push(buf[..postcard].to_vec());
     }
-    let beginnings = lies.clone();
+    let beginnings = malformed_messages.clone();
     for size in [100, 1200, 10_000] {
         for beginning in &beginnings {
-            lies.push(beginning.iter().copied().cycle().take(size).collect());
-            lies.extend([0, 1, 3].map(|fill| {
-                let mut lie = beginning.clone();
-                lie.resize(size, fill);
-                lie
+            malformed_messages.push(beginning.iter().copied().cycle().take(size).collect());
+            malformed_messages.extend([0, 1, 3].map(|fill| {
+                let mut malformed = beginning.clone();
+                malformed.resize(size, fill);
+                malformed
             }));
         }
     }
-    lies
+    malformed_messages
 }
 
-/// Decodes a message, and holds the steps and the calls for memory to the bound. Answers the steps.
+/// Decodes a message, and checks the steps and allocations against the bound. Returns the steps.
 fn steps<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> usize {
     STEPS.set(0);
-    let most = most_values(message.len());
-    let asked = allocations(|| drop(codec.decode_owned::<T>(message)));
+    let max_steps = most_values(message.len());
+    let allocation_count = allocations(|| drop(codec.decode_owned::<T>(message)));
     let (steps, name) = (STEPS.get(), std::any::type_name::<T>());
-    // The one that breaks the bound begins, and ends at once.
-    assert!(steps <= most + 1, "{name}: {steps} steps for a message of {} bytes", message.len());
-    // A value asks for its own memory, and makes what holds it grow once at most; an error has a text.
-    assert!(asked <= 2 * most as u64 + 4, "{name}: {asked} times memory for a message of {} bytes", message.len());
-    assert!(asked <= MAX_ALLOCATIONS as u64 + 1, "{name}: {asked} times memory, whatever the message");
+    // The value that exceeds the bound starts, and ends at once.
+    assert!(steps <= max_steps + 1, "{name}: {steps} steps for a message of {} bytes", message.len());
+    // A value has its own allocation, and makes its collection grow once at most; an error has a text.
+    assert!(
+        allocation_count <= 2 * max_steps as u64 + 4,
+        "{name}: {allocation_count} allocations for a message of {} bytes",
+        message.len()
+    );
+    assert!(allocation_count <= MAX_ALLOCATIONS as u64 + 1, "{name}: {allocation_count} allocations");
     steps
 }
 
-/// Answers the most steps that any lie caused.
-fn survives<T: DeserializeOwned>(lies: &[Vec<u8>]) -> usize {
+/// Returns the maximum number of steps of any malformed message.
+fn survives<T: DeserializeOwned>(malformed_messages: &[Vec<u8>]) -> usize {
     let (bincode, postcard) = (Bincode::with_limit(MAX_BYTES), Postcard::with_limit(MAX_BYTES));
-    let of = |lie: &Vec<u8>| steps::<T>(&bincode, lie).max(steps::<T>(&postcard, lie));
-    lies.iter().map(of).max().unwrap()
+    let of = |malformed: &Vec<u8>| steps::<T>(&bincode, malformed).max(steps::<T>(&postcard, malformed));
+    malformed_messages.iter().map(of).max().unwrap()
 }
 
 #[test]
-fn no_message_of_any_shape_takes_more_steps_than_its_bytes_allow() {
-    let lies = lies();
+fn decode_steps_are_bounded_by_message_bytes() {
+    let malformed_messages = malformed_messages();
     let worst = [
-        survives::<Vec<Step<()>>>(&lies),
-        survives::<Vec<Vec<Step<()>>>>(&lies),
-        survives::<Vec<Step<Option<Step<()>>>>>(&lies),
-        survives::<Vec<[Step<()>; 16]>>(&lies),
-        survives::<Vec<[[Step<()>; 16]; 16]>>(&lies),
-        survives::<Vec<Step<u8>>>(&lies),
-        survives::<Vec<Step<String>>>(&lies),
-        survives::<Vec<Box<Step<()>>>>(&lies),
-        survives::<VecDeque<Step<()>>>(&lies),
-        survives::<LinkedList<Step<()>>>(&lies),
-        survives::<BTreeSet<Step<()>>>(&lies),
-        survives::<BTreeMap<Step<u8>, Step<()>>>(&lies),
-        survives::<HashMap<Step<u16>, Vec<Step<()>>>>(&lies),
-        survives::<Step<Shape>>(&lies),
-        survives::<Vec<Step<Shape>>>(&lies),
+        survives::<Vec<Step<()>>>(&malformed_messages),
+        survives::<Vec<Vec<Step<()>>>>(&malformed_messages),
+        survives::<Vec<Step<Option<Step<()>>>>>(&malformed_messages),
+        survives::<Vec<[Step<()>; 16]>>(&malformed_messages),
+        survives::<Vec<[[Step<()>; 16]; 16]>>(&malformed_messages),
+        survives::<Vec<Step<u8>>>(&malformed_messages),
+        survives::<Vec<Step<String>>>(&malformed_messages),
+        survives::<Vec<Box<Step<()>>>>(&malformed_messages),
+        survives::<VecDeque<Step<()>>>(&malformed_messages),
+        survives::<LinkedList<Step<()>>>(&malformed_messages),
+        survives::<BTreeSet<Step<()>>>(&malformed_messages),
+        survives::<BTreeMap<Step<u8>, Step<()>>>(&malformed_messages),
+        survives::<HashMap<Step<u16>, Vec<Step<()>>>>(&malformed_messages),
+        survives::<Step<Shape>>(&malformed_messages),
+        survives::<Vec<Step<Shape>>>(&malformed_messages),
     ];
-    // The bound is nearly reached, so it is a bound that ends them.
+    // The bound is nearly reached, so it ends them.
     assert!(worst.into_iter().any(|steps| steps > most_values(10_000) / 2), "{worst:?}");
 }
 
 #[test]
-fn lists_of_the_largest_message_decode_and_so_do_those_of_wrapped_numbers() {
+fn largest_lists_of_numbers_and_newtypes_decode() {
     #[derive(Serialize, Deserialize, PartialEq, Debug, Clone, Copy)]
     struct Tile {
         kind: Kind,
@@ -120,14 +124,14 @@ fn lists_of_the_largest_message_decode_and_so_do_those_of_wrapped_numbers() {
     struct Kind(u8);
     fn whole<T: Serialize + DeserializeOwned + PartialEq + Clone>(value: T, count: usize) {
         let values = vec![value; count];
-        let mut room = vec![0; MAX_BYTES];
+        let mut buf = vec![0; MAX_BYTES];
         let codec = Bincode::with_limit(MAX_BYTES);
-        let bytes = codec.encode(&values, &mut room).unwrap();
+        let bytes = codec.encode(&values, &mut buf).unwrap();
         assert!(bytes > MAX_BYTES - 64);
-        assert!(codec.decode::<Vec<T>>(&room[..bytes]).is_ok_and(|decoded| decoded == values));
+        assert!(codec.decode::<Vec<T>>(&buf[..bytes]).is_ok_and(|decoded| decoded == values));
         let codec = Postcard::with_limit(MAX_BYTES);
-        let bytes = codec.encode(&values, &mut room).unwrap();
-        assert!(codec.decode::<Vec<T>>(&room[..bytes]).is_ok_and(|decoded| decoded == values));
+        let bytes = codec.encode(&values, &mut buf).unwrap();
+        assert!(codec.decode::<Vec<T>>(&buf[..bytes]).is_ok_and(|decoded| decoded == values));
     }
     whole(7_u8, MAX_BYTES - 16);
     whole(Tile { kind: Kind(7) }, MAX_BYTES - 16);
@@ -136,10 +140,10 @@ fn lists_of_the_largest_message_decode_and_so_do_those_of_wrapped_numbers() {
     whole([1.5_f32; 3], MAX_BYTES / 12 - 2);
 }
 
-/// The figures behind "less than a millisecond": `cargo test --release -p slipgate-tests --test typed_work --
-/// --nocapture`. They are printed, and held to nothing.
+/// Prints the figures behind "less than a millisecond": `cargo test --release -p slipgate-tests --test allocations
+/// typed_work -- --nocapture`. They have no limit.
 #[test]
-fn what_messages_make_of_nothing_is_timed() {
+fn decode_time_of_zero_sized_elements_is_printed() {
     for size in [16, 1200, 65_536] {
         let longest = |length: u64| {
             let mut message = vec![0; 16];
@@ -148,18 +152,18 @@ fn what_messages_make_of_nothing_is_timed() {
             message.resize(size, 0);
             message
         };
-        let lie = longest(u64::MAX);
-        time::<Vec<()>>(&lie);
-        time::<Vec<[[(); 16]; 16]>>(&lie);
-        time::<LinkedList<()>>(&lie);
-        time::<BTreeMap<[(); 16], ()>>(&lie);
-        time::<HashMap<(), ()>>(&lie);
+        let malformed = longest(u64::MAX);
+        time::<Vec<()>>(&malformed);
+        time::<Vec<[[(); 16]; 16]>>(&malformed);
+        time::<LinkedList<()>>(&malformed);
+        time::<BTreeMap<[(); 16], ()>>(&malformed);
+        time::<HashMap<(), ()>>(&malformed);
     }
 }
 
-fn time<T: DeserializeOwned>(lie: &[u8]) {
-    let begun = Instant::now();
-    let refused = Bincode::default().decode_owned::<T>(lie).is_err();
-    println!("{} bytes as {}: {:?}", lie.len(), std::any::type_name::<T>(), begun.elapsed());
-    assert!(refused, "nobody has so many");
+fn time<T: DeserializeOwned>(malformed: &[u8]) {
+    let start = Instant::now();
+    let refused = Bincode::default().decode_owned::<T>(malformed).is_err();
+    println!("{} bytes as {}: {:?}", malformed.len(), std::any::type_name::<T>(), start.elapsed());
+    assert!(refused, "a message never holds so many");
 }

@@ -1,3 +1,7 @@
 //! The shape of the project: imports, public API, language, documents.
 
+mod api;
 mod architecture;
+mod documents;
+mod files;
+mod language;

@@ -1,34 +1,37 @@
-//! A server, clients in the same program, and what it tells of them: each thing once, and the end last.
+//! A server and clients in the same process: each event is reported once, and the end last.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_netcode::crypto::key::{Key, Seed};
-use slipgate_netcode::server::{self as netcode, ClientHandle, DisconnectReason};
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::server::{self as netcode, ClientHandle};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_session::channel::block::{self, Block};
-use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::control::CloseCode;
+use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::connection::{
+    CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Memory, SendError, Traffic,
+};
 use slipgate_session::reliability::Sink;
-use slipgate_session::server::{Event, STOP_TEXT, Server};
-use slipgate_session::session::{Config, Connection, End, Memory, SendError, Traffic};
-use slipgate_tests::world::{Collected, address};
+use slipgate_session::server::{STOP_TEXT, SessionEvent, SessionServer};
+use slipgate_tests::netcode_world::{VecOutbox, address};
 
 const CHAT: ChannelId = ChannelId(0);
-const BLOCKS: ChannelId = ChannelId(1);
+const TRANSFERS: ChannelId = ChannelId(1);
 
 fn layout() -> Arc<Layout> {
-    let mut channels = [Kind::ReliableOrdered, Kind::Blocks].map(ChannelConfig::new);
-    // By default a server refuses what players upload.
-    channels[1].blocks.admission = block::Admission::Automatic;
+    let mut channels = [Kind::ReliableOrdered, Kind::Transfers].map(ChannelConfig::new);
+    // A server refuses uploads of players by default.
+    channels[1].transfers.admission = transfer::TransferAdmission::Automatic;
     Arc::new(Layout::new(channels.to_vec()).unwrap())
 }
 
-/// 10 kB in each turn.
-fn config() -> Config {
-    let mut config = Config::default();
+/// 10 kB per turn.
+fn config() -> ConnectionConfig {
+    let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
     config
 }
@@ -38,87 +41,86 @@ fn at(time: Duration) -> Now {
 }
 
 struct World {
-    server: Server,
+    server: SessionServer,
     handle: ClientHandle,
     connection: Connection,
     now: Duration,
 }
 
-/// Where the player's payloads leave.
+/// The sink for the payloads of the player.
 struct ToServer<'a> {
-    server: &'a mut netcode::Server,
+    server: &'a mut netcode::NetcodeServer,
     handle: ClientHandle,
-    room: [u8; MAX_PAYLOAD_BYTES],
+    buf: [u8; MAX_PAYLOAD_BYTES],
 }
 
 impl Sink for ToServer<'_> {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         usize::MAX
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
-        Some(&mut self.room)
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
+        Some(&mut self.buf)
     }
 
     fn commit(&mut self, bytes: usize) {
-        let _ = self.server.loopback_send(self.handle, &self.room[..bytes]);
+        let _ = self.server.loopback_send(self.handle, &self.buf[..bytes]);
     }
 }
 
 impl World {
-    /// A server with one slot, in which a player is.
+    /// Creates a server with one slot, and a player in it.
     fn new() -> Self {
         let now = Duration::from_secs(1000);
-        let settings = netcode::Config::new(7, 1, vec![address("10.0.0.1:40000")]);
+        let settings = netcode::ServerConfig::new(7, 1, &[address("10.0.0.1:40000").socket_addr()]);
         let keys = Key::from_bytes([1; 32]).into();
-        let netcode = netcode::Server::new(settings, keys, &Seed::from_bytes([2; 32]), at(now)).unwrap();
-        let mut server = Server::new(netcode, Traffic::Channels(layout(), config()), Memory::default()).unwrap();
+        let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from_bytes([2; 32]), at(now)).unwrap();
+        let mut server = SessionServer::new(netcode, Traffic::Channels(layout(), config()), Memory::default()).unwrap();
         let handle = server.netcode_mut().connect_loopback(9, [0; 256], at(now)).unwrap();
         let connection = Connection::new(&config(), layout(), None).unwrap();
         let mut world = Self { server, handle, connection, now };
         world.turn();
         world.turn();
-        assert!(matches!(world.events()[..], [Event::Connected { client_id: 9, .. }]));
+        assert!(matches!(world.events()[..], [SessionEvent::Connected { client_id: ClientId(9), .. }]));
         world
     }
 
     fn turn(&mut self) {
         self.now += Duration::from_millis(10);
         let now = at(self.now);
-        self.hear();
+        self.receive();
         self.server.tick(now);
-        self.server.transmit(now, &mut Collected::default());
+        self.server.transmit(now, &mut VecOutbox::default());
         let (mut buffer, mut scratch) = ([0; MAX_PAYLOAD_BYTES], Vec::new());
         while let Some(bytes) = self.server.netcode_mut().loopback_receive(self.handle, &mut buffer) {
             let datagram = &buffer[..bytes];
             if let Ok(Some(mut incoming)) = self.connection.handle(datagram, now.monotonic) {
-                while self.connection.next(datagram, &mut incoming, &mut scratch, now.monotonic).is_some() {}
+                while self.connection.next_message(datagram, &mut incoming, &mut scratch, now.monotonic).is_some() {}
             }
         }
         self.connection.tick(now.monotonic);
-        let mut sink =
-            ToServer { server: self.server.netcode_mut(), handle: self.handle, room: [0; MAX_PAYLOAD_BYTES] };
+        let mut sink = ToServer { server: self.server.netcode_mut(), handle: self.handle, buf: [0; MAX_PAYLOAD_BYTES] };
         self.connection.transmit(now.monotonic, &mut sink);
     }
 
-    /// The server takes what the player has sent.
-    fn hear(&mut self) {
+    /// Delivers the packets of the player to the server.
+    fn receive(&mut self) {
         let (now, mut scratch, mut buffer) = (at(self.now), Vec::new(), [0; MAX_PAYLOAD_BYTES]);
         while let Some((client, bytes)) = self.server.netcode_mut().poll_loopback(&mut buffer) {
             if let Some(mut received) = self.server.handle_loopback(client, &buffer[..bytes], &mut scratch, now) {
-                while self.server.next(&buffer[..bytes], &mut received, &mut scratch, now).is_some() {}
+                while self.server.next_message(&buffer[..bytes], &mut received, &mut scratch, now).is_some() {}
             }
         }
     }
 
-    fn events(&mut self) -> Vec<Event> {
+    fn events(&mut self) -> Vec<SessionEvent> {
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    /// The player sends a block, of which a part arrives in so many turns.
-    fn send_block(&mut self, bytes: usize, turns: u32) {
-        let block = Block::new(vec![7; bytes]).unwrap();
-        self.connection.channels_mut().send_block(BLOCKS, block, 5).unwrap();
+    /// Sends a transfer of the player, of which a part arrives within `turns` turns.
+    fn send_transfer(&mut self, bytes: usize, turns: u32) {
+        let transfer = Transfer::new(vec![7; bytes]).unwrap();
+        self.connection.channels_mut().send_transfer(TRANSFERS, transfer, 5).unwrap();
         for _ in 0..turns {
             self.turn();
         }
@@ -129,23 +131,34 @@ impl World {
     }
 }
 
+/// Returns the reason at a client whose server stops with this text.
+fn stopped(text: &str) -> CloseReason {
+    let code = Some(CloseCode::SHUTDOWN);
+    CloseReason { by: ClosedBy::Remote, kind: CloseKind::ServerStopped, code, text: text.to_owned() }
+}
+
 #[test]
-fn a_kick_is_told_now_behind_what_had_arrived_and_the_slot_is_free_when_it_was_heard() {
+fn kick_is_reported_at_once_and_frees_the_slot_when_acked() {
     let mut world = World::new();
-    world.send_block(100_000, 5);
-    assert!(world.server.kick(world.handle, ByeCode(300), "enough"));
+    world.send_transfer(100_000, 5);
+    assert_eq!(world.server.kick(world.handle, CloseCode(300), "enough"), Ok(()));
     let events = world.events();
     assert!(
         matches!(
             &events[..],
             [
-                Event::Partial { channel: BLOCKS, .. },
-                Event::Disconnected { client_id: 9, reason: DisconnectReason::Kicked, .. }
+                SessionEvent::Partial { channel: TRANSFERS, .. },
+                SessionEvent::Disconnected {
+                    client_id: ClientId(9),
+                    reason: CloseReason { kind: CloseKind::Kicked, .. },
+                    ..
+                }
             ]
         ),
         "{events:?}"
     );
-    assert!(!world.is_slot_free() && !world.server.kick(world.handle, ByeCode(300), "again"));
+    assert!(!world.is_slot_free());
+    assert_eq!(world.server.kick(world.handle, CloseCode(300), "again"), Err(SendError::Gone));
     let gone = world.server.send_message(world.handle, CHAT, b"too late", SendOptions::default(), at(world.now));
     assert_eq!(gone, Err(SendError::Gone));
     assert_eq!((world.server.clients().count(), world.server.budget(world.handle, at(world.now))), (0, None));
@@ -153,50 +166,57 @@ fn a_kick_is_told_now_behind_what_had_arrived_and_the_slot_is_free_when_it_was_h
     world.turn();
     assert!(world.is_slot_free());
     world.turn();
-    assert!(world.events().is_empty(), "it has been told");
+    assert!(world.events().is_empty(), "it was reported already");
 }
 
 #[test]
-fn a_kick_that_nobody_hears_frees_the_slot_after_a_second() {
+fn unacknowledged_kick_frees_the_slot_after_one_second() {
     let mut world = World::new();
-    world.server.kick(world.handle, ByeCode::KICKED, "");
+    world.server.kick(world.handle, CloseCode::KICKED, "").unwrap();
     for tenth in 0..=11 {
         assert_eq!(world.is_slot_free(), tenth > 10, "{tenth}");
         world.now += Duration::from_millis(100);
         world.server.tick(at(world.now));
-        world.server.transmit(at(world.now), &mut Collected::default());
+        world.server.transmit(at(world.now), &mut VecOutbox::default());
     }
     assert_eq!(world.events().len(), 1);
 }
 
 #[test]
-fn a_disconnect_is_told_at_once_with_what_had_arrived() {
+fn disconnect_is_reported_at_once_after_pending_messages() {
     let mut world = World::new();
-    world.send_block(100_000, 5);
-    assert!(world.server.disconnect(world.handle));
+    world.send_transfer(100_000, 5);
+    assert_eq!(world.server.disconnect(world.handle), Ok(()));
     let events = world.events();
     assert!(
-        matches!(events[..], [Event::Partial { .. }, Event::Disconnected { reason: DisconnectReason::Kicked, .. }]),
+        matches!(
+            events[..],
+            [
+                SessionEvent::Partial { .. },
+                SessionEvent::Disconnected { reason: CloseReason { kind: CloseKind::Kicked, .. }, .. }
+            ]
+        ),
         "{events:?}"
     );
-    assert!(world.server.connection(world.handle).is_none() && !world.server.disconnect(world.handle));
+    assert!(world.server.connection(world.handle).is_none());
+    assert_eq!(world.server.disconnect(world.handle), Err(SendError::Gone));
 }
 
 #[test]
-fn a_block_that_is_whole_is_told_of_before_the_end_although_nobody_asked_between() {
+fn completed_transfer_is_reported_before_the_disconnect() {
     let mut world = World::new();
-    world.send_block(3000, 10);
-    world.server.stop();
+    world.send_transfer(3000, 10);
+    world.server.stop("");
     let events = world.events();
     assert!(
         matches!(
             &events[..],
             [
-                Event::Channel {
-                    event: ChannelEvent::Block { event: block::Event::Received { label: 5, .. }, .. },
+                SessionEvent::Channel {
+                    event: ChannelEvent::Transfer { event: transfer::TransferEvent::Received { label: 5, .. }, .. },
                     ..
                 },
-                Event::Disconnected { reason: DisconnectReason::ServerStopped, .. }
+                SessionEvent::Disconnected { reason: CloseReason { kind: CloseKind::ServerStopped, .. }, .. }
             ]
         ),
         "{events:?}"
@@ -204,74 +224,86 @@ fn a_block_that_is_whole_is_told_of_before_the_end_although_nobody_asked_between
 }
 
 #[test]
-fn the_answer_to_a_block_that_was_taken_leaves_with_the_next_turn() {
+fn acceptance_of_a_transfer_is_sent_next_turn() {
     let mut world = World::new();
-    world.send_block(3000, 10);
-    assert!(matches!(world.events()[..], [Event::Channel { .. }]));
+    world.send_transfer(3000, 10);
+    assert!(matches!(world.events()[..], [SessionEvent::Channel { .. }]));
     world.turn();
-    let told = world.connection.poll_event();
-    assert!(matches!(told, Some(ChannelEvent::Block { event: block::Event::Delivered { .. }, .. })), "{told:?}");
+    let event = world.connection.poll_event();
+    assert!(
+        matches!(event, Some(ChannelEvent::Transfer { event: transfer::TransferEvent::Delivered { .. }, .. })),
+        "{event:?}"
+    );
 }
 
 #[test]
-fn who_leaves_with_a_word_is_gone_when_that_was_heard_and_the_reason_is_its_own() {
+fn leaving_client_disconnects_when_its_reason_is_acked() {
     let mut world = World::new();
-    world.connection.leave(ByeCode(256), "good night");
+    world.connection.close(CloseCode(256), "good night");
     world.turn();
-    world.hear();
+    world.receive();
     let events = world.events();
-    assert!(matches!(events[..], [Event::Disconnected { reason: DisconnectReason::Left, .. }]), "{events:?}");
+    assert!(
+        matches!(events[..], [SessionEvent::Disconnected { reason: CloseReason { kind: CloseKind::Left, .. }, .. }]),
+        "{events:?}"
+    );
     world.turn();
     assert!(world.is_slot_free() && world.events().is_empty());
 }
 
 #[test]
-fn a_player_in_the_same_program_hears_that_its_farewell_was_heard() {
+fn in_process_client_sees_its_close_reason_acked() {
     let mut world = World::new();
-    world.connection.leave(ByeCode(256), "good night");
+    world.connection.close(CloseCode(256), "good night");
     world.turn();
-    assert!(!world.connection.is_over());
+    assert!(!world.connection.is_closed());
     world.turn();
-    assert!(world.is_slot_free() && world.connection.is_over(), "at once, and not after a second");
-    // What it did not take before somebody else had its slot is still its own.
+    assert!(world.is_slot_free() && world.connection.is_closed(), "at once, not after a second");
+    // Payloads that it did not read before its slot was reused are still its own.
     assert_eq!(world.server.netcode_mut().loopback_receive(world.handle, &mut [0; MAX_PAYLOAD_BYTES]), None);
 }
 
 #[test]
-fn a_server_that_stops_says_so_on_channels_and_in_the_same_turn_frees_every_slot() {
+fn stopping_server_sends_its_reason_and_frees_all_slots() {
     let mut world = World::new();
-    world.server.stop();
+    world.server.stop("");
     let events = world.events();
-    assert!(matches!(events[..], [Event::Disconnected { reason: DisconnectReason::ServerStopped, .. }]), "{events:?}");
+    assert!(
+        matches!(
+            events[..],
+            [SessionEvent::Disconnected { reason: CloseReason { kind: CloseKind::ServerStopped, .. }, .. }]
+        ),
+        "{events:?}"
+    );
     let refused = world.server.send_message(world.handle, CHAT, b"late", SendOptions::default(), at(world.now));
     assert_eq!(refused, Err(SendError::Gone));
     world.turn();
-    assert!(world.is_slot_free() && world.events().is_empty(), "it has been told");
-    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: STOP_TEXT.to_owned() };
-    assert_eq!(world.connection.end(), Some(&heard));
-    assert!(world.connection.is_over(), "nobody is there to be told that it was heard");
+    assert!(world.is_slot_free() && world.events().is_empty(), "it was reported already");
+    assert_eq!(world.connection.close_reason(), Some(&stopped(STOP_TEXT)));
+    assert!(world.connection.is_closed(), "no peer is left to acknowledge it");
 }
 
 #[test]
-fn a_server_stops_with_words_of_its_own() {
+fn server_can_stop_with_a_custom_reason() {
     let mut world = World::new();
     assert_eq!(world.server.clients().collect::<Vec<_>>(), [world.handle]);
-    world.server.stop_with("we move to another house");
+    world.server.stop("the server moves to another address");
     world.turn();
-    let heard = End::Farewell { code: ByeCode::SHUTDOWN, text: "we move to another house".to_owned() };
-    assert_eq!(world.connection.end(), Some(&heard));
+    assert_eq!(world.connection.close_reason(), Some(&stopped("the server moves to another address")));
 }
 
 #[test]
-fn what_a_gone_client_sent_reaches_nobody_in_its_slot() {
+fn late_packets_of_a_gone_client_do_not_reach_the_next_one() {
     let mut world = World::new();
     let old = world.handle;
-    world.server.disconnect(old);
+    world.server.disconnect(old).unwrap();
     world.turn();
     let new = world.server.netcode_mut().connect_loopback(10, [0; 256], at(world.now)).unwrap();
     world.server.tick(at(world.now));
     assert_eq!(new.slot(), old.slot());
-    // As a payload it would end the new client's connection: it is no packet of a session.
+    // It would end the connection of the new client if it were taken as its payload: it is no packet of a session.
     let taken = world.server.handle_loopback(old, &[1; 40], &mut Vec::new(), at(world.now));
-    assert!(taken.is_none() && world.server.connection(new).is_some_and(|connection| connection.end().is_none()));
+    assert!(
+        taken.is_none() && world.server.connection(new).is_some_and(|connection| connection.close_reason().is_none())
+    );
 }

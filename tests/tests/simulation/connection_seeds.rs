@@ -1,4 +1,4 @@
-//! One thousand short worlds, each with channels, sizes, a path and a game of its own: what channels promise holds.
+//! Many short worlds, each with random channels, sizes, a path and a game: all promises of the channels hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,28 +6,33 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_session::channel::block::{self, Admission, Block, BlockId};
-use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::control::CloseCode;
+use slipgate_session::channel::transfer::{self, Transfer, TransferAdmission, TransferId};
 use slipgate_session::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, Free, Kind, Layout, MAX_RECEIPTS, SendError, SendOptions,
+    ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, MAX_RECEIPTS, Remaining, SendOptions,
 };
 use slipgate_session::congestion::{self, Algorithm, BytesPerSecond};
-use slipgate_session::session::{self, Config};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, SendError};
 use slipgate_sim::{Buffer, Conditions, GilbertElliott, Loss, Order, Rate, RateLimit, Reordering, Share, Stalls};
-use slipgate_tests::connected::{End, Pair};
-use slipgate_tests::promises::{Ledger, NUMBER_BYTES, Noise, most_memory};
+use slipgate_tests::connection_world::ConnectionWorld;
+use slipgate_tests::delivery_oracle::{DeliveryOracle, NUMBER_BYTES, Noise, max_memory};
+use slipgate_tests::scale;
+use slipgate_tests::world::End;
 
 const FRAME: Duration = Duration::from_micros(16_667);
-const SEEDS: u64 = 1000;
-
-// Chance ------------------------------------------------------------------------------------------------------------
-
-fn millis(chance: &mut StdRng, most: u64) -> Duration {
-    Duration::from_millis(chance.random_range(0..=most))
+/// Returns the number of worlds.
+fn seeds() -> u64 {
+    scale::pick(200, 1000)
 }
 
-fn share(chance: &mut StdRng, most: f64) -> Share {
-    Share::percent(if chance.random() { 0.0 } else { chance.random_range(0.0..most) })
+// Random settings ----------------------------------------------------------------------------------------------------
+
+fn millis(chance: &mut StdRng, max: u64) -> Duration {
+    Duration::from_millis(chance.random_range(0..=max))
+}
+
+fn share(chance: &mut StdRng, max: f64) -> Share {
+    Share::percent(if chance.random() { 0.0 } else { chance.random_range(0.0..max) })
 }
 
 fn path(chance: &mut StdRng) -> Conditions {
@@ -57,14 +62,14 @@ fn path(chance: &mut StdRng) -> Conditions {
     }
 }
 
-/// How long a datagram takes at most, if that is known.
+/// Returns the maximum latency of a datagram, if there is one.
 fn longest(path: &Conditions) -> Option<Duration> {
     let known = path.rate.is_none() && path.stalls.is_none();
     known.then(|| path.latency + path.jitter + path.reordering.longest + FRAME)
 }
 
 fn channel(chance: &mut StdRng, payload: usize) -> ChannelConfig {
-    let kinds = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Blocks];
+    let kinds = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered, Kind::Transfers];
     let max_message_bytes = [8, 64, 700, 1500, 5000, 16_384, 65_536][chance.random_range(0..7)];
     let mut config = ChannelConfig {
         priority: chance.random_range(0..3),
@@ -76,52 +81,53 @@ fn channel(chance: &mut StdRng, payload: usize) -> ChannelConfig {
         deadline: None,
         ..ChannelConfig::new(kinds[chance.random_range(0..kinds.len())])
     };
-    config.blocks.slice_bytes = chance.random_range(128..=payload.min(1200) - 80) as u16;
-    config.blocks.max_at_once = chance.random_range(1..6);
-    config.blocks.admission = if chance.random() { Admission::Ask } else { Admission::Automatic };
+    config.transfers.slice_bytes = chance.random_range(128..=payload.min(1200) - 80) as u16;
+    config.transfers.max_at_once = chance.random_range(1..6);
+    config.transfers.admission = if chance.random() { TransferAdmission::Ask } else { TransferAdmission::Automatic };
     config
 }
 
-fn settings(chance: &mut StdRng) -> Config {
-    let mut config = Config { max_payload_bytes: chance.random_range(508..=1200), ..Config::default() };
+fn settings(chance: &mut StdRng) -> ConnectionConfig {
+    let mut config =
+        ConnectionConfig { max_payload_bytes: chance.random_range(508..=1200), ..ConnectionConfig::default() };
     if chance.random() {
         let algorithm = Algorithm::Fixed(BytesPerSecond(chance.random_range(30e3..2e6)));
-        config.congestion = congestion::Config { algorithm, ..config.congestion };
+        config.congestion = congestion::CongestionConfig { algorithm, ..config.congestion };
     }
     config
 }
 
 // A game ------------------------------------------------------------------------------------------------------------
 
-/// What may become of a block.
+/// The outcome of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    /// Not known yet.
+enum TransferOutcome {
+    /// Still unknown.
     Open,
-    /// Its sender gave it up: it may arrive or not.
+    /// The sender cancelled it: it may arrive or not.
     Cancelled,
-    /// Its receiver does not want it.
+    /// The receiver refused it.
     Unwanted,
-    /// It arrived, and whether its sender has heard.
-    Arrived { heard: bool },
+    /// It arrived; `is_acked` says whether the sender knows.
+    Arrived { is_acked: bool },
 }
 
-/// A block that one end sends.
-struct Parcel {
-    id: BlockId,
-    block: Block,
-    fate: Fate,
+/// A transfer of one end.
+struct SentTransfer {
+    id: TransferId,
+    transfer: Transfer,
+    outcome: TransferOutcome,
 }
 
 struct Game {
-    pair: Pair,
+    pair: ConnectionWorld,
     chance: StdRng,
     noise: Noise,
     layout: Arc<Layout>,
     longest: Option<Duration>,
-    ledgers: [Vec<Ledger>; 2],
-    parcels: [BTreeMap<(ChannelId, u64), Parcel>; 2],
-    most_memory: usize,
+    oracles: [Vec<DeliveryOracle>; 2],
+    sent_transfers: [BTreeMap<(ChannelId, u64), SentTransfer>; 2],
+    max_memory: usize,
 }
 
 impl Game {
@@ -132,176 +138,196 @@ impl Game {
         let channels = (0..chance.random_range(1..7)).map(|_| channel(&mut chance, config.max_payload_bytes)).collect();
         let layout = Arc::new(Layout::new(channels).unwrap());
         let path = path(&mut chance);
-        let ledgers = || layout.channels().map(|channel| Ledger::new(channel.kind)).collect();
+        let oracles = || layout.channels().map(|channel| DeliveryOracle::new(channel.kind)).collect();
         Self {
-            pair: Pair::with(seed, path, [&layout, &layout], &config),
+            pair: ConnectionWorld::with(seed, path, [&layout, &layout], &config),
             noise: Noise::new(seed),
             longest: longest(&path),
-            ledgers: [ledgers(), ledgers()],
-            parcels: [BTreeMap::new(), BTreeMap::new()],
-            most_memory: most_memory(&layout),
+            oracles: [oracles(), oracles()],
+            sent_transfers: [BTreeMap::new(), BTreeMap::new()],
+            max_memory: max_memory(&layout),
             layout,
             chance,
         }
     }
 
-    /// One end does something.
+    /// Runs one random action of an end.
     fn act(&mut self, end: End) {
         let channel = ChannelId(self.chance.random_range(0..self.layout.channels().len()) as u8);
         match self.layout.channel(channel).unwrap().kind {
-            Kind::Blocks => self.act_on_blocks(end, channel),
+            Kind::Transfers => self.act_on_transfers(end, channel),
             _ => (0..self.chance.random_range(1..6)).for_each(|_| self.send(end, channel)),
         }
     }
 
     fn send(&mut self, end: End, channel: ChannelId) {
-        let most = self.layout.channel(channel).unwrap().max_message_bytes as usize;
-        let most = if self.chance.random_bool(0.8) { most.min(300) } else { most };
-        let bytes = self.chance.random_range(NUMBER_BYTES..=most);
+        let max = self.layout.channel(channel).unwrap().max_message_bytes as usize;
+        let max = if self.chance.random_bool(0.8) { max.min(300) } else { max };
+        let bytes = self.chance.random_range(NUMBER_BYTES..=max);
         let mut options = SendOptions {
             deadline: self.chance.random_bool(0.1).then(|| millis(&mut self.chance, 300)),
             key: self.chance.random_bool(0.2).then(|| self.chance.random_range(0..4)),
             receipt: None,
         };
         let now = self.pair.now();
-        let ledger = &mut self.ledgers[end as usize][usize::from(channel.0)];
-        // Two of three ask what becomes of them.
-        options.receipt = Some(ledger.next_number()).filter(|number| number % 3 != 0);
-        let message = ledger.compose(&self.noise, bytes);
+        let oracle = &mut self.oracles[end as usize][usize::from(channel.0)];
+        // Two of three messages request a receipt.
+        options.receipt = Some(oracle.next_number()).filter(|number| number % 3 != 0);
+        let message = oracle.compose(&self.noise, bytes);
         match self.pair.side(end).connection.send(channel, message, options, now) {
-            Ok(()) => ledger.note_sent(options, now),
+            Ok(()) => oracle.note_sent(options, now),
             Err(error) => assert_eq!(error, SendError::Backlogged),
         }
     }
 
-    fn act_on_blocks(&mut self, end: End, channel: ChannelId) {
-        let label = self.parcels[end as usize].len() as u64;
-        let blocks = |pair: &mut Pair, end| pair.side(end).connection.channels_mut().blocks_mut(channel).map(|_| ());
-        assert_eq!(blocks(&mut self.pair, end), Some(()));
-        let open =
-            self.parcels[end as usize].iter().find(|((on, _), parcel)| *on == channel && parcel.fate == Fate::Open);
-        let open = open.map(|((_, label), parcel)| (*label, parcel.id));
+    fn act_on_transfers(&mut self, end: End, channel: ChannelId) {
+        let label = self.sent_transfers[end as usize].len() as u64;
+        let transfers = |pair: &mut ConnectionWorld, end| {
+            pair.side(end).connection.channels_mut().transfers_mut(channel).map(|_| ())
+        };
+        assert_eq!(transfers(&mut self.pair, end), Some(()));
+        let open = self.sent_transfers[end as usize]
+            .iter()
+            .find(|((on, _), sent_transfer)| *on == channel && sent_transfer.outcome == TransferOutcome::Open);
+        let open = open.map(|((_, label), sent_transfer)| (*label, sent_transfer.id));
         if let (Some((label, id)), true) = (open, self.chance.random_bool(0.2)) {
-            self.give_up(end, channel, label, id);
+            self.cancel_or_refuse(end, channel, label, id);
         } else if label < 12 {
-            let most = [10, 2000, 40_000][self.chance.random_range(0..3)];
-            let bytes = self.chance.random_range(0..most);
-            let block = Block::new(self.noise.cut(label as u32, bytes)).unwrap();
+            let max = [10, 2000, 40_000][self.chance.random_range(0..3)];
+            let bytes = self.chance.random_range(0..max);
+            let transfer = Transfer::new(self.noise.cut(label as u32, bytes)).unwrap();
             let channels = self.pair.side(end).connection.channels_mut();
-            let id = channels.send_block(channel, block.clone(), label).unwrap();
-            self.parcels[end as usize].insert((channel, label), Parcel { id, block, fate: Fate::Open });
+            let id = channels.send_transfer(channel, transfer.clone(), label).unwrap();
+            self.sent_transfers[end as usize]
+                .insert((channel, label), SentTransfer { id, transfer, outcome: TransferOutcome::Open });
         }
     }
 
-    /// One of the two ends does not want a block any more.
-    fn give_up(&mut self, from: End, channel: ChannelId, label: u64, id: BlockId) {
+    /// Cancels or refuses a transfer at one of the two ends.
+    fn cancel_or_refuse(&mut self, from: End, channel: ChannelId, label: u64, id: TransferId) {
         let by_sender = self.chance.random();
         let at = if by_sender { from } else { from.other() };
-        let blocks = self.pair.side(at).connection.channels_mut().blocks_mut(channel).unwrap();
-        let fate = if by_sender {
-            blocks.cancel(id).then_some(Fate::Cancelled)
+        let transfers = self.pair.side(at).connection.channels_mut().transfers_mut(channel).unwrap();
+        let outcome = if by_sender {
+            transfers.cancel(id).then_some(TransferOutcome::Cancelled)
         } else {
-            let had = blocks.receiving().any(|(receiving, _)| receiving == id);
-            let _ = blocks.refuse(id);
-            had.then_some(Fate::Unwanted)
+            let had = transfers.receiving().any(|(receiving, _)| receiving == id);
+            let _ = transfers.refuse(id);
+            had.then_some(TransferOutcome::Unwanted)
         };
-        if let Some(fate) = fate {
-            self.parcels[from as usize].get_mut(&(channel, label)).unwrap().fate = fate;
+        if let Some(outcome) = outcome {
+            self.sent_transfers[from as usize].get_mut(&(channel, label)).unwrap().outcome = outcome;
         }
     }
 
     fn turn(&mut self, step: Duration) {
         self.pair.turn(step);
         for end in End::BOTH {
-            self.listen(end);
+            self.check_events(end);
             let connection = &self.pair.side(end).connection;
-            assert_eq!(connection.end(), None);
+            assert_eq!(connection.close_reason(), None);
             let memory = connection.channels().memory_bytes();
-            assert!(memory <= self.most_memory, "{memory} bytes of {}", self.most_memory);
+            assert!(memory <= self.max_memory, "{memory} bytes of {}", self.max_memory);
         }
     }
 
-    fn listen(&mut self, end: End) {
+    fn check_events(&mut self, end: End) {
         let now = self.pair.now();
         let side = self.pair.side(end);
         let (messages, events) = (std::mem::take(&mut side.messages), std::mem::take(&mut side.events));
         for (channel, message) in messages {
-            let ledger = &mut self.ledgers[end.other() as usize][usize::from(channel.0)];
-            ledger.note_arrived(&message, &self.noise, self.longest, now);
+            let oracle = &mut self.oracles[end.other() as usize][usize::from(channel.0)];
+            oracle.note_arrived(&message, &self.noise, self.longest, now);
         }
         for event in events {
             match event {
-                ChannelEvent::Block { channel, event } => self.hear_of_block(end, channel, event),
-                ChannelEvent::Receipt { channel, tag, fate } => {
-                    self.ledgers[end as usize][usize::from(channel.0)].note_receipt(tag, fate);
+                ChannelEvent::Transfer { channel, event } => self.on_transfer_event(end, channel, event),
+                ChannelEvent::Receipt { channel, tag, status } => {
+                    self.oracles[end as usize][usize::from(channel.0)].note_receipt(tag, status);
                 }
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn hear_of_block(&mut self, end: End, channel: ChannelId, event: block::Event) {
-        let find = |parcels: &mut BTreeMap<(ChannelId, u64), Parcel>, id| {
-            parcels.iter().find(|((on, _), parcel)| *on == channel && parcel.id == id).map(|(key, _)| *key).unwrap()
+    fn on_transfer_event(&mut self, end: End, channel: ChannelId, event: transfer::TransferEvent) {
+        let find = |sent_transfers: &mut BTreeMap<(ChannelId, u64), SentTransfer>, id| {
+            sent_transfers
+                .iter()
+                .find(|((on, _), sent_transfer)| *on == channel && sent_transfer.id == id)
+                .map(|(key, _)| *key)
+                .unwrap()
         };
         let [ours, theirs] = [end as usize, end.other() as usize];
         match event {
-            block::Event::Offered(offer) => {
-                let parcel = self.parcels[theirs].get_mut(&(channel, offer.label)).unwrap();
-                assert_eq!((offer.id, offer.digest), (parcel.id, parcel.block.digest()));
-                let blocks = self.pair.side(end).connection.channels_mut().blocks_mut(channel).unwrap();
+            transfer::TransferEvent::Offered(offer) => {
+                let sent_transfer = self.sent_transfers[theirs].get_mut(&(channel, offer.label)).unwrap();
+                assert_eq!((offer.id, offer.digest), (sent_transfer.id, sent_transfer.transfer.digest()));
+                let transfers = self.pair.side(end).connection.channels_mut().transfers_mut(channel).unwrap();
                 if self.chance.random_bool(0.2) {
-                    let _ = blocks.refuse(offer.id);
-                    if parcel.fate == Fate::Open {
-                        parcel.fate = Fate::Unwanted;
+                    let _ = transfers.refuse(offer.id);
+                    if sent_transfer.outcome == TransferOutcome::Open {
+                        sent_transfer.outcome = TransferOutcome::Unwanted;
                     }
                 } else {
-                    assert!(blocks.accept(offer.id));
+                    assert!(transfers.accept(offer.id));
                 }
             }
-            block::Event::Received { id, label, content } => {
-                let parcel = self.parcels[theirs].get_mut(&(channel, label)).unwrap();
-                assert_eq!(id, parcel.id);
-                assert!(matches!(parcel.fate, Fate::Open | Fate::Cancelled), "block {label}: {:?}", parcel.fate);
-                assert!(content.into_vec() == parcel.block.bytes(), "block {label} was changed");
-                parcel.fate = Fate::Arrived { heard: parcel.fate == Fate::Cancelled };
+            transfer::TransferEvent::Received { id, label, content } => {
+                let sent_transfer = self.sent_transfers[theirs].get_mut(&(channel, label)).unwrap();
+                assert_eq!(id, sent_transfer.id);
+                assert!(
+                    matches!(sent_transfer.outcome, TransferOutcome::Open | TransferOutcome::Cancelled),
+                    "transfer {label}: {:?}",
+                    sent_transfer.outcome
+                );
+                assert!(content.into_vec() == sent_transfer.transfer.bytes(), "transfer {label} was altered");
+                sent_transfer.outcome =
+                    TransferOutcome::Arrived { is_acked: sent_transfer.outcome == TransferOutcome::Cancelled };
             }
-            block::Event::Broken { label, partial, .. } => {
-                let parcel = &self.parcels[theirs][&(channel, label)];
-                assert_eq!(parcel.fate, Fate::Cancelled, "block {label}: {:?}", partial.is_some());
+            transfer::TransferEvent::Broken { label, partial, .. } => {
+                let sent_transfer = &self.sent_transfers[theirs][&(channel, label)];
+                assert_eq!(
+                    sent_transfer.outcome,
+                    TransferOutcome::Cancelled,
+                    "transfer {label}: {:?}",
+                    partial.is_some()
+                );
             }
-            block::Event::Delivered { id } => {
-                let key = find(&mut self.parcels[ours], id);
-                let parcel = self.parcels[ours].get_mut(&key).unwrap();
-                assert_eq!(parcel.fate, Fate::Arrived { heard: false });
-                parcel.fate = Fate::Arrived { heard: true };
+            transfer::TransferEvent::Delivered { id } => {
+                let key = find(&mut self.sent_transfers[ours], id);
+                let sent_transfer = self.sent_transfers[ours].get_mut(&key).unwrap();
+                assert_eq!(sent_transfer.outcome, TransferOutcome::Arrived { is_acked: false });
+                sent_transfer.outcome = TransferOutcome::Arrived { is_acked: true };
             }
-            block::Event::Refused { id, .. } => {
-                let key = find(&mut self.parcels[ours], id);
-                assert_eq!(self.parcels[ours][&key].fate, Fate::Unwanted);
+            transfer::TransferEvent::Refused { id, .. } => {
+                let key = find(&mut self.sent_transfers[ours], id);
+                assert_eq!(self.sent_transfers[ours][&key].outcome, TransferOutcome::Unwanted);
             }
         }
     }
 
-    /// Whether nothing waits in the queues of an end.
+    /// Returns whether the queues of an end are empty.
     fn is_empty(&mut self, end: End) -> bool {
         let (layout, channels) = (&self.layout, self.pair.side(end).connection.channels());
         (0..).map(ChannelId).zip(layout.channels()).all(|(id, config)| {
-            let full = Free { bytes: config.queue_bytes, messages: config.queue_messages, receipts: MAX_RECEIPTS };
-            config.kind == Kind::Blocks || channels.free(id) == full
+            let full = Remaining { bytes: config.queue_bytes, messages: config.queue_messages, receipts: MAX_RECEIPTS };
+            config.kind == Kind::Transfers || channels.remaining(id) == full
         })
     }
 
     fn is_done(&mut self) -> bool {
-        let open = |parcel: &Parcel| matches!(parcel.fate, Fate::Open | Fate::Arrived { heard: false });
-        self.ledgers.iter().flatten().all(|ledger| ledger.owed() == 0)
-            && !self.parcels.iter().flat_map(BTreeMap::values).any(open)
+        let open = |sent_transfer: &SentTransfer| {
+            matches!(sent_transfer.outcome, TransferOutcome::Open | TransferOutcome::Arrived { is_acked: false })
+        };
+        self.oracles.iter().flatten().all(|oracle| oracle.owed() == 0)
+            && !self.sent_transfers.iter().flat_map(BTreeMap::values).any(open)
             && End::BOTH.iter().all(|end| self.is_empty(*end))
-            && self.pair.link.up.on_the_way() + self.pair.link.down.on_the_way() == 0
+            && self.pair.link.up.in_transit() + self.pair.link.down.in_transit() == 0
     }
 
-    /// Plays for a while, then waits until all that is owed has arrived. Answers how many messages did, and of how many
-    /// their sender was told.
+    /// Plays for a while, then waits until all promised messages have arrived. Returns the numbers of messages that
+    /// arrived and of receipts.
     fn play(mut self) -> [usize; 2] {
         for _ in 0..self.chance.random_range(30..150) {
             for end in End::BOTH {
@@ -314,50 +340,51 @@ impl Game {
         let limit = self.pair.now().after(Duration::from_secs(120));
         while !self.is_done() {
             self.turn(FRAME);
-            assert!(self.pair.now() < limit, "it does not come to its end");
+            assert!(self.pair.now() < limit, "the game does not end");
         }
         self.check_counters();
         (0..30).for_each(|_| self.turn(Duration::from_millis(500)));
-        for ledger in self.ledgers.iter().flatten() {
-            assert_eq!(ledger.receipts().1, 0, "what became of a message was not told");
+        for oracle in self.oracles.iter().flatten() {
+            assert_eq!(oracle.receipts().1, 0, "a receipt is missing");
         }
         for end in End::BOTH {
-            assert_eq!(self.pair.side(end).connection.channels().memory_bytes(), 0, "something is kept for ever");
+            assert_eq!(self.pair.side(end).connection.channels().memory_bytes(), 0, "memory was not released");
         }
-        self.part();
-        let sum = |of: fn(&Ledger) -> usize| self.ledgers.iter().flatten().map(of).sum();
-        [sum(Ledger::arrived), sum(|ledger| ledger.receipts().0)]
+        self.disconnect();
+        let sum = |of: fn(&DeliveryOracle) -> usize| self.oracles.iter().flatten().map(of).sum();
+        [sum(DeliveryOracle::arrived), sum(|oracle| oracle.receipts().0)]
     }
 
-    /// What did not arrive of reliable messages was too late or replaced, and is counted.
+    /// Reliable messages that did not arrive had expired or were replaced, and are counted.
     fn check_counters(&mut self) {
         for end in End::BOTH {
-            for (id, ledger) in (0..).map(ChannelId).zip(&self.ledgers[end as usize]) {
+            for (id, oracle) in (0..).map(ChannelId).zip(&self.oracles[end as usize]) {
                 let kind = self.layout.channel(id).unwrap().kind;
                 let [ours, theirs] =
                     [end, end.other()].map(|end| self.pair.side(end).connection.channels().stats(id).unwrap());
-                if kind == Kind::Blocks {
+                if kind == Kind::Transfers {
                     continue;
                 }
-                assert_eq!((ours.sent, theirs.delivered), (ledger.sent() as u64, ledger.arrived() as u64));
-                let missing = (ledger.sent() - ledger.arrived()) as u64;
+                assert_eq!((ours.sent, theirs.delivered), (oracle.sent() as u64, oracle.arrived() as u64));
+                let missing = (oracle.sent() - oracle.arrived()) as u64;
                 if kind.is_reliable() {
-                    assert!(missing <= ours.expired + ours.superseded, "{missing} are missing: {ours:?}");
+                    assert!(missing <= ours.expired + ours.superseded, "{missing} messages are missing: {ours:?}");
                 }
             }
         }
     }
 
-    /// One says goodbye, and the other hears it or, on the worst paths, nobody does.
-    fn part(&mut self) {
+    /// Closes the connection at one end; the other end gets the reason or, on the worst paths, times out.
+    fn disconnect(&mut self) {
         let leaver = if self.chance.random() { End::A } else { End::B };
-        self.pair.side(leaver).connection.leave(ByeCode(1000), "enough");
+        self.pair.side(leaver).connection.close(CloseCode(1000), "enough");
         self.pair.run_for(Duration::from_secs(2), FRAME);
-        let over = End::BOTH.map(|end| self.pair.side(end).connection.is_over());
+        let over = End::BOTH.map(|end| self.pair.side(end).connection.is_closed());
         assert!(over[leaver as usize]);
         if over == [true; 2] {
-            let heard = self.pair.side(leaver.other()).connection.end().cloned();
-            assert_eq!(heard, Some(session::End::Farewell { code: ByeCode(1000), text: "enough".into() }));
+            let heard = self.pair.side(leaver.other()).connection.close_reason().cloned();
+            let (code, text) = (Some(CloseCode(1000)), "enough".to_owned());
+            assert_eq!(heard, Some(CloseReason { by: ClosedBy::Remote, kind: CloseKind::Kicked, code, text }));
         }
     }
 }
@@ -368,18 +395,18 @@ fn play_all(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         sums.iter_mut().zip(Game::new(seed).play()).for_each(|(sum, of_world)| *sum += of_world);
     }
-    let [arrived, told] = sums;
-    println!("{arrived} messages arrived in {count} worlds, {told} receipts were told");
-    assert!(told > 100 * count as usize, "too few asked");
-    assert!(arrived > 100 * count as usize, "the worlds did not do much");
+    let [arrived, receipts] = sums;
+    println!("{arrived} messages arrived in {count} worlds, {receipts} receipts");
+    assert!(receipts > 100 * count as usize, "too few receipts");
+    assert!(arrived > 100 * count as usize, "the worlds carried too little");
 }
 
 #[test]
-fn promises_hold_in_the_first_half_of_a_thousand_worlds() {
-    play_all(0..SEEDS / 2);
+fn promises_hold_for_the_first_half_of_the_seeds() {
+    play_all(0..seeds() / 2);
 }
 
 #[test]
-fn promises_hold_in_the_second_half_of_a_thousand_worlds() {
-    play_all(SEEDS / 2..SEEDS);
+fn promises_hold_for_the_second_half_of_the_seeds() {
+    play_all(seeds() / 2..seeds());
 }

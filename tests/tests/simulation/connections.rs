@@ -1,13 +1,14 @@
-//! Connections with channels: how they begin and end, and what their paths let through.
+//! Connections with channels: start, end, and use of their paths.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_session::channel::control::ByeCode;
+use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout};
-use slipgate_session::session::{Config, End as Reason};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig};
 use slipgate_sim::{Conditions, Loss, Share};
-use slipgate_tests::connected::{End, Pair};
+use slipgate_tests::connection_world::ConnectionWorld;
+use slipgate_tests::world::End;
 
 const FRAME: Duration = Duration::from_micros(16_667);
 const UNRELIABLE: ChannelId = ChannelId(0);
@@ -28,18 +29,18 @@ fn lossy(millis: u64, percent: f64) -> Conditions {
     Conditions { loss: Loss::Random(Share::percent(percent)), ..latency(millis) }
 }
 
-fn pair(conditions: Conditions) -> Pair {
-    Pair::new(1, conditions, &layout())
+fn pair(conditions: Conditions) -> ConnectionWorld {
+    ConnectionWorld::new(1, conditions, &layout())
 }
 
 #[test]
-fn a_message_on_each_channel_arrives_in_the_first_datagram() {
+fn first_datagram_carries_a_message_of_each_channel() {
     let mut pair = pair(latency(20));
     for channel in [UNRELIABLE, SEQUENCED, UNORDERED, ORDERED] {
         pair.send(End::A, channel, &[channel.0; 100]).unwrap();
     }
     pair.run_for(Duration::from_millis(50), FRAME);
-    assert_eq!(pair.side(End::A).sent.0, 1, "one datagram carries all of them");
+    assert_eq!(pair.sent(End::A).count, 1, "one datagram carries all messages");
     let mut arrived = pair.side(End::B).messages.clone();
     arrived.sort();
     let expected = [UNRELIABLE, SEQUENCED, UNORDERED, ORDERED].map(|channel| (channel, vec![channel.0; 100]));
@@ -47,17 +48,17 @@ fn a_message_on_each_channel_arrives_in_the_first_datagram() {
 }
 
 #[test]
-fn two_that_have_nothing_to_say_fall_silent() {
+fn idle_connections_send_nothing() {
     let mut pair = pair(latency(20));
     pair.run_for(Duration::from_secs(2), FRAME);
-    let before = [End::A, End::B].map(|end| pair.side(end).sent.0);
-    assert!(before.iter().all(|sent| *sent <= 4), "a greeting each, and their acknowledgements: {before:?}");
+    let before = [End::A, End::B].map(|end| pair.sent(end).count);
+    assert!(before.iter().all(|sent| *sent <= 4), "a HELLO of each end, and their acknowledgements: {before:?}");
     pair.run_for(Duration::from_secs(10), FRAME);
-    assert_eq!([End::A, End::B].map(|end| pair.side(end).sent.0), before);
+    assert_eq!([End::A, End::B].map(|end| pair.sent(end).count), before);
 }
 
 #[test]
-fn a_greeting_that_gets_lost_is_said_again_within_the_seconds_that_a_path_takes() {
+fn lost_hello_is_retransmitted_within_seconds() {
     let mut pair = pair(lossy(50, 100.0));
     pair.send(End::A, ORDERED, b"hello").unwrap();
     pair.run_for(Duration::from_millis(300), FRAME);
@@ -67,51 +68,52 @@ fn a_greeting_that_gets_lost_is_said_again_within_the_seconds_that_a_path_takes(
 }
 
 #[test]
-fn different_channels_end_the_connection_with_a_clear_reason_at_both_ends() {
+fn different_layouts_close_both_ends_with_a_reason() {
     let other = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered)]).unwrap());
     let (ours, theirs) = (layout().hash(), other.hash());
-    let mut pair = Pair::with(1, lossy(30, 20.0), [&layout(), &other], &Config::default());
+    let mut pair = ConnectionWorld::with(1, lossy(30, 20.0), [&layout(), &other], &ConnectionConfig::default());
     pair.send(End::A, ORDERED, b"never to be misread").unwrap();
     assert!(pair.run_until(Duration::from_secs(3), FRAME, |pair| {
-        [End::A, End::B].iter().all(|end| pair.side(*end).connection.is_over())
+        [End::A, End::B].iter().all(|end| pair.side(*end).connection.is_closed())
     }));
     assert!(pair.side(End::B).messages.is_empty());
     for (end, ours, theirs) in [(End::A, ours, theirs), (End::B, theirs, ours)] {
-        let reason = pair.side(end).connection.end().unwrap().clone();
+        let reason = pair.side(end).connection.close_reason().unwrap().clone();
         assert!(
-            matches!(reason, Reason::LayoutMismatch { ours: here, theirs: there }
-                if here == ours && there.is_none_or(|there| there == theirs)),
+            matches!(reason.kind, CloseKind::LayoutMismatch { local, remote }
+                if local == ours && remote.is_none_or(|remote| remote == theirs)),
             "{reason}"
         );
     }
 }
 
 #[test]
-fn a_farewell_is_heard_with_its_text_although_packets_get_lost() {
+fn close_text_arrives_despite_packet_loss() {
     let mut pair = pair(lossy(30, 30.0));
     pair.run_for(Duration::from_secs(1), FRAME);
-    pair.side(End::A).connection.leave(ByeCode(300), "the match is over");
-    assert!(pair.run_until(Duration::from_secs(2), FRAME, |pair| pair.side(End::B).connection.end().is_some()));
-    let heard = pair.side(End::B).connection.end().unwrap().clone();
-    assert_eq!(heard, Reason::Farewell { code: ByeCode(300), text: "the match is over".into() });
-    assert_eq!(heard.to_string(), "the match is over");
-    assert!(pair.run_until(Duration::from_secs(2), FRAME, |pair| pair.side(End::A).connection.is_over()));
-    assert!(pair.side(End::B).connection.is_over());
-    assert_eq!(
-        pair.side(End::A).connection.end(),
-        Some(&Reason::Left { code: ByeCode(300), text: "the match is over".into() })
+    pair.side(End::A).connection.close(CloseCode(300), "the match is over");
+    assert!(
+        pair.run_until(Duration::from_secs(2), FRAME, |pair| pair.side(End::B).connection.close_reason().is_some())
     );
+    let close = pair.side(End::B).connection.close_reason().unwrap().clone();
+    let (code, text) = (Some(CloseCode(300)), "the match is over".to_owned());
+    assert_eq!(close, CloseReason { by: ClosedBy::Remote, kind: CloseKind::Kicked, code, text: text.clone() });
+    assert_eq!(close.to_string(), "the match is over");
+    assert!(pair.run_until(Duration::from_secs(2), FRAME, |pair| pair.side(End::A).connection.is_closed()));
+    assert!(pair.side(End::B).connection.is_closed());
+    let left = CloseReason { by: ClosedBy::Local, kind: CloseKind::Left, code, text };
+    assert_eq!(pair.side(End::A).connection.close_reason(), Some(&left));
 }
 
 #[test]
-fn a_farewell_to_nobody_ends_when_its_time_is_up() {
+fn unanswered_close_ends_at_its_deadline() {
     let mut pair = pair(lossy(30, 100.0));
-    pair.side(End::A).connection.leave(ByeCode::KICKED, "");
+    pair.side(End::A).connection.close(CloseCode::KICKED, "");
     pair.run_for(Duration::from_millis(900), FRAME);
-    assert!(!pair.side(End::A).connection.is_over());
+    assert!(!pair.side(End::A).connection.is_closed());
     pair.run_for(Duration::from_millis(200), FRAME);
-    assert!(pair.side(End::A).connection.is_over());
-    assert!(pair.side(End::A).sent.0 <= 12, "{} datagrams", pair.side(End::A).sent.0);
+    assert!(pair.side(End::A).connection.is_closed());
+    assert!(pair.sent(End::A).count <= 12, "{} datagrams", pair.sent(End::A).count);
 }
 
 #[test]
@@ -138,10 +140,10 @@ fn reliable_messages_arrive_once_and_in_order_on_a_lossy_path() {
 }
 
 #[test]
-fn a_lost_message_is_sent_again_by_the_paths_round_trip_and_no_fixed_time() {
+fn lost_message_is_resent_after_a_time_based_on_rtt() {
     for millis in [5, 50, 150] {
         let mut pair = pair(latency(millis));
-        // Talk until the path is known.
+        // Exchange messages until the path is known.
         for _ in 0..120 {
             pair.send(End::A, UNRELIABLE, &[1; 50]).unwrap();
             pair.send(End::B, UNRELIABLE, &[1; 50]).unwrap();
@@ -159,28 +161,28 @@ fn a_lost_message_is_sent_again_by_the_paths_round_trip_and_no_fixed_time() {
             !pair.side(End::B).on(ORDERED).is_empty()
         }));
         let took = pair.now().since(lost_at);
-        // There once more after a round trip, the time in which packets may overtake each other, and one way.
-        let most = Duration::from_millis(3 * millis + millis) + 6 * FRAME;
-        assert!(took <= most, "{took:?} at {millis} ms one way");
+        // The retransmission takes a round trip, the reordering delay, and one way.
+        let limit = Duration::from_millis(3 * millis + millis) + 6 * FRAME;
+        assert!(took <= limit, "{took:?} at {millis} ms one way");
     }
 }
 
 #[test]
-fn payloads_are_no_larger_than_configured_at_either_end() {
+fn payloads_do_not_exceed_the_configured_size() {
     for mine in [1200, 1186, 548, 508] {
-        let config = Config { max_payload_bytes: mine, ..Config::default() };
-        let mut pair = Pair::with(1, latency(20), [&layout(), &layout()], &config);
+        let config = ConnectionConfig { max_payload_bytes: mine, ..ConnectionConfig::default() };
+        let mut pair = ConnectionWorld::with(1, latency(20), [&layout(), &layout()], &config);
         for _ in 0..20 {
             pair.send(End::A, ORDERED, &[7; 3000]).unwrap();
         }
         assert!(pair.run_until(Duration::from_secs(10), FRAME, |pair| pair.side(End::B).messages.len() == 20));
-        let largest = pair.side(End::A).largest;
+        let largest = pair.sent(End::A).largest;
         assert!(largest <= mine && largest > mine * 9 / 10, "{largest} of {mine}");
     }
 }
 
 #[test]
-fn the_budget_is_known_before_a_tick_is_composed_and_falls_on_a_narrow_path() {
+fn send_budget_is_known_before_a_tick_and_falls_on_slow_paths() {
     use slipgate_sim::{Buffer, Rate, RateLimit};
     let narrow = Conditions {
         rate: Some(RateLimit {

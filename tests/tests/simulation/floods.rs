@@ -1,4 +1,4 @@
-//! Stories of floods: what a turn may cost, whom it concerns, and what stays bounded.
+//! Floods: the cost of a turn, the affected clients, and bounded memory.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::client::ClientState;
 use slipgate_netcode::crypto::aead::{nonce, packets};
 use slipgate_netcode::discard::Discard;
-use slipgate_netcode::server::{DisconnectReason, Event, Fence, LoopbackError};
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::server::{DisconnectReason, LoopbackSlotError, NetcodeEvent, TokenCutoff};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::VERSION;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Header, PacketKind};
-use slipgate_tests::holder::Holder;
-use slipgate_tests::world::{Collected, ServerId, World, address};
+use slipgate_netcode::wire::packet::{PacketHeader, PacketKind};
+use slipgate_tests::netcode_world::{NetcodeWorld, ServerId, VecOutbox, address};
+use slipgate_tests::raw_client::RawClient;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,20 +21,20 @@ fn stranger(number: usize) -> Address {
     address(&format!("10.200.{}.{}:9000", number / 250, number % 250 + 1))
 }
 
-fn holder(world: &mut World, client_id: u64, server: ServerId) -> Holder {
-    Holder::of(&world.token(client_id, &[server]))
+fn raw_client(world: &mut NetcodeWorld, client_id: u64, server: ServerId) -> RawClient {
+    RawClient::new(&world.token(client_id, &[server]))
 }
 
 #[test]
-fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing() {
-    let mut world = World::perfect(1);
+fn flood_of_strangers_is_cut_and_spares_connected_clients() {
+    let mut world = NetcodeWorld::perfect(1);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.strangers_per_turn = 50;
     });
     let (client, _) = world.connected_client(1, server);
     world.run_for(SECOND / 10);
-    let request = holder(&mut world, 2, server).request();
+    let request = raw_client(&mut world, 2, server).request();
     let junk = [vec![0x15; 100], vec![0x13; 326], vec![0xff; 1300]];
     let server_at = world.servers[server].address;
     for turn in 0..60 {
@@ -47,22 +48,22 @@ fn a_flood_of_strangers_is_cut_in_each_turn_and_costs_connected_clients_nothing(
     }
     world.turn();
     world.turn();
-    assert_eq!(world.servers[server].received.len(), 60, "every payload of the client's");
-    assert_eq!(world.clients[client].received.len(), 60, "and every echo");
-    // Some of them asked for admission, and are pending.
-    assert!(world.discarded(server, Discard::StrangerBudget) >= 60 * 150);
-    assert_eq!(world.discarded(server, Discard::ClientBudget), 0);
+    assert_eq!(world.servers[server].received.len(), 60, "every payload of the client");
+    assert_eq!(world.clients[client].received.len(), 60, "every echo");
+    // Some of them requested admission, and are pending.
+    assert!(world.discard_count(server, Discard::StrangerBudget) >= 60 * 150);
+    assert_eq!(world.discard_count(server, Discard::ClientBudget), 0);
 }
 
 #[test]
-fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_nobody_elses() {
-    let mut world = World::perfect(2);
+fn spoofed_flood_uses_only_the_budget_of_its_address() {
+    let mut world = NetcodeWorld::perfect(2);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.packets_per_client_and_turn = 10;
     });
-    let mut flooding = holder(&mut world, 1, server);
-    world.admitted(server, &mut flooding, stranger(1));
+    let mut flooding = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut flooding, stranger(1));
     let (client, _) = world.connected_client(2, server);
     world.run_for(SECOND / 10);
     for _ in 0..3 {
@@ -80,13 +81,13 @@ fn a_flood_under_a_connected_clients_address_takes_from_its_own_budget_and_from_
         world.turn();
         assert_eq!(world.servers[server].received.last().map(|(_, bytes)| bytes), Some(&payload));
     }
-    assert_eq!(world.discarded(server, Discard::ClientBudget), 270);
-    assert_eq!(world.discarded(server, Discard::StrangerBudget), 0);
+    assert_eq!(world.discard_count(server, Discard::ClientBudget), 270);
+    assert_eq!(world.discard_count(server, Discard::StrangerBudget), 0);
 }
 
-/// A packet that opens and has a size that its kind has not.
+/// Returns an authentic packet with a size that is wrong for its kind.
 fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
-    let header = Header::canonical(PacketKind::KeepAlive, sequence);
+    let header = PacketHeader::canonical(PacketKind::KeepAlive, sequence);
     let associated = [&VERSION[..], &token.facts().protocol_id.to_le_bytes(), &[header.prefix]].concat();
     let mut plain = [7; 9];
     let tag = packets::seal(&token.client_to_server_key(), nonce(sequence), &associated, &mut plain);
@@ -96,30 +97,34 @@ fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
 }
 
 #[test]
-fn authentic_packets_of_a_wrong_size_are_opened_within_the_clients_own_budget() {
-    let mut world = World::perfect(13);
-    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
+fn wrong_sized_authentic_packets_use_their_own_budget() {
+    let mut world = NetcodeWorld::perfect(13);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
     let token = world.token(1, &[server]);
-    world.admitted(server, &mut Holder::of(&token), stranger(1));
+    world.admit_raw(server, &mut RawClient::new(&token), stranger(1));
     world.turn();
-    let most = u64::from(world.servers[server].core.config().budgets.packets_per_client_and_turn);
+    let max = u64::from(world.servers[server].core.config().budgets.packets_per_client_and_turn);
     for sequence in 1000..11_000 {
-        let expected = if sequence < 1000 + most { Discard::ContentSize } else { Discard::ClientBudget };
+        let expected = if sequence < 1000 + max { Discard::ContentSize } else { Discard::ClientBudget };
         let datagram = keep_alive_of_a_wrong_size(&token, sequence);
         assert_eq!(world.present(server, stranger(1), &datagram), Err(expected), "{sequence}");
     }
     world.turn();
     let again = keep_alive_of_a_wrong_size(&token, 1000);
-    assert_eq!(world.present(server, stranger(1), &again), Err(Discard::Replayed), "it was marked first (§1.8)");
+    assert_eq!(
+        world.present(server, stranger(1), &again),
+        Err(Discard::Replayed),
+        "marked as received at first (§1.8)"
+    );
 }
 
 #[test]
-fn forgeries_under_forty_players_addresses_silence_no_other_player() {
-    let mut world = World::perfect(14);
-    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
-    let mut holders: Vec<_> = (0..41).map(|client| holder(&mut world, client, server)).collect();
-    for (number, holder) in holders.iter_mut().enumerate() {
-        world.admitted(server, holder, stranger(number));
+fn forgeries_at_forty_addresses_do_not_block_other_players() {
+    let mut world = NetcodeWorld::perfect(14);
+    let server = world.add_server_with(64, |config| config.token_cutoff = TokenCutoff::None);
+    let mut raw_clients: Vec<_> = (0..41).map(|client| raw_client(&mut world, client, server)).collect();
+    for (number, raw_client) in raw_clients.iter_mut().enumerate() {
+        world.admit_raw(server, raw_client, stranger(number));
     }
     world.turn();
     let forged = [0x15, 200, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
@@ -129,13 +134,14 @@ fn forgeries_under_forty_players_addresses_silence_no_other_player() {
             opened += usize::from(world.present(server, stranger(number % 40), &forged) == Err(Discard::NotAuthentic));
         }
         assert_eq!(opened, 16_384, "all together");
-        assert_eq!(world.present(server, stranger(0), &holders[0].keep_alive()), Err(Discard::ForgeryBudget));
-        // Nobody wrote under this address, and three do not silence it; what they cost has an end all the same.
+        assert_eq!(world.present(server, stranger(0), &raw_clients[0].keep_alive()), Err(Discard::ForgeryBudget));
+        // No client has written from this address, and three forgeries do not block it; yet their total cost is
+        // bounded.
         for _ in 0..3 {
             assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
         }
         for _ in 0..50 {
-            assert_eq!(world.present(server, stranger(40), &holders[40].keep_alive()), Ok(None));
+            assert_eq!(world.present(server, stranger(40), &raw_clients[40].keep_alive()), Ok(None));
         }
         assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::NotAuthentic));
         assert_eq!(world.present(server, stranger(40), &forged), Err(Discard::ForgeryBudget));
@@ -144,15 +150,15 @@ fn forgeries_under_forty_players_addresses_silence_no_other_player() {
 }
 
 #[test]
-fn requests_from_a_connected_address_are_strangers_work_and_responses_nobodys() {
-    let mut world = World::perfect(3);
+fn request_at_a_connected_address_uses_the_stranger_budget() {
+    let mut world = NetcodeWorld::perfect(3);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.packets_per_client_and_turn = 2;
         config.budgets.strangers_per_turn = 10;
     });
-    let mut token = holder(&mut world, 1, server);
-    world.admitted(server, &mut token, stranger(1));
+    let mut token = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut token, stranger(1));
     world.turn();
     for _ in 0..10 {
         let response = token.seal(PacketKind::Response, &[0; 308]);
@@ -168,42 +174,46 @@ fn requests_from_a_connected_address_are_strangers_work_and_responses_nobodys() 
 }
 
 #[test]
-fn a_flood_of_strangers_or_under_another_pending_address_keeps_no_pending_client_out() {
-    let mut world = World::perfect(6);
+fn flood_at_other_addresses_does_not_block_a_pending_client() {
+    let mut world = NetcodeWorld::perfect(6);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.strangers_per_turn = 10;
     });
-    let mut honest = holder(&mut world, 1, server);
-    let flooded = holder(&mut world, 2, server);
-    let everywhere = holder(&mut world, 3, server).request();
-    let challenge = world.challenged(server, &honest, stranger(1));
-    world.challenged(server, &flooded, stranger(2));
+    let mut honest = raw_client(&mut world, 1, server);
+    let flooded = raw_client(&mut world, 2, server);
+    let everywhere = raw_client(&mut world, 3, server).request();
+    let challenge = world.request_challenge(server, &honest, stranger(1));
+    world.request_challenge(server, &flooded, stranger(2));
     world.turn();
     for number in 0..200 {
         let _ = world.present(server, stranger(10 + number), &everywhere);
         assert!(world.present(server, stranger(2), &[0x13; 326]).is_err());
     }
-    assert!(world.discarded(server, Discard::StrangerBudget) >= 190);
-    assert_eq!(world.discarded(server, Discard::PendingBudget), 200 - 64, "so many forgeries are opened of each");
+    assert!(world.discard_count(server, Discard::StrangerBudget) >= 190);
+    assert_eq!(
+        world.discard_count(server, Discard::PendingBudget),
+        200 - 64,
+        "the limit of opened forgeries per client"
+    );
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
     assert_eq!(world.servers[server].core.connected(), 1);
 }
 
 #[test]
-fn a_pending_client_that_seals_what_is_no_answer_to_its_challenge_keeps_no_other_out() {
-    let mut world = World::perfect(10);
-    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
-    let mut honest = holder(&mut world, 1, server);
-    let mut flooding = holder(&mut world, 2, server);
-    let challenge = world.challenged(server, &honest, stranger(1));
-    world.challenged(server, &flooding, stranger(2));
+fn wrong_responses_do_not_block_other_pending_clients() {
+    let mut world = NetcodeWorld::perfect(10);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
+    let mut honest = raw_client(&mut world, 1, server);
+    let mut flooding = raw_client(&mut world, 2, server);
+    let challenge = world.request_challenge(server, &honest, stranger(1));
+    world.request_challenge(server, &flooding, stranger(2));
     world.turn();
     for _ in 0..2 {
         let mut opened = 0;
         for number in 0..5000 {
-            // Garbage, and the challenge of somebody else.
+            // Random bytes, and the challenge of another client.
             let response = if number % 2 == 0 {
                 flooding.seal(PacketKind::Response, &[0; 308])
             } else {
@@ -227,20 +237,21 @@ fn a_pending_client_that_seals_what_is_no_answer_to_its_challenge_keeps_no_other
 }
 
 #[test]
-fn forty_pending_clients_that_send_all_they_may_leave_the_first_response_of_each_other_one() {
-    let mut world = World::perfect(11);
-    let server = world.add_server_with(64, |config| config.fence = Fence::Open);
-    let mut honest = holder(&mut world, 1, server);
-    let challenge = world.challenged(server, &honest, stranger(1));
-    let mut flooding: Vec<_> = (2..42).map(|client| holder(&mut world, client, server)).collect();
-    for (number, holder) in flooding.iter().enumerate() {
-        world.challenged(server, holder, stranger(10 + number));
+fn forty_busy_pending_clients_do_not_block_first_responses() {
+    let mut world = NetcodeWorld::perfect(11);
+    let server = world.add_server_with(64, |config| config.token_cutoff = TokenCutoff::None);
+    let mut honest = raw_client(&mut world, 1, server);
+    let challenge = world.request_challenge(server, &honest, stranger(1));
+    let mut flooding: Vec<_> = (2..42).map(|client| raw_client(&mut world, client, server)).collect();
+    for (number, raw_client) in flooding.iter().enumerate() {
+        world.request_challenge(server, raw_client, stranger(10 + number));
     }
     world.turn();
     let mut opened = 0;
-    for (number, holder) in flooding.iter_mut().enumerate() {
+    for (number, raw_client) in flooding.iter_mut().enumerate() {
         for _ in 0..100 {
-            let outcome = world.present(server, stranger(10 + number), &holder.seal(PacketKind::Response, &[0; 308]));
+            let outcome =
+                world.present(server, stranger(10 + number), &raw_client.seal(PacketKind::Response, &[0; 308]));
             opened += usize::from(outcome == Err(Discard::ChallengeNotAuthentic));
         }
     }
@@ -250,15 +261,15 @@ fn forty_pending_clients_that_send_all_they_may_leave_the_first_response_of_each
 }
 
 #[test]
-fn a_response_that_is_repeated_and_doubled_a_few_times_in_one_long_turn_still_admits() {
-    let mut world = World::perfect(12);
-    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
-    let mut honest = holder(&mut world, 1, server);
-    let foreign = holder(&mut world, 2, server);
-    let challenge = world.challenged(server, &honest, stranger(1));
-    let stale = world.challenged(server, &foreign, stranger(2));
+fn repeated_response_in_one_long_turn_still_admits() {
+    let mut world = NetcodeWorld::perfect(12);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
+    let mut honest = raw_client(&mut world, 1, server);
+    let foreign = raw_client(&mut world, 2, server);
+    let challenge = world.request_challenge(server, &honest, stranger(1));
+    let stale = world.request_challenge(server, &foreign, stranger(2));
     world.turn();
-    // What a second of silence gathered, ten answers and their doubles, does not reach the bound.
+    // Packets queued during a second of silence, ten responses and their duplicates, stay below the limit.
     for _ in 0..20 {
         let response = honest.response(&stale);
         assert_eq!(world.present(server, stranger(1), &response), Err(Discard::ChallengeForeign));
@@ -268,13 +279,13 @@ fn a_response_that_is_repeated_and_doubled_a_few_times_in_one_long_turn_still_ad
 }
 
 #[test]
-fn junk_and_forgeries_under_a_pending_clients_own_address_do_not_keep_it_out() {
-    let mut world = World::perfect(8);
-    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
-    let mut honest = holder(&mut world, 1, server);
-    let challenge = world.challenged(server, &honest, stranger(1));
+fn forgeries_at_a_pending_address_do_not_block_its_client() {
+    let mut world = NetcodeWorld::perfect(8);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
+    let mut honest = raw_client(&mut world, 1, server);
+    let challenge = world.request_challenge(server, &honest, stranger(1));
     world.turn();
-    // Whatever is no response does not count, and forged ones do not for a while.
+    // Other packets than responses do not count; forged responses count against a separate budget.
     for _ in 0..5000 {
         assert!(world.present(server, stranger(1), &[0x15; 100]).is_err());
         assert!(world.present(server, stranger(1), &[0x13; 300]).is_err());
@@ -288,31 +299,31 @@ fn junk_and_forgeries_under_a_pending_clients_own_address_do_not_keep_it_out() {
 }
 
 #[test]
-fn packets_of_strangers_keep_no_request_out() {
-    let mut world = World::perfect(9);
-    let server = world.add_server_with(4, |config| config.fence = Fence::Open);
-    let honest = holder(&mut world, 1, server);
+fn packets_of_strangers_do_not_block_requests() {
+    let mut world = NetcodeWorld::perfect(9);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
+    let honest = raw_client(&mut world, 1, server);
     for number in 0..10_000 {
-        // The shape of a keep-alive, which a kernel's filter lets pass.
+        // It has the form of a keep-alive, which the kernel filter passes.
         let presented = world.present(server, stranger(number), &[0x14; 26]);
         assert_eq!(presented, Err(Discard::UnknownSender));
         let mut foreign = honest.request();
         foreign[15] ^= 1;
         assert_eq!(world.present(server, stranger(number), &foreign), Err(Discard::RequestProtocol));
     }
-    world.challenged(server, &honest, stranger(1));
+    world.request_challenge(server, &honest, stranger(1));
 }
 
 #[test]
-fn responses_of_all_pending_clients_together_have_a_budget_of_a_turn() {
-    let mut world = World::perfect(7);
+fn responses_of_all_pending_clients_share_a_turn_budget() {
+    let mut world = NetcodeWorld::perfect(7);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.responses_per_turn = 5;
     });
     for client in 1..=8 {
-        let holder = holder(&mut world, client, server);
-        world.challenged(server, &holder, stranger(client as usize));
+        let raw_client = raw_client(&mut world, client, server);
+        world.request_challenge(server, &raw_client, stranger(client as usize));
     }
     world.turn();
     let outcomes = (1..=8).map(|client| world.present(server, stranger(client), &[0x13; 326]));
@@ -321,13 +332,13 @@ fn responses_of_all_pending_clients_together_have_a_budget_of_a_turn() {
 }
 
 #[test]
-fn budgets_come_back_with_the_next_turn() {
-    let mut world = World::perfect(4);
+fn budgets_are_refilled_each_turn() {
+    let mut world = NetcodeWorld::perfect(4);
     let server = world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         config.budgets.strangers_per_turn = 3;
     });
-    let mut altered = holder(&mut world, 1, server).request();
+    let mut altered = raw_client(&mut world, 1, server).request();
     *altered.last_mut().unwrap() ^= 1;
     for _ in 0..5 {
         let outcomes: Vec<_> = (0..5).map(|_| world.present(server, stranger(1), &altered).unwrap_err()).collect();
@@ -338,34 +349,34 @@ fn budgets_come_back_with_the_next_turn() {
 }
 
 #[test]
-fn an_application_that_takes_no_events_stops_admission_and_its_memory_stays_bounded() {
+fn untaken_events_stop_admission_and_bound_memory() {
     const SLOTS: u32 = 2;
-    let mut world = World::perfect(5);
+    let mut world = NetcodeWorld::perfect(5);
     let server = world.add_server(SLOTS);
     let now = world.now();
     let core = &mut world.servers[server].core;
-    let mut admitted = 0;
+    let mut admit_raw = 0;
     for id in 0..100 {
         match core.connect_loopback(id, [0; 256], now) {
             Ok(client) => {
-                admitted += 1;
+                admit_raw += 1;
                 core.disconnect(client);
             }
-            Err(error) => assert_eq!(error, LoopbackError::Full),
+            Err(error) => assert_eq!(error, LoopbackSlotError::Full),
         }
     }
-    assert_eq!(admitted, 2, "two events for each slot, and no more");
-    // Over the network too: the challenge is answered, the response is refused until events are taken.
+    assert_eq!(admit_raw, 2, "two events for each slot");
+    // Over the network as well: the challenge is sent, the response is refused until the events are taken.
     let token = world.token(1000, &[server]);
-    let mut holder = Holder::of(&token);
-    let request = holder.request();
+    let mut raw_client = RawClient::new(&token);
+    let request = raw_client.request();
     let core = &mut world.servers[server].core;
     core.handle(stranger(1), &mut request.clone(), now).unwrap();
-    let mut outbox = Collected::default();
+    let mut outbox = VecOutbox::default();
     core.transmit(now, &mut outbox);
-    let challenge = holder.challenge(&outbox.datagrams[0].1).unwrap();
+    let challenge = raw_client.challenge(&outbox.datagrams[0].1).unwrap();
     for _ in 0..3 {
-        let mut response = holder.response(&challenge);
+        let mut response = raw_client.response(&challenge);
         assert_eq!(core.handle(stranger(1), &mut response, now), Err(Discard::EventsFull));
     }
     assert_eq!(core.connected(), 0);
@@ -374,27 +385,27 @@ fn an_application_that_takes_no_events_stops_admission_and_its_memory_stays_boun
         events += 1;
     }
     assert_eq!(events, 2 * SLOTS);
-    assert_eq!(core.handle(stranger(1), &mut holder.response(&challenge), now), Ok(None), "the token was not used");
-    assert!(matches!(core.poll_event(), Some(Event::Connected { client_id: 1000, .. })));
+    assert_eq!(core.handle(stranger(1), &mut raw_client.response(&challenge), now), Ok(None), "the token was not used");
+    assert!(matches!(core.poll_event(), Some(NetcodeEvent::Connected { client_id: ClientId(1000), .. })));
 }
 
 #[test]
-fn ends_are_told_however_late_the_application_asks() {
-    let mut world = World::perfect(6);
+fn disconnects_are_reported_to_a_late_application() {
+    let mut world = NetcodeWorld::perfect(6);
     let server = world.add_server(3);
-    let mut holders: Vec<_> = (0..3).map(|id| holder(&mut world, id, server)).collect();
-    for (place, holder) in holders.iter_mut().enumerate() {
-        world.admitted(server, holder, stranger(place));
+    let mut raw_clients: Vec<_> = (0..3).map(|id| raw_client(&mut world, id, server)).collect();
+    for (index, raw_client) in raw_clients.iter_mut().enumerate() {
+        world.admit_raw(server, raw_client, stranger(index));
     }
-    // Everybody's time runs out in one tick, and the application sees each of them.
+    // All clients time out in one tick, and the application receives each event.
     world.run_for(6 * SECOND);
     let timed_out = DisconnectReason::TimedOut;
-    assert_eq!(world.servers[server].ends(), [(0, timed_out), (1, timed_out), (2, timed_out)]);
+    assert_eq!(world.servers[server].disconnects(), [(0, timed_out), (1, timed_out), (2, timed_out)]);
 }
 
 #[test]
-fn a_crowd_that_connects_at_once_is_admitted_within_a_few_turns() {
-    let mut world = World::perfect(7);
+fn simultaneous_clients_are_admitted_within_a_few_turns() {
+    let mut world = NetcodeWorld::perfect(7);
     let server = world.add_server(100);
     let crowd: Vec<_> = (0..100).map(|id| (world.add_client(), world.token(id, &[server]))).collect();
     for (client, token) in &crowd {
@@ -403,15 +414,15 @@ fn a_crowd_that_connects_at_once_is_admitted_within_a_few_turns() {
     world.run_until(SECOND / 5, |world| {
         world.clients.iter().all(|client| client.core.state() == ClientState::Connected)
     });
-    let mut slots: Vec<_> = world.clients.iter().filter_map(|client| client.core.client_index()).collect();
+    let mut slots: Vec<_> = world.clients.iter().filter_map(|client| Some(client.core.client_index()?.0)).collect();
     slots.sort_unstable();
     assert_eq!(slots, (0..100).collect::<Vec<u32>>());
     assert!(crowd.iter().all(|(client, _)| world.clients[*client].core.max_clients() == Some(100)));
 }
 
 #[test]
-fn a_million_bytes_of_noise_from_everywhere_are_counted_and_nothing_else_happens() {
-    let mut world = World::perfect(8);
+fn megabyte_of_noise_is_counted_and_has_no_effect() {
+    let mut world = NetcodeWorld::perfect(8);
     let server = world.add_server(4);
     let (client, _) = world.connected_client(1, server);
     world.run_for(SECOND / 5);

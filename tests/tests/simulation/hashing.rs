@@ -1,103 +1,105 @@
-//! Blocks of many clients get whole at once: the server hashes them by turns, and no turn more than it may.
+//! Transfers of many clients complete at once: the server hashes them in turns, each within its budget.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_netcode::server::ClientHandle;
-use slipgate_session::channel::block::{self, Admission, Block, MAX_SLICE_BYTES};
+use slipgate_session::channel::transfer::{self, MAX_SLICE_BYTES, Transfer, TransferAdmission};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::server::{Event, HASHED_PER_TURN};
-use slipgate_session::session::{Config, Memory};
+use slipgate_session::connection::{ConnectionConfig, Memory};
+use slipgate_session::server::{HASHED_BYTES_PER_TICK, SessionEvent};
 use slipgate_sim::Conditions;
-use slipgate_tests::hall::Hall;
+use slipgate_tests::session_world::SessionWorld;
 
 const UPLOADS: ChannelId = ChannelId(0);
 const CROWD: u64 = 40;
-const BLOCK_BYTES: usize = 600_000;
-/// The last chunk of a turn may go over what is allowed.
+const TRANSFER_BYTES: usize = 600_000;
+/// The last chunk of a turn may exceed the budget.
 const CHUNK_BYTES: u64 = 16 * MAX_SLICE_BYTES as u64;
 
-/// A hall whose players' uploads take a turn or two on their way.
-fn hall(players: u64) -> Hall {
-    let blocks = block::Config { admission: Admission::Automatic, ..block::Config::default() };
-    let channel = ChannelConfig { blocks, ..ChannelConfig::new(Kind::Blocks) };
+/// Creates a world with uploads that take one or two turns on the path.
+fn world(players: u64) -> SessionWorld {
+    let transfers =
+        transfer::TransferConfig { admission: TransferAdmission::Automatic, ..transfer::TransferConfig::default() };
+    let channel = ChannelConfig { transfers, ..ChannelConfig::new(Kind::Transfers) };
     let layout = Arc::new(Layout::new(vec![channel]).unwrap());
-    let mut config = Config::default();
+    let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(2e8));
-    let mut hall = Hall::new(players as u32, &layout, &config, Memory::default());
+    let mut world = SessionWorld::new(players as u32, &layout, &config, Memory::default());
     for _ in 0..players {
-        hall.join(Conditions::perfect());
+        world.join(Conditions::perfect());
     }
-    hall.run_for(Duration::from_millis(200));
-    hall
+    world.run_for(Duration::from_millis(200));
+    world
 }
 
-fn upload(hall: &mut Hall, player: u64, bytes: usize) {
-    let block = Block::new(vec![player as u8; bytes]).unwrap();
-    hall.player(player).core.send_block(UPLOADS, block, player).unwrap();
+fn upload(world: &mut SessionWorld, player: u64, bytes: usize) {
+    let transfer = Transfer::new(vec![player as u8; bytes]).unwrap();
+    world.player(player).core.send_transfer(UPLOADS, transfer, player).unwrap();
 }
 
-/// A turn; answers who uploaded what got whole in it.
-fn turn(hall: &mut Hall) -> Vec<ClientHandle> {
-    hall.turn();
-    let whole = |event: Event| match event {
-        Event::Channel { client, event: ChannelEvent::Block { event: block::Event::Received { .. }, .. } } => {
-            Some(client)
-        }
+/// Runs a turn; returns the clients with uploads that completed in it.
+fn turn(world: &mut SessionWorld) -> Vec<ClientHandle> {
+    world.turn();
+    let whole = |event: SessionEvent| match event {
+        SessionEvent::Channel {
+            client,
+            event: ChannelEvent::Transfer { event: transfer::TransferEvent::Received { .. }, .. },
+        } => Some(client),
         _ => None,
     };
-    hall.events.drain(..).filter_map(whole).collect()
+    world.events.drain(..).filter_map(whole).collect()
 }
 
 #[test]
-fn no_turn_hashes_more_than_it_may_and_every_block_of_a_crowd_is_delivered() {
-    let mut hall = hall(CROWD + 1);
-    (1..=CROWD).for_each(|player| upload(&mut hall, player, BLOCK_BYTES));
+fn hash_budget_holds_while_every_transfer_is_delivered() {
+    let mut world = world(CROWD + 1);
+    (1..=CROWD).for_each(|player| upload(&mut world, player, TRANSFER_BYTES));
     let (mut whole, mut turns) = (Vec::new(), 0);
-    let most = u64::from(HASHED_PER_TURN) + CHUNK_BYTES;
-    // One who comes while all of them wait.
-    let (late, mut late_waited) = (hall.handle(CROWD + 1).unwrap(), None);
+    let max = u64::from(HASHED_BYTES_PER_TICK) + CHUNK_BYTES;
+    // A client that joins while all others wait.
+    let (late, mut late_waited) = (world.handle(CROWD + 1).unwrap(), None);
     while whole.len() as u64 <= CROWD {
-        let now_whole = turn(&mut hall);
+        let now_whole = turn(&mut world);
         turns += 1;
-        // A hall asks for events before the tick and after it: the first turn has two allowances.
-        let hashed = hall.server.hashed_bytes();
-        assert!(hashed <= (turns + 1) * most, "{hashed} bytes in {turns} turns");
+        // The world polls events before and after the tick: the first turn has two budgets.
+        let hashed = world.server.hashed_bytes();
+        assert!(hashed <= (turns + 1) * max, "{hashed} bytes in {turns} turns");
         if turns == 5 {
-            assert!(whole.is_empty(), "they share what there is");
-            upload(&mut hall, CROWD + 1, 60_000);
+            assert!(whole.is_empty(), "the transfers share the budget");
+            upload(&mut world, CROWD + 1, 60_000);
         }
         if now_whole.contains(&late) {
             late_waited = Some((turns - 5, whole.len()));
         }
         whole.extend(now_whole);
-        assert!(turns < 60, "{} of them got whole", whole.len());
+        assert!(turns < 60, "{} of them are complete", whole.len());
     }
-    let all = CROWD * BLOCK_BYTES as u64 + 60_000;
-    assert_eq!(hall.server.hashed_bytes(), all, "each byte once");
-    let busy = all / most;
-    assert!((busy..busy + 8).contains(&turns), "{turns} turns, where {busy} would do if they had it all at once");
-    let (waited, before) = late_waited.expect("it got whole");
-    // An offer, an answer, the slices, and two turns for all who waited before it.
-    assert!(waited <= 6 && before == 0, "it waited for {waited} turns, and for {before} of the others");
+    let all = CROWD * TRANSFER_BYTES as u64 + 60_000;
+    assert_eq!(world.server.hashed_bytes(), all, "each byte once");
+    let busy = all / max;
+    assert!((busy..busy + 8).contains(&turns), "{turns} turns, where {busy} would suffice for an unlimited transfer");
+    let (waited, before) = late_waited.expect("the late upload completed");
+    // An offer, an acceptance, the slices, and two turns for all that were queued before it.
+    assert!(waited <= 6 && before == 0, "it took {waited} turns, and {before} of the others completed before");
     whole.sort_unstable_by_key(|client| client.slot());
     whole.dedup();
-    assert_eq!(whole.len() as u64, CROWD + 1, "each once");
+    assert_eq!(whole.len() as u64, CROWD + 1, "each transfer once");
 }
 
 #[test]
-fn a_block_that_is_all_there_when_its_client_leaves_is_delivered() {
-    let mut hall = hall(1);
-    upload(&mut hall, 1, 100_000);
-    let connected = hall.handle(1).unwrap();
+fn complete_transfer_of_a_leaving_client_is_delivered() {
+    let mut world = world(1);
+    upload(&mut world, 1, 100_000);
+    let connected = world.handle(1).unwrap();
     let mut whole = Vec::new();
     for _ in 0..100 {
-        whole.extend(turn(&mut hall));
+        whole.extend(turn(&mut world));
         if !whole.is_empty() {
             break;
         }
     }
     assert_eq!(whole, [connected]);
-    assert_eq!(hall.server.hashed_bytes(), 100_000);
+    assert_eq!(world.server.hashed_bytes(), 100_000);
 }

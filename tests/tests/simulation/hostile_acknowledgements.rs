@@ -1,4 +1,4 @@
-//! What an authentic peer can do to an acknowledged-packet endpoint: nothing, and it is counted.
+//! An authentic peer cannot harm an acknowledged-packet endpoint; its invalid packets are counted.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::reject::Reject;
-use slipgate_session::reliability::{Config, Endpoint, Event, MemoryBudget};
-use slipgate_session::wire::reliable::{Acks, Fragment, Header, Sequence};
+use slipgate_session::reliability::{Endpoint, EndpointConfig, MemoryBudget, PacketEvent};
+use slipgate_session::wire::reliable::{Acks, Fragment, ReliableHeader, Sequence};
 use slipgate_tests::acknowledged::Datagrams;
 
 fn at(millis: u64) -> Instant {
@@ -25,46 +25,46 @@ fn emit(emit: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 fn packet(sequence: u16, ack: u16, bits: u32, payload: &[u8]) -> Vec<u8> {
-    let header = Header { sequence: Sequence(sequence), acks: Acks { ack: Sequence(ack), bits } };
+    let header = ReliableHeader { sequence: Sequence(sequence), acks: Acks { ack: Sequence(ack), bits } };
     emit(|writer| {
         header.emit(writer);
         writer.bytes(payload);
     })
 }
 
-/// A fragment of `bytes` bytes. The first of a packet carries a header that acknowledges nothing.
+/// Returns a fragment of `bytes` bytes. The first one of a packet carries a header without acknowledgements.
 fn fragment(sequence: u16, id: u8, count: u16, bytes: usize) -> Vec<u8> {
     let sequence = Sequence(sequence);
-    let header = (id == 0).then_some(Header { sequence, acks: Acks::NONE });
+    let header = (id == 0).then_some(ReliableHeader { sequence, acks: Acks::NONE });
     emit(|writer| Fragment { sequence, id, count, header, data: &vec![id; bytes] }.emit(writer))
 }
 
-fn small() -> Config {
-    Config {
+fn small() -> EndpointConfig {
+    EndpointConfig {
         max_packet_bytes: 1600,
         fragment_above: 100,
         fragment_bytes: 100,
         max_fragments: 16,
         reassemblies: 64,
         reassembly_bytes: 3200,
-        ..Config::default()
+        ..EndpointConfig::default()
     }
 }
 
-/// An endpoint that still does its work: what is sent to it arrives and is acknowledged.
+/// Asserts that an endpoint still works: a packet to it arrives and is acknowledged.
 fn assert_serves(endpoint: &mut Endpoint, sequence: u16) {
     let datagram = packet(sequence, u16::MAX, 0, b"still there");
     let taken = endpoint.handle(&datagram, at(0)).unwrap().unwrap();
     assert_eq!((taken.sequence, taken.payload), (Sequence(sequence), &b"still there"[..]));
-    assert_eq!(endpoint.acks().arrived().next(), Some(Sequence(sequence)));
+    assert_eq!(endpoint.next_header().acks.arrived().next(), Some(Sequence(sequence)));
 }
 
 // Datagrams ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_datagram_of_any_wrong_kind_is_counted_by_its_reason_and_changes_nothing() {
-    let with = |mut datagram: Vec<u8>, place: usize, value: u8| {
-        datagram[place] = value;
+fn invalid_datagram_is_counted_by_reason_without_effect() {
+    let with = |mut datagram: Vec<u8>, index: usize, value: u8| {
+        datagram[index] = value;
         datagram
     };
     let table: Vec<(Vec<u8>, Reject)> = vec![
@@ -96,7 +96,7 @@ fn a_datagram_of_any_wrong_kind_is_counted_by_its_reason_and_changes_nothing() {
         let before = endpoint.stats(at(0)).rejects.count(*reject);
         assert_eq!(endpoint.handle(datagram, at(0)), Err(*reject), "{}", hex::encode(datagram));
         assert_eq!(endpoint.stats(at(0)).rejects.count(*reject), before + 1);
-        assert_eq!(endpoint.acks(), Acks::NONE, "{reject}");
+        assert_eq!(endpoint.next_header().acks, Acks::NONE, "{reject}");
     }
     let stats = endpoint.stats(at(0));
     assert_eq!(stats.rejects.total(), table.len() as u64);
@@ -105,7 +105,7 @@ fn a_datagram_of_any_wrong_kind_is_counted_by_its_reason_and_changes_nothing() {
 }
 
 #[test]
-fn noise_changes_nothing_that_it_must_not() {
+fn noise_leaves_the_endpoint_unchanged() {
     let mut chance = StdRng::seed_from_u64(0x2015e);
     let mut endpoint = Endpoint::new(small()).unwrap();
     let mut datagrams = Datagrams::default();
@@ -126,13 +126,13 @@ fn noise_changes_nothing_that_it_must_not() {
         assert!(endpoint.reassembly_bytes() <= 3200 + 1600 + 64 * 200, "{}", endpoint.reassembly_bytes());
     }
     let counters = endpoint.stats(at(200_000)).counters;
-    assert!(counters.acks_sent <= counters.received, "no more leaves than came: {counters:?}");
+    assert!(counters.acks_sent <= counters.received, "it sends no more than it receives: {counters:?}");
 }
 
 // Acknowledgements --------------------------------------------------------------------------------------------------
 
 #[test]
-fn acknowledgements_of_packets_never_sent_are_counted_and_give_no_news() {
+fn acks_of_unsent_packets_are_counted_without_effect() {
     for (ack, bits) in [(0, 1), (65_535, 1), (65_535, u32::MAX), (1, 2), (40_000, u32::MAX), (32_768, u32::MAX)] {
         let mut endpoint = Endpoint::new(small()).unwrap();
         let datagram = packet(0, ack, bits, b"believe me");
@@ -140,27 +140,27 @@ fn acknowledgements_of_packets_never_sent_are_counted_and_give_no_news() {
         let stats = endpoint.stats(at(0));
         assert_eq!((stats.counters.acks_of_unsent, stats.counters.acked, stats.rtt), (1, 0, None), "{ack} {bits:x}");
         assert_eq!(endpoint.poll_event(), None);
-        // When those numbers are used later, their packets are not acknowledged yet.
+        // Packets that use those numbers later are not acknowledged yet.
         endpoint.send(b"first", at(0), &mut Datagrams::default()).unwrap();
         endpoint.tick(at(1000));
-        assert_eq!(endpoint.poll_event(), Some(Event::Lost { sequence: Sequence(0) }), "{ack} {bits:x}");
+        assert_eq!(endpoint.poll_event(), Some(PacketEvent::Lost { sequence: Sequence(0) }), "{ack} {bits:x}");
     }
 }
 
 #[test]
-fn a_header_that_acknowledges_more_than_was_sent_still_acknowledges_what_was() {
+fn header_with_unsent_acks_still_acks_sent_packets() {
     let mut endpoint = Endpoint::new(small()).unwrap();
     endpoint.send(b"one", at(0), &mut Datagrams::default()).unwrap();
     assert!(endpoint.handle(&packet(0, 10, u32::MAX, b"all of them"), at(30)).is_ok());
     let rtt = Duration::from_millis(30);
-    assert_eq!(endpoint.poll_event(), Some(Event::Acked { sequence: Sequence(0), rtt }));
+    assert_eq!(endpoint.poll_event(), Some(PacketEvent::Acked { sequence: Sequence(0), rtt }));
     assert_eq!(endpoint.poll_event(), None);
     assert_eq!(endpoint.stats(at(30)).counters.acks_of_unsent, 1);
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_costs_no_memory_and_every_packet_is_lost() {
-    let config = Config { sent_window: 64, ..small() };
+fn peer_without_acks_takes_no_memory_and_loses_all_packets() {
+    let config = EndpointConfig { sent_window: 64, ..small() };
     let mut endpoint = Endpoint::new(config).unwrap();
     let mut datagrams = Datagrams::default();
     let mut lost = 0;
@@ -170,25 +170,25 @@ fn a_peer_that_never_acknowledges_costs_no_memory_and_every_packet_is_lost() {
         datagrams.sent.clear();
         lost += std::iter::from_fn(|| endpoint.poll_event()).count();
     }
-    // The last second's 50 are still awaited.
+    // The 50 packets of the last second are still awaited.
     assert_eq!(lost, 100_000 - 50);
     assert!((endpoint.stats(at(2_000_000)).loss - 1.0).abs() < 1e-9);
 }
 
 #[test]
-fn an_application_that_never_asks_for_news_costs_no_memory_either() {
-    let mut endpoint = Endpoint::new(Config { sent_window: 64, ..small() }).unwrap();
+fn unpolled_events_take_no_memory() {
+    let mut endpoint = Endpoint::new(EndpointConfig { sent_window: 64, ..small() }).unwrap();
     for turn in 0..10_000 {
         endpoint.send(b"who cares", at(turn * 20), &mut Datagrams::default()).unwrap();
         endpoint.tick(at(turn * 20));
     }
-    let untold = endpoint.stats(at(200_000)).counters.untold_events;
-    let told = std::iter::from_fn(|| endpoint.poll_event()).count() as u64;
-    assert_eq!((told, told + untold), (64, 10_000 - 50), "the last second's 50 are awaited");
+    let dropped = endpoint.stats(at(200_000)).counters.dropped_events;
+    let reported = std::iter::from_fn(|| endpoint.poll_event()).count() as u64;
+    assert_eq!((reported, reported + dropped), (64, 10_000 - 50), "the 50 packets of the last second are awaited");
 }
 
 #[test]
-fn isolated_arrivals_far_apart_make_no_more_packets_than_came() {
+fn sparse_arrivals_trigger_at_most_one_ack_packet_each() {
     let mut endpoint = Endpoint::new(small()).unwrap();
     let mut datagrams = Datagrams::default();
     for number in 0..2000_u16 {
@@ -203,7 +203,7 @@ fn isolated_arrivals_far_apart_make_no_more_packets_than_came() {
 // Fragments ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn claims_of_many_fragments_cost_what_came_and_not_what_was_claimed() {
+fn claimed_fragment_count_allocates_only_received_bytes() {
     let mut endpoint = Endpoint::new(small()).unwrap();
     assert_eq!(endpoint.handle(&fragment(0, 3, 16, 100), at(0)), Ok(None));
     let with_one = endpoint.reassembly_bytes();
@@ -214,11 +214,11 @@ fn claims_of_many_fragments_cost_what_came_and_not_what_was_claimed() {
 }
 
 #[test]
-fn unfinished_packets_push_each_other_out_and_whole_ones_still_arrive() {
+fn incomplete_packets_evict_each_other_not_complete_ones() {
     let mut endpoint = Endpoint::new(small()).unwrap();
     let mut bound = 0;
     for sequence in 0..5000_u16 {
-        // Fifteen of sixteen: the memory is for two such packets.
+        // Fifteen of sixteen fragments: the memory suffices for two such packets.
         for id in 1..16 {
             assert_eq!(endpoint.handle(&fragment(sequence, id, 16, 100), at(0)), Ok(None));
         }
@@ -233,7 +233,7 @@ fn unfinished_packets_push_each_other_out_and_whole_ones_still_arrive() {
 }
 
 #[test]
-fn unfinished_packets_expire_and_idle_memory_is_given_back() {
+fn incomplete_packets_expire_and_release_memory() {
     let budget = MemoryBudget::new(100_000);
     let mut endpoint = Endpoint::with_budget(small(), Some(budget.clone())).unwrap();
     assert_eq!(endpoint.handle(&fragment(7, 0, 2, 100), at(0)), Ok(None));
@@ -242,7 +242,7 @@ fn unfinished_packets_expire_and_idle_memory_is_given_back() {
     assert_eq!(endpoint.stats(at(999)).counters.reassemblies_given_up, 0);
     endpoint.tick(at(1000));
     assert_eq!(endpoint.stats(at(1000)).counters.reassemblies_given_up, 1);
-    // Its late fragment begins anew, and is never completed.
+    // Its late fragment starts a new reassembly, which never completes.
     assert_eq!(endpoint.handle(&fragment(7, 1, 2, 100), at(1001)), Ok(None));
     endpoint.tick(at(2001));
     assert!(budget.left() < 100_000 && budget.left() + endpoint.reassembly_bytes() == 100_000);
@@ -252,7 +252,7 @@ fn unfinished_packets_expire_and_idle_memory_is_given_back() {
 }
 
 #[test]
-fn fragments_that_disagree_repeat_or_come_late_are_counted_and_the_packet_is_whole_all_the_same() {
+fn conflicting_repeated_and_late_fragments_are_counted() {
     let mut endpoint = Endpoint::new(small()).unwrap();
     for (datagram, outcome) in [
         (fragment(3, 1, 3, 100), Ok(None)),
@@ -275,8 +275,8 @@ fn fragments_that_disagree_repeat_or_come_late_are_counted_and_the_packet_is_who
 }
 
 #[test]
-fn one_client_cannot_take_the_memory_of_the_others() {
-    // Room for four endpoints at their bound; the first five are hostile.
+fn one_client_cannot_use_the_memory_of_others() {
+    // Memory for four endpoints at their limit; the first five are hostile.
     let one = 3200 + 1600 + 64 * 200;
     let budget = MemoryBudget::new(4 * one);
     let mut endpoints: Vec<Endpoint> =
@@ -292,7 +292,8 @@ fn one_client_cannot_take_the_memory_of_the_others() {
     }
     let refused: u64 = hostile.iter().map(|endpoint| endpoint.stats(at(0)).rejects.count(Reject::NoMemory)).sum();
     assert!(hostile.iter().map(|endpoint| endpoint.reassembly_bytes()).sum::<usize>() <= 4 * one);
-    // The honest one goes on without fragments whatever happens, and with them as soon as the hostile ones have expired.
+    // The honest endpoint continues without fragments throughout, and with them as soon as the hostile ones have
+    // expired.
     assert_serves(honest, 0);
     for endpoint in hostile.iter_mut() {
         endpoint.tick(at(1000));
@@ -304,7 +305,7 @@ fn one_client_cannot_take_the_memory_of_the_others() {
 }
 
 #[test]
-fn without_memory_a_fragment_is_refused_and_nothing_else_suffers() {
+fn fragment_over_the_memory_budget_is_refused() {
     let mut endpoint = Endpoint::with_budget(small(), Some(MemoryBudget::new(100))).unwrap();
     for id in 0..16 {
         assert_eq!(endpoint.handle(&fragment(0, id, 16, 100), at(0)), Err(Reject::NoMemory));

@@ -1,4 +1,4 @@
-//! Who has nothing to do costs nothing: connections at rest are not looked at, however many turns pass.
+//! Idle connections cost nothing: no turn visits them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout};
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
-use slipgate_session::session::{Config, Memory, Traffic};
+use slipgate_session::connection::{ConnectionConfig, Memory, Traffic};
 use slipgate_sim::Conditions;
-use slipgate_tests::hall::Hall;
+use slipgate_tests::session_world::SessionWorld;
 
 const CLIENTS: usize = 20;
 const CHAT: ChannelId = ChannelId(0);
 
-/// A rate that never changes, and a count of how often anybody asked or told anything.
+/// A controller with a fixed rate that counts its calls.
 struct Counted(Arc<AtomicU64>);
 
 impl Counted {
@@ -52,9 +52,9 @@ impl Controller for Counted {
     }
 }
 
-/// A hall in which everybody has sat for a while, and the counts of the server's connections, in the order of arrival.
+/// A world with idle players, and the counts of the server's connections, in the order of arrival.
 struct Quiet {
-    hall: Hall,
+    world: SessionWorld,
     clients: Vec<ClientHandle>,
     counts: Arc<Mutex<Vec<Arc<AtomicU64>>>>,
 }
@@ -62,7 +62,7 @@ struct Quiet {
 impl Quiet {
     fn new() -> Self {
         let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered)]).unwrap());
-        let mut hall = Hall::new(CLIENTS as u32, &layout, &Config::default(), Memory::default());
+        let mut world = SessionWorld::new(CLIENTS as u32, &layout, &ConnectionConfig::default(), Memory::default());
         let counts: Arc<Mutex<Vec<Arc<AtomicU64>>>> = Arc::default();
         let made = Arc::clone(&counts);
         let make = move || -> Box<dyn Controller + Send> {
@@ -70,60 +70,60 @@ impl Quiet {
             made.lock().unwrap().push(Arc::clone(&count));
             Box::new(Counted(count))
         };
-        let config = Config { controller: Some(Arc::new(make)), ..Config::default() };
-        hall.server.set_traffic(Traffic::Channels(layout, config)).unwrap();
-        // One was made to see whether the settings are any.
+        let config = ConnectionConfig { controller: Some(Arc::new(make)), ..ConnectionConfig::default() };
+        world.server.set_traffic(Traffic::Channels(layout, config)).unwrap();
+        // The server created one connection to validate the settings.
         counts.lock().unwrap().clear();
         let path = Conditions { latency: Duration::from_millis(20), ..Conditions::perfect() };
-        let clients = (0..CLIENTS).map(|_| hall.join(path)).collect();
-        // Greetings are heard, and memory that nobody needs is given back.
-        hall.run_for(Duration::from_secs(30));
-        Self { hall, clients, counts }
+        let clients = (0..CLIENTS).map(|_| world.join(path)).collect();
+        // HELLOs are acknowledged, and unused memory is released.
+        world.run_for(Duration::from_secs(30));
+        Self { world, clients, counts }
     }
 
-    /// How often each connection was asked or told anything meanwhile.
-    fn visits(&mut self, mut meanwhile: impl FnMut(&mut Hall, &[ClientHandle])) -> Vec<u64> {
+    /// Returns the number of visits to each connection during `meanwhile`.
+    fn visits(&mut self, mut meanwhile: impl FnMut(&mut SessionWorld, &[ClientHandle])) -> Vec<u64> {
         let read = |counts: &Mutex<Vec<Arc<AtomicU64>>>| -> Vec<u64> {
             counts.lock().unwrap().iter().map(|count| count.load(Ordering::Relaxed)).collect()
         };
         let before = read(&self.counts);
-        meanwhile(&mut self.hall, &self.clients);
+        meanwhile(&mut self.world, &self.clients);
         read(&self.counts).iter().zip(before).map(|(after, before)| after - before).collect()
     }
 }
 
 #[test]
-fn connections_at_rest_are_not_looked_at_in_a_thousand_turns() {
+fn idle_connections_are_not_visited_in_a_thousand_turns() {
     let mut quiet = Quiet::new();
-    let visits = quiet.visits(|hall, _| hall.run_for(Duration::from_secs(16)));
-    assert_eq!(visits, [0; CLIENTS], "netcode's own keep-alives do not concern them");
+    let visits = quiet.visits(|world, _| world.run_for(Duration::from_secs(16)));
+    assert_eq!(visits, [0; CLIENTS], "keep-alives of netcode do not visit them");
 }
 
 #[test]
-fn one_who_speaks_wakes_nobody_else() {
+fn active_connection_wakes_no_other() {
     let mut quiet = Quiet::new();
-    let visits = quiet.visits(|hall, clients| {
+    let visits = quiet.visits(|world, clients| {
         for _ in 0..100 {
-            hall.tell(clients[7], CHAT, b"well met").unwrap();
-            hall.say(12, CHAT, b"follow me").unwrap();
-            hall.turn();
+            world.send_to_client(clients[7], CHAT, b"well met").unwrap();
+            world.send_to_server(12, CHAT, b"follow me").unwrap();
+            world.turn();
         }
     });
-    for (place, visits) in visits.into_iter().enumerate() {
-        let is_awake = place == 7 || place == 11;
-        assert_eq!(visits > 0, is_awake, "connection {place}: {visits}");
+    for (index, visits) in visits.into_iter().enumerate() {
+        let is_awake = index == 7 || index == 11;
+        assert_eq!(visits > 0, is_awake, "connection {index}: {visits}");
     }
 }
 
 #[test]
-fn a_turn_costs_the_one_who_speaks_a_few_questions_and_no_more() {
+fn turn_checks_an_active_connection_only_a_few_times() {
     let mut quiet = Quiet::new();
-    let visits = quiet.visits(|hall, clients| {
+    let visits = quiet.visits(|world, clients| {
         for _ in 0..1000 {
-            hall.tell(clients[7], CHAT, b"well met").unwrap();
-            hall.turn();
+            world.send_to_client(clients[7], CHAT, b"well met").unwrap();
+            world.turn();
         }
     });
-    // Per turn: a tick, a packet out, an acknowledgement in, each with the rate and the window of that moment.
+    // Per turn: a tick, a sent packet, an acknowledgement, each with the rate and the window of that moment.
     assert!((1000..60_000).contains(&visits[7]), "{visits:?}");
 }

@@ -1,23 +1,24 @@
 //! Our acknowledged-packet endpoint against the crate `reliable` 1.3.4, in the payloads of encrypted sessions.
 //!
-//! It is a port of the library in C and has its wire, so these stories stand for that one, too. Every pair lives through
-//! all of them: theirs at the client's end and ours at the server's, the other way round, and both over the server and
-//! the client of `netcode-official`. Each endpoint runs under its defaults, which differ: theirs cuts above 1,024 bytes
-//! and remembers 256 packets, ours above 1,191 and 1,024; both read each other's fragments and headers all the same.
+//! The crate is a port of the library in C with the same wire format, so these scenarios stand for the library as well.
+//! Every pair runs all of them: the peer's endpoint at the client and ours at the server, the other way round, and both
+//! over the server and the client of `netcode-official`. Each endpoint runs with its defaults, which differ: the peer
+//! fragments above 1,024 bytes and remembers 256 packets, ours 1,191 and 1,024. Both read the fragments and headers of
+//! the other.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_session::reliability::{Config, ReferenceSmoothing, Statistics};
+use slipgate_session::reliability::EndpointConfig;
 use slipgate_sim::{Conditions, Loss, Order, Reordering, Share};
 use slipgate_tests::live::{GameClient, GameServer, IPV4, OurClient, OurServer};
 
 use super::netcode_official::{TheirClient, TheirServer};
-use super::reliable_talk::{Acknowledging, Measured, Ours, TURN, Talk, Theirs};
+use super::reliable_exchange::{Acknowledging, Measured, Ours, TURN, Talk, Theirs};
 
-/// Whose endpoint is where.
+/// The positions of the two endpoints.
 #[derive(Clone, Copy)]
 enum Ends {
     OursAtServer,
@@ -32,7 +33,7 @@ impl Ends {
         }
     }
 
-    /// The place of ours and of theirs among the sides.
+    /// Returns the indices of our side and of the peer's side.
     const fn places(self) -> (usize, usize) {
         match self {
             Self::OursAtServer => (0, 1),
@@ -41,36 +42,36 @@ impl Ends {
     }
 }
 
-/// Makes a test of each story for a session and the ends on it.
-macro_rules! all_stories {
+/// Makes a test of each scenario for a session and the endpoints on it.
+macro_rules! all_scenarios {
     ($($pair:ident: $server:ty, $client:ty, $ends:expr;)+) => {
         $(mod $pair {
             use super::*;
 
             #[test]
-            fn packets_of_1_byte_to_16_kib_arrive_whole_and_both_sides_agree_on_which() {
+            fn packets_of_1_byte_to_16_kib_arrive_whole_and_acked() {
                 super::packets_of_1_byte_to_16_kib::<$server, $client>($ends);
             }
 
             #[test]
-            fn a_clean_path_leaves_no_packet_unacknowledged() {
+            fn clean_path_acks_every_packet() {
                 super::a_clean_path::<$server, $client>($ends);
             }
 
             #[test]
-            fn of_5000_packets_a_second_from_theirs_ours_acknowledges_all_without_a_word_of_its_own() {
+            fn ack_only_packets_ack_5000_peer_packets_per_second() {
                 super::a_one_sided_stream::<$server, $client>($ends);
             }
 
             #[test]
-            fn both_say_the_same_of_the_path() {
+            fn both_sides_report_the_same_path_stats() {
                 super::statistics::<$server, $client>($ends);
             }
         })+
     };
 }
 
-all_stories! {
+all_scenarios! {
     ours_at_our_server_theirs_at_our_client: OurServer, OurClient, Ends::OursAtServer;
     ours_at_our_client_theirs_at_our_server: OurServer, OurClient, Ends::OursAtClient;
     ours_at_our_client_all_theirs_at_the_server: TheirServer, OurClient, Ends::OursAtClient;
@@ -90,8 +91,8 @@ fn packets_of_1_byte_to_16_kib<S: GameServer, C: GameClient>(ends: Ends) {
     });
     let mut chance = StdRng::seed_from_u64(7);
     let mut size = || {
-        let most = [100, 1024, 1200, 16 * 1024][chance.random_range(0..4)];
-        chance.random_range(1..=most)
+        let max = [100, 1024, 1200, 16 * 1024][chance.random_range(0..4)];
+        chance.random_range(1..=max)
     };
     for _ in 0..300 {
         talk.turn(&[size()], &[size()]);
@@ -104,8 +105,8 @@ fn packets_of_1_byte_to_16_kib<S: GameServer, C: GameClient>(ends: Ends) {
     talk.assert_agreement(settling);
     for side in &talk.sides {
         let arrived = side.received.range(..300).count();
-        assert!((200..300).contains(&arrived), "{arrived} of 300 arrived: the weather is bad, but not so bad");
-        assert!(side.received.values().any(|behind| *behind > 1), "and it changes the order");
+        assert!((200..300).contains(&arrived), "{arrived} of 300 arrived, which is outside of the expected range");
+        assert!(side.received.values().any(|behind| *behind > 1), "the path must reorder");
     }
 }
 
@@ -125,11 +126,11 @@ fn a_clean_path<S: GameServer, C: GameClient>(ends: Ends) {
 }
 
 fn a_one_sided_stream<S: GameServer, C: GameClient>(ends: Ends) {
-    for (loss, least) in [(Share::NONE, 1.0), (Share::percent(5.0), 0.98)] {
+    for (loss, min) in [(Share::NONE, 1.0), (Share::percent(5.0), 0.98)] {
         let mut talk: Talk<S, C> = ends.begin(IPV4, Ours::boxed());
         talk.set_conditions(Conditions { loss: Loss::Random(loss), ..Conditions::perfect() });
         let (ours, theirs) = ends.places();
-        // 83 packets a turn are 5,000 a second; one header speaks of 32.
+        // 83 packets per turn are 5,000 per second; one header acknowledges 32.
         let burst = [32; 83];
         for _ in 0..36 {
             let both: [&[usize]; 2] = if ours == 0 { [&[], &burst] } else { [&burst, &[]] };
@@ -141,34 +142,31 @@ fn a_one_sided_stream<S: GameServer, C: GameClient>(ends: Ends) {
         assert_eq!(talk.sides[ours].sent, 0);
         let (arrived, acked) = (talk.sides[ours].received.len(), talk.sides[theirs].acked.len());
         let share = acked as f64 / arrived as f64;
-        assert!(share >= least && acked <= arrived, "{acked} of {arrived} arrivals, {loss} lost");
+        assert!(share >= min && acked <= arrived, "{acked} of {arrived} arrivals, {loss} lost");
     }
 }
 
 fn statistics<S: GameServer, C: GameClient>(ends: Ends) {
-    let reference = Statistics::Reference(ReferenceSmoothing::default());
-    for statistics in [reference, Statistics::Seed] {
-        let config = Config { statistics, sent_window: 256, received_window: 256, ..Config::default() };
-        let mut talk: Talk<S, C> = ends.begin(IPV4, Ours::with(config));
-        let loss = Loss::Random(Share::percent(4.0));
-        talk.set_conditions(Conditions { latency: TURN * 2, loss, ..Conditions::perfect() });
-        for _ in 0..900 {
-            talk.turn(&[200], &[200]);
-        }
-        let (ours, theirs) = ends.places();
-        assert_alike(&talk.sides[ours].endpoint.measured(), &talk.sides[theirs].endpoint.measured());
+    let config = EndpointConfig { sent_window: 256, received_window: 256, ..EndpointConfig::default() };
+    let mut talk: Talk<S, C> = ends.begin(IPV4, Ours::with(config));
+    let loss = Loss::Random(Share::percent(4.0));
+    talk.set_conditions(Conditions { latency: TURN * 2, loss, ..Conditions::perfect() });
+    for _ in 0..900 {
+        talk.turn(&[200], &[200]);
     }
+    let (ours, theirs) = ends.places();
+    assert_alike(&talk.sides[ours].endpoint.measured(), &talk.sides[theirs].endpoint.measured());
 }
 
-/// The path is the same both ways, so both ends measure the same, but for chance: bandwidths are over 128 packets, of
-/// which no two times the same number is lost, and count headers only where they are received.
+/// The path is the same in both directions, so both ends measure the same, up to chance: bandwidths are averages over
+/// 128 packets, of which the number lost varies, and headers count only where they are received.
 fn assert_alike(ours: &Measured, theirs: &Measured) {
     for (what, ours, theirs, tolerance) in [
         ("round-trip time", ours.rtt.as_secs_f64(), theirs.rtt.as_secs_f64(), 0.01),
         ("our bandwidth", ours.sent_kbps, theirs.received_kbps / 0.96, 0.08),
         ("their bandwidth", ours.received_kbps / 0.96, theirs.sent_kbps, 0.08),
     ] {
-        assert!((ours / theirs - 1.0).abs() < tolerance, "{what}: {ours}, and they say {theirs}");
+        assert!((ours / theirs - 1.0).abs() < tolerance, "{what}: {ours} by ours, {theirs} by the peer");
     }
     for (whose, loss) in [("our", ours.loss), ("their", theirs.loss)] {
         assert!((0.01..0.09).contains(&loss), "{whose} loss is {loss} on a path that loses 4 %");
@@ -176,9 +174,9 @@ fn assert_alike(ours: &Measured, theirs: &Measured) {
 }
 
 #[test]
-fn once_around_all_sequence_numbers_both_sides_agree_and_nothing_is_missing() {
+fn sequence_wrap_loses_nothing_on_either_side() {
     let mut talk: Talk<OurServer, OurClient> = Talk::begin(IPV4, Ours::boxed(), Theirs::boxed());
-    // Around the wrap, large packets are cut into fragments.
+    // Large packets are fragmented around the wrap.
     let (burst, large) = ([4; 30], [16 * 1024, 4, 3000, 1, 1100]);
     while talk.sides[0].sent < 65_800 {
         let is_near = (65_480..65_600).contains(&talk.sides[0].sent);

@@ -1,17 +1,18 @@
-//! Long and fast paths: more than a thousand packets are under way, and the path is used all the same.
+//! Fast paths with a long round trip are filled, with more than a thousand packets in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::session::Config;
+use slipgate_session::connection::ConnectionConfig;
 use slipgate_sim::{Buffer, Conditions, Rate, RateLimit};
-use slipgate_tests::connected::{End, Pair};
+use slipgate_tests::connection_world::ConnectionWorld;
+use slipgate_tests::world::End;
 
 const BULK: ChannelId = ChannelId(0);
 const QUEUE_BYTES: u32 = 8 << 20;
 
-/// The share of a path that a connection uses which always has something to send, between the 15th and the 25th second.
+/// Returns the share of a path that a sender with unlimited data uses between the 15th and the 25th second.
 fn use_of(mbit: u32, round_trip: Duration) -> f64 {
     let channel =
         ChannelConfig { queue_bytes: QUEUE_BYTES, queue_messages: 8000, ..ChannelConfig::new(Kind::ReliableUnordered) };
@@ -21,7 +22,7 @@ fn use_of(mbit: u32, round_trip: Duration) -> f64 {
         rate: Some(RateLimit { rate: Rate::kbit(1000 * mbit), buffer: Buffer::Time(Duration::from_millis(250)) }),
         ..Conditions::perfect()
     };
-    let mut pair = Pair::with(3, conditions, [&layout, &layout], &Config::default());
+    let mut pair = ConnectionWorld::with(3, conditions, [&layout, &layout], &ConnectionConfig::default());
     let mut before = 0;
     for milli in 0..25_000 {
         let now = pair.now();
@@ -37,11 +38,11 @@ fn use_of(mbit: u32, round_trip: Duration) -> f64 {
 }
 
 #[test]
-fn a_fast_path_of_a_long_round_trip_is_used() {
+fn fast_path_with_long_rtt_is_filled() {
     for (mbit, millis) in [(50, 60), (50, 300), (25, 540), (25, 600)] {
         let share = use_of(mbit, Duration::from_millis(millis));
         println!("{mbit} Mbit/s, {millis} ms: {:.1} %", 100.0 * share);
-        // UDP's and IP's headers, 28 bytes of each packet, are not among what the path of these worlds carries.
+        // The rate of these paths excludes the headers of UDP and IP, 28 bytes per packet.
         assert!(share > 0.93, "{mbit} Mbit/s, {millis} ms: {share}");
     }
 }

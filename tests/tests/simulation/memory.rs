@@ -1,4 +1,4 @@
-//! Clients with valid keys that use up the memory which all connections share, and those who play beside them.
+//! Clients with valid keys that use up the memory shared by all connections, and the players beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, RESERVE_BYTES};
+use slipgate_session::connection::{ConnectionConfig, Memory};
 use slipgate_session::reliability::MemoryBudget;
-use slipgate_session::session::{Config, Memory};
 use slipgate_sim::{Conditions, Loss, Share};
-use slipgate_tests::hall::Hall;
-use slipgate_tests::holder::Holder;
-use slipgate_tests::liar::{Liar, Says, whole};
-use slipgate_tests::world::address;
+use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, whole};
+use slipgate_tests::netcode_world::address;
+use slipgate_tests::raw_client::RawClient;
+use slipgate_tests::session_world::SessionWorld;
 
 const UNRELIABLE: u8 = 0;
 const UNORDERED: u8 = 1;
 const ORDERED: u8 = 2;
-/// Messages of a window; a liar fills it but for the first one.
+/// Messages of a window; an attacker fills it except for the first one.
 const WINDOW: u16 = 64;
-const LIARS: u64 = 5;
+const ATTACKERS: u64 = 5;
 const BUDGET: usize = 64 * 1024;
 
 fn layout() -> Arc<Layout> {
@@ -33,35 +33,35 @@ fn layout() -> Arc<Layout> {
     Arc::new(Layout::new(kinds.map(channel).to_vec()).unwrap())
 }
 
-/// A client that holds what memory it can get, and then stays.
+/// A client that takes all the memory that it can get, and keeps it.
 struct Hoarder {
     from: Address,
-    holder: Holder,
-    liar: Liar,
+    raw_client: RawClient,
+    peer: MaliciousPeer,
 }
 
 impl Hoarder {
-    fn admitted(hall: &mut Hall, id: u64) -> Self {
-        let (mut holder, from) = (Holder::of(&hall.token(id)), address(&format!("10.9.9.9:{id}")));
-        hall.present(from, holder.request());
-        hall.turn();
-        let challenge = hall.replies.iter().find_map(|(_, reply)| holder.challenge(reply)).expect("a challenge");
-        hall.replies.clear();
-        hall.present(from, holder.response(&challenge));
-        hall.turn();
-        assert!(hall.handle(id).is_some());
-        Self { from, holder, liar: Liar::default() }
+    fn admit_raw(world: &mut SessionWorld, id: u64) -> Self {
+        let (mut raw_client, from) = (RawClient::new(&world.token(id)), address(&format!("10.9.9.9:{id}")));
+        world.present(from, raw_client.request());
+        world.turn();
+        let challenge = world.replies.iter().find_map(|(_, reply)| raw_client.challenge(reply)).expect("a challenge");
+        world.replies.clear();
+        world.present(from, raw_client.response(&challenge));
+        world.turn();
+        assert!(world.handle(id).is_some());
+        Self { from, raw_client, peer: MaliciousPeer::default() }
     }
 
-    fn say(&mut self, hall: &mut Hall, message: &[u8]) {
-        let payload = self.liar.packet(Says::frames(layout().hash(), message));
-        hall.present(self.from, self.holder.seal(PacketKind::Payload, &payload));
+    fn send(&mut self, world: &mut SessionWorld, message: &[u8]) {
+        let payload = self.peer.packet(PeerPacket::frames(layout().hash(), message));
+        world.present(self.from, self.raw_client.seal(PacketKind::Payload, &payload));
     }
 }
 
-/// A hall in which hoarders hold all of the budget.
+/// A world in which such clients hold all of the budget.
 struct Scene {
-    hall: Hall,
+    world: SessionWorld,
     hoarders: Vec<Hoarder>,
     budget: MemoryBudget,
     turns: u64,
@@ -70,17 +70,22 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let budget = MemoryBudget::new(BUDGET);
-        let memory = Memory { messages: budget.clone(), blocks: MemoryBudget::new(1 << 20) };
-        Self { hall: Hall::new(8, &layout(), &Config::default(), memory), hoarders: Vec::new(), budget, turns: 0 }
+        let memory = Memory { messages: budget.clone(), transfers: MemoryBudget::new(1 << 20) };
+        Self {
+            world: SessionWorld::new(8, &layout(), &ConnectionConfig::default(), memory),
+            hoarders: Vec::new(),
+            budget,
+            turns: 0,
+        }
     }
 
     fn hoard(&mut self) {
-        self.hoarders = (0..LIARS).map(|at| Hoarder::admitted(&mut self.hall, 100 + at)).collect();
+        self.hoarders = (0..ATTACKERS).map(|at| Hoarder::admit_raw(&mut self.world, 100 + at)).collect();
         for id in 1..u32::from(WINDOW) {
             for hoarder in &mut self.hoarders {
-                hoarder.say(&mut self.hall, &whole(ORDERED, Some(id), &[0; 250]));
+                hoarder.send(&mut self.world, &whole(ORDERED, Some(id), &[0; 250]));
             }
-            self.hall.turn();
+            self.world.turn();
         }
         assert!(self.budget.left() < RESERVE_BYTES, "{} left", self.budget.left());
     }
@@ -89,51 +94,54 @@ impl Scene {
         self.turns += 1;
         if self.turns.is_multiple_of(10) {
             for hoarder in &mut self.hoarders {
-                hoarder.say(&mut self.hall, &whole(UNRELIABLE, None, b"here"));
+                hoarder.send(&mut self.world, &whole(UNRELIABLE, None, b"here"));
             }
         }
-        self.hall.turn();
+        self.world.turn();
     }
 
-    /// For ten seconds a player says so many messages a turn on each of these channels, and one unreliable one; answers
-    /// what it said there.
+    /// Sends `each` messages per turn of a player on each of these channels for ten seconds, and one unreliable
+    /// message; returns the messages.
     fn play(&mut self, channels: &[u8], each: u32) -> Vec<(ChannelId, Vec<u8>)> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         for turn in 0..600_u32 {
             for (on, number) in channels.iter().flat_map(|on| (0..each).map(move |number| (*on, number))) {
                 let message = (turn * each + number).to_le_bytes().to_vec();
-                if self.hall.say(1, ChannelId(on), &message).is_ok() {
-                    said.push((ChannelId(on), message));
+                if self.world.send_to_server(1, ChannelId(on), &message).is_ok() {
+                    sent.push((ChannelId(on), message));
                 }
             }
-            let _ = self.hall.say(1, ChannelId(UNRELIABLE), b"state");
+            let _ = self.world.send_to_server(1, ChannelId(UNRELIABLE), b"state");
             self.turn();
         }
         (0..120).for_each(|_| self.turn());
-        assert!(self.hoarders.iter().zip(100..).all(|(_, id)| self.hall.handle(id).is_some()), "they stay");
-        assert!(self.budget.left() < RESERVE_BYTES, "and hold it");
-        said
+        assert!(
+            self.hoarders.iter().zip(100..).all(|(_, id)| self.world.handle(id).is_some()),
+            "the hoarders stay connected"
+        );
+        assert!(self.budget.left() < RESERVE_BYTES, "they hold the memory");
+        sent
     }
 
-    /// What arrived of the player, channel by channel in its order.
-    fn heard(&self, channel: u8) -> Vec<Vec<u8>> {
+    /// Returns the messages of the player that arrived on a channel, in order.
+    fn received(&self, channel: u8) -> Vec<Vec<u8>> {
         let of_channel = |(id, on, _): &&(u64, ChannelId, Vec<u8>)| *id == 1 && *on == ChannelId(channel);
-        self.hall.messages.iter().filter(of_channel).map(|(.., message)| message.clone()).collect()
+        self.world.messages.iter().filter(of_channel).map(|(.., message)| message.clone()).collect()
     }
 
-    /// Asserts that all of this has arrived.
-    fn check(&self, channels: &[u8], said: &[(ChannelId, Vec<u8>)], what: &str) {
+    /// Asserts that all these messages have arrived.
+    fn check(&self, channels: &[u8], sent: &[(ChannelId, Vec<u8>)], what: &str) {
         for channel in channels {
-            let of_channel = said.iter().filter(|(on, _)| *on == ChannelId(*channel));
-            let mut said: Vec<_> = of_channel.map(|(_, message)| message.clone()).collect();
-            let mut heard = self.heard(*channel);
+            let of_channel = sent.iter().filter(|(on, _)| *on == ChannelId(*channel));
+            let mut sent: Vec<_> = of_channel.map(|(_, message)| message.clone()).collect();
+            let mut received = self.received(*channel);
             if *channel == UNORDERED {
-                said.sort();
-                heard.sort();
+                sent.sort();
+                received.sort();
             }
-            assert!(heard == said, "{what}: of {} on channel {channel} arrived {}", said.len(), heard.len());
+            assert!(received == sent, "{what}: {} on channel {channel}, arrived {}", sent.len(), received.len());
         }
-        assert!(self.hall.ends().is_empty(), "{what}: {:?}", self.hall.ends());
+        assert!(self.world.disconnects().is_empty(), "{what}: {:?}", self.world.disconnects());
     }
 }
 
@@ -143,42 +151,42 @@ fn path(percent: f64) -> Conditions {
 }
 
 #[test]
-fn who_plays_beside_hoarders_of_all_memory_gets_everything_through() {
+fn player_beside_memory_hoarders_receives_everything() {
     for (channels, each) in [&[UNORDERED][..], &[ORDERED], &[UNORDERED, ORDERED]]
         .into_iter()
         .flat_map(|channels| [1, 2, 3].map(|each| (channels, each)))
     {
         let mut scene = Scene::new();
-        scene.hall.join(path(0.0));
+        scene.world.join(path(0.0));
         scene.hoard();
-        let said = scene.play(channels, each);
+        let sent = scene.play(channels, each);
         let what = format!("{each} on {channels:?}");
-        assert_eq!(said.len(), 600 * each as usize * channels.len(), "{what}: the queue was never full");
-        assert!(scene.heard(UNRELIABLE).len() >= 600, "{what}");
-        scene.check(channels, &said, &what);
+        assert_eq!(sent.len(), 600 * each as usize * channels.len(), "{what}: the queue must not be full");
+        assert!(scene.received(UNRELIABLE).len() >= 600, "{what}");
+        scene.check(channels, &sent, &what);
     }
 }
 
 #[test]
-fn who_comes_when_all_memory_is_held_plays_and_hears_as_well() {
+fn player_joining_under_full_memory_can_play() {
     let mut scene = Scene::new();
     scene.hoard();
-    let client = scene.hall.join(path(0.0));
-    scene.hall.tell(client, ChannelId(ORDERED), b"welcome").unwrap();
-    let said = scene.play(&[UNORDERED, ORDERED], 2);
-    assert_eq!(said.len(), 2400);
-    scene.check(&[UNORDERED, ORDERED], &said, "a newcomer");
-    assert_eq!(scene.hall.player(1).messages, [(ChannelId(ORDERED), b"welcome".to_vec())]);
+    let client = scene.world.join(path(0.0));
+    scene.world.send_to_client(client, ChannelId(ORDERED), b"welcome").unwrap();
+    let sent = scene.play(&[UNORDERED, ORDERED], 2);
+    assert_eq!(sent.len(), 2400);
+    scene.check(&[UNORDERED, ORDERED], &sent, "a new client");
+    assert_eq!(scene.world.player(1).messages, [(ChannelId(ORDERED), b"welcome".to_vec())]);
 }
 
 #[test]
-fn what_is_lost_beside_hoarders_comes_again() {
+fn packets_lost_beside_memory_hoarders_are_resent() {
     for channels in [&[UNORDERED][..], &[ORDERED]] {
         let mut scene = Scene::new();
-        scene.hall.join(path(5.0));
+        scene.world.join(path(5.0));
         scene.hoard();
-        let said = scene.play(channels, 2);
-        assert!(said.len() > 1100, "{} on {channels:?}", said.len());
-        scene.check(channels, &said, "with loss");
+        let sent = scene.play(channels, 2);
+        assert!(sent.len() > 1100, "{} on {channels:?}", sent.len());
+        scene.check(channels, &sent, "with loss");
     }
 }

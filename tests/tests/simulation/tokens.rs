@@ -1,4 +1,4 @@
-//! Stories of tokens: each admits one connection, once, and a used one costs next to nothing.
+//! Tokens: each admits one connection, once, and a used token costs almost nothing.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError};
 use slipgate_netcode::crypto::key::{Key, KeyRing};
 use slipgate_netcode::discard::Discard;
-use slipgate_netcode::server::{Config, DisconnectReason, Fence};
+use slipgate_netcode::server::{DisconnectReason, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::UnixSeconds;
-use slipgate_netcode::wire::packet::{Header, KeepAlive, PacketKind};
-use slipgate_tests::holder::Holder;
-use slipgate_tests::world::{Collected, ServerId, TokenSpec, World, address};
+use slipgate_netcode::wire::packet::{KeepAlive, PacketHeader, PacketKind};
+use slipgate_tests::netcode_world::{NetcodeWorld, ServerId, TokenSpec, VecOutbox, address};
+use slipgate_tests::raw_client::RawClient;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -19,20 +19,20 @@ fn stranger(number: usize) -> Address {
     address(&format!("10.200.{}.{}:9000", number / 250, number % 250 + 1))
 }
 
-fn holder(world: &mut World, client_id: u64, server: ServerId) -> Holder {
-    Holder::of(&world.token(client_id, &[server]))
+fn raw_client(world: &mut NetcodeWorld, client_id: u64, server: ServerId) -> RawClient {
+    RawClient::new(&world.token(client_id, &[server]))
 }
 
-fn open_server(world: &mut World, change: impl FnOnce(&mut Config)) -> ServerId {
+fn open_server(world: &mut NetcodeWorld, change: impl FnOnce(&mut ServerConfig)) -> ServerId {
     world.add_server_with(4, |config| {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
         change(config);
     })
 }
 
-/// A request with another expiry, which the private part does not confirm.
-fn altered_expiry(holder: &Holder, expires: UnixSeconds) -> Vec<u8> {
-    let mut request = holder.request();
+/// Returns a request with another expiry, which the private data does not confirm.
+fn altered_expiry(raw_client: &RawClient, expires: UnixSeconds) -> Vec<u8> {
+    let mut request = raw_client.request();
     request[22..30].copy_from_slice(&expires.0.to_le_bytes());
     request
 }
@@ -40,28 +40,28 @@ fn altered_expiry(holder: &Holder, expires: UnixSeconds) -> Vec<u8> {
 // One token, one connection -----------------------------------------------------------------------------------------
 
 #[test]
-fn a_used_token_admits_nobody_again_neither_at_its_own_address_nor_elsewhere() {
-    let mut world = World::perfect(1);
+fn used_token_is_discarded_at_every_address() {
+    let mut world = NetcodeWorld::perfect(1);
     let server = world.add_server(4);
-    let mut first = holder(&mut world, 1, server);
-    world.admitted(server, &mut first, stranger(1));
+    let mut first = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut first, stranger(1));
     assert_eq!(world.present(server, stranger(1), &first.request()), Err(Discard::TokenUsed));
-    let farewell = first.seal(PacketKind::Disconnect, &[]);
-    world.present(server, stranger(1), &farewell).unwrap();
+    let disconnect = first.seal(PacketKind::Disconnect, &[]);
+    world.present(server, stranger(1), &disconnect).unwrap();
     assert_eq!(world.servers[server].core.connected(), 0);
     world.replies_to(stranger(1));
-    for place in [1, 2] {
-        assert_eq!(world.present(server, stranger(place), &first.request()), Err(Discard::TokenUsed));
-        assert_eq!(world.replies_to(stranger(place)), Vec::<Vec<u8>>::new());
+    for pos in [1, 2] {
+        assert_eq!(world.present(server, stranger(pos), &first.request()), Err(Discard::TokenUsed));
+        assert_eq!(world.replies_to(stranger(pos)), Vec::<Vec<u8>>::new());
     }
 }
 
 #[test]
-fn what_was_recorded_in_a_players_first_session_does_nothing_in_the_second() {
-    let mut world = World::perfect(2);
+fn recorded_packets_have_no_effect_in_the_next_session() {
+    let mut world = NetcodeWorld::perfect(2);
     let server = world.add_server(4);
-    let mut first = holder(&mut world, 1, server);
-    world.admitted(server, &mut first, stranger(1));
+    let mut first = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut first, stranger(1));
     let recorded = [
         first.request(),
         first.keep_alive(),
@@ -71,24 +71,24 @@ fn what_was_recorded_in_a_players_first_session_does_nothing_in_the_second() {
     for datagram in &recorded[1..] {
         world.present(server, stranger(1), datagram).unwrap();
     }
-    assert_eq!(world.servers[server].ends(), [(1, DisconnectReason::Left)]);
+    assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::Left)]);
 
-    let mut second = holder(&mut world, 1, server);
-    world.admitted(server, &mut second, stranger(1));
+    let mut second = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut second, stranger(1));
     for datagram in &recorded {
         world.present(server, stranger(1), datagram).unwrap_err();
     }
     assert_eq!(world.servers[server].core.connected(), 1);
-    assert_eq!(world.servers[server].ends().len(), 1);
+    assert_eq!(world.servers[server].disconnects().len(), 1);
 }
 
 #[test]
-fn the_client_refuses_a_token_under_which_it_has_sealed_a_packet_and_takes_one_under_which_it_has_not() {
-    let mut world = World::perfect(3);
+fn client_refuses_only_tokens_that_have_sealed_a_packet() {
+    let mut world = NetcodeWorld::perfect(3);
     let server = world.add_server(1);
     let (_, holds_the_slot) = world.connected_client(9, server);
 
-    // Denied: nothing was sealed, and the same token may be tried again.
+    // Denied: nothing was sealed, and the client may use the same token again.
     let (client, token) = (world.add_client(), world.token(1, &[server]));
     world.connect(client, token.clone());
     world.run_until(SECOND, |world| world.state(client) == ClientState::Denied);
@@ -97,14 +97,14 @@ fn the_client_refuses_a_token_under_which_it_has_sealed_a_packet_and_takes_one_u
     world.connect(client, token.clone());
     world.run_until(SECOND, |world| world.state(client) == ClientState::Connected);
 
-    // Connected and left: used up.
+    // Connected and disconnected: used.
     world.clients[client].core.disconnect();
     world.run_for(SECOND);
     let now = world.monotonic();
     assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::TokenUsed));
     assert_eq!(world.state(client), ClientState::InvalidToken);
 
-    // Answered a challenge without ever getting a slot: used up as well.
+    // Sent a response without ever getting a slot: used as well.
     let (unlucky, token) = (world.add_client(), world.token(2, &[server]));
     world.connect(unlucky, token.clone());
     world.run_until(SECOND, |world| world.state(unlucky) == ClientState::SendingResponse);
@@ -114,7 +114,7 @@ fn the_client_refuses_a_token_under_which_it_has_sealed_a_packet_and_takes_one_u
     let now = world.monotonic();
     assert_eq!(world.clients[unlucky].core.connect(token, now), Err(ConnectError::TokenUsed));
 
-    // Left before a challenge came: unused.
+    // Disconnected before a challenge arrived: unused.
     let (quick, token) = (world.add_client(), world.token(3, &[server]));
     world.connect(quick, token.clone());
     world.clients[quick].core.disconnect();
@@ -124,54 +124,54 @@ fn the_client_refuses_a_token_under_which_it_has_sealed_a_packet_and_takes_one_u
 // One token, several servers ----------------------------------------------------------------------------------------
 
 #[test]
-fn two_servers_of_one_token_never_use_one_nonce_though_they_share_its_keys() {
-    let mut world = World::perfect(4);
+fn two_servers_of_one_token_never_reuse_a_nonce() {
+    let mut world = NetcodeWorld::perfect(4);
     let servers = [world.add_server(4), world.add_server(4)];
     let token = world.token(1, &servers);
     let mut sequences = Vec::new();
     for (index, server) in servers.into_iter().enumerate() {
-        // The wiretap panics at a nonce that is used twice.
-        let mut holder = Holder::of(&token);
-        let handle = world.admitted(server, &mut holder, stranger(index));
+        // The wiretap panics on a reused nonce.
+        let mut raw_client = RawClient::new(&token);
+        let handle = world.admit_raw(server, &mut raw_client, stranger(index));
         for _ in 0..20 {
             let payload = world.payload(50);
             world.server_sends(server, handle, &payload).unwrap();
         }
         let replies = world.replies_to(stranger(index));
-        let opened = replies.iter().filter_map(|reply| holder.open(reply));
+        let opened = replies.iter().filter_map(|reply| raw_client.open(reply));
         let lane: Vec<u64> = opened.map(|opened| opened.sequence).collect();
         let start = (index as u64) << 40;
-        assert_eq!(lane.iter().min(), Some(&start), "its own place in the token's list says where a lane starts");
+        assert_eq!(lane.iter().min(), Some(&start), "the index in the token's list determines the start of a lane");
         sequences.extend(lane);
     }
     assert!(sequences.len() > 40);
 }
 
 #[test]
-fn the_handshake_numbers_of_two_servers_and_of_two_starts_lie_apart_and_above_all_slots() {
-    let mut world = World::perfect(5);
+fn handshake_nonce_ranges_do_not_overlap() {
+    let mut world = NetcodeWorld::perfect(5);
     let servers = [world.add_server(4), world.add_server(4)];
     let mut handshakes = Vec::new();
     for (round, server) in [servers[0], servers[1], servers[0]].into_iter().enumerate() {
         if round == 2 {
             world.restart(server, None, |_| {});
         }
-        let holder = holder(&mut world, round as u64, server);
-        world.present(server, stranger(round), &holder.request()).unwrap();
+        let raw_client = raw_client(&mut world, round as u64, server);
+        world.present(server, stranger(round), &raw_client.request()).unwrap();
         let challenge = world.replies_to(stranger(round)).remove(0);
-        handshakes.push(Header::parse(&challenge, PacketKind::TO_CLIENT).unwrap().sequence);
+        handshakes.push(PacketHeader::parse(&challenge, PacketKind::TO_CLIENT).unwrap().sequence);
     }
-    for (place, sequence) in handshakes.iter().enumerate() {
+    for (pos, sequence) in handshakes.iter().enumerate() {
         assert!(*sequence > 1 << 63);
-        for other in &handshakes[..place] {
+        for other in &handshakes[..pos] {
             assert!(sequence.abs_diff(*other) > 1 << 32, "{handshakes:?}");
         }
     }
 }
 
 #[test]
-fn a_kick_is_final_for_the_client_whatever_servers_its_token_still_lists() {
-    let mut world = World::perfect(6);
+fn kicked_client_does_not_try_other_servers() {
+    let mut world = NetcodeWorld::perfect(6);
     let servers = [world.add_server(4), world.add_server(4)];
     let (client, token) = (world.add_client(), world.token(1, &servers));
     world.connect(client, token);
@@ -181,50 +181,50 @@ fn a_kick_is_final_for_the_client_whatever_servers_its_token_still_lists() {
     world.run_for(SECOND);
     assert_eq!(world.state(client), ClientState::Disconnected);
     let elsewhere = world.servers[servers[1]].address;
-    assert!(world.sent().iter().all(|(_, to, _)| *to != elsewhere), "not a word to the second server");
+    assert!(world.sent().iter().all(|(_, to, _)| *to != elsewhere), "no packet to the second server");
 }
 
 // The history -------------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_full_history_refuses_new_tokens_and_an_old_used_one_stays_refused() {
+fn full_history_refuses_new_and_used_tokens() {
     const ROOM: usize = 16;
-    let mut world = World::perfect(7);
+    let mut world = NetcodeWorld::perfect(7);
     let server = open_server(&mut world, |config| config.history_tokens = ROOM);
-    let mut used = holder(&mut world, 0, server);
-    world.admitted(server, &mut used, stranger(0));
+    let mut used = raw_client(&mut world, 0, server);
+    world.admit_raw(server, &mut used, stranger(0));
     world.present(server, stranger(0), &used.seal(PacketKind::Disconnect, &[])).unwrap();
 
     for number in 1..4 * ROOM {
-        let mut holder = holder(&mut world, number as u64, server);
+        let mut raw_client = raw_client(&mut world, number as u64, server);
         if number < ROOM {
-            world.admitted(server, &mut holder, stranger(number));
-            world.present(server, stranger(number), &holder.seal(PacketKind::Disconnect, &[])).unwrap();
+            world.admit_raw(server, &mut raw_client, stranger(number));
+            world.present(server, stranger(number), &raw_client.seal(PacketKind::Disconnect, &[])).unwrap();
         } else {
-            let presented = world.present(server, stranger(number), &holder.request());
+            let presented = world.present(server, stranger(number), &raw_client.request());
             assert_eq!(presented, Err(Discard::HistoryFull), "token {number}");
         }
     }
-    assert_eq!(world.discarded(server, Discard::HistoryFull), 3 * ROOM as u64);
+    assert_eq!(world.discard_count(server, Discard::HistoryFull), 3 * ROOM as u64);
     assert_eq!(world.servers[server].core.remembered_tokens(), ROOM);
     assert_eq!(world.present(server, stranger(0), &used.request()), Err(Discard::TokenUsed));
 
-    // Expired tokens make room.
+    // Expired tokens free their entries.
     world.run_for(32 * SECOND);
     assert_eq!(world.servers[server].core.remembered_tokens(), 0);
     assert_eq!(world.present(server, stranger(0), &used.request()), Err(Discard::TokenExpired));
-    let mut next = holder(&mut world, 0, server);
-    world.admitted(server, &mut next, stranger(0));
+    let mut next = raw_client(&mut world, 0, server);
+    world.admit_raw(server, &mut next, stranger(0));
 }
 
 #[test]
-fn a_wall_clock_that_is_stepped_back_revives_no_used_token() {
-    let mut world = World::perfect(8);
+fn wall_clock_step_back_revives_no_used_token() {
+    let mut world = NetcodeWorld::perfect(8);
     let server = open_server(&mut world, |_| {});
-    let mut used = holder(&mut world, 1, server);
-    world.admitted(server, &mut used, stranger(1));
+    let mut used = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut used, stranger(1));
     world.present(server, stranger(1), &used.seal(PacketKind::Disconnect, &[])).unwrap();
-    // A minute ahead, until everything has expired by both clocks, and back.
+    // One minute ahead, until everything has expired by both clocks, and back.
     world.clock_error_ms = 60_000;
     world.run_for(31 * SECOND);
     assert_eq!(world.servers[server].core.remembered_tokens(), 0);
@@ -234,46 +234,46 @@ fn a_wall_clock_that_is_stepped_back_revives_no_used_token() {
 }
 
 #[test]
-fn a_wall_clock_that_jumps_ahead_for_a_moment_forgets_nothing() {
-    let mut world = World::perfect(20);
+fn brief_wall_clock_jump_keeps_the_history() {
+    let mut world = NetcodeWorld::perfect(20);
     let server = open_server(&mut world, |_| {});
-    let (mut used, mut unused) = (holder(&mut world, 1, server), holder(&mut world, 2, server));
-    world.admitted(server, &mut used, stranger(1));
+    let (mut used, mut unused) = (raw_client(&mut world, 1, server), raw_client(&mut world, 2, server));
+    world.admit_raw(server, &mut used, stranger(1));
     world.clock_error_ms = 3_600_000;
     world.run_for(2 * SECOND);
     assert_eq!(world.servers[server].core.remembered_tokens(), 1);
     world.clock_error_ms = 0;
     assert_eq!(world.present(server, stranger(3), &used.request()), Err(Discard::TokenUsed));
-    world.admitted(server, &mut unused, stranger(2));
+    world.admit_raw(server, &mut unused, stranger(2));
 }
 
-// The price of a request --------------------------------------------------------------------------------------------
+// The cost of a request ----------------------------------------------------------------------------------------------
 
 #[test]
-fn a_used_token_is_refused_before_anything_is_decrypted() {
-    let mut world = World::perfect(9);
+fn used_token_is_refused_before_decryption() {
+    let mut world = NetcodeWorld::perfect(9);
     let server = open_server(&mut world, |config| config.budgets.decrypts = 3);
-    let mut used = holder(&mut world, 1, server);
-    world.admitted(server, &mut used, stranger(1));
+    let mut used = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut used, stranger(1));
     for _ in 0..100 {
         assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::TokenUsed));
     }
-    // Its tag alone tells: nonce and ciphertext may be anything, and nothing is decrypted to find out.
+    // Its tag suffices: nonce and ciphertext may be anything, and nothing is decrypted.
     let mut noise = used.request();
     noise[30..1000].fill(0);
     assert_eq!(world.present(server, stranger(2), &noise), Err(Discard::TokenUsed));
-    let next = holder(&mut world, 2, server);
+    let next = raw_client(&mut world, 2, server);
     for _ in 0..2 {
-        assert_eq!(world.present(server, stranger(3), &next.request()), Ok(None), "the budget is untouched");
+        assert_eq!(world.present(server, stranger(3), &next.request()), Ok(None), "the budget is unused");
     }
     assert_eq!(world.present(server, stranger(3), &next.request()), Err(Discard::GlobalBudget));
 }
 
 #[test]
-fn what_is_refused_without_decrypting_costs_no_budget() {
-    let mut world = World::perfect(10);
+fn refusal_without_decryption_uses_no_budget() {
+    let mut world = NetcodeWorld::perfect(10);
     let server = open_server(&mut world, |config| config.budgets.decrypts = 3);
-    let token = holder(&mut world, 1, server);
+    let token = raw_client(&mut world, 1, server);
     let today = world.now().unix.seconds();
     let protocol = {
         let mut request = token.request();
@@ -283,7 +283,7 @@ fn what_is_refused_without_decrypting_costs_no_budget() {
     let cases: [(&str, Vec<u8>, Discard); 6] = [
         ("short", token.request()[..1077].to_vec(), Discard::RequestLength),
         ("another protocol", protocol, Discard::RequestProtocol),
-        ("long expired", altered_expiry(&token, UnixSeconds(0)), Discard::TokenExpired),
+        ("expired long ago", altered_expiry(&token, UnixSeconds(0)), Discard::TokenExpired),
         ("expires in this second", altered_expiry(&token, today), Discard::TokenExpired),
         ("46 s", altered_expiry(&token, UnixSeconds(today.0 + 46)), Discard::TokenTooLong),
         ("never expires", altered_expiry(&token, UnixSeconds(u64::MAX)), Discard::TokenTooLong),
@@ -300,63 +300,63 @@ fn what_is_refused_without_decrypting_costs_no_budget() {
 }
 
 #[test]
-fn a_token_is_in_time_up_to_the_maximum_lifetime_and_a_server_may_set_none() {
+fn token_lifetime_limit_is_inclusive_and_optional() {
     let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
-    for (most, lifetime, expected) in [
+    for (max, lifetime, expected) in [
         (Some(Duration::from_secs(45)), 45, Ok(None)),
         (Some(Duration::from_secs(45)), 46, Err(Discard::TokenTooLong)),
         (minutes(60), 3600, Ok(None)),
         (minutes(60), 3601, Err(Discard::TokenTooLong)),
         (None, u32::MAX, Ok(None)),
     ] {
-        let mut world = World::perfect(11);
-        let server = open_server(&mut world, |config| config.max_token_lifetime = most);
+        let mut world = NetcodeWorld::perfect(11);
+        let server = open_server(&mut world, |config| config.max_token_lifetime = max);
         let token = world.mint(&TokenSpec { lifetime, ..world.spec(1, &[server]) });
-        let presented = world.present(server, stranger(1), &Holder::of(&token).request());
-        assert_eq!(presented, expected, "{lifetime} s where {most:?} is the most");
+        let presented = world.present(server, stranger(1), &RawClient::new(&token).request());
+        assert_eq!(presented, expected, "{lifetime} s with a maximum of {max:?}");
     }
 }
 
 #[test]
-fn one_source_spends_its_own_budget_first_and_not_that_of_all() {
-    let mut world = World::perfect(12);
+fn one_source_uses_its_own_budget_before_the_shared_one() {
+    let mut world = NetcodeWorld::perfect(12);
     let server = open_server(&mut world, |config| {
         (config.budgets.decrypts_per_source, config.budgets.decrypts) = (5, 8);
     });
-    let forged = |holder: &Holder, byte: u8| {
-        let mut request = holder.request();
+    let forged = |raw_client: &RawClient, byte: u8| {
+        let mut request = raw_client.request();
         request[1000] ^= byte;
         request
     };
-    let token = holder(&mut world, 1, server);
+    let token = raw_client(&mut world, 1, server);
     let mut outcomes = Vec::new();
     for number in 1..=20 {
         outcomes.push(world.present(server, stranger(1), &forged(&token, number)));
     }
     assert!(outcomes[..5].iter().all(|outcome| *outcome == Err(Discard::TokenNotAuthentic)));
     assert!(outcomes[5..].iter().all(|outcome| *outcome == Err(Discard::SourceBudget)));
-    // Ports are not sources: the same host elsewhere has nothing left.
+    // Ports do not distinguish sources: another port of the same host has no budget left.
     let same_host = address("10.200.0.2:9001");
     assert_eq!(world.present(server, same_host, &token.request()), Err(Discard::SourceBudget));
-    // Of the eight for all, three are left.
+    // Three of the shared eight are left.
     for _ in 0..2 {
         assert_eq!(world.present(server, stranger(2), &forged(&token, 1)), Err(Discard::TokenNotAuthentic));
     }
     assert_eq!(world.present(server, stranger(2), &token.request()), Ok(None));
     assert_eq!(world.present(server, stranger(3), &token.request()), Err(Discard::GlobalBudget));
-    // A second later both are full again.
+    // Both are full again one second later.
     world.run_for(SECOND);
     assert_eq!(world.present(server, stranger(1), &token.request()), Ok(None));
 }
 
 #[test]
-fn a_decryption_with_a_ring_of_three_keys_costs_three() {
-    let mut world = World::perfect(13);
+fn decryption_with_three_keys_costs_three_attempts() {
+    let mut world = NetcodeWorld::perfect(13);
     let server = open_server(&mut world, |config| config.budgets.decrypts = 7);
     let key = |byte| Key::from_bytes([byte; 32]);
     let ring = KeyRing::new(&[key(1), key(2), world.private_key.clone()]).unwrap();
     world.servers[server].core.set_keys(ring);
-    let token = holder(&mut world, 1, server);
+    let token = raw_client(&mut world, 1, server);
     let outcomes = [1, 2, 3].map(|number| world.present(server, stranger(number), &token.request()));
     assert_eq!(outcomes, [Ok(None), Ok(None), Err(Discard::GlobalBudget)]);
 }
@@ -364,55 +364,55 @@ fn a_decryption_with_a_ring_of_three_keys_costs_three() {
 // Rotation of the private keys --------------------------------------------------------------------------------------
 
 #[test]
-fn private_keys_are_rotated_at_run_time_and_nobody_is_dropped() {
-    let mut world = World::perfect(14);
+fn key_rotation_at_run_time_drops_no_client() {
+    let mut world = NetcodeWorld::perfect(14);
     let server = world.add_server(8);
     let old = world.private_key.clone();
     let new = Key::from_bytes([0x42; 32]);
     let ring = |keys: &[_]| KeyRing::new(keys).unwrap();
     let (client, _) = world.connected_client(1, server);
-    let pending = holder(&mut world, 2, server);
-    let challenge = world.challenged(server, &pending, stranger(2));
+    let pending = raw_client(&mut world, 2, server);
+    let challenge = world.request_challenge(server, &pending, stranger(2));
 
-    // The new key first everywhere; then the issuer seals with it; then the old one is dropped.
+    // First every server gets the new key; then the issuer seals with it; then the old one is removed.
     world.servers[server].core.set_keys(ring(&[new.clone(), old.clone()]));
-    let mut still_old = holder(&mut world, 3, server);
-    world.admitted(server, &mut still_old, stranger(3));
-    let too_late = holder(&mut world, 4, server);
+    let mut still_old = raw_client(&mut world, 3, server);
+    world.admit_raw(server, &mut still_old, stranger(3));
+    let too_late = raw_client(&mut world, 4, server);
     world.private_key = new.clone();
-    let mut by_new = holder(&mut world, 5, server);
-    world.admitted(server, &mut by_new, stranger(5));
+    let mut by_new = raw_client(&mut world, 5, server);
+    world.admit_raw(server, &mut by_new, stranger(5));
     world.servers[server].core.set_keys(ring(&[new]));
     assert_eq!(world.present(server, stranger(4), &too_late.request()), Err(Discard::TokenNotAuthentic));
 
     let mut pending = pending;
-    assert_eq!(world.present(server, stranger(2), &pending.response(&challenge)), Ok(None), "it was redeemed already");
+    assert_eq!(world.present(server, stranger(2), &pending.response(&challenge)), Ok(None), "it was decrypted already");
     let payload = world.payload(40);
     world.client_sends(client, &payload).unwrap();
     world.run_for(SECOND / 10);
-    assert_eq!(world.clients[client].received, [payload], "the echo comes");
-    assert_eq!((world.servers[server].core.connected(), world.servers[server].ends().len()), (4, 0));
+    assert_eq!(world.clients[client].received, [payload], "the echo arrives");
+    assert_eq!((world.servers[server].core.connected(), world.servers[server].disconnects().len()), (4, 0));
 }
 
 // Sequence numbers --------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_largest_sequence_numbers_of_all_wrap_nothing_and_are_accepted_once() {
-    let mut world = World::perfect(15);
+fn maximum_sequence_numbers_are_accepted_once() {
+    let mut world = NetcodeWorld::perfect(15);
     let server = world.add_server(4);
-    let mut token = holder(&mut world, 1, server);
-    world.admitted(server, &mut token, stranger(1));
-    let most = u64::MAX;
+    let mut token = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut token, stranger(1));
+    let max = u64::MAX;
     let cases = [
-        (most - 1030, Ok(())),
-        (most - 1, Ok(())),
-        (most, Ok(())),
-        (most, Err(Discard::Replayed)),
-        (most - 1, Err(Discard::Replayed)),
-        (most - 1023, Ok(())),
-        (most - 1023, Err(Discard::Replayed)),
-        (most - 1024, Err(Discard::Replayed)),
-        (most - 1030, Err(Discard::Replayed)),
+        (max - 1030, Ok(())),
+        (max - 1, Ok(())),
+        (max, Ok(())),
+        (max, Err(Discard::Replayed)),
+        (max - 1, Err(Discard::Replayed)),
+        (max - 1023, Ok(())),
+        (max - 1023, Err(Discard::Replayed)),
+        (max - 1024, Err(Discard::Replayed)),
+        (max - 1030, Err(Discard::Replayed)),
         (0, Err(Discard::Replayed)),
     ];
     for (sequence, expected) in cases {
@@ -423,8 +423,8 @@ fn the_largest_sequence_numbers_of_all_wrap_nothing_and_are_accepted_once() {
 }
 
 #[test]
-fn an_unauthentic_packet_with_a_huge_sequence_number_moves_no_window_on_either_side() {
-    let mut world = World::perfect(16);
+fn forged_sequence_number_does_not_move_the_replay_window() {
+    let mut world = NetcodeWorld::perfect(16);
     let server = world.add_server(4);
     let (client, handle) = world.connected_client(1, server);
     world.run_for(SECOND / 10);
@@ -433,7 +433,7 @@ fn an_unauthentic_packet_with_a_huge_sequence_number_moves_no_window_on_either_s
     world.inject(client_at, server_at, &forged);
     world.inject(server_at, client_at, &forged);
     world.turn();
-    assert_eq!(world.discarded(server, Discard::NotAuthentic), 1);
+    assert_eq!(world.discard_count(server, Discard::NotAuthentic), 1);
     assert_eq!(world.clients[client].core.discards().count(Discard::NotAuthentic), 1);
     let (up, down) = (world.payload(9), world.payload(9));
     world.client_sends(client, &up).unwrap();
@@ -444,8 +444,8 @@ fn an_unauthentic_packet_with_a_huge_sequence_number_moves_no_window_on_either_s
 }
 
 #[test]
-fn a_whole_recorded_session_replayed_to_both_sides_changes_nothing() {
-    let mut world = World::perfect(17);
+fn replayed_session_has_no_effect_on_either_side() {
+    let mut world = NetcodeWorld::perfect(17);
     let server = world.add_server(4);
     let (client, handle) = world.connected_client(1, server);
     for _ in 0..20 {
@@ -465,40 +465,40 @@ fn a_whole_recorded_session_replayed_to_both_sides_changes_nothing() {
     world.run_for(SECOND / 10);
     assert_eq!((world.servers[server].events.len(), world.servers[server].received.len()), before);
     assert_eq!((&world.clients[client].states, world.clients[client].received.len()), (&states, received));
-    assert!(world.discarded(server, Discard::Replayed) >= 20);
+    assert!(world.discard_count(server, Discard::Replayed) >= 20);
     assert!(world.clients[client].core.discards().count(Discard::Replayed) >= 40);
 }
 
 #[test]
-fn a_keep_alive_of_the_server_tells_slot_and_slots() {
-    let mut world = World::perfect(18);
+fn server_keep_alive_carries_slot_and_slot_count() {
+    let mut world = NetcodeWorld::perfect(18);
     let server = world.add_server(4);
     for slot in 0..3 {
-        let mut token = holder(&mut world, u64::from(slot), server);
-        world.admitted(server, &mut token, stranger(slot as usize));
+        let mut token = raw_client(&mut world, u64::from(slot), server);
+        world.admit_raw(server, &mut token, stranger(slot as usize));
         let replies = world.replies_to(stranger(slot as usize));
         let opened = token.open(&replies[0]).unwrap();
         assert_eq!(opened.kind, PacketKind::KeepAlive);
-        assert_eq!(KeepAlive::parse(&opened.content), Some(KeepAlive { client_index: slot, max_clients: 4 }));
+        assert_eq!(KeepAlive::parse(&opened.content), Some(KeepAlive { client_index: slot.into(), max_clients: 4 }));
     }
 }
 
 #[test]
-fn a_limited_outbox_wastes_no_sequence_number() {
-    let mut world = World::perfect(19);
+fn full_outbox_uses_no_sequence_number() {
+    let mut world = NetcodeWorld::perfect(19);
     let server = world.add_server(4);
     let (client, handle) = world.connected_client(1, server);
     world.run_for(SECOND / 10);
     let now = world.now();
-    let mut full = Collected::with_room_for(0);
+    let mut full = VecOutbox::with_limit(0);
     for _ in 0..5 {
         let sent = world.servers[server].core.send(handle, &[1; 20], now, &mut full);
         assert_eq!(sent, Err(PayloadError::Backlogged));
         let sent = world.clients[client].core.send(&[1; 20], now.monotonic, &mut full);
         assert_eq!(sent, Err(PayloadError::Backlogged));
     }
-    let sequence = |datagram: &[u8]| Header::parse(datagram, PacketKind::TO_SERVER).unwrap().sequence;
-    let last_of = |world: &World, from: Address| {
+    let sequence = |datagram: &[u8]| PacketHeader::parse(datagram, PacketKind::TO_SERVER).unwrap().sequence;
+    let last_of = |world: &NetcodeWorld, from: Address| {
         let (.., datagram) = world.sent().iter().rfind(|(at, ..)| *at == from).unwrap();
         sequence(datagram)
     };

@@ -1,4 +1,4 @@
-//! Typed messages of hostile peers: whatever the bytes, decoding keeps within 64 times their number plus 64 KiB.
+//! Typed messages of hostile peers: decoding takes at most 64 times the bytes of the message plus 64 KiB.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
@@ -14,7 +14,7 @@ use slipgate_typed::{
     VALUES_PER_BYTE,
 };
 
-/// Decodes a message, holds that to the bound, and answers what came of it.
+/// Decodes a message, checks its memory against the bound, and returns the result.
 fn decode<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> Result<T, TypedErrorKind> {
     let (decoded, bytes) = peak(|| codec.decode_owned::<T>(message));
     let bound = (MEMORY_PER_BYTE * message.len() + MEMORY_BASE) as i64;
@@ -31,48 +31,48 @@ fn decode<T: DeserializeOwned>(codec: &impl Codec, message: &[u8]) -> Result<T, 
 const LIMIT: Bincode = Bincode::with_limit(MAX_BYTES);
 const POSTCARD: Postcard = Postcard::with_limit(MAX_BYTES);
 
-/// A number in bincode's and in postcard's form.
+/// Returns a number encoded by bincode and by postcard.
 fn numbers(value: u64) -> [Vec<u8>; 2] {
-    let mut room = [0; 16];
-    let bincode = LIMIT.encode(&value, &mut room).unwrap();
-    let bincode = room[..bincode].to_vec();
-    let postcard = POSTCARD.encode(&value, &mut room).unwrap();
-    [bincode, room[..postcard].to_vec()]
+    let mut buf = [0; 16];
+    let bincode = LIMIT.encode(&value, &mut buf).unwrap();
+    let bincode = buf[..bincode].to_vec();
+    let postcard = POSTCARD.encode(&value, &mut buf).unwrap();
+    [bincode, buf[..postcard].to_vec()]
 }
 
-/// What liars write for a value of any shape.
-fn lies(codec: usize) -> Vec<Vec<u8>> {
-    let mut lies = vec![vec![]];
+/// Returns malformed messages for a value of any shape.
+fn malformed_messages(codec: usize) -> Vec<Vec<u8>> {
+    let mut malformed_messages = vec![vec![]];
     for length in [1, 250, 65_536, 1 << 60, u64::MAX] {
         for fill in [0u8, 1, 2, 0x80, 0xfb, 0xff] {
             for tail in [0usize, 10, 700] {
-                let mut lie = numbers(length)[codec].clone();
-                lie.resize(lie.len() + tail, fill);
-                lies.push(lie);
+                let mut malformed = numbers(length)[codec].clone();
+                malformed.resize(malformed.len() + tail, fill);
+                malformed_messages.push(malformed);
             }
         }
     }
-    // Lists of lists of lists, each of which says that it is long.
+    // Lists of lists of lists, each of which claims to be long.
     for repeat in [1, 50, 700] {
         for length in [2, 100, 1 << 60] {
-            lies.push(numbers(length)[codec].repeat(repeat));
+            malformed_messages.push(numbers(length)[codec].repeat(repeat));
         }
     }
-    lies
+    malformed_messages
 }
 
 fn survives<T: DeserializeOwned>() {
     let mut random = StdRng::seed_from_u64(7);
-    for lie in lies(0) {
-        let _ = decode::<T>(&LIMIT, &lie);
+    for malformed in malformed_messages(0) {
+        let _ = decode::<T>(&LIMIT, &malformed);
     }
-    for lie in lies(1) {
-        let _ = decode::<T>(&POSTCARD, &lie);
+    for malformed in malformed_messages(1) {
+        let _ = decode::<T>(&POSTCARD, &malformed);
     }
     for _ in 0..40 {
         let length = random.random_range(0..1500);
-        let most = [2, 5, 30, 252, 255][random.random_range(0..5)];
-        let noise: Vec<u8> = (0..length).map(|_| random.random_range(0..=most)).collect();
+        let max = [2, 5, 30, 252, 255][random.random_range(0..5)];
+        let noise: Vec<u8> = (0..length).map(|_| random.random_range(0..=max)).collect();
         let _ = decode::<T>(&LIMIT, &noise);
         let _ = decode::<T>(&POSTCARD, &noise);
     }
@@ -103,7 +103,7 @@ struct Large {
 }
 
 #[test]
-fn lies_of_every_kind_about_every_shape_stay_within_the_bound() {
+fn malformed_messages_of_every_shape_stay_within_the_bound() {
     survives::<Vec<u8>>();
     survives::<Vec<u64>>();
     survives::<Vec<u128>>();
@@ -139,17 +139,17 @@ fn lies_of_every_kind_about_every_shape_stay_within_the_bound() {
     survives::<Vec<Node>>();
 }
 
-/// A value of `n` elements is made and decoded for more and more of them, until the bound says no.
-fn grows_up_to_the_bound<T: Serialize + DeserializeOwned + PartialEq + Debug>(most: usize, make: impl Fn(usize) -> T) {
-    let mut room = vec![0; MAX_BYTES];
+/// Encodes and decodes values with more and more elements, until the bound refuses them.
+fn grows_up_to_the_bound<T: Serialize + DeserializeOwned + PartialEq + Debug>(max: usize, make: impl Fn(usize) -> T) {
+    let mut buf = vec![0; MAX_BYTES];
     let (mut n, mut refused) = (0, [false; 2]);
-    while n < most {
+    while n < max {
         let value = make(n);
         for (codec, refused) in refused.iter_mut().enumerate() {
-            let bytes = if codec == 0 { LIMIT.encode(&value, &mut room) } else { POSTCARD.encode(&value, &mut room) };
-            // Some are as large as a message can be before there are so many.
+            let bytes = if codec == 0 { LIMIT.encode(&value, &mut buf) } else { POSTCARD.encode(&value, &mut buf) };
+            // Some values reach the maximum message size before.
             let Ok(bytes) = bytes else { return };
-            let message = &room[..bytes];
+            let message = &buf[..bytes];
             let decoded = if codec == 0 { decode::<T>(&LIMIT, message) } else { decode::<T>(&POSTCARD, message) };
             match decoded {
                 Ok(decoded) => assert_eq!(decoded, value),
@@ -168,7 +168,7 @@ fn grows_up_to_the_bound<T: Serialize + DeserializeOwned + PartialEq + Debug>(mo
 }
 
 #[test]
-fn every_collection_keeps_within_the_bound_at_every_length() {
+fn every_collection_stays_within_the_bound_at_every_length() {
     grows_up_to_the_bound(3000, |n| vec![7u8; n]);
     grows_up_to_the_bound(3000, |n| (0..n as u16).collect::<Vec<u16>>());
     grows_up_to_the_bound(3000, |n| vec![1u64; n]);
@@ -199,7 +199,7 @@ fn every_collection_keeps_within_the_bound_at_every_length() {
 }
 
 #[test]
-fn many_small_collections_in_a_message_keep_within_the_bound() {
+fn many_small_collections_stay_within_the_bound() {
     grows_up_to_the_bound(1000, |n| vec![HashSet::from([1u8]); n]);
     grows_up_to_the_bound(1000, |n| vec![BTreeSet::from([1u8]); n]);
     grows_up_to_the_bound(1000, |n| vec![BTreeMap::from([(1u8, 1u128)]); n]);
@@ -210,7 +210,7 @@ fn many_small_collections_in_a_message_keep_within_the_bound() {
     grows_up_to_the_bound(1000, |n| vec![VecDeque::from([1u16]); n]);
 }
 
-/// Counts how many of it were decoded.
+/// Counts its decoded values.
 struct Counted;
 
 thread_local! {
@@ -228,87 +228,87 @@ impl<'de> Deserialize<'de> for Counted {
 struct Wrapped([[[Counted; 16]; 16]; 16]);
 
 #[test]
-fn elements_without_bytes_end_soon_whatever_their_number_is_said_to_be() {
+fn zero_sized_elements_end_early_for_any_claimed_count() {
     for length in [1 << 20, 1 << 40, u64::MAX] {
         for (codec, message) in numbers(length).into_iter().enumerate() {
             for tail in [0, 1000, 10_000] {
                 let mut message = message.clone();
                 message.resize(message.len() + tail, 0);
-                let most = VALUES_BASE + VALUES_PER_BYTE * message.len();
+                let max = VALUES_BASE + VALUES_PER_BYTE * message.len();
                 fn error<T: DeserializeOwned>(codec: usize, message: &[u8]) -> Option<TypedErrorKind> {
                     if codec == 0 { decode::<T>(&LIMIT, message).err() } else { decode::<T>(&POSTCARD, message).err() }
                 }
                 DECODED.set(0);
                 let kind = error::<Vec<Counted>>(codec, &message);
                 assert!(matches!(kind, Some(TypedErrorKind::Expands | TypedErrorKind::TooManyValues)), "{kind:?}");
-                assert!(DECODED.get() <= most, "{} elements", DECODED.get());
+                assert!(DECODED.get() <= max, "{} elements", DECODED.get());
                 DECODED.set(0);
                 assert_eq!(error::<Vec<Wrapped>>(codec, &message), Some(TypedErrorKind::TooManyValues));
-                assert!(DECODED.get() <= most, "{} elements", DECODED.get());
+                assert!(DECODED.get() <= max, "{} elements", DECODED.get());
             }
         }
     }
 }
 
 #[test]
-fn nesting_ends_before_the_stack_does() {
+fn nesting_is_limited_below_stack_overflow() {
     for (fill, kind) in [(1, TypedErrorKind::TooDeep), (0, TypedErrorKind::Trailing)] {
         assert_eq!(decode::<Node>(&LIMIT, &vec![fill; MAX_BYTES]), Err(kind));
         assert_eq!(decode::<Node>(&POSTCARD, &vec![fill; MAX_BYTES]), Err(kind));
     }
-    let mut room = [0; 1000];
+    let mut buf = [0; 1000];
     // Each node is a struct and an option.
     for (length, fits) in [(MAX_DEPTH / 2 - 1, true), (MAX_DEPTH / 2 + 1, false)] {
         let list = (0..length).fold(Node::default(), |next, _| Node { value: 1, next: Some(Box::new(next)) });
-        let bytes = LIMIT.encode(&list, &mut room).unwrap();
-        assert_eq!(decode::<Node>(&LIMIT, &room[..bytes]).is_ok(), fits);
+        let bytes = LIMIT.encode(&list, &mut buf).unwrap();
+        assert_eq!(decode::<Node>(&LIMIT, &buf[..bytes]).is_ok(), fits);
     }
 }
 
 #[test]
-fn a_message_cut_off_anywhere_or_with_a_tail_is_an_error() {
+fn truncated_or_extended_message_is_an_error() {
     let table = HashMap::from([("a".to_owned(), Shape::Nothing), ("bc".to_owned(), Shape::Number(u64::MAX))]);
     let named = Shape::Named { name: "nörth".to_owned(), places: vec![(1, -1), (2, i64::MIN)] };
     let value = Shape::Many(vec![named, Shape::Nested(Box::new(Shape::Nothing), None), Shape::Table(table)]);
-    let mut room = [0; 300];
+    let mut buf = [0; 300];
     for codec in 0..2 {
-        let bytes = if codec == 0 { LIMIT.encode(&value, &mut room) } else { POSTCARD.encode(&value, &mut room) };
+        let bytes = if codec == 0 { LIMIT.encode(&value, &mut buf) } else { POSTCARD.encode(&value, &mut buf) };
         let bytes = bytes.unwrap();
         let decode = |message: &[u8]| {
             if codec == 0 { decode::<Shape>(&LIMIT, message) } else { decode::<Shape>(&POSTCARD, message) }
         };
-        assert_eq!(decode(&room[..bytes]), Ok(value.clone()));
+        assert_eq!(decode(&buf[..bytes]), Ok(value.clone()));
         for cut in 0..bytes {
-            assert_eq!(decode(&room[..cut]), Err(TypedErrorKind::CutOff), "{cut} of {bytes}");
+            assert_eq!(decode(&buf[..cut]), Err(TypedErrorKind::CutOff), "{cut} of {bytes}");
         }
-        assert_eq!(decode(&room[..bytes + 1]), Err(TypedErrorKind::Trailing));
+        assert_eq!(decode(&buf[..bytes + 1]), Err(TypedErrorKind::Trailing));
     }
 }
 
 #[test]
-fn writing_asks_for_no_memory_and_reading_numbers_does_not_either() {
+fn encoding_and_decoding_numbers_do_not_allocate() {
     let value = (1u8, -5i64, [3.5f32; 3], "borrowed", Some((1u64, 'x')));
-    let mut room = [0; 200];
+    let mut buf = [0; 200];
     for _ in 0..2 {
-        let asked = allocations(|| {
-            let bytes = LIMIT.encode(&value, &mut room).unwrap();
-            assert!(LIMIT.decode::<(u8, i64, [f32; 3], &str, Option<(u64, char)>)>(&room[..bytes]) == Ok(value));
-            let bytes = POSTCARD.encode(&value, &mut room).unwrap();
-            assert!(POSTCARD.decode::<(u8, i64, [f32; 3], &str, Option<(u64, char)>)>(&room[..bytes]) == Ok(value));
+        let allocation_count = allocations(|| {
+            let bytes = LIMIT.encode(&value, &mut buf).unwrap();
+            assert!(LIMIT.decode::<(u8, i64, [f32; 3], &str, Option<(u64, char)>)>(&buf[..bytes]) == Ok(value));
+            let bytes = POSTCARD.encode(&value, &mut buf).unwrap();
+            assert!(POSTCARD.decode::<(u8, i64, [f32; 3], &str, Option<(u64, char)>)>(&buf[..bytes]) == Ok(value));
         });
-        assert_eq!(asked, 0);
+        assert_eq!(allocation_count, 0);
     }
 }
 
 #[test]
-fn a_message_over_its_limit_is_neither_written_nor_read() {
+fn message_over_its_limit_is_not_encoded_or_decoded() {
     let (codec, postcard) = (Bincode::with_limit(100), Postcard::with_limit(100));
-    let mut room = [0; 300];
+    let mut buf = [0; 300];
     let [fits, not] = [98, 101].map(|length| "x".repeat(length));
-    assert!(codec.encode(&fits, &mut room).is_ok() && postcard.encode(&fits, &mut room).is_ok());
-    assert_eq!(codec.encode(&not, &mut room), Err(TypedErrorKind::TooLarge));
-    assert_eq!(postcard.encode(&not, &mut room), Err(TypedErrorKind::TooLarge));
-    assert_eq!(codec.encode(&fits, &mut room[..50]), Err(TypedErrorKind::TooLarge));
-    assert_eq!(codec.decode::<String>(&room[..101]), Err(TypedErrorKind::TooLarge));
-    assert_eq!(postcard.decode::<String>(&room[..101]), Err(TypedErrorKind::TooLarge));
+    assert!(codec.encode(&fits, &mut buf).is_ok() && postcard.encode(&fits, &mut buf).is_ok());
+    assert_eq!(codec.encode(&not, &mut buf), Err(TypedErrorKind::TooLarge));
+    assert_eq!(postcard.encode(&not, &mut buf), Err(TypedErrorKind::TooLarge));
+    assert_eq!(codec.encode(&fits, &mut buf[..50]), Err(TypedErrorKind::TooLarge));
+    assert_eq!(codec.decode::<String>(&buf[..101]), Err(TypedErrorKind::TooLarge));
+    assert_eq!(postcard.decode::<String>(&buf[..101]), Err(TypedErrorKind::TooLarge));
 }

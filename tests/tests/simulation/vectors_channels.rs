@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::channel::block;
-use slipgate_session::channel::control::{self, Bye, ByeCode, Control, Hello};
+use slipgate_session::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
+use slipgate_session::channel::transfer;
 use slipgate_session::channel::{
-    Arrival, ChannelConfig, ChannelId, Channels, Kind, Layout, LayoutHash, ReadAt, SendOptions, Violation,
+    ChannelConfig, ChannelId, ChannelViolation, Channels, FrameCursor, Kind, Layout, LayoutHash, ReceivedMessage,
+    SendOptions,
 };
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_tests::vectors::{Case, Vectors};
@@ -21,10 +22,11 @@ fn channel(case: &Case<'_>) -> ChannelConfig {
         "sequenced" => Kind::Sequenced,
         "reliable_unordered" => Kind::ReliableUnordered,
         "reliable_ordered" => Kind::ReliableOrdered,
+        // The vectors use the name of the first version of the document.
         "blocks" => {
             let max_at_once = case.u32("max_at_once_u8") as u8;
-            let blocks = block::Config { max_at_once, ..block::Config::default() };
-            return ChannelConfig { blocks, ..ChannelConfig::new(Kind::Blocks) };
+            let transfers = transfer::TransferConfig { max_at_once, ..transfer::TransferConfig::default() };
+            return ChannelConfig { transfers, ..ChannelConfig::new(Kind::Transfers) };
         }
         kind => panic!("{kind}"),
     };
@@ -45,27 +47,27 @@ fn packets(case: &Case<'_>) -> Vec<Vec<u8>> {
     case.texts("packets_hex").into_iter().map(|packet| hex::decode(packet).unwrap()).collect()
 }
 
-/// Reads packets, and answers the messages in the order in which they came.
-fn read(layout: &Arc<Layout>, packets: &[Vec<u8>]) -> Result<Vec<(ChannelId, Vec<u8>)>, Violation> {
+/// Reads packets, and returns the messages in the order of arrival.
+fn read(layout: &Arc<Layout>, packets: &[Vec<u8>]) -> Result<Vec<(ChannelId, Vec<u8>)>, ChannelViolation> {
     let mut channels = Channels::new(Arc::clone(layout), None);
     let (mut scratch, mut messages) = (Vec::new(), Vec::new());
     for frames in packets {
-        let mut at = ReadAt::default();
+        let mut at = FrameCursor::default();
         while let Some(arrival) = channels.next(frames, &mut at, &mut scratch, Instant::default())? {
-            let Arrival::Message { channel, place } = arrival else { panic!("{arrival:?}") };
-            messages.push((channel, place.bytes(frames, &scratch).to_vec()));
+            let ReceivedMessage { channel, location } = arrival;
+            messages.push((channel, location.bytes(frames, &scratch).to_vec()));
         }
     }
     Ok(messages)
 }
 
-fn write(layout: &Arc<Layout>, messages: &[(ChannelId, Vec<u8>)], room: usize) -> Vec<Vec<u8>> {
+fn write(layout: &Arc<Layout>, messages: &[(ChannelId, Vec<u8>)], buf: usize) -> Vec<Vec<u8>> {
     let mut channels = Channels::new(Arc::clone(layout), None);
     for (channel, message) in messages {
         channels.send(*channel, message, SendOptions::default(), Instant::default()).unwrap();
     }
     let packet = |number| {
-        let mut packet = vec![0xee; room];
+        let mut packet = vec![0xee; buf];
         let bytes = channels.write(Sequence(number), Instant::default(), &mut packet);
         packet.truncate(bytes);
         (bytes > 0).then_some(packet)
@@ -79,7 +81,7 @@ fn by_channel(mut messages: Vec<(ChannelId, Vec<u8>)>) -> Vec<(ChannelId, Vec<u8
 }
 
 #[test]
-fn frames_are_written_and_read_as_specified() {
+fn channel_frames_are_encoded_and_decoded_as_specified() {
     let vectors = Vectors::load("channel_frames.json");
     let layout = layout_of(&vectors.cases("layout", 4));
     for case in vectors.cases("written_cases", 16) {
@@ -94,7 +96,7 @@ fn frames_are_written_and_read_as_specified() {
 }
 
 #[test]
-fn what_no_honest_peer_sends_is_a_violation_with_its_reason() {
+fn invalid_channel_frames_are_violations_with_a_reason() {
     let vectors = Vectors::load("channel_frames.json");
     let layout = layout_of(&vectors.cases("layout", 4));
     for case in vectors.cases("invalid_cases", 26) {
@@ -105,10 +107,10 @@ fn what_no_honest_peer_sends_is_a_violation_with_its_reason() {
 }
 
 #[test]
-fn control_messages_are_written_and_read_as_specified() {
+fn control_messages_are_encoded_and_decoded_as_specified() {
     let vectors = Vectors::load("channel_control.json");
     for case in vectors.cases("valid_cases", 6) {
-        let (wire, mut room) = (case.bytes("wire_hex"), [0; 512]);
+        let (wire, mut buf) = (case.bytes("wire_hex"), [0; 512]);
         let (control, written) = if case.text("type") == "hello" {
             let hello = Hello {
                 version: case.u32("version_u8") as u8,
@@ -117,18 +119,18 @@ fn control_messages_are_written_and_read_as_specified() {
                 payload_bytes: case.u16("payload_bytes_u16"),
                 abilities: case.u16("abilities_u16"),
             };
-            (Control::Hello(hello), control::write_hello(&hello, &mut room))
+            (ControlMessage::Hello(hello), control::write_hello(&hello, &mut buf))
         } else {
-            let bye = Bye { code: ByeCode(case.u16("code_u16")), text: case.text("text") };
-            (Control::Bye(bye), control::write_bye(&bye, &mut room))
+            let bye = Bye { code: CloseCode(case.u16("code_u16")), text: case.text("text") };
+            (ControlMessage::Bye(bye), control::write_bye(&bye, &mut buf))
         };
-        assert_eq!(room[..written], wire, "{case}");
+        assert_eq!(buf[..written], wire, "{case}");
         assert_eq!(control::read(&wire), Ok(Some((control, wire.len()))), "{case}");
     }
     for case in vectors.cases("tolerated_cases", 4) {
         let wire = case.bytes("wire_hex");
         let (control, bytes) = control::read(&wire).unwrap().unwrap();
-        let kind = if matches!(control, Control::Hello(_)) { "hello" } else { "unknown" };
+        let kind = if matches!(control, ControlMessage::Hello(_)) { "hello" } else { "unknown" };
         assert_eq!((kind, bytes), (case.text("type"), wire.len()), "{case}");
     }
     for case in vectors.cases("invalid_cases", 9) {
@@ -138,7 +140,7 @@ fn control_messages_are_written_and_read_as_specified() {
 }
 
 #[test]
-fn layouts_have_the_hashes_that_are_specified() {
+fn layouts_have_the_specified_hashes() {
     let vectors = Vectors::load("channel_layouts.json");
     for case in vectors.cases("cases", 6) {
         let layout = layout_of(&case.steps("channels"));

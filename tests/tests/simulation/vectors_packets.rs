@@ -1,6 +1,6 @@
-//! Packets of every type, byte for byte as the reference makes and reads them, under both cipher backends.
+//! Packets of every type, byte for byte as the reference writes and reads them, under both cipher backends.
 //!
-//! Which packets a server or client *believes* needs their states; here stands what can be said without any.
+//! Whether a server or a client *accepts* a packet depends on its state; these tests cover the checks without state.
 
 use slipgate_netcode::crypto::aead::{NONCE_BYTES, NotAuthentic, nonce, portable, ring};
 use slipgate_netcode::crypto::key::{Key, KeyRing};
@@ -10,7 +10,7 @@ use slipgate_netcode::discard::Discard;
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::token::redeem::redeem;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX, Request};
 use slipgate_netcode::wire::{
     MAX_ENCRYPTED_BYTES, MAX_PAYLOAD_BYTES, PRIVATE_TOKEN_BYTES, REQUEST_BYTES, TAG_BYTES, VERSION,
 };
@@ -26,7 +26,7 @@ type Seal = fn(&Key, Nonce, &[u8], &mut [u8]) -> [u8; TAG_BYTES];
 type Open = for<'a> fn(&Key, Nonce, &[u8], &'a mut [u8]) -> Opened<'a>;
 type Opened<'a> = Result<&'a mut [u8], NotAuthentic>;
 
-/// One of the two backends, called without the packet layer in between.
+/// One of the two backends, called without the packet layer.
 struct Backend {
     name: &'static str,
     seal: Seal,
@@ -48,7 +48,12 @@ fn associated(protocol_id: u64, prefix: u8) -> [u8; 22] {
 }
 
 /// Opens a datagram with each backend and checks that they agree.
-fn open_with_backends(case: &Case<'_>, key: &Key, protocol_id: u64, header: &Header) -> Result<Vec<u8>, NotAuthentic> {
+fn open_with_backends(
+    case: &Case<'_>,
+    key: &Key,
+    protocol_id: u64,
+    header: &PacketHeader,
+) -> Result<Vec<u8>, NotAuthentic> {
     let [portable, ring] = BACKENDS.map(|backend| {
         let mut sealed = case.bytes("wire_hex").split_off(header.bytes);
         (backend.open)(key, nonce(header.sequence), &associated(protocol_id, header.prefix), &mut sealed)
@@ -60,7 +65,7 @@ fn open_with_backends(case: &Case<'_>, key: &Key, protocol_id: u64, header: &Hea
 
 // Encrypted packets ------------------------------------------------------------------------------------------------
 
-/// A side of a connection: what it accepts.
+/// The packets that one side of a connection accepts.
 #[derive(Clone, Copy)]
 struct Side {
     name: &'static str,
@@ -83,7 +88,7 @@ fn kind(case: &Case<'_>) -> PacketKind {
     }
 }
 
-/// The content, from the case's fields and by our own writers.
+/// Returns the content from the fields of the case, encoded by our code.
 fn content(case: &Case<'_>, kind: PacketKind) -> Vec<u8> {
     match kind {
         PacketKind::Denied | PacketKind::Disconnect => Vec::new(),
@@ -98,18 +103,18 @@ fn challenge(case: &Case<'_>) -> Challenge {
 }
 
 fn keep_alive(case: &Case<'_>) -> KeepAlive {
-    KeepAlive { client_index: case.u32("client_index_u32"), max_clients: case.u32("max_clients_u32") }
+    KeepAlive { client_index: case.u32("client_index_u32").into(), max_clients: case.u32("max_clients_u32") }
 }
 
 #[test]
-fn a_packet_is_written_as_the_reference_writes_it() {
+fn packet_encoding_matches_the_reference() {
     for case in Vectors::load(VALID).cases("encrypted_packet_cases", 82) {
         let (kind, sequence, protocol_id) = (kind(&case), case.u64("sequence_u64"), case.u64("protocol_id_u64"));
         let key = Key::from_bytes(case.array("key_hex"));
         let content = content(&case, kind);
         assert_eq!(hex::encode(&content), case.text("plaintext_hex"), "{case}");
 
-        let header = Header::canonical(kind, sequence);
+        let header = PacketHeader::canonical(kind, sequence);
         assert_eq!([header.prefix], case.array("prefix_byte_hex"), "{case}");
         assert_eq!(header.bytes as u32, 1 + case.u32("sequence_bytes_u8"), "{case}");
         assert_eq!(associated(protocol_id, header.prefix), case.array("associated_data_hex"), "{case}");
@@ -117,7 +122,7 @@ fn a_packet_is_written_as_the_reference_writes_it() {
 
         let mut datagram = [0; MAX_ENCRYPTED_BYTES];
         let length = PacketCipher::new(protocol_id).seal(&key, kind, sequence, &content, &mut datagram);
-        let length = length.unwrap_or_else(|| panic!("{case}: fits"));
+        let length = length.unwrap_or_else(|| panic!("{case}: the packet fits"));
         assert_eq!(length as u32, case.u32("wire_bytes_u32"), "{case}");
         assert_eq!(hex::encode(&datagram[..length]), case.text("wire_hex"), "{case}");
 
@@ -131,17 +136,17 @@ fn a_packet_is_written_as_the_reference_writes_it() {
 }
 
 #[test]
-fn a_packet_is_read_to_the_fields_from_which_the_reference_wrote_it_and_by_the_same_sides() {
+fn packet_decodes_to_reference_fields_on_the_same_side() {
     for case in Vectors::load(VALID).cases("encrypted_packet_cases", 82) {
         let (kind, protocol_id) = (kind(&case), case.u64("protocol_id_u64"));
         let key = Key::from_bytes(case.array("key_hex"));
         for side in SIDES {
-            let parsed = Header::parse(&case.bytes("wire_hex"), side.accepts);
+            let parsed = PacketHeader::parse(&case.bytes("wire_hex"), side.accepts);
             if !case.texts("accepted_by").contains(&side.name) {
                 assert_eq!(parsed, Err(Discard::UnexpectedType), "{case}: {}", side.name);
                 continue;
             }
-            let header = Header::canonical(kind, case.u64("sequence_u64"));
+            let header = PacketHeader::canonical(kind, case.u64("sequence_u64"));
             assert_eq!(parsed, Ok(header), "{case}: {}", side.name);
             let plain = open_with_backends(&case, &key, protocol_id, &header).map(hex::encode);
             assert_eq!(plain.as_deref(), Ok(case.text("plaintext_hex")), "{case}");
@@ -174,7 +179,7 @@ fn assert_content(case: &Case<'_>, kind: PacketKind, content: Result<&mut [u8], 
 }
 
 #[test]
-fn a_packet_that_the_reference_tolerates_is_read() {
+fn packets_tolerated_by_the_reference_are_accepted() {
     let vectors = Vectors::load(VALID);
     for case in vectors.cases("tolerated_cases", 4) {
         assert_eq!((case.text("expected"), case.u32("packet_type_u8")), ("accept", 5), "{case}");
@@ -193,7 +198,7 @@ fn a_packet_that_the_reference_tolerates_is_read() {
 fn read_tolerated(case: &Case<'_>, side: Side) -> Result<(u64, Vec<u8>), Discard> {
     let (key, protocol_id) = (Key::from_bytes(case.array("key_hex")), case.u64("protocol_id_u64"));
     let mut datagram = case.bytes("wire_hex");
-    let header = Header::parse(&datagram, side.accepts)?;
+    let header = PacketHeader::parse(&datagram, side.accepts)?;
     open_with_backends(case, &key, protocol_id, &header).map_err(|NotAuthentic| Discard::NotAuthentic)?;
     let content = PacketCipher::new(protocol_id).open(&key, &header, &mut datagram)?;
     Ok((header.sequence, content.to_vec()))
@@ -202,7 +207,7 @@ fn read_tolerated(case: &Case<'_>, side: Side) -> Result<(u64, Vec<u8>), Discard
 // Connection requests ----------------------------------------------------------------------------------------------
 
 #[test]
-fn a_connection_request_is_written_and_read_as_the_reference_does() {
+fn connection_request_matches_the_reference() {
     for case in Vectors::load(VALID).cases("connection_request_cases", 6) {
         assert_eq!((case.u32("packet_type_u8"), case.text("packet_type_name")), (0, "connection_request"), "{case}");
         assert_eq!(case.texts("accepted_by"), ["server"], "{case}");
@@ -222,32 +227,32 @@ fn a_connection_request_is_written_and_read_as_the_reference_does() {
         let keys = KeyRing::from(Key::from_bytes(case.array("private_key_hex")));
         assert!(redeem(&request, protocol_id, &keys).is_ok(), "{case}");
 
-        let to_client = Header::parse(&datagram, PacketKind::TO_CLIENT);
-        assert_eq!(to_client, Err(Discard::UnexpectedType), "{case}: clients take no requests");
+        let to_client = PacketHeader::parse(&datagram, PacketKind::TO_CLIENT);
+        assert_eq!(to_client, Err(Discard::UnexpectedType), "{case}: clients accept no requests");
     }
 }
 
 // Refusals ---------------------------------------------------------------------------------------------------------
 
-/// What is to be seen at this layer of a check that the reference names.
+/// The outcome at this layer for a check that the reference names.
 #[derive(Clone, Copy)]
 enum Here {
     /// Refused here, for this reason.
     Refused(Discard),
     /// Refused here, for the second reason if the datagram is longer than any packet of ours, else for the first. The
-    /// reference looks at the size of the content only; we need not open what can be no packet.
+    /// reference checks only the size of the content; our code does not decrypt a datagram that cannot be a packet.
     RefusedBySize(Discard, Discard),
-    /// Refused by the server or client, who knows its senders; all that this layer checks is in order.
+    /// Refused by the server or the client, which knows the sender; all checks of this layer pass.
     PassesWithoutSender,
-    /// Refused by the server, who has the clock; all that this layer checks is in order, and the expiry is not later
-    /// than the clock.
+    /// Refused by the server, which has the clock; all checks of this layer pass, and the expiry is not later than the
+    /// clock.
     PassesButExpired,
 }
 
-/// The reference's checks, and ours.
+/// The checks of the reference, and ours.
 ///
-/// `type_0_with_sequence_bits`: the reference's server opens such a packet before it finds that there is no such kind;
-/// we see that in the prefix. `too_short_for_sequence_and_tag` is one word with `too_short_for_any_packet`.
+/// `type_0_with_sequence_bits`: the reference's server decrypts such a packet before it detects the unknown kind; our
+/// code detects it in the prefix. `too_short_for_sequence_and_tag` is the same as `too_short_for_any_packet`.
 const CHECKS: &[(&str, Here)] = &[
     ("too_short_for_any_packet", Here::Refused(Discard::TooShort)),
     ("packet_type_invalid", Here::Refused(Discard::UnknownType)),
@@ -274,7 +279,7 @@ fn check(case: &Case<'_>) -> Here {
 }
 
 #[test]
-fn a_wrong_datagram_is_refused_by_the_very_check_that_the_reference_names() {
+fn invalid_datagram_fails_the_check_named_by_the_reference() {
     let vectors = Vectors::load(INVALID);
     let cases = vectors.cases("cases", 74);
     for case in &cases {
@@ -311,7 +316,7 @@ fn assert_refused(case: &Case<'_>, side: Side) {
     }
 }
 
-/// Reads a datagram as far as that goes without states: answers a request's expiry, or nothing for other packets.
+/// Reads a datagram without state: returns the expiry of a request, or nothing for other packets.
 fn receive(case: &Case<'_>, side: Side) -> Result<Option<UnixSeconds>, Discard> {
     let mut datagram = case.bytes("wire_hex");
     let protocol_id = case.u64("protocol_id_u64");
@@ -320,7 +325,7 @@ fn receive(case: &Case<'_>, side: Side) -> Result<Option<UnixSeconds>, Discard> 
         let keys = KeyRing::from(Key::from_bytes(case.array("private_key_hex")));
         return redeem(&request, protocol_id, &keys).map(|redeemed| Some(redeemed.expires));
     }
-    let header = Header::parse(&datagram, side.accepts)?;
+    let header = PacketHeader::parse(&datagram, side.accepts)?;
     if !case.has("key_hex") {
         return Ok(None);
     }

@@ -1,15 +1,15 @@
-//! The replay window against the reference's decisions.
+//! The replay window against the decisions of the reference.
 
-use slipgate_netcode::crypto::replay::Window;
+use slipgate_netcode::crypto::replay::ReplayBitmap;
 use slipgate_tests::vectors::{Case, Vectors};
 
 const FILE: &str = "netcode_replay_protection.json";
 
-/// A window as large as the reference's: 256. Ours has four times that, and is the same code.
-type ReferenceWindow = Window<5>;
+/// A window of the size of the reference: 256. Ours has four times that size and the same code.
+type ReferenceWindow = ReplayBitmap<5>;
 
 #[test]
-fn the_window_decides_every_step_as_the_reference_does() {
+fn replay_window_matches_the_reference_at_every_step() {
     for case in Vectors::load(FILE).cases("cases", 15) {
         assert_eq!(u64::from(case.u32("window_size_u32")), ReferenceWindow::SIZE, "{case}");
         let mut window = ReferenceWindow::default();
@@ -24,7 +24,7 @@ fn the_window_decides_every_step_as_the_reference_does() {
 }
 
 #[test]
-fn a_quirk_of_the_reference_is_copied_or_refused_on_purpose() {
+fn reference_quirks_are_copied_or_listed_as_refused() {
     let vectors = Vectors::load(FILE);
     for case in vectors.cases("reference_quirks", 1) {
         let mut window = ReferenceWindow::default();
@@ -37,7 +37,7 @@ fn a_quirk_of_the_reference_is_copied_or_refused_on_purpose() {
     vectors.all_refusals_were_needed();
 }
 
-/// `receive` is an authentic packet, which is marked when it is fresh; `test_only` is one that did not open.
+/// `receive` is an authentic packet, which is marked when it is new; `test_only` is one that did not open.
 fn receive(window: &mut ReferenceWindow, step: &Case<'_>) -> bool {
     let sequence = step.u64("sequence_u64");
     let fresh = window.is_fresh(sequence);

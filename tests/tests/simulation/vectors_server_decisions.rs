@@ -1,47 +1,47 @@
-//! What a server answers to requests and responses, step by step as the reference's server does.
+//! The decisions of a server on requests and responses, step by step as in the reference.
 //!
-//! The reference's responses hold challenge tokens under its own key. Ours carry a digest besides, so that each response
-//! is made anew from our own challenge: whatever the script altered in the reference's is altered likewise.
+//! The responses of the reference hold challenge tokens under its own key. Ours also carry a digest, so each response
+//! is made again from our own challenge, with the same alterations as in the script.
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::discard::Discard;
-use slipgate_netcode::server::{Config, Event, Fence, Server};
+use slipgate_netcode::server::{NetcodeEvent, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
-use slipgate_netcode::wire::packet::{Challenge, Header, PacketKind, REQUEST_PREFIX};
+use slipgate_netcode::wire::packet::{Challenge, PacketHeader, PacketKind, REQUEST_PREFIX};
+use slipgate_tests::netcode_world::VecOutbox;
 use slipgate_tests::vectors::{Case, Judge, Vectors};
-use slipgate_tests::world::Collected;
 
 const FILE: &str = "netcode_server_decisions.json";
-/// The second of the scripts' start: their tokens expire 30 s later.
+/// The UNIX second of the start of the scripts: their tokens expire 30 s later.
 const START: u64 = 4_102_444_770;
 
-/// A challenge of the reference, and ours in its place.
+/// A challenge of the reference, and ours that replaces it.
 struct Earned {
     reference: Challenge,
     ours: Option<Challenge>,
 }
 
-/// The keys of a token that occurs in a scenario.
+/// The keys of a token of a scenario.
 #[derive(Clone)]
 struct TokenKeys {
     client_to_server: Key,
     server_to_client: Key,
 }
 
-/// One scenario under way.
+/// A running scenario.
 struct Script<'a> {
     scenario: Case<'a>,
     cipher: PacketCipher,
-    server: Server,
+    server: NetcodeServer,
     tokens: Vec<TokenKeys>,
     earned: Vec<Earned>,
 }
 
 #[test]
-fn the_server_decides_each_step_as_the_reference_does_or_otherwise_on_purpose() {
+fn server_decisions_match_the_reference_or_the_listed_ones() {
     let vectors = Vectors::load(FILE);
     let mut judge = Judge::new(FILE, |_| true);
     for scenario in vectors.cases("scenarios", 11) {
@@ -61,12 +61,16 @@ fn now(step: &Case<'_>) -> Now {
 impl<'a> Script<'a> {
     fn new(scenario: Case<'a>) -> Self {
         let given = scenario.part("server");
-        let home: Address = given.address("address").into();
-        let mut config = Config::new(given.u64("protocol_id_u64"), given.u32("max_clients_u32"), vec![home]);
-        config.fence = Fence::Open;
+        let server_address: Address = given.address("address").into();
+        let mut config = ServerConfig::new(
+            given.u64("protocol_id_u64"),
+            given.u32("max_clients_u32"),
+            &[server_address.socket_addr()],
+        );
+        config.token_cutoff = TokenCutoff::None;
         let keys = Key::from_bytes(given.array("private_key_hex")).into();
         let start = Now { monotonic: Instant::default(), unix: UnixMillis(START * 1000) };
-        let server = Server::new(config, keys, &Seed::from_bytes([1; 32]), start);
+        let server = NetcodeServer::new(config, keys, &Seed::from_bytes([1; 32]), start);
         let with_tokens = scenario.steps("steps").into_iter().filter(|step| step.has("request_token"));
         let tokens = with_tokens.map(|step| TokenKeys::of(&step.part("request_token")));
         Self {
@@ -82,9 +86,9 @@ impl<'a> Script<'a> {
         let now = now(step);
         self.server.tick(now);
         if step.has("action") {
-            let client = self.server.clients().find(|client| client.slot() == step.u32("slot_u32"));
-            assert!(self.server.disconnect(client.expect("a client in the slot")), "{}", self.scenario);
-            self.server.transmit(now, &mut Collected::default());
+            let client = self.server.clients().find(|client| client.slot().get() == step.u32("slot_u32"));
+            assert!(self.server.disconnect(client.expect("a client is in the slot")), "{}", self.scenario);
+            self.server.transmit(now, &mut VecOutbox::default());
             while self.server.poll_event().is_some() {}
             return;
         }
@@ -94,9 +98,9 @@ impl<'a> Script<'a> {
             datagram = self.translated(&datagram);
         }
         let handled = self.server.handle(sender, &mut datagram, now).map(|_| ());
-        let mut outbox = Collected::default();
+        let mut outbox = VecOutbox::default();
         self.server.transmit(now, &mut outbox);
-        assert!(outbox.datagrams.len() <= 1, "{}: {description}: one answer at most", self.scenario);
+        assert!(outbox.datagrams.len() <= 1, "{}: {description}: at most one reply", self.scenario);
         let reply = outbox.datagrams.pop_front().map(|(to, reply)| {
             assert_eq!(to, sender, "{}: {description}", self.scenario);
             reply
@@ -108,7 +112,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The reply as the file names it; what it holds is checked on the way.
+    /// Returns the reply in the terms of the file, after a check of its content.
     fn decision(&mut self, step: &Case<'_>, reply: Option<&[u8]>) -> String {
         let scenario = self.scenario;
         let event = self.server.poll_event();
@@ -128,9 +132,9 @@ impl<'a> Script<'a> {
             PacketKind::Challenge => "challenge".into(),
             PacketKind::Denied => "denied".into(),
             PacketKind::KeepAlive => {
-                let Some(Event::Connected { client, .. }) = event else { panic!("{scenario}: no event") };
+                let Some(NetcodeEvent::Connected { client, .. }) = event else { panic!("{scenario}: no event") };
                 if step.has("slot_u32") {
-                    assert_eq!(client.slot(), step.u32("slot_u32"), "{scenario}");
+                    assert_eq!(client.slot().get(), step.u32("slot_u32"), "{scenario}");
                     assert_eq!(step.texts("events"), ["connected"], "{scenario}");
                     assert_eq!(header.sequence, step.u64("reference_reply_sequence_u64"), "{scenario}");
                     assert_eq!(Some(reply), reference.as_deref(), "{scenario}: the keep-alive, byte for byte");
@@ -138,13 +142,13 @@ impl<'a> Script<'a> {
                 assert_eq!(content.len(), 8, "{scenario}");
                 "keep_alive_and_connected".into()
             }
-            other => panic!("{scenario}: a server answers no {other:?}"),
+            other => panic!("{scenario}: a server never sends {other:?}"),
         }
     }
 
-    /// Opens a packet from the server with the keys of whichever token it belongs to.
-    fn open(&self, datagram: &[u8]) -> (Header, Vec<u8>) {
-        let header = Header::parse(datagram, PacketKind::TO_CLIENT).expect("a packet");
+    /// Opens a packet of the server with the keys of its token.
+    fn open(&self, datagram: &[u8]) -> (PacketHeader, Vec<u8>) {
+        let header = PacketHeader::parse(datagram, PacketKind::TO_CLIENT).expect("a packet");
         let open = |token: &TokenKeys| {
             let mut datagram = datagram.to_vec();
             self.cipher.open(&token.server_to_client, &header, &mut datagram).map(|content| content.to_vec()).ok()
@@ -153,9 +157,9 @@ impl<'a> Script<'a> {
         (header, content.unwrap_or_else(|| panic!("{}: a reply under the key of one of its tokens", self.scenario)))
     }
 
-    /// The response that says of our challenges what the reference's response says of its own.
+    /// Returns a response to our challenges that corresponds to the response to the challenges of the reference.
     fn translated(&self, response: &[u8]) -> Vec<u8> {
-        let header = Header::parse(response, PacketKind::TO_SERVER).expect("a response");
+        let header = PacketHeader::parse(response, PacketKind::TO_SERVER).expect("a response");
         let (key, content) = self.sealed_with(&header, response);
         let theirs = Challenge::parse(&content).expect("the content of a response");
         let differing =
@@ -163,7 +167,7 @@ impl<'a> Script<'a> {
         let earned = self.earned.iter().min_by_key(differing).expect("a challenge before a response");
         let stated = self.earned.iter().find(|earned| earned.reference.sequence == theirs.sequence);
         let (Some(ours), Some(stated)) = (earned.ours, stated.and_then(|stated| stated.ours)) else {
-            // It answers a challenge that we did not make.
+            // It responds to a challenge that our server did not make.
             return response.to_vec();
         };
         let mut sealed = ours.sealed;
@@ -172,18 +176,19 @@ impl<'a> Script<'a> {
         }
         let content = Challenge { sequence: stated.sequence, sealed }.to_bytes();
         let mut datagram = [0; MAX_DATAGRAM_BYTES];
-        let length = self.cipher.seal(&key, header.kind, header.sequence, &content, &mut datagram).expect("it fits");
+        let length =
+            self.cipher.seal(&key, header.kind, header.sequence, &content, &mut datagram).expect("the packet fits");
         datagram[..length].to_vec()
     }
 
-    /// The key under which a response was sealed, be it the wrong one, and what was sealed.
-    fn sealed_with(&self, header: &Header, response: &[u8]) -> (Key, Vec<u8>) {
+    /// Returns the key under which a response was sealed, even if it is the wrong one, and the content.
+    fn sealed_with(&self, header: &PacketHeader, response: &[u8]) -> (Key, Vec<u8>) {
         let keys = self.tokens.iter().flat_map(|token| [&token.client_to_server, &token.server_to_client]);
         let opened = keys.filter_map(|key| {
             let mut response = response.to_vec();
             self.cipher.open(key, header, &mut response).ok().map(|content| (key.clone(), content.to_vec()))
         });
-        opened.into_iter().next().unwrap_or_else(|| panic!("{}: under a key of its tokens", self.scenario))
+        opened.into_iter().next().unwrap_or_else(|| panic!("{}: sealed under a key of its tokens", self.scenario))
     }
 }
 
@@ -196,7 +201,7 @@ impl TokenKeys {
     }
 }
 
-/// The reference names the check that decided: ours is the same, or one that comes earlier in our order.
+/// Asserts that our check is the one that the reference names, or one that comes earlier in our order.
 fn assert_reason(scenario: &Case<'_>, step: &Case<'_>, handled: Result<(), Discard>) {
     if !step.has("reason") {
         return;
@@ -209,9 +214,9 @@ fn assert_reason(scenario: &Case<'_>, step: &Case<'_>, handled: Result<(), Disca
         "private_part_fails" => &[Discard::TokenNotAuthentic],
         "private_token_content_invalid" => &[Discard::TokenMalformed],
         "server_address_not_listed" => &[Discard::AddressNotListed],
-        // A used token is known by its tag, before it is known whose it is.
+        // The tag identifies a used token before its client is known.
         "sender_address_already_connected" => &[Discard::AddressConnected, Discard::TokenUsed],
-        // Whose challenge was refused has no pending entry either.
+        // A client with a refused challenge has no pending entry either.
         "client_id_already_connected" => &[Discard::ClientIdConnected, Discard::TokenUsed, Discard::UnknownSender],
         other => panic!("{scenario}: an unknown reason {other}"),
     };

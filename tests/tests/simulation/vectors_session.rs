@@ -1,7 +1,7 @@
 //! Sessions: frames as a second encoder wrote them from `specs/session-1.md`, and whole exchanges, byte for byte.
 //!
-//! Exchanges are what our own connections say, written with `SLIPGATE_WRITE_VECTORS=1` and read by people before they are
-//! committed: a change of them is a change of the wire, or of when packets leave.
+//! Our own connections produce the exchanges with `SLIPGATE_WRITE_VECTORS=1`, and people review them before a commit: a
+//! change of them is a change of the wire, or of the time when packets are sent.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_session::channel::control::ByeCode;
-use slipgate_session::channel::{Arrival, ChannelConfig, ChannelId, Kind, Layout, SendOptions};
+use slipgate_session::channel::control::CloseCode;
+use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::reliability::{self, Endpoint, Event};
-use slipgate_session::session::{Config, Connection};
-use slipgate_session::wire::reliable::{Header, Sequence};
-use slipgate_session::wire::session::{Arrived, Frame, FrameFault, Stamp};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig};
+use slipgate_session::reliability::{self, Endpoint, PacketEvent};
+use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
+use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, SessionFrameError, Timestamp};
 use slipgate_tests::acknowledged::Datagrams;
 use slipgate_tests::vectors::Vectors;
 
@@ -27,58 +27,59 @@ const EXCHANGE: &str = "session_exchange.json";
 // Frames ------------------------------------------------------------------------------------------------------------
 
 #[test]
-fn frames_are_written_and_read_as_the_document_says() {
+fn session_frames_are_encoded_and_decoded_as_specified() {
     for case in Vectors::load(FRAMES).cases("valid_cases", 18) {
-        let acks_behind = case.bytes("acks_behind_hex");
+        let extended_acks = case.bytes("acks_behind_hex");
         let arrived = case.has("arrived_u16").then(|| {
             let late = u8::try_from(case.u16("late_u8")).unwrap();
-            Arrived { at: Stamp(case.u16("arrived_u16")), late }
+            ArrivalEcho { at: Timestamp(case.u16("arrived_u16")), late }
         });
-        let frame = Frame { sent: Stamp(case.u16("sent_u16")), arrived, acks_behind: &acks_behind };
-        let mut room = [0; 64];
-        let mut writer = Writer::new(&mut room);
+        let frame = SessionFrame { sent: Timestamp(case.u16("sent_u16")), arrived, extended_acks: &extended_acks };
+        let mut buf = [0; 64];
+        let mut writer = Writer::new(&mut buf);
         frame.emit(&mut writer);
         let written = writer.written().unwrap();
-        assert_eq!(hex::encode(&room[..written]), case.text("frame_hex"), "{case}");
+        assert_eq!(hex::encode(&buf[..written]), case.text("frame_hex"), "{case}");
 
         let rest = case.bytes("rest_hex");
         let payload = [case.bytes("frame_hex"), rest.clone()].concat();
-        assert_eq!(Frame::parse(&payload), Ok((frame, &rest[..])), "{case}");
-        assert_eq!(acked_back(&acks_behind), case.u16s("acked_back_u16").into_iter().collect(), "{case}");
+        assert_eq!(SessionFrame::parse(&payload), Ok((frame, &rest[..])), "{case}");
+        assert_eq!(acked_back(&extended_acks), case.u16s("acked_back_u16").into_iter().collect(), "{case}");
     }
 }
 
-/// How far behind the header's ack the packets are that these bits acknowledge.
-fn acked_back(acks_behind: &[u8]) -> BTreeSet<u16> {
+/// Returns the distances of the acknowledged packets behind the ack of the header.
+fn acked_back(extended_acks: &[u8]) -> BTreeSet<u16> {
     let (mut endpoint, mut sink, now) =
-        (Endpoint::new(reliability::Config::default()).unwrap(), Datagrams::default(), Instant::default());
+        (Endpoint::new(reliability::EndpointConfig::default()).unwrap(), Datagrams::default(), Instant::default());
     for _ in 0..300 {
         endpoint.send(b"packet", now, &mut sink).unwrap();
     }
-    endpoint.handle_acks_behind(Sequence(299), acks_behind, now);
-    let acked = |event| if let Event::Acked { sequence, .. } = event { 299 - sequence.0 } else { panic!("{event:?}") };
+    endpoint.on_extended_acks(Sequence(299), extended_acks, now);
+    let acked =
+        |event| if let PacketEvent::Acked { sequence, .. } = event { 299 - sequence.0 } else { panic!("{event:?}") };
     std::iter::from_fn(|| endpoint.poll_event()).map(acked).collect()
 }
 
 #[test]
-fn what_is_no_frame_is_refused() {
+fn invalid_session_frames_are_refused() {
     for case in Vectors::load(FRAMES).cases("invalid_cases", 25) {
         let reason = match case.text("reason") {
-            "a flag of bits 3 to 7" | "late without arrived" => FrameFault::Flags,
-            "a late of 0" => FrameFault::Late,
-            "a length of 0 or more than 28" => FrameFault::AcksBehind,
+            "a flag of bits 3 to 7" | "late without arrived" => SessionFrameError::Flags,
+            "a late of 0" => SessionFrameError::Late,
+            "a length of 0 or more than 28" => SessionFrameError::ExtendedAcks,
             "sent is cut" | "arrived is cut" | "no byte of late" | "no length" | "fewer bytes than length says" => {
-                FrameFault::Cut
+                SessionFrameError::Cut
             }
             reason => panic!("{reason}"),
         };
-        assert_eq!(Frame::parse(&case.bytes("payload_hex")), Err(reason), "{case}");
+        assert_eq!(SessionFrame::parse(&case.bytes("payload_hex")), Err(reason), "{case}");
     }
 }
 
 // Exchanges ---------------------------------------------------------------------------------------------------------
 
-/// What one end does at a moment of the script.
+/// The action of one end at a time of the script.
 enum Act {
     Send(u8, Vec<u8>),
     Leave(u16, &'static str),
@@ -92,14 +93,14 @@ struct Scenario {
     /// How far the turns of each end are apart.
     turn_ms: [u64; 2],
     until_ms: u64,
-    /// When, and who: 0 is a, 1 is b.
+    /// The time, the end (0 is a, 1 is b), and the action.
     script: Vec<(u64, usize, Act)>,
-    /// Datagrams that get lost: by whom they are sent, and the how manieth of that end's.
+    /// Selects lost datagrams by the sending end and the number of its datagram.
     lost: fn(usize, usize) -> bool,
 }
 
 const LATENCY_MS: u64 = 30;
-/// By the clocks of the ends; those of b come round during each exchange.
+/// The clocks of the ends; the one of b wraps during each exchange.
 const STARTS_MS: [u64; 2] = [100_000, 16_300];
 const CHANNELS: &[Kind] = &[Kind::ReliableOrdered, Kind::Unreliable];
 
@@ -113,7 +114,7 @@ struct Side {
 impl Side {
     fn new(end: usize, kinds: &[Kind]) -> Self {
         let layout = Arc::new(Layout::new(kinds.iter().copied().map(ChannelConfig::new).collect()).unwrap());
-        let mut config = Config::default();
+        let mut config = ConnectionConfig::default();
         config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
         let start = Instant::from_start(Duration::from_millis(STARTS_MS[end]));
         Self { connection: Connection::new(&config, layout, None).unwrap(), start, sent: 0, over: false }
@@ -129,17 +130,16 @@ impl Side {
             Act::Send(channel, message) => {
                 self.connection.send(ChannelId(*channel), message, SendOptions::default(), now).unwrap();
             }
-            Act::Leave(code, text) => self.connection.leave(ByeCode(*code), text),
+            Act::Leave(code, text) => self.connection.close(CloseCode(*code), text),
         }
     }
 
-    /// Takes a datagram, and answers its messages.
+    /// Processes a datagram, and returns its messages.
     fn take(&mut self, datagram: &[u8], at_ms: u64) -> Vec<(u8, Vec<u8>)> {
         let (now, mut scratch, mut messages) = (self.now(at_ms), Vec::new(), Vec::new());
         let Some(mut incoming) = self.connection.handle(datagram, now).unwrap() else { return messages };
-        while let Some(arrival) = self.connection.next(datagram, &mut incoming, &mut scratch, now) {
-            let Arrival::Message { channel, place } = arrival else { panic!("{arrival:?}") };
-            messages.push((channel.0, place.bytes(&datagram[incoming.start()..], &scratch).to_vec()));
+        while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut scratch, now) {
+            messages.push((message.channel.0, message.span.bytes(datagram, &scratch).to_vec()));
         }
         messages
     }
@@ -152,15 +152,17 @@ impl Side {
     }
 }
 
-/// Plays a scenario, millisecond by millisecond: what arrives, what the script says, then the turns, a before b.
+/// Plays a scenario, millisecond by millisecond: arrivals, then the script, then the turns, a before b.
 fn play(scenario: &Scenario) -> Value {
     let mut sides = [0, 1].map(|end| Side::new(end, scenario.layouts[end]));
-    let (mut under_way, mut events): (Vec<(u64, usize, Vec<u8>)>, _) = (Vec::new(), Vec::new());
+    let (mut in_flight, mut events): (Vec<(u64, usize, Vec<u8>)>, _) = (Vec::new(), Vec::new());
     for at_ms in 0..=scenario.until_ms {
-        for (_, to, datagram) in under_way.extract_if(.., |(arrives, ..)| *arrives == at_ms) {
+        for (_, to, datagram) in in_flight.extract_if(.., |(arrives, ..)| *arrives == at_ms) {
             for (channel, message) in sides[to].take(&datagram, at_ms) {
                 let (at, message) = (NAMES[to], hex::encode(message));
-                events.push(json!({ "event": "message", "time_ms_u32": at_ms, "at": at, "channel_u8": channel, "message_hex": message }));
+                events.push(json!({
+                    "event": "message", "time_ms_u32": at_ms, "at": at, "channel_u8": channel, "message_hex": message
+                }));
             }
         }
         for (_, end, act) in scenario.script.iter().filter(|(time, ..)| *time == at_ms) {
@@ -173,14 +175,20 @@ fn play(scenario: &Scenario) -> Value {
             for datagram in side.turn(at_ms) {
                 let lost = (scenario.lost)(end, side.sent);
                 side.sent += 1;
-                events.push(json!({ "event": "datagram", "time_ms_u32": at_ms, "from": NAMES[end], "delivered": !lost, "datagram_hex": hex::encode(&datagram) }));
+                events.push(json!({
+                    "event": "datagram",
+                    "time_ms_u32": at_ms,
+                    "from": NAMES[end],
+                    "delivered": !lost,
+                    "datagram_hex": hex::encode(&datagram),
+                }));
                 if !lost {
-                    under_way.push((at_ms + LATENCY_MS, 1 - end, datagram));
+                    in_flight.push((at_ms + LATENCY_MS, 1 - end, datagram));
                 }
             }
-            if side.connection.is_over() && !side.over {
+            if side.connection.is_closed() && !side.over {
                 side.over = true;
-                let reason = side.connection.end().unwrap().to_string();
+                let reason = reason_text(side.connection.close_reason().unwrap());
                 events.push(json!({ "event": "over", "time_ms_u32": at_ms, "at": NAMES[end], "reason": reason }));
             }
         }
@@ -197,12 +205,30 @@ fn play(scenario: &Scenario) -> Value {
     })
 }
 
+/// Returns a close reason in the words of the vectors.
+fn reason_text(reason: &CloseReason) -> String {
+    match (reason.by, reason.kind) {
+        (_, CloseKind::LayoutMismatch { local, remote: Some(remote) }) => {
+            format!("the two sides have different channels: layout {local} here, {remote} there")
+        }
+        (ClosedBy::Local, CloseKind::Left) => "this side said goodbye".to_owned(),
+        (ClosedBy::Remote, CloseKind::Kicked) if !reason.text.is_empty() => reason.text.clone(),
+        _ => panic!("{reason:?}"),
+    }
+}
+
 const NAMES: [&str; 2] = ["a", "b"];
 
 fn script((time, end, act): &(u64, usize, Act)) -> Value {
     match act {
         Act::Send(channel, message) => {
-            json!({ "time_ms_u32": time, "end": NAMES[*end], "act": "send", "channel_u8": channel, "message_hex": hex::encode(message) })
+            json!({
+                "time_ms_u32": time,
+                "end": NAMES[*end],
+                "act": "send",
+                "channel_u8": channel,
+                "message_hex": hex::encode(message),
+            })
         }
         Act::Leave(code, text) => {
             json!({ "time_ms_u32": time, "end": NAMES[*end], "act": "leave", "code_u16": code, "text": text })
@@ -265,7 +291,8 @@ fn scenarios() -> Vec<Scenario> {
             turn_ms: [1, 50],
             ..plain(
                 "acknowledgements_behind_the_header",
-                "b takes a turn only each 50 ms, so that more arrived than its header tells of twice; some datagrams get lost",
+                "b takes a turn only each 50 ms, so that more arrived than its header tells of twice; \
+                 some datagrams get lost",
                 stream(0..60).collect(),
                 |end, number| end == 0 && number % 7 == 5,
             )
@@ -303,7 +330,10 @@ fn exchange() -> Value {
         "file": EXCHANGE,
         "set": "public",
         "subject": "Whole sessions: every datagram and message with its time",
-        "reference": { "document": "specs/session-1.md", "written_by": "SLIPGATE_WRITE_VECTORS=1 cargo test -p slipgate-tests --test vectors_session" },
+        "reference": {
+            "document": "specs/session-1.md",
+            "written_by": "SLIPGATE_WRITE_VECTORS=1 cargo test -p slipgate-tests --test vectors_session",
+        },
         "encoding": {
             "_hex": "byte string, lowercase hexadecimal, in wire order, no separators",
             "_u8/_u16/_u32/_i32": "JSON number of that integer type",
@@ -312,7 +342,8 @@ fn exchange() -> Value {
             "channels_of_a": "kinds of channels, with the limits of vectors of channel_layouts' default",
             "turn_of_a_ms_u32": "packets leave at multiples of this time alone; datagrams are taken when they arrive",
             "script": "what the applications do, before the turn of that time",
-            "events": "in order. datagram: it leaves, and arrives latency_ms_u32 later unless delivered is false; message: it is handed to the application; over: the end is reached",
+            "events": "in order. datagram: it leaves, and arrives latency_ms_u32 later unless delivered is false; \
+                message: it is handed to the application; over: the end is reached",
             "time_ms_u32": "since the start of the script",
         },
         "latency_ms_u32": LATENCY_MS,
@@ -323,7 +354,7 @@ fn exchange() -> Value {
 }
 
 #[test]
-fn exchanges_are_byte_for_byte_those_of_the_vectors() {
+fn exchanges_match_the_vectors_byte_for_byte() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/vectors").join(EXCHANGE);
     let exchange = exchange();
     if std::env::var_os("SLIPGATE_WRITE_VECTORS").is_some() {
@@ -342,7 +373,7 @@ fn exchanges_are_byte_for_byte_those_of_the_vectors() {
 }
 
 #[test]
-fn exchanges_show_what_their_notes_say() {
+fn exchanges_match_their_notes() {
     let file = Vectors::load(EXCHANGE);
     let all = file.cases("scenarios", 8);
     let frames_of = |name: &str, from: &str| -> Vec<(usize, usize)> {
@@ -352,8 +383,9 @@ fn exchanges_show_what_their_notes_say() {
         datagrams
             .map(|datagram| {
                 let bytes = datagram.bytes("datagram_hex");
-                let (_, payload) = Header::parse(&bytes).unwrap();
-                let acks = if payload.is_empty() { 0 } else { Frame::parse(payload).unwrap().0.acks_behind.len() };
+                let (_, payload) = ReliableHeader::parse(&bytes).unwrap();
+                let acks =
+                    if payload.is_empty() { 0 } else { SessionFrame::parse(payload).unwrap().0.extended_acks.len() };
                 (payload.len(), acks)
             })
             .collect()
@@ -361,7 +393,7 @@ fn exchanges_show_what_their_notes_say() {
     assert!(frames_of("acknowledgements_behind_the_header", "b").iter().any(|(_, acks)| (3..28).contains(acks)));
     let far = frames_of("more_than_a_frame_tells", "b");
     assert!(far.iter().any(|(_, acks)| *acks == 28) && far.iter().any(|(payload, _)| *payload == 0), "{far:?}");
-    assert_eq!(frames_of("a_farewell_to_nobody", "a").len(), 12, "a greeting, an acknowledgement, ten farewells");
+    assert_eq!(frames_of("a_farewell_to_nobody", "a").len(), 12, "a HELLO, an acknowledgement, ten BYE messages");
     let messages = |name: &str| {
         let scenario = all.iter().find(|case| case.name() == name).unwrap();
         scenario.steps("events").iter().filter(|event| event.text("event") == "message").count()

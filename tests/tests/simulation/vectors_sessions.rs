@@ -1,32 +1,32 @@
-//! Whole sessions of the reference: every datagram is read, our client lives through the recorded ones, and our client
-//! and server play the same scripts with each other.
+//! Whole sessions of the reference: every datagram is parsed, our client replays the recorded ones, and our client and
+//! our server play the same scripts with each other.
 //!
-//! The reference answers in its next 10 Hz slot where we answer at once, so moments differ; states, deliveries and
-//! refusals do not, but where `DECIDED_OTHERWISE` says so.
+//! The reference replies in its next 10 Hz slot and our code at once, so the times differ. States, deliveries and
+//! refusals are the same, except for the entries of `DECIDED_OTHERWISE`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{Client, ClientState};
+use slipgate_netcode::client::{ClientState, NetcodeClient};
 use slipgate_netcode::crypto::key::{Key, KeyRing, Seed};
 use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::crypto::sealed_token::open_challenge;
-use slipgate_netcode::server::{Config, DisconnectReason, Event, Fence, Server};
+use slipgate_netcode::server::{DisconnectReason, NetcodeEvent, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::redeem::redeem;
-use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX, Request};
+use slipgate_tests::netcode_world::VecOutbox;
 use slipgate_tests::vectors::{Case, Judge, Vectors};
-use slipgate_tests::world::Collected;
 
 const FILE: &str = "netcode_sessions.json";
 const SCENARIOS: usize = 18;
-/// The second of the scripts' start: their tokens expire 30 s later.
+/// The UNIX second of the start of the scripts: their tokens expire 30 s later.
 const START: u64 = 4_102_444_770;
 const TICK: Duration = Duration::from_micros(15_625);
-/// Our time-outs fire when the time is over, the reference's in the tick behind; and so for each server tried.
+/// Our timeouts expire on time, those of the reference in the tick after it; so for each server.
 const SLACK: Duration = Duration::from_micros(4 * 15_625);
 
 fn instant(time: Duration) -> Instant {
@@ -47,14 +47,14 @@ fn is(event: &Case<'_>, name: &str) -> bool {
     event.text("event") == name
 }
 
-/// A list as one line, as the tables of outcomes have it.
+/// Returns a list as one line, in the form of the tables of outcomes.
 fn line<T: ToString>(list: &[T]) -> String {
     list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-// Reading -----------------------------------------------------------------------------------------------------------
+// Parsing ------------------------------------------------------------------------------------------------------------
 
-/// Everything with which the datagrams of a scenario are opened.
+/// The keys and tokens that open the datagrams of a scenario.
 struct Reader<'a> {
     scenario: Case<'a>,
     protocol_id: u64,
@@ -64,7 +64,7 @@ struct Reader<'a> {
 }
 
 #[test]
-fn every_datagram_of_every_session_is_read_to_its_type_sequence_and_content() {
+fn every_session_datagram_decodes_as_recorded() {
     let mut datagrams = 0;
     for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
         let protocol_id = scenario.u64("protocol_id_u64");
@@ -93,7 +93,7 @@ impl Reader<'_> {
         let to_client = servers.iter().any(|server| server.text("address") == event.text("sender"));
         let accepted = if to_client { PacketKind::TO_CLIENT } else { PacketKind::TO_SERVER };
         let header =
-            Header::parse(&datagram, accepted).unwrap_or_else(|discard| panic!("{}: {discard}", self.scenario));
+            PacketHeader::parse(&datagram, accepted).unwrap_or_else(|discard| panic!("{}: {discard}", self.scenario));
         assert_eq!(name(header.kind), event.text("packet_type"), "{}", self.scenario);
         if is(event, "datagram") {
             assert_eq!(header.sequence, event.u64("sequence_u64"), "{}", self.scenario);
@@ -102,7 +102,7 @@ impl Reader<'_> {
         self.check_content(event, &header, &content, to_client);
     }
 
-    fn open(&self, header: &Header, datagram: &[u8], to_client: bool) -> Vec<u8> {
+    fn open(&self, header: &PacketHeader, datagram: &[u8], to_client: bool) -> Vec<u8> {
         let key = if to_client { "server_to_client_key_hex" } else { "client_to_server_key_hex" };
         let open = |token: Case<'_>| {
             let mut datagram = datagram.to_vec();
@@ -114,7 +114,7 @@ impl Reader<'_> {
         opened.concat()
     }
 
-    fn check_content(&mut self, event: &Case<'_>, header: &Header, content: &[u8], to_client: bool) {
+    fn check_content(&mut self, event: &Case<'_>, header: &PacketHeader, content: &[u8], to_client: bool) {
         let scenario = self.scenario;
         match header.kind {
             PacketKind::Denied | PacketKind::Disconnect => assert!(content.is_empty(), "{scenario}"),
@@ -125,29 +125,30 @@ impl Reader<'_> {
             }
             PacketKind::Response => {
                 let returned = Challenge::parse(content).expect("the content of a response");
-                assert!(self.challenges.contains(&returned), "{scenario}: a challenge, returned unchanged");
+                assert!(self.challenges.contains(&returned), "{scenario}: a challenge was returned unchanged");
             }
             PacketKind::KeepAlive if to_client => {
                 let keep_alive = KeepAlive::parse(content).expect("the content of a keep-alive");
                 let server = self.server(event.text("sender")).expect("its server");
                 assert_eq!(keep_alive.max_clients, server.u32("max_clients_u32"), "{scenario}");
-                assert!(keep_alive.client_index < keep_alive.max_clients, "{scenario}");
+                assert!(keep_alive.client_index.0 < keep_alive.max_clients, "{scenario}");
             }
             PacketKind::KeepAlive => assert_eq!(KeepAlive::parse(content), Some(KeepAlive::default()), "{scenario}"),
             PacketKind::Payload => assert!(self.payloads.iter().any(|payload| payload == content), "{scenario}"),
         }
     }
 
-    /// The challenge token names the client of one of the scenario's tokens, and holds its user data.
+    /// Checks that the challenge token names the client of a token of the scenario, and holds its user data.
     fn check_challenge(&self, event: &Case<'_>, mut challenge: Challenge) {
         let server = self.server(event.text("sender")).expect("its server");
         let key = Key::from_bytes(server.array("challenge_key_hex"));
-        let plain = open_challenge(&key, challenge.sequence, &mut challenge.sealed).expect("under the forced key");
+        let plain =
+            open_challenge(&key, challenge.sequence, &mut challenge.sealed).expect("it opens under the forced key");
         let names = |token: &Case<'_>| {
             plain[..8] == token.u64("client_id_u64").to_le_bytes() && plain[8..264] == token.bytes("user_data_hex")
         };
         assert!(self.scenario.steps("tokens").iter().any(names), "{}", self.scenario);
-        assert!(plain[264..].iter().all(|byte| *byte == 0), "{}: zeros, where ours has its digest", self.scenario);
+        assert!(plain[264..].iter().all(|byte| *byte == 0), "{}: zeros, in place of our digest", self.scenario);
     }
 
     fn read_request(&self, event: &Case<'_>, datagram: &[u8]) {
@@ -161,7 +162,7 @@ impl Reader<'_> {
         let Some(server) = self.server(event.text("receiver")) else { return };
         let keys = KeyRing::from(Key::from_bytes(server.array("private_key_hex")));
         let redeemed = redeem(&request, self.protocol_id, &keys).unwrap_or_else(|error| panic!("{scenario}: {error}"));
-        assert_eq!(redeemed.client_id, token.u64("client_id_u64"), "{scenario}");
+        assert_eq!(redeemed.client_id.0, token.u64("client_id_u64"), "{scenario}");
         assert_eq!(redeemed.timeout_seconds, token.i32("timeout_seconds_i32"), "{scenario}");
         assert_eq!(redeemed.user_data.to_vec(), token.bytes("user_data_hex"), "{scenario}");
         assert_eq!(redeemed.client_to_server.expose(), &token.array("client_to_server_key_hex"), "{scenario}");
@@ -187,13 +188,13 @@ fn name(kind: PacketKind) -> &'static str {
     }
 }
 
-// What a client lives through ---------------------------------------------------------------------------------------
+// The states of a client ---------------------------------------------------------------------------------------------
 
-/// A client of ours and what became of it.
+/// A client of ours and its outcomes.
 struct Player {
-    core: Client,
+    core: NetcodeClient,
     address: Address,
-    /// Each new state with its time; a further server is a new state, too.
+    /// Each new state with its time; an attempt at a further server is a new state.
     states: Vec<(Duration, ClientState)>,
     received: Vec<(u64, Vec<u8>)>,
     last: (ClientState, Option<Address>),
@@ -202,7 +203,7 @@ struct Player {
 impl Player {
     fn new(address: Address) -> Self {
         Self {
-            core: Client::new(TimeoutPolicy::Clamped),
+            core: NetcodeClient::new(TimeoutPolicy::Clamped),
             address,
             states: Vec::new(),
             received: Vec::new(),
@@ -224,11 +225,11 @@ impl Player {
         self.note(time);
     }
 
-    /// One update of the reference: after everything was received, time-outs and what is to be sent.
+    /// Runs one update of the reference: after all arrivals, timeouts and pending packets.
     fn update(&mut self, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
         self.core.tick(instant(time));
         self.note(time);
-        let mut outbox = Collected::default();
+        let mut outbox = VecOutbox::default();
         self.core.transmit(instant(time), &mut outbox);
         outbox.datagrams
     }
@@ -251,7 +252,7 @@ impl Player {
     }
 }
 
-/// Every address at which a scenario has a client.
+/// Returns every address with a client in a scenario.
 fn clients(scenario: &Case<'_>) -> Vec<Address> {
     let called = scenario.steps("events").into_iter().filter(|event| is(event, "client_connect_called"));
     let mut addresses: Vec<Address> = called.map(|event| event.address("client").into()).collect();
@@ -260,7 +261,7 @@ fn clients(scenario: &Case<'_>) -> Vec<Address> {
     addresses
 }
 
-/// What the file says of one client: every state, or every payload that it received.
+/// Returns the records of one client in the file: every state, or every payload that it received.
 fn recorded<'a>(scenario: &Case<'a>, client: Address, event: &str) -> Vec<Case<'a>> {
     let events = scenario.steps("events").into_iter();
     events.filter(|e| is(e, event) && Address::from(e.address("client")) == client).collect()
@@ -281,7 +282,7 @@ fn last_time(scenario: &Case<'_>) -> Duration {
 }
 
 #[test]
-fn our_client_lives_through_the_recorded_datagrams_as_the_references_does() {
+fn our_client_replays_recorded_sessions_like_the_reference() {
     let mut judge = Judge::new(FILE, |what| what.starts_with("replayed "));
     for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
         for address in clients(&scenario) {
@@ -296,7 +297,7 @@ fn our_client_lives_through_the_recorded_datagrams_as_the_references_does() {
     judge.all_entries_were_needed();
 }
 
-/// Feeds a client all that was delivered to its address, each datagram in the update after it was sent.
+/// Delivers to a client all datagrams to its address, each in the update after it was sent.
 fn replay(scenario: &Case<'_>, address: Address) -> Player {
     let mut player = Player::new(address);
     let events = scenario.steps("events");
@@ -321,9 +322,9 @@ fn replay(scenario: &Case<'_>, address: Address) -> Player {
     player
 }
 
-/// What the script's application does with a client; what leaves at once is answered.
+/// Runs the action of the script's application on a client; returns the datagrams that it sends at once.
 fn call(player: &mut Player, scenario: &Case<'_>, event: &Case<'_>, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
-    let mut outbox = Collected::default();
+    let mut outbox = VecOutbox::default();
     match event.text("event") {
         "client_connect_called" => player.connect(token(scenario, event.text("token")), time),
         "client_disconnect_called" => {
@@ -332,7 +333,7 @@ fn call(player: &mut Player, scenario: &Case<'_>, event: &Case<'_>, time: Durati
             player.core.transmit(instant(time), &mut outbox);
         }
         "client_send_called" => {
-            // It fails where our client is not connected; then its payload is missed, and that is seen.
+            // It fails where our client is not connected; then the comparison detects the missing payload.
             let _ = player.core.send(&event.bytes("payload_hex"), instant(time), &mut outbox);
         }
         _ => {}
@@ -340,7 +341,7 @@ fn call(player: &mut Player, scenario: &Case<'_>, event: &Case<'_>, time: Durati
     outbox.datagrams
 }
 
-/// Where the states are the same, they come at the same time.
+/// Asserts that equal states come at the same time.
 fn assert_times(scenario: &Case<'_>, player: &Player) {
     if recorded_states(scenario, player.address) != player.states() {
         return;
@@ -352,17 +353,17 @@ fn assert_times(scenario: &Case<'_>, player: &Player) {
     }
 }
 
-// The same scripts, ours with ours ----------------------------------------------------------------------------------
+// The same scripts between our client and our server ----------------------------------------------------------------
 
-/// A server of ours and what its application saw, told as the file tells it.
+/// A server of ours, and its events in the form of the file.
 struct Host {
-    core: Server,
+    core: NetcodeServer,
     address: Address,
     log: Vec<String>,
     received: Vec<String>,
 }
 
-/// What the script's network loses, besides everything while it is cut.
+/// Returns whether the network of the script loses a datagram, besides all while it is cut.
 fn is_lost(scenario: &Case<'_>, to_client: bool, datagram: &[u8], seen: &mut BTreeMap<&'static str, usize>) -> bool {
     let kind = datagram.first().map_or(0, |prefix| prefix & 0x0f);
     match scenario.name() {
@@ -376,7 +377,7 @@ fn is_lost(scenario: &Case<'_>, to_client: bool, datagram: &[u8], seen: &mut BTr
     }
 }
 
-struct Stage<'a> {
+struct AttackWorld<'a> {
     scenario: Case<'a>,
     players: Vec<Player>,
     hosts: Vec<Host>,
@@ -388,18 +389,18 @@ struct Stage<'a> {
 }
 
 #[test]
-fn our_client_and_server_play_the_scripts_to_the_same_states_deliveries_and_refusals() {
+fn our_client_and_server_replay_the_scripts_identically() {
     let mut judge = Judge::new(FILE, |what| what.starts_with("live "));
     for scenario in Vectors::load(FILE).cases("scenarios", SCENARIOS) {
-        let stage = Stage::play(scenario);
-        for player in &stage.players {
+        let attack = AttackWorld::play(scenario);
+        for player in &attack.players {
             let address = player.address;
             let what = format!("live states of {address}");
             judge.compare(&scenario, &what, &recorded_states(&scenario, address), &player.states());
             let what = format!("live payloads to {address}");
             judge.compare(&scenario, &what, &recorded_payloads(&scenario, address), &player.payloads());
         }
-        for host in &stage.hosts {
+        for host in &attack.hosts {
             let what = format!("live clients of {}", host.address);
             judge.compare(&scenario, &what, &recorded_clients(&scenario, host.address), &line(&host.log));
             let what = format!("live payloads to {}", host.address);
@@ -409,7 +410,7 @@ fn our_client_and_server_play_the_scripts_to_the_same_states_deliveries_and_refu
                 .collect();
             judge.compare(&scenario, &what, &line(&theirs), &line(&host.received));
         }
-        stage.assert_requests_are_the_recorded_ones();
+        attack.assert_requests_are_the_recorded_ones();
     }
     judge.all_entries_were_needed();
 }
@@ -419,7 +420,7 @@ fn at_host<'a>(scenario: &Case<'a>, host: Address, event: &str) -> Vec<Case<'a>>
     events.filter(|e| is(e, event) && Address::from(e.address("server")) == host).collect()
 }
 
-/// Connects and disconnects of a server, in the file's own words.
+/// Returns the connects and disconnects of a server, in the terms of the file.
 fn recorded_clients(scenario: &Case<'_>, host: Address) -> String {
     let mut log = Vec::new();
     for event in scenario.steps("events") {
@@ -435,9 +436,9 @@ fn recorded_clients(scenario: &Case<'_>, host: Address) -> String {
     line(&log)
 }
 
-impl<'a> Stage<'a> {
+impl<'a> AttackWorld<'a> {
     fn play(scenario: Case<'a>) -> Self {
-        let mut stage = Self {
+        let mut attack = Self {
             scenario,
             players: clients(&scenario).into_iter().map(Player::new).collect(),
             hosts: scenario.steps("servers").iter().map(Host::new).collect(),
@@ -450,25 +451,25 @@ impl<'a> Stage<'a> {
         let events = scenario.steps("events");
         let (mut time, mut next) = (Duration::ZERO, 0);
         while time <= last_time(&scenario) {
-            stage.update(time);
+            attack.update(time);
             while let Some(event) = events.get(next).filter(|event| event.seconds("time_s") <= time) {
                 next += 1;
-                stage.act(event, time);
+                attack.act(event, time);
             }
             time += TICK;
         }
-        stage
+        attack
     }
 
-    /// All clients, then all servers: a datagram is there for its receiver's next update.
+    /// Updates all clients, then all servers: a datagram is available to the next update of its receiver.
     fn update(&mut self, time: Duration) {
         for (from, to, datagram) in std::mem::take(&mut self.to_players) {
             if let Some(player) = self.players.iter_mut().find(|player| player.address == to) {
                 player.handle(from, &datagram, time);
             }
         }
-        for place in 0..self.players.len() {
-            let (from, sent) = (self.players[place].address, self.players[place].update(time));
+        for index in 0..self.players.len() {
+            let (from, sent) = (self.players[index].address, self.players[index].update(time));
             self.carry(from, sent);
         }
         for (from, to, datagram) in std::mem::take(&mut self.to_hosts) {
@@ -476,8 +477,8 @@ impl<'a> Stage<'a> {
                 host.handle(from, datagram, time);
             }
         }
-        for place in 0..self.hosts.len() {
-            let (from, sent) = (self.hosts[place].address, self.hosts[place].update(time));
+        for index in 0..self.hosts.len() {
+            let (from, sent) = (self.hosts[index].address, self.hosts[index].update(time));
             self.carry(from, sent);
         }
     }
@@ -499,7 +500,7 @@ impl<'a> Stage<'a> {
         match name {
             "network_cut" => self.is_cut = true,
             "network_restored" => self.is_cut = false,
-            // Everything so far a second time: not the recorded datagrams, but ours.
+            // Everything so far a second time: our own datagrams instead of the recorded ones.
             "datagram_injected" if event.text("why") == "replay of datagram 0" => {
                 for (from, to, datagram) in self.sent.clone() {
                     let to_client = self.hosts.iter().any(|host| host.address == from);
@@ -509,21 +510,22 @@ impl<'a> Stage<'a> {
             }
             _ if name.starts_with("client_") && name.ends_with("_called") => {
                 let address = Address::from(event.address("client"));
-                let place = self.players.iter().position(|player| player.address == address).expect("a client");
-                let sent = call(&mut self.players[place], &self.scenario, event, time);
+                let index = self.players.iter().position(|player| player.address == address).expect("a client");
+                let sent = call(&mut self.players[index], &self.scenario, event, time);
                 self.carry(address, sent);
             }
             _ if name.starts_with("server_") && name.ends_with("_called") => {
                 let address = Address::from(event.address("server"));
-                let place = self.hosts.iter().position(|host| host.address == address).expect("a server");
-                let sent = self.hosts[place].call(event, time);
+                let index = self.hosts.iter().position(|host| host.address == address).expect("a server");
+                let sent = self.hosts[index].call(event, time);
                 self.carry(address, sent);
             }
             _ => {}
         }
     }
 
-    /// A connection request is a token's bytes in another order: ours is the reference's, byte for byte.
+    /// Asserts that each connection request equals that of the reference, byte for byte: it is a reordering of the
+    /// bytes of the token.
     fn assert_requests_are_the_recorded_ones(&self) {
         let is_request = |datagram: &[u8]| datagram.first() == Some(&REQUEST_PREFIX);
         let events = self.scenario.steps("events");
@@ -543,11 +545,12 @@ impl<'a> Stage<'a> {
 impl Host {
     fn new(given: &Case<'_>) -> Self {
         let address: Address = given.address("address").into();
-        let mut config = Config::new(given.u64("protocol_id_u64"), given.u32("max_clients_u32"), vec![address]);
-        config.fence = Fence::Open;
+        let mut config =
+            ServerConfig::new(given.u64("protocol_id_u64"), given.u32("max_clients_u32"), &[address.socket_addr()]);
+        config.token_cutoff = TokenCutoff::None;
         let keys = Key::from_bytes(given.array("private_key_hex")).into();
         let seed = Seed::from_bytes([address.socket_addr().port() as u8; 32]);
-        let core = Server::new(config, keys, &seed, now(Duration::ZERO)).expect("settings");
+        let core = NetcodeServer::new(config, keys, &seed, now(Duration::ZERO)).expect("settings");
         Self { core, address, log: Vec::new(), received: Vec::new() }
     }
 
@@ -561,20 +564,22 @@ impl Host {
     fn update(&mut self, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
         self.core.tick(now(time));
         self.note();
-        let mut outbox = Collected::default();
+        let mut outbox = VecOutbox::default();
         self.core.transmit(now(time), &mut outbox);
         outbox.datagrams
     }
 
     fn call(&mut self, event: &Case<'_>, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
-        let mut outbox = Collected::default();
-        let client = self.core.clients().find(|client| client.slot() == event.u32("slot"));
+        let mut outbox = VecOutbox::default();
+        let client = self.core.clients().find(|client| client.slot().get() == event.u32("slot"));
         let Some(client) = client else { return outbox.datagrams };
         if is(event, "server_disconnect_called") {
             self.core.disconnect(client);
             self.core.transmit(now(time), &mut outbox);
         } else {
-            self.core.send(client, &event.bytes("payload_hex"), now(time), &mut outbox).expect("room enough");
+            self.core
+                .send(client, &event.bytes("payload_hex"), now(time), &mut outbox)
+                .expect("the outbox is large enough");
         }
         self.note();
         outbox.datagrams
@@ -583,15 +588,15 @@ impl Host {
     fn note(&mut self) {
         while let Some(event) = self.core.poll_event() {
             self.log.push(match event {
-                Event::Connected { client, client_id } => format!("{client_id} in {}", client.slot()),
-                Event::Disconnected { client, reason, .. } => {
+                NetcodeEvent::Connected { client, client_id } => format!("{client_id} in {}", client.slot().get()),
+                NetcodeEvent::Disconnected { client, reason, .. } => {
                     let reason = match reason {
                         DisconnectReason::Left => "client_disconnect",
                         DisconnectReason::Kicked => "server_disconnect",
                         DisconnectReason::TimedOut => "timed_out",
                         other => other.name(),
                     };
-                    format!("{reason} from {}", client.slot())
+                    format!("{reason} from {}", client.slot().get())
                 }
             });
         }

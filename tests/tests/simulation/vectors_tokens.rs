@@ -1,4 +1,4 @@
-//! Connect tokens, their private parts, and challenge tokens, byte for byte as the reference makes and reads them.
+//! Connect tokens, their private data, and challenge tokens, byte for byte as the reference writes and reads them.
 
 use slipgate_netcode::crypto::aead::{NotAuthentic, nonce};
 use slipgate_netcode::crypto::key::{Key, KeyRing};
@@ -10,7 +10,7 @@ use slipgate_netcode::token::issue::seal;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
 use slipgate_netcode::wire::cursor::{Reader, Writer};
 use slipgate_netcode::wire::packet::Request;
-use slipgate_netcode::wire::token::{LayoutError, PrivateLayout, PublicLayout, Servers};
+use slipgate_netcode::wire::token::{PrivateLayout, PublicLayout, Servers, TokenLayoutError};
 use slipgate_netcode::wire::{
     CHALLENGE_TOKEN_BYTES, CHALLENGE_TOKEN_PLAIN_BYTES, CONNECT_TOKEN_BYTES, PRIVATE_TOKEN_BYTES,
     PRIVATE_TOKEN_PLAIN_BYTES, UserData,
@@ -21,9 +21,9 @@ const PRIVATE: &str = "netcode_private_connect_token.json";
 const PUBLIC: &str = "netcode_connect_token.json";
 const CHALLENGE: &str = "netcode_challenge_token.json";
 
-// Private part -----------------------------------------------------------------------------------------------------
+// Private data ------------------------------------------------------------------------------------------------------
 
-/// Everything of a case that stands in the private part.
+/// All fields of a case that are in the private data.
 struct PrivateFields {
     client_id: u64,
     timeout_seconds: i32,
@@ -36,7 +36,7 @@ struct PrivateFields {
 impl PrivateFields {
     fn layout(&self) -> PrivateLayout<'_> {
         PrivateLayout {
-            client_id: self.client_id,
+            client_id: self.client_id.into(),
             timeout_seconds: self.timeout_seconds,
             servers: self.servers.clone(),
             client_to_server: &self.client_to_server,
@@ -47,7 +47,7 @@ impl PrivateFields {
     }
 
     fn assert_is(&self, redeemed: &Redeemed, case: &Case<'_>) {
-        assert_eq!(redeemed.client_id, self.client_id, "{case}");
+        assert_eq!(redeemed.client_id.0, self.client_id, "{case}");
         assert_eq!(redeemed.timeout_seconds, self.timeout_seconds, "{case}");
         assert_eq!(redeemed.servers, self.servers, "{case}");
         assert_eq!(redeemed.client_to_server.expose(), &self.client_to_server, "{case}");
@@ -57,7 +57,7 @@ impl PrivateFields {
     }
 }
 
-/// What a private part is sealed under, and the sealed part itself.
+/// The associated data of the private data, and the sealed bytes.
 struct Sealed {
     protocol_id: u64,
     expires: UnixSeconds,
@@ -97,7 +97,7 @@ fn servers(case: &Case<'_>, field: &str) -> Servers {
 }
 
 #[test]
-fn a_private_part_is_written_and_sealed_as_the_reference_does_and_redeemed_to_the_same_fields() {
+fn private_token_data_matches_the_reference() {
     for case in Vectors::load(PRIVATE).cases("valid_cases", 10) {
         let fields = PrivateFields {
             client_id: case.u64("client_id_u64"),
@@ -124,12 +124,12 @@ fn a_private_part_is_written_and_sealed_as_the_reference_does_and_redeemed_to_th
 }
 
 #[test]
-fn an_altered_private_part_does_not_open_and_a_malformed_one_is_refused_for_what_is_wrong_with_it() {
-    const MALFORMED: &[(&str, LayoutError)] = &[
-        ("address count below 1", LayoutError::ServerCount),
-        ("address count above 32", LayoutError::ServerCount),
-        ("address count above 32 (sign bit of a 32-bit integer)", LayoutError::ServerCount),
-        ("address type not 1 or 2", LayoutError::AddressType),
+fn invalid_private_token_data_is_refused_with_a_reason() {
+    const MALFORMED: &[(&str, TokenLayoutError)] = &[
+        ("address count below 1", TokenLayoutError::ServerCount),
+        ("address count above 32", TokenLayoutError::ServerCount),
+        ("address count above 32 (sign bit of a 32-bit integer)", TokenLayoutError::ServerCount),
+        ("address type not 1 or 2", TokenLayoutError::AddressType),
     ];
     for case in Vectors::load(PRIVATE).cases("invalid_cases", 20) {
         assert_eq!(case.text("expected"), "reject", "{case}");
@@ -153,30 +153,30 @@ fn an_altered_private_part_does_not_open_and_a_malformed_one_is_refused_for_what
 }
 
 #[test]
-fn a_private_part_that_the_reference_tolerates_is_redeemed() {
+fn private_data_tolerated_by_the_reference_is_accepted() {
     let vectors = Vectors::load(PRIVATE);
     for case in vectors.cases("tolerated_cases", 1) {
         assert_eq!(case.text("expected"), "accept", "{case}");
         let sealed = Sealed::of(&case, "encrypted_hex");
         assert_eq!(sealed.open(), Ok(case.array("plaintext_hex")), "{case}");
         if let Some(redeemed) = vectors.tolerate(&case, sealed.redeem()) {
-            assert_eq!(redeemed.client_id, case.u64("client_id_u64"), "{case}");
+            assert_eq!(redeemed.client_id.0, case.u64("client_id_u64"), "{case}");
             assert_eq!(redeemed.minted, None, "{case}: noise in the padding is no mint time");
         }
     }
     vectors.all_refusals_were_needed();
 }
 
-fn reason(case: &Case<'_>, table: &[(&str, LayoutError)]) -> LayoutError {
+fn reason(case: &Case<'_>, table: &[(&str, TokenLayoutError)]) -> TokenLayoutError {
     let reason = case.text("reason");
     let found = table.iter().find(|(name, _)| *name == reason).map(|(_, error)| *error);
-    found.unwrap_or_else(|| panic!("{case}: no error of ours is known for \"{reason}\""))
+    found.unwrap_or_else(|| panic!("{case}: no error of ours corresponds to \"{reason}\""))
 }
 
 // Public token -----------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_connect_token_is_written_as_the_reference_does() {
+fn connect_token_encoding_matches_the_reference() {
     for case in Vectors::load(PUBLIC).cases("valid_cases", 10) {
         let (nonce, sealed) = (case.array("nonce_hex"), case.array("private_encrypted_hex"));
         let (client_to_server, server_to_client) =
@@ -199,7 +199,7 @@ fn a_connect_token_is_written_as_the_reference_does() {
 }
 
 #[test]
-fn a_connect_token_is_read_to_the_fields_from_which_the_reference_wrote_it() {
+fn connect_token_decodes_to_reference_fields() {
     for case in Vectors::load(PUBLIC).cases("valid_cases", 10) {
         let token = ConnectToken::from_bytes(&case.bytes("token_hex"));
         let token = token.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -219,7 +219,7 @@ fn a_connect_token_is_read_to_the_fields_from_which_the_reference_wrote_it() {
 }
 
 #[test]
-fn the_private_part_of_a_connect_token_is_redeemed_to_what_the_reference_put_there() {
+fn connect_token_private_data_decodes_to_reference_fields() {
     for case in Vectors::load(PUBLIC).cases("valid_cases", 10) {
         let fields = PrivateFields {
             client_id: case.u64("private_client_id_u64"),
@@ -235,14 +235,14 @@ fn the_private_part_of_a_connect_token_is_redeemed_to_what_the_reference_put_the
 }
 
 #[test]
-fn a_wrong_connect_token_is_refused_for_what_is_wrong_with_it() {
-    const WRONG: &[(&str, LayoutError)] = &[
-        ("length is not 2048", LayoutError::Length),
-        ("version string differs", LayoutError::Version),
-        ("create timestamp later than expire timestamp", LayoutError::CreatedAfterExpiry),
-        ("address count below 1", LayoutError::ServerCount),
-        ("address count above 32", LayoutError::ServerCount),
-        ("address type not 1 or 2", LayoutError::AddressType),
+fn invalid_connect_token_is_refused_with_a_reason() {
+    const WRONG: &[(&str, TokenLayoutError)] = &[
+        ("length is not 2048", TokenLayoutError::Length),
+        ("version string differs", TokenLayoutError::Version),
+        ("create timestamp later than expire timestamp", TokenLayoutError::CreatedAfterExpiry),
+        ("address count below 1", TokenLayoutError::ServerCount),
+        ("address count above 32", TokenLayoutError::ServerCount),
+        ("address type not 1 or 2", TokenLayoutError::AddressType),
     ];
     for case in Vectors::load(PUBLIC).cases("invalid_cases", 15) {
         assert_eq!(case.text("expected"), "reject", "{case}");
@@ -253,7 +253,7 @@ fn a_wrong_connect_token_is_refused_for_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_connect_token_that_the_reference_tolerates_is_read() {
+fn connect_tokens_tolerated_by_the_reference_are_accepted() {
     let vectors = Vectors::load(PUBLIC);
     for case in vectors.cases("tolerated_cases", 3) {
         assert_eq!(case.text("expected"), "accept", "{case}");
@@ -268,7 +268,7 @@ fn a_connect_token_that_the_reference_tolerates_is_read() {
 // Challenge token --------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_challenge_token_is_sealed_as_the_reference_does_and_opened_to_the_same_fields() {
+fn challenge_token_matches_the_reference() {
     for case in Vectors::load(CHALLENGE).cases("valid_cases", 9) {
         let key = Key::from_bytes(case.array("challenge_key_hex"));
         let sequence = case.u64("sequence_u64");
@@ -293,7 +293,7 @@ fn a_challenge_token_is_sealed_as_the_reference_does_and_opened_to_the_same_fiel
 }
 
 #[test]
-fn an_altered_challenge_token_does_not_open() {
+fn altered_challenge_token_does_not_open() {
     for case in Vectors::load(CHALLENGE).cases("invalid_cases", 11) {
         assert_eq!(case.text("expected"), "reject", "{case}");
         let key = Key::from_bytes(case.array("challenge_key_hex"));

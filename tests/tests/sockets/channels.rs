@@ -1,15 +1,16 @@
-//! Channels and acknowledged packets on real loopback sockets: a server and a client as a game has them.
+//! Channels and acknowledged packets on real loopback sockets: a server and a client as in a game.
 
 use std::sync::Arc;
 
 use super::channels_live::{Guest, Host, fetch_both, meet};
 use serde::{Deserialize, Serialize};
-use slipgate_client::{ClientState, EndReason};
-use slipgate_server::block::{self, Block, ContentDigest};
+use slipgate_client::ClientState;
+use slipgate_server::config::Memory;
+use slipgate_server::transfer::{self, ContentDigest, Transfer};
+use slipgate_server::typed::SendTypedError;
 use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
 use slipgate_server::{
-    ChannelConfig, ChannelId, DisconnectReason, Fate, Kind, Layout, Memory, SendError, SendOptions, SendTypedError,
-    Traffic,
+    ChannelConfig, ChannelId, CloseKind, DeliveryStatus, Kind, Layout, SendError, SendOptions, Traffic,
 };
 use slipgate_session::reliability;
 use slipgate_session::wire::reliable::Sequence;
@@ -23,18 +24,21 @@ fn channels() -> Traffic {
     Traffic::channels(layout(Kind::Sequenced))
 }
 
-/// The layout of these tests, with a kind for the second channel.
+/// Returns the layout of these tests, with this kind of second channel.
 fn layout(state: Kind) -> Layout {
-    // Here clients upload as well, which a server refuses by default.
-    let blocks = block::Config { admission: block::Admission::Automatic, ..block::Config::default() };
-    let channel = |kind, priority| ChannelConfig { priority, blocks: blocks.clone(), ..ChannelConfig::new(kind) };
-    Layout::new(vec![channel(Kind::ReliableOrdered, 1), channel(state, 2), channel(Kind::Blocks, 0)])
-        .expect("the settings are sound")
+    // Clients upload here as well, which a server refuses by default.
+    let transfers = transfer::TransferConfig {
+        admission: transfer::TransferAdmission::Automatic,
+        ..transfer::TransferConfig::default()
+    };
+    let channel = |kind, priority| ChannelConfig { priority, transfers: transfers.clone(), ..ChannelConfig::new(kind) };
+    Layout::new(vec![channel(Kind::ReliableOrdered, 1), channel(state, 2), channel(Kind::Transfers, 0)])
+        .expect("valid settings")
 }
 
-/// Bytes that look like chance and follow from a seed.
+/// Returns pseudo-random bytes of a seed.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    let word = |place: u64| (seed + place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).to_le_bytes();
+    let word = |index: u64| (seed + index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).to_le_bytes();
     (0..).flat_map(word).take(bytes).collect()
 }
 
@@ -50,21 +54,21 @@ enum Talk {
 }
 
 #[test]
-fn chat_arrives_once_and_in_order_state_never_after_newer_state_and_blocks_whole() {
+fn each_kind_of_channel_keeps_its_delivery_promise() {
     let (mut host, mut guest) = meet(channels());
     let (map, avatar) = (content(1, 300_000), content(2, 40_000));
-    host.server.send_block(host.client(), MAP, Block::new(map.clone()).expect("it is small"), 77).expect("sent");
-    guest.client.send_block(MAP, Block::new(avatar.clone()).expect("it is small"), 78).expect("sent");
+    host.newest().send_transfer(MAP, Transfer::new(map.clone()).expect("the transfer is small"), 77).expect("sent");
+    guest.client.send_transfer(MAP, Transfer::new(avatar.clone()).expect("the transfer is small"), 78).expect("sent");
     for number in 0..200 {
-        host.server.send_message(host.client(), CHAT, &line(number)).expect("the queue has room");
-        host.server.send_message(host.client(), STATE, &number.to_le_bytes()).expect("the queue has room");
-        guest.client.send_message(CHAT, &line(number)).expect("the queue has room");
-        guest.client.send_message(STATE, &number.to_le_bytes()).expect("the queue has room");
+        host.server.send_message(host.client(), CHAT, &line(number)).expect("the queue has space");
+        host.server.send_message(host.client(), STATE, &number.to_le_bytes()).expect("the queue has space");
+        guest.client.send_message(CHAT, &line(number)).expect("the queue has space");
+        guest.client.send_message(STATE, &number.to_le_bytes()).expect("the queue has space");
         if number % 10 == 0 {
             fetch_both(&mut host, &mut guest);
         }
     }
-    until(&mut (&mut host, &mut guest), "both blocks and all lines", |(host, guest)| {
+    until(&mut (&mut host, &mut guest), "both transfers and all lines", |(host, guest)| {
         let all_lines = host.log.on(CHAT).count() == 200 && guest.log.on(CHAT).count() == 200;
         all_lines && [&host.log, &guest.log].iter().all(|log| log.received.len() == 1 && log.delivered == 1)
     });
@@ -73,26 +77,26 @@ fn chat_arrives_once_and_in_order_state_never_after_newer_state_and_blocks_whole
         assert!(log.on(CHAT).eq((0..200).map(line)), "every line once, in order");
         let states: Vec<u32> = log.on(STATE).map(|bytes| u32::from_le_bytes(bytes[..].try_into().unwrap())).collect();
         assert!(states.is_sorted_by(|older, newer| older < newer), "{states:?}");
-        assert_eq!(states.last(), Some(&199), "nothing is lost on a loopback that carries this little");
+        assert_eq!(states.last(), Some(&199), "the loopback interface loses nothing at this rate");
         assert_eq!(log.received, [(label, ContentDigest::of(expected))]);
     }
 }
 
 #[test]
-fn who_asks_what_became_of_a_message_hears_it_once() {
+fn receipt_reports_delivery_status_once() {
     let (mut host, mut guest) = meet(channels());
     let client = host.client();
     let asking = |tag| SendOptions { receipt: Some(tag), ..SendOptions::default() };
     let long = content(8, 9000);
     for tag in 0..50 {
         for (channel, message) in [(CHAT, &line(tag as u32)), (STATE, &long)] {
-            host.server.send_message_with(client, channel, message, asking(tag)).expect("the queue has room");
-            guest.client.send_message_with(channel, message, asking(tag)).expect("the queue has room");
+            host.at(client).send_message_with(channel, message, asking(tag)).expect("the queue has space");
+            guest.client.send_message_with(channel, message, asking(tag)).expect("the queue has space");
         }
-        host.server.send_message(client, CHAT, b"nobody asks").expect("the queue has room");
+        host.server.send_message(client, CHAT, b"nobody asks").expect("the queue has space");
         fetch_both(&mut host, &mut guest);
-        until(&mut (&mut host, &mut guest), "the state has room", |(host, guest)| {
-            host.server.free(client, STATE).bytes > 20_000 && guest.client.free(STATE).bytes > 20_000
+        until(&mut (&mut host, &mut guest), "the channel has space", |(host, guest)| {
+            host.newest().remaining(STATE).bytes > 20_000 && guest.remaining(STATE).bytes > 20_000
         });
     }
     until(&mut (&mut host, &mut guest), "all receipts", |(host, guest)| {
@@ -100,50 +104,54 @@ fn who_asks_what_became_of_a_message_hears_it_once() {
     });
     let replaced = SendOptions { key: Some(1), ..asking(50) };
     let late = SendOptions { deadline: Some(std::time::Duration::ZERO), ..asking(51) };
-    host.server.send_message_with(client, CHAT, b"the door is open", replaced).expect("sent");
-    host.server
-        .send_message_with(client, CHAT, b"the door is shut", SendOptions { receipt: Some(52), ..replaced })
+    host.at(client).send_message_with(CHAT, b"the door is open", replaced).expect("sent");
+    host.at(client)
+        .send_message_with(CHAT, b"the door is shut", SendOptions { receipt: Some(52), ..replaced })
         .expect("sent");
-    host.server.send_message_with(client, STATE, b"was", late).expect("sent");
+    host.at(client).send_message_with(STATE, b"was", late).expect("sent");
     until(&mut (&mut host, &mut guest), "three more", |(host, _)| host.log.receipts.len() == 103);
     run_for(&mut (&mut host, &mut guest), std::time::Duration::from_millis(100));
     let three = host.log.receipts.split_off(100);
-    for expected in [(CHAT, 50, Fate::Superseded), (STATE, 51, Fate::Expired), (CHAT, 52, Fate::Arrived)] {
+    for expected in [
+        (CHAT, 50, DeliveryStatus::Superseded),
+        (STATE, 51, DeliveryStatus::Expired),
+        (CHAT, 52, DeliveryStatus::Arrived),
+    ] {
         assert!(three.contains(&expected), "{three:?}");
     }
     for (ours, theirs) in [(&host.log, &guest.log), (&guest.log, &host.log)] {
         assert_eq!(ours.receipts.len(), 100);
         for channel in [CHAT, STATE] {
-            let of_it = ours.receipts.iter().filter(|(on, ..)| *on == channel).map(|(_, tag, fate)| (*tag, *fate));
-            let mut told: Vec<_> = of_it.collect();
-            // Of what one datagram tells the newest may come first.
-            told.sort_by_key(|(tag, _)| *tag);
-            assert!(told.iter().map(|(tag, _)| *tag).eq(0..50), "each once: {told:?}");
-            let arrived = told.iter().filter(|(_, fate)| *fate == Fate::Arrived).count();
-            let heard = theirs
+            let of_it = ours.receipts.iter().filter(|(on, ..)| *on == channel).map(|(_, tag, status)| (*tag, *status));
+            let mut reported: Vec<_> = of_it.collect();
+            // The newest of several receipts of one datagram may come first.
+            reported.sort_by_key(|(tag, _)| *tag);
+            assert!(reported.iter().map(|(tag, _)| *tag).eq(0..50), "each receipt once: {reported:?}");
+            let arrived = reported.iter().filter(|(_, status)| *status == DeliveryStatus::Arrived).count();
+            let received = theirs
                 .on(channel)
                 .filter(|message| !message.starts_with(b"nobody") && !message.starts_with(b"the door"));
-            assert_eq!(arrived, heard.count(), "as many as were heard");
-            assert!(arrived == 50 || channel == STATE, "{told:?}");
+            assert_eq!(arrived, received.count(), "as many as the guest received");
+            assert!(arrived == 50 || channel == STATE, "{reported:?}");
         }
     }
 }
 
 #[test]
-fn what_a_client_flushes_leaves_before_its_turn_ends() {
+fn client_flush_sends_before_the_turn_ends() {
     let (mut host, mut guest) = meet(channels());
     guest.client.begin_turn(guest.clock.now());
     for number in 0..3 {
-        guest.client.send_message(CHAT, &line(number)).expect("the queue has room");
+        guest.client.send_message(CHAT, &line(number)).expect("the queue has space");
         guest.client.flush();
-        until(&mut host, "it arrives", |host| host.log.on(CHAT).count() as u32 > number);
+        until(&mut host, "the message arrives", |host| host.log.on(CHAT).count() as u32 > number);
     }
     guest.client.end_turn();
     assert!(host.log.on(CHAT).eq((0..3).map(line)));
 }
 
 #[test]
-fn values_arrive_as_they_were_sent_by_either_codec() {
+fn typed_values_arrive_unchanged_with_either_codec() {
     let (mut host, mut guest) = meet(channels());
     let hello = Talk::Hello { name: "Gyða".to_owned(), colour: (1, 2, 3) };
     let step = Talk::Move { at: [1.5, -2.25, 1e9] };
@@ -152,23 +160,23 @@ fn values_arrive_as_they_were_sent_by_either_codec() {
     guest.client.send_typed_with(&postcard, CHAT, &step, SendOptions::default()).expect("sent");
     host.server.send_typed(host.client(), CHAT, &step).expect("sent");
     let client = host.client();
-    host.server.send_typed_with(&postcard, client, CHAT, &Talk::Leave, SendOptions::default()).expect("sent");
+    host.at(client).send_typed_with(&postcard, CHAT, &Talk::Leave, SendOptions::default()).expect("sent");
     until(&mut (&mut host, &mut guest), "two messages each way", |(host, guest)| {
         host.log.messages.len() == 2 && guest.log.messages.len() == 2
     });
-    let heard: Vec<_> = host.log.on(CHAT).collect();
-    assert_eq!(slipgate_server::decode::<Talk>(client, CHAT, &heard[0]), Ok(hello));
-    assert_eq!(slipgate_server::decode_with::<Talk>(&postcard, client, CHAT, &heard[1]), Ok(step.clone()));
-    let heard: Vec<_> = guest.log.on(CHAT).collect();
-    assert_eq!(slipgate_client::decode::<Talk>(CHAT, &heard[0]), Ok(step));
-    assert_eq!(slipgate_client::decode_with::<Talk>(&postcard, CHAT, &heard[1]), Ok(Talk::Leave));
+    let received: Vec<_> = host.log.on(CHAT).collect();
+    assert_eq!(slipgate_server::decode::<Talk>(client, CHAT, &received[0]), Ok(hello));
+    assert_eq!(slipgate_server::typed::decode_with::<Talk>(&postcard, client, CHAT, &received[1]), Ok(step.clone()));
+    let received: Vec<_> = guest.log.on(CHAT).collect();
+    assert_eq!(slipgate_client::decode::<Talk>(CHAT, &received[0]), Ok(step));
+    assert_eq!(slipgate_client::typed::decode_with::<Talk>(&postcard, CHAT, &received[1]), Ok(Talk::Leave));
 }
 
 #[test]
-fn a_malformed_message_is_an_error_with_channel_and_client_and_the_connection_lives_on() {
+fn malformed_message_is_an_error_and_keeps_the_connection() {
     let (mut host, mut guest) = meet(channels());
     let client = host.client();
-    // A variant that there is not, a cut one, one with something behind it, and a list of far more than there is.
+    // An unknown variant, a truncated one, one with trailing bytes, and a list that claims more elements than bytes.
     let wrong: [(&[u8], _); 4] = [
         (&[9], TypedErrorKind::Malformed),
         (&[0, 4, b'G'], TypedErrorKind::CutOff),
@@ -184,12 +192,12 @@ fn a_malformed_message_is_an_error_with_channel_and_client_and_the_connection_li
         host.log.messages.len() == 5 && guest.log.messages.len() == 4
     });
     for ((_, kind), bytes) in wrong.into_iter().zip(host.log.on(CHAT)) {
-        let error = slipgate_server::decode::<Talk>(client, CHAT, &bytes).expect_err("it is wrong");
+        let error = slipgate_server::decode::<Talk>(client, CHAT, &bytes).expect_err("the message is malformed");
         assert_eq!((error.client, error.channel, error.kind), (client, CHAT, kind));
         assert_eq!(error.to_string(), format!("client in slot 0, channel 0: {kind}"));
     }
     for ((_, kind), bytes) in wrong.into_iter().zip(guest.log.on(CHAT)) {
-        let error = slipgate_client::decode::<Talk>(CHAT, &bytes).expect_err("it is wrong");
+        let error = slipgate_client::decode::<Talk>(CHAT, &bytes).expect_err("the message is malformed");
         assert_eq!(error.to_string(), format!("channel 0: {kind}"));
     }
     let last = host.log.on(CHAT).last().expect("five messages");
@@ -198,26 +206,29 @@ fn a_malformed_message_is_an_error_with_channel_and_client_and_the_connection_li
 }
 
 #[test]
-fn a_value_that_makes_no_message_is_refused_and_nothing_is_sent() {
+fn unencodable_value_is_refused_and_nothing_is_sent() {
     let (mut host, mut guest) = meet(channels());
     let client = host.client();
     let essay = "x".repeat(20_000);
     let too_large = SendTypedError::Send(SendError::TooLarge);
     let (wide, options) = (Bincode::with_limit(64 * 1024), SendOptions::default());
-    let sent = host.server.send_typed_with(&wide, client, CHAT, &essay, options);
+    let sent = host.at(client).send_typed_with(&wide, CHAT, &essay, options);
     assert_eq!(sent, Err(too_large), "larger than the channel allows");
-    let too_large = slipgate_client::SendTypedError::Send(SendError::TooLarge);
+    let too_large = slipgate_client::typed::SendTypedError::Send(SendError::TooLarge);
     assert_eq!(guest.client.send_typed_with(&wide, CHAT, &essay, options), Err(too_large));
     let error = guest.client.send_typed(CHAT, &essay);
-    let Err(slipgate_client::SendTypedError::Value(error)) = error else { panic!("{error:?}") };
+    let Err(slipgate_client::typed::SendTypedError::Value(error)) = error else { panic!("{error:?}") };
     assert_eq!(error.kind, TypedErrorKind::TooLarge, "larger than the codec's default");
     let narrow = Bincode::with_limit(100);
-    let error = host.server.send_typed_with(&narrow, client, CHAT, &essay, SendOptions::default());
+    let error = host.at(client).send_typed_with(&narrow, CHAT, &essay, SendOptions::default());
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
     assert_eq!((error.client, error.channel, error.kind), (client, CHAT, TypedErrorKind::TooLarge));
-    let nowhere = Err(SendTypedError::Send(SendError::NoChannel));
-    assert_eq!(host.server.send_typed(client, ChannelId(9), &1), nowhere);
-    assert_eq!(guest.client.send_typed(MAP, &1), Err(slipgate_client::SendTypedError::Send(SendError::WrongKind)));
+    let unreachable = Err(SendTypedError::Send(SendError::NoChannel));
+    assert_eq!(host.server.send_typed(client, ChannelId(9), &1), unreachable);
+    assert_eq!(
+        guest.client.send_typed(MAP, &1),
+        Err(slipgate_client::typed::SendTypedError::Send(SendError::WrongKind))
+    );
     guest.client.send_typed(CHAT, "the first").expect("sent");
     host.server.send_typed(client, CHAT, "the first").expect("sent");
     until(&mut (&mut host, &mut guest), "one message each way", |(host, guest)| {
@@ -229,30 +240,31 @@ fn a_value_that_makes_no_message_is_refused_and_nothing_is_sent() {
 }
 
 #[test]
-fn a_kicked_player_hears_why() {
+fn kicked_player_receives_the_reason() {
     let (mut host, mut guest) = meet(channels());
-    assert!(host.server.kick(host.client(), "the match is over, thank you"));
-    until(&mut (&mut host, &mut guest), "the end", |(host, guest)| {
+    host.server.kick(host.client(), "the match is over, thank you").expect("the client is connected");
+    until(&mut (&mut host, &mut guest), "the guest ends", |(host, guest)| {
         !guest.ended.is_empty() && host.server.connected() == 0
     });
-    assert_eq!(guest.client.farewell(), Some("the match is over, thank you"));
-    assert_eq!((&guest.ended[..], &host.ended[..]), (&[EndReason::Kicked][..], &[DisconnectReason::Kicked][..]));
+    assert_eq!(guest.client.close_reason().expect("it ended").text, "the match is over, thank you");
+    assert_eq!((&guest.ended[..], &host.ended[..]), (&[CloseKind::Kicked][..], &[CloseKind::Kicked][..]));
 }
 
 #[test]
-fn ends_with_different_channels_part_and_both_know_why() {
+fn different_layouts_disconnect_both_ends_with_a_reason() {
     let mut host = Host::start(channels());
     let other = Traffic::channels(layout(Kind::Unreliable));
     let mut guest = Guest::connect(&host, other);
-    until(&mut (&mut host, &mut guest), "both ends know", |(host, guest)| {
+    until(&mut (&mut host, &mut guest), "both ends know the reason", |(host, guest)| {
         !host.ended.is_empty() && !guest.ended.is_empty()
     });
-    assert_eq!(guest.ended, [EndReason::LayoutMismatch]);
-    assert_eq!(host.ended, [DisconnectReason::LayoutMismatch]);
+    for ended in [&guest.ended, &host.ended] {
+        assert!(matches!(ended[..], [CloseKind::LayoutMismatch { .. }]), "{ended:?}");
+    }
     until(&mut (&mut host, &mut guest), "the slot is free", |(host, _)| host.server.connected() == 0);
 }
 
-/// Sends the next packet, if the path has room for it now.
+/// Sends the next packet, if the path has capacity now.
 fn send_next(
     payloads: &[Vec<u8>],
     numbers: &mut Vec<Sequence>,
@@ -260,22 +272,22 @@ fn send_next(
 ) {
     match payloads.get(numbers.len()).map(|payload| send(payload)) {
         None | Some(Err(SendError::Backlogged)) => {}
-        Some(sent) => numbers.push(sent.expect("nothing else is wrong with it")),
+        Some(sent) => numbers.push(sent.expect("the packet is valid")),
     }
 }
 
 #[test]
-fn acknowledged_packets_travel_both_ways_and_their_fate_is_told() {
+fn acknowledged_packets_report_delivery_in_both_directions() {
     let (mut host, mut guest) = meet(Traffic::packets());
     let payloads = [content(3, 1), content(4, 1000), content(5, 9000)];
     let mut numbers = (Vec::new(), Vec::new());
-    until(&mut (&mut host, &mut guest), "the path has room for all packets", |(host, guest)| {
+    until(&mut (&mut host, &mut guest), "the path has capacity for all packets", |(host, guest)| {
         let client = host.client();
-        send_next(&payloads, &mut numbers.0, |payload| host.server.send_packet(client, payload));
+        send_next(&payloads, &mut numbers.0, |payload| host.at(client).send_packet(payload));
         send_next(&payloads, &mut numbers.1, |payload| guest.client.send_packet(payload));
         numbers.0.len() + numbers.1.len() == 2 * payloads.len()
     });
-    until(&mut (&mut host, &mut guest), "all packets and their news", |(host, guest)| {
+    until(&mut (&mut host, &mut guest), "all packets and their events", |(host, guest)| {
         [&host.log.packets, &guest.log.packets].iter().all(|packets| packets.len() == 3)
             && [&host.log.news, &guest.log.news].iter().all(|news| news.len() == 3)
     });
@@ -285,7 +297,10 @@ fn acknowledged_packets_travel_both_ways_and_their_fate_is_told() {
     ] {
         assert!(packets.iter().eq(theirs.iter().copied().zip(payloads.iter().cloned()).collect::<Vec<_>>().iter()));
         for number in sent {
-            let is_acked = |event: &reliability::Event| matches!(event, reliability::Event::Acked { sequence, .. } if sequence == number);
+            let is_acked = |event: &reliability::PacketEvent| match event {
+                reliability::PacketEvent::Acked { sequence, .. } => sequence == number,
+                reliability::PacketEvent::Lost { .. } => false,
+            };
             assert_eq!(news.iter().filter(|event| is_acked(event)).count(), 1, "{number:?}");
         }
     }
@@ -293,17 +308,17 @@ fn acknowledged_packets_travel_both_ways_and_their_fate_is_told() {
 }
 
 #[test]
-fn a_block_that_broke_off_goes_on_over_a_second_connection() {
-    let map = Block::new(content(6, 6 << 20)).expect("it is small");
+fn interrupted_transfer_resumes_over_a_second_connection() {
+    let map = Transfer::new(content(6, 6 << 20)).expect("the transfer is small");
     let mut host = Host::start(channels());
     let mut guest = Guest::connect(&host, channels());
     host.on_arrival = Some((MAP, map.clone()));
     until(&mut (&mut host, &mut guest), "a third of the map", |(_, guest)| guest.arrived(MAP) > 2 << 20);
     guest.client.disconnect();
-    until(&mut (&mut host, &mut guest), "both know of the end", |(host, guest)| {
+    until(&mut (&mut host, &mut guest), "both ends know the disconnect", |(host, guest)| {
         !guest.ended.is_empty() && !host.ended.is_empty()
     });
-    let (channel, partial) = guest.log.partials.pop().expect("there was a part of the map");
+    let (channel, partial) = guest.log.partials.pop().expect("a partial transfer of the map");
     assert_eq!((channel, partial.digest()), (MAP, map.digest()));
     let had = partial.progress().bytes;
     assert!((2 << 20..6 << 20).contains(&had), "{had}");
@@ -314,63 +329,76 @@ fn a_block_that_broke_off_goes_on_over_a_second_connection() {
         host.log.delivered == 1 && !guest.log.received.is_empty()
     });
     assert_eq!(guest.log.received, [(0, map.digest())]);
-    let connection = host.server.connection(host.client()).expect("it is connected");
+    let client = host.newest();
+    let connection = client.connection().expect("the client is connected");
     let sent = connection.channels().stats(MAP).expect("the channel exists").frame_bytes;
     let rest = u64::from((6 << 20) - had);
-    assert!((rest..rest + rest / 4 + 4096).contains(&sent), "{sent} bytes were sent for a rest of {rest}");
+    assert!((rest..rest + rest / 4 + 4096).contains(&sent), "{sent} bytes were sent for the remaining {rest}");
 }
 
 #[test]
-fn a_server_keeps_the_part_of_an_upload_as_well() {
-    let replay = Block::new(content(7, 3 << 20)).expect("it is small");
+fn server_keeps_a_partial_upload_for_resumption() {
+    let replay = Transfer::new(content(7, 3 << 20)).expect("the transfer is small");
     let (mut host, mut guest) = meet(channels());
-    guest.client.send_block(MAP, replay.clone(), 5).expect("sent");
+    guest.client.send_transfer(MAP, replay.clone(), 5).expect("sent");
     until(&mut (&mut host, &mut guest), "a third of the upload", |(host, _)| host.arrived(MAP) > 1 << 20);
     let client = host.client();
-    assert!(host.server.kick(client, "once more"));
-    until(&mut (&mut host, &mut guest), "the end", |(host, guest)| {
+    host.server.kick(client, "once more").expect("the client is connected");
+    until(&mut (&mut host, &mut guest), "the guest ends", |(host, guest)| {
         !guest.ended.is_empty() && host.server.connected() == 0
     });
-    let (channel, partial) = host.log.partials.pop().expect("there was a part of the upload");
+    let (channel, partial) = host.log.partials.pop().expect("a partial upload");
     let had = partial.progress().bytes;
     host.to_keep = Some((channel, partial));
     guest.again(&host);
     until(&mut (&mut host, &mut guest), "a slot", |(_, guest)| guest.client.state().is_connected());
-    guest.client.send_block(MAP, replay.clone(), 6).expect("sent");
+    guest.client.send_transfer(MAP, replay.clone(), 6).expect("sent");
     until(&mut (&mut host, &mut guest), "the upload", |(host, _)| !host.log.received.is_empty());
     assert_eq!(host.log.received, [(6, replay.digest())]);
-    let sent =
-        guest.client.connection().expect("it is connected").channels().stats(MAP).expect("it exists").frame_bytes;
+    let sent = guest
+        .client
+        .connection()
+        .expect("the client is connected")
+        .channels()
+        .stats(MAP)
+        .expect("the channel exists")
+        .frame_bytes;
     let rest = u64::from((3 << 20) - had);
-    assert!(sent < rest + rest / 4 + 4096, "{sent} bytes were sent for a rest of {rest}");
+    assert!(sent < rest + rest / 4 + 4096, "{sent} bytes were sent for the remaining {rest}");
 }
 
 #[test]
-fn a_server_takes_no_more_memory_for_blocks_than_it_was_given() {
-    const MOST: usize = 100_000;
-    let memory = Memory::new(64 << 10, MOST);
+fn server_transfer_memory_stays_within_its_budget() {
+    const MAX_TRANSFER_MEMORY: usize = 100_000;
+    let memory = Memory::new(64 << 10, MAX_TRANSFER_MEMORY);
     let mut host = Host::start(channels());
     host.server = host.server.with_memory(memory.clone());
     let mut guest = Guest::connect(&host, channels());
     until(&mut (&mut host, &mut guest), "a connection", |(_, guest)| guest.client.state().is_connected());
-    let mut least = MOST;
+    let mut min_free = MAX_TRANSFER_MEMORY;
     for (label, bytes) in [(1, 300_000), (2, 40_000)] {
-        guest.client.send_block(MAP, Block::new(content(label, bytes)).expect("it is small"), label).expect("sent");
-        until(&mut (&mut host, &mut guest), "its end", |(_, guest)| {
-            least = least.min(memory.blocks.left());
+        guest
+            .client
+            .send_transfer(MAP, Transfer::new(content(label, bytes)).expect("the transfer is small"), label)
+            .expect("sent");
+        until(&mut (&mut host, &mut guest), "the guest ends", |(_, guest)| {
+            min_free = min_free.min(memory.transfers.left());
             guest.log.refused.len() + guest.log.delivered == label as usize
         });
     }
-    assert_eq!((&guest.log.refused[..], guest.log.delivered), (&[block::Reason::NoMemory][..], 1));
+    assert_eq!((&guest.log.refused[..], guest.log.delivered), (&[transfer::TransferReason::NoMemory][..], 1));
     assert_eq!(host.log.received, [(2, ContentDigest::of(&content(2, 40_000)))]);
-    assert!(least < MOST - 40_000, "{least} of {MOST} bytes were left: it is this memory that was taken");
-    assert_eq!(memory.blocks.left(), MOST, "and all of it was given back");
+    assert!(
+        min_free < MAX_TRANSFER_MEMORY - 40_000,
+        "{min_free} of {MAX_TRANSFER_MEMORY} bytes were left, so this memory was used"
+    );
+    assert_eq!(memory.transfers.left(), MAX_TRANSFER_MEMORY, "all of it was released");
 }
 
 #[test]
-fn a_layout_may_be_shared_by_many_ends() {
+fn layout_can_be_shared_by_many_endpoints() {
     let layout = Arc::new(layout(Kind::Sequenced));
-    let traffic = || Traffic::Channels(Arc::clone(&layout), slipgate_session::session::Config::default());
+    let traffic = || Traffic::Channels(Arc::clone(&layout), slipgate_session::connection::ConnectionConfig::default());
     let mut host = Host::start(traffic());
     let mut guests: Vec<_> = (0..3).map(|_| Guest::connect(&host, traffic())).collect();
     let [one, two, three] = &mut guests[..] else { panic!("three guests") };
@@ -383,7 +411,7 @@ fn a_layout_may_be_shared_by_many_ends() {
     until(&mut ends, "a line for each", |(_, (one, two, three))| {
         [one, two, three].iter().all(|guest| guest.log.messages.len() == 1)
     });
-    let mut heard: Vec<_> = guests.iter().flat_map(|guest| guest.log.on(CHAT)).collect();
-    heard.sort();
-    assert_eq!(heard, (0..3).map(line).collect::<Vec<_>>());
+    let mut received: Vec<_> = guests.iter().flat_map(|guest| guest.log.on(CHAT)).collect();
+    received.sort();
+    assert_eq!(received, (0..3).map(line).collect::<Vec<_>>());
 }

@@ -1,15 +1,18 @@
-//! Sessions over each kind of datapath that this machine has: batches that the kernel cuts, batches, and one datagram a
-//! call, which is what other systems have.
+//! Sessions over each kind of datapath of this machine: batches that the kernel segments, batches, and single
+//! datagrams, which other systems use.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use slipgate_client::{Batching, Client};
+use slipgate_client::Client;
+use slipgate_client::sockets::Batching;
 use slipgate_netcode::discard::Discard;
-use slipgate_server::{Clock, Config, Event, Inbox, Key, Server, SocketStats, Sockets, TimeoutPolicy};
-use slipgate_tests::live::{Order, PRIVATE_KEY, PROTOCOL_ID};
+use slipgate_server::keys::Key;
+use slipgate_server::sockets::SocketStats;
+use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets};
+use slipgate_tests::live::{PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 
-/// Rounds of packets, and packets in each, there and back: more than a batch, of sizes of which some repeat.
+/// Rounds of packets, and packets in each direction of a round: more than a batch, with some equal sizes.
 const ROUNDS: usize = 20;
 const PACKETS: usize = 150;
 
@@ -20,11 +23,11 @@ fn sockets(batching: Batching) -> Sockets {
 }
 
 fn server(sockets: Sockets, clock: &Clock) -> Server {
-    let config = Config::new(PROTOCOL_ID, 4, vec![sockets.local_addresses()[0].into()]);
+    let config = ServerConfig::new(PROTOCOL_ID, 4, &[sockets.local_addresses()[0]]);
     Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap()
 }
 
-/// What packet `number` of a round carries; the sizes come in rows.
+/// Returns the payload of packet `number` of a round; equal sizes come in rows.
 fn payload(round: usize, number: usize) -> Vec<u8> {
     let size = if (number / 5).is_multiple_of(2) { 100 } else { 3 + number * 7 % 1190 };
     let mut payload = vec![number as u8; size];
@@ -32,7 +35,7 @@ fn payload(round: usize, number: usize) -> Vec<u8> {
     payload
 }
 
-/// As [`play`], after which the server's system calls must carry what they were allowed to.
+/// Runs [`play`], and checks that the server's system calls carried as much as they may.
 fn echo(of_server: Batching, of_client: Batching) -> SocketStats {
     let (stats, batching) = play(of_server, of_client);
     if of_server > Batching::Off {
@@ -42,14 +45,14 @@ fn echo(of_server: Batching, of_client: Batching) -> SocketStats {
     stats
 }
 
-/// A client sends rounds of packets to a server, which echoes them within its turn. Answers what the server's sockets
-/// counted, and what a call of the server and one of the client carries at the end.
+/// Runs a client that sends rounds of packets to a server, which echoes them within its turn. Returns the statistics of
+/// the server's sockets, and the final batch modes of the server and the client.
 fn play(of_server: Batching, of_client: Batching) -> (SocketStats, [Batching; 2]) {
     let clock = Clock::start();
     let (mut server, mut server_inbox) = (server(sockets(of_server), &clock), Inbox::default());
-    let mut client = Client::on(sockets(of_client), TimeoutPolicy::Clamped);
+    let mut client = Client::with_sockets(sockets(of_client));
     let mut inbox = slipgate_client::Inbox::default();
-    client.connect(Order::new(1, &[server.local_addresses()[0]]).mint().token, clock.now()).unwrap();
+    client.connect(TokenOrder::new(1, &[server.sockets().local_addresses()[0]]).mint().token, clock.now()).unwrap();
     let (mut round, mut expected) = (0, Vec::new());
     for _ in 0..100_000 {
         client.begin_turn(clock.now());
@@ -78,16 +81,16 @@ fn play(of_server: Batching, of_client: Batching) -> (SocketStats, [Batching; 2]
         server.end_turn();
     }
     assert!(round > ROUNDS, "round {round} did not end: {} echoes are missing", expected.len());
-    let (sent, packets) = (server.socket_stats(), (ROUNDS * PACKETS) as u64);
+    let (sent, packets) = (server.sockets().stats(), (ROUNDS * PACKETS) as u64);
     assert!(sent.datagrams_sent >= packets && sent.datagrams_received >= packets);
     (sent, [server.sockets().batching(), client.sockets().batching()])
 }
 
 #[test]
-fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
-    let most = sockets(Batching::Segments).batching();
+fn echoes_arrive_in_order_with_every_batch_mode() {
+    let max = sockets(Batching::Segments).batching();
     let kinds = [Batching::Off, Batching::Messages, Batching::Segments];
-    let has = |kind: &&Batching| **kind <= most;
+    let has = |kind: &&Batching| **kind <= max;
     for of_server in kinds.iter().filter(has) {
         for of_client in kinds.iter().filter(has) {
             let sent = echo(*of_server, *of_client);
@@ -98,14 +101,14 @@ fn echoes_come_in_order_whatever_a_system_call_carries_at_either_end() {
     }
 }
 
-/// The warnings of a thread's log: their fields, by name.
+/// The warnings in the log of a thread: their fields, by name.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Default)]
 struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<std::collections::BTreeMap<&'static str, String>>>>);
 
 #[cfg(target_os = "linux")]
 impl Warnings {
-    /// What each warning says of what a system call carries.
+    /// Returns the batch mode in each warning.
     fn of_batching(&self) -> Vec<String> {
         let warnings = self.0.lock().unwrap();
         warnings.iter().filter_map(|warning| warning.get("batching").cloned()).collect()
@@ -139,10 +142,10 @@ impl tracing::Subscriber for Warnings {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// Nobody is told of what was asked for.
+/// A warning reports only the refusal of a requested mode.
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_is_said_of_batches_that_are_carried_or_that_nobody_asked_for() {
+fn accepted_or_unrequested_batching_logs_nothing() {
     for batching in [Batching::Segments, Batching::Off] {
         let batching = batching.min(sockets(Batching::Segments).batching());
         let warnings = Warnings::default();
@@ -151,16 +154,16 @@ fn nothing_is_said_of_batches_that_are_carried_or_that_nobody_asked_for() {
     }
 }
 
-/// A sandbox, as of a container, may refuse the calls that carry many datagrams: by ENOSYS, or by EPERM. A thread of
-/// its own is put into one, with both ends in it.
+/// A sandbox, as of a container, may refuse the calls that carry many datagrams, with ENOSYS or EPERM. Both ends run in
+/// a thread with such a sandbox.
 #[cfg(target_os = "linux")]
 #[test]
-fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
+fn sandbox_without_batching_falls_back_to_single_datagrams() {
     use std::io::Write as _;
 
     use nix::libc::{ENOSYS, EPERM, SYS_recvmmsg, SYS_sendmmsg};
 
-    let most = sockets(Batching::Segments).batching();
+    let max = sockets(Batching::Segments).batching();
     for refused in [&[SYS_recvmmsg][..], &[SYS_sendmmsg], &[SYS_recvmmsg, SYS_sendmmsg]] {
         for error in [ENOSYS, EPERM] {
             let warnings = Warnings::default();
@@ -170,38 +173,38 @@ fn where_a_sandbox_refuses_batches_sessions_go_on_with_one_datagram_a_call() {
             match std::thread::spawn(sandboxed).join().unwrap() {
                 Ok((stats, batching)) => {
                     assert_eq!(batching, [Batching::Off; 2], "{refused:?}, {error}");
-                    assert_eq!(warnings.of_batching(), [Batching::Off.name()], "{refused:?}, {error}: told once");
-                    let lost = slipgate_server::Trouble::ALL.map(|kind| stats.trouble(kind));
-                    assert_eq!(lost, [0; 7], "what was refused is no trouble, for nothing was lost: {error}");
+                    assert_eq!(warnings.of_batching(), [Batching::Off.name()], "{refused:?}, {error}: reported once");
+                    let lost = slipgate_server::sockets::SocketErrorKind::ALL.map(|kind| stats.errors(kind));
+                    assert_eq!(lost, [0; 7], "a refused batch is no error, for nothing was lost: {error}");
                 }
-                // Past libtest, which keeps what passing tests print to itself.
-                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+                // stderr, because libtest hides the standard output of passing tests.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp: {reason}").unwrap(),
             }
         }
     }
-    assert_eq!(sockets(Batching::Segments).batching(), most, "other threads are in no sandbox");
+    assert_eq!(sockets(Batching::Segments).batching(), max, "other threads have no sandbox");
 }
 
-/// As a full table of flows does (EPERM), a sandbox refuses calls that have carried many before. It ends when the
-/// sockets leave its thread.
+/// A sandbox refuses batches that worked before with EPERM, as a full flow table does. It ends when the sockets leave
+/// its thread.
 #[cfg(target_os = "linux")]
 #[test]
-fn calls_that_are_refused_for_a_while_lose_nothing_and_carry_many_again_afterwards() {
+fn temporarily_refused_batches_lose_nothing_and_resume() {
     use std::io::Write as _;
 
     use nix::libc::{EINVAL, EPERM, SYS_recvmmsg, SYS_sendmmsg};
-    use slipgate_udp::{BATCH, ReceiveBatch, SendBatch};
+    use slipgate_udp::{BATCH_SIZE, ReceiveBatch, SendBatch};
 
-    /// A full batch goes around, and so many calls sent and received it.
+    /// Sends a full batch around; returns the numbers of send and receive calls.
     fn around([one, other]: &mut [Sockets; 2]) -> [u64; 2] {
         let before = [one.stats().send_calls, other.stats().receive_calls];
         let (mut leaving, mut arrived, mut count) = (SendBatch::default(), ReceiveBatch::default(), 0);
-        for _ in 0..BATCH {
-            slipgate_netcode::Outbox::room(&mut leaving).unwrap();
+        for _ in 0..BATCH_SIZE {
+            slipgate_netcode::Outbox::next_buf(&mut leaving).unwrap();
             slipgate_netcode::Outbox::commit(&mut leaving, other.local_addresses()[0].into(), 100);
         }
         one.send(&mut leaving);
-        while count < BATCH {
+        while count < BATCH_SIZE {
             other.wait(Duration::from_secs(5)).unwrap();
             other.receive(&mut arrived);
             assert!(!arrived.is_empty(), "{count} arrived");
@@ -217,18 +220,18 @@ fn calls_that_are_refused_for_a_while_lose_nothing_and_carry_many_again_afterwar
             let sandboxed = move || sandbox(refused, error).map(|()| (around(&mut pair), pair));
             match std::thread::spawn(sandboxed).join().unwrap() {
                 Ok((calls, mut pair)) => {
-                    assert!(calls.into_iter().sum::<u64>() > BATCH as u64, "they were refused: {calls:?}");
+                    assert!(calls.into_iter().sum::<u64>() > BATCH_SIZE as u64, "the calls were refused: {calls:?}");
                     assert_eq!(pair.each_ref().map(Sockets::batching), [Batching::Messages; 2], "{refused:?}, {error}");
                     assert_eq!(around(&mut pair), [1, 2], "{refused:?}, {error}");
                 }
-                // Past libtest, which keeps what passing tests print to itself.
-                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp here: {reason}").unwrap(),
+                // stderr, because libtest hides the standard output of passing tests.
+                Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp: {reason}").unwrap(),
             }
         }
     }
 }
 
-/// Has the kernel refuse some system calls of this thread with an error.
+/// Makes the kernel refuse some system calls of this thread with an error.
 #[cfg(target_os = "linux")]
 fn sandbox(refused: &[i64], error: i32) -> Result<(), String> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -240,14 +243,14 @@ fn sandbox(refused: &[i64], error: i32) -> Result<(), String> {
     seccompiler::apply_filter(&program).map_err(|error| error.to_string())
 }
 
-/// A thread of its own gets a network of its own, in which no path is wider than 1,000 bytes.
+/// A thread with its own network, in which every path has an MTU of 1,000 bytes.
 #[cfg(target_os = "linux")]
 #[test]
-fn packets_that_are_too_large_for_their_path_arrive_in_pieces() {
+fn packets_over_the_path_mtu_arrive_fragmented() {
     use std::io::Write as _;
     use std::process::Command;
 
-    use slipgate_server::Trouble;
+    use slipgate_server::sockets::SocketErrorKind;
 
     let narrow = || {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string())?;
@@ -258,32 +261,34 @@ fn packets_that_are_too_large_for_their_path_arrive_in_pieces() {
         Ok([Batching::Off, Batching::Messages, Batching::Segments].map(|kind| echo(kind, Batching::Segments)))
     };
     match std::thread::spawn(narrow).join().unwrap() {
-        Ok(sent) => sent.iter().for_each(|stats| assert_eq!(stats.trouble(Trouble::TooLarge), 0, "{stats:?}")),
-        // Past libtest, which keeps what passing tests print to itself.
+        Ok(sent) => sent.iter().for_each(|stats| assert_eq!(stats.errors(SocketErrorKind::TooLarge), 0, "{stats:?}")),
+        // stderr, because libtest hides the standard output of passing tests.
         Err(reason) => {
-            writeln!(std::io::stderr(), "SKIPPED, a narrow path: no network of its own: {reason}").unwrap();
+            writeln!(std::io::stderr(), "SKIPPED, a narrow path: no network namespace: {reason}").unwrap();
         }
     }
 }
 
 #[test]
-fn a_turn_that_has_read_enough_leaves_the_rest_to_the_next_and_handles_nothing_twice() {
-    reads_a_batch_a_turn(|server| server.set_packets_per_turn(64));
-    // A batch is read whatever the time is.
-    reads_a_batch_a_turn(|server| server.set_time_per_turn(Duration::ZERO));
+fn full_read_budget_leaves_the_rest_for_the_next_turn() {
+    reads_a_batch_a_turn(|server| server.set_read_limits(ReadLimits { max_packets: 64, ..ReadLimits::default() }));
+    // A batch is read even without any time budget.
+    reads_a_batch_a_turn(|server| {
+        server.set_read_limits(ReadLimits { max_time: Duration::ZERO, ..ReadLimits::default() })
+    });
 }
 
 fn reads_a_batch_a_turn(limit: impl FnOnce(&mut Server)) {
     let clock = Clock::start();
     let mut server = server(sockets(Batching::Segments), &clock);
-    // What no server heeds would not come this far.
-    if server.has_kernel_filter() {
+    // The filter drops datagrams that no server accepts.
+    if server.sockets().filter().is_some() {
         server.set_kernel_filter(false).unwrap();
     }
     limit(&mut server);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..100 {
-        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+        sender.send_to(&[], server.sockets().local_addresses()[0]).unwrap();
     }
     let mut inbox = Inbox::default();
     for expected in [64, 100, 100] {
@@ -292,20 +297,20 @@ fn reads_a_batch_a_turn(limit: impl FnOnce(&mut Server)) {
         server.end_turn();
         assert_eq!(server.discards().count(Discard::Empty), expected);
     }
-    assert_eq!(server.turns_cut_short(), 1);
+    assert_eq!(server.totals().turns_cut_short, 1);
 }
 
 #[test]
-fn a_turn_without_a_wait_reads_what_came_since_the_last_one() {
+fn turn_without_wait_reads_all_queued_datagrams() {
     let clock = Clock::start();
     let mut server = server(sockets(Batching::Segments), &clock);
-    if server.has_kernel_filter() {
+    if server.sockets().filter().is_some() {
         server.set_kernel_filter(false).unwrap();
     }
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut inbox = Inbox::default();
     for turn in 1..=5 {
-        sender.send_to(&[], server.local_addresses()[0]).unwrap();
+        sender.send_to(&[], server.sockets().local_addresses()[0]).unwrap();
         server.begin_turn(clock.now());
         while inbox.next(&mut server).is_some() {}
         server.end_turn();

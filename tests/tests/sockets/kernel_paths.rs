@@ -1,7 +1,8 @@
-//! The kernel's word on whole programs: a server and a client on real sockets, with a bottleneck of `tc tbf` between them.
+//! Checks whole programs on the kernel: a server and a client on real sockets, with a bottleneck of `tc tbf` between
+//! them.
 //!
-//! The lab's tests of this kind have the congestion avoidance alone. These have what a game has: tokens, ciphers, channels,
-//! acknowledgements and the turns of two loops. It takes root, `ip` and `tc`. The bounds are what is measured, with a
+//! The tests in `kernel` run only the congestion avoidance. These run all parts of a game: tokens, ciphers, channels,
+//! acknowledgements and the turns of two loops. They need root, `ip` and `tc`. The bounds are measured values with a
 //! margin; the figures are printed.
 
 use std::net::SocketAddr;
@@ -10,57 +11,58 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::kernel::attempts::{Attempt, once_in_three, place, skipped};
-use super::kernel::place::{End, Place};
+use super::kernel::attempts::{Attempt, bottleneck, once_in_three, skipped};
+use super::kernel::bottleneck::{Bottleneck, End};
 use super::kernel::tcp::{EndOf, beside_tcp};
-use slipgate_client::block::Block;
-use slipgate_client::{Client, Clock, Event, TimeoutPolicy};
+use slipgate_client::transfer::Transfer;
+use slipgate_client::{Client, Clock, Event};
+use slipgate_server::keys::Key;
 use slipgate_server::{
-    ChannelConfig, ChannelId, ClientHandle, Config, Inbox, Key, Kind, Layout, Server, Sockets, Traffic,
+    ChannelConfig, ChannelId, ClientHandle, Inbox, Kind, Layout, Server, ServerConfig, Sockets, Traffic,
 };
-use slipgate_tests::live::{DEADLINE, Order, PRIVATE_KEY, PROTOCOL_ID};
+use slipgate_tests::live::{DEADLINE, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 
-/// The newest state of the game, and a world on its way to a player who joins.
+/// The newest state of the game, and the transfer of the world to a joining player.
 const STATE: ChannelId = ChannelId(0);
 const WORLD: ChannelId = ChannelId(1);
 /// More than any of these paths carries in the time of a test.
 const WORLD_BYTES: usize = 24 << 20;
 const TURN: Duration = Duration::from_millis(1);
-/// Who wanted to sleep for a turn and was woken after this was woken in time.
+/// The maximum duration of a punctual sleep of one turn.
 const PUNCTUAL: Duration = Duration::from_millis(3);
 
-/// What a server sends.
+/// The data of a server.
 #[derive(Clone, Copy)]
 struct Game {
     state_bytes: usize,
     states_per_second: f64,
-    /// With a world beside the states, which takes whatever the path leaves.
+    /// Whether a transfer beside the states takes the spare rate.
     with_world: bool,
 }
 
-/// A state that arrived: when, since the start of the game, and how long after it was sent.
+/// A state that arrived: the time since the start of the game, and its latency.
 #[derive(Clone, Copy)]
 struct Arrival {
     at: Duration,
     delay: Duration,
 }
 
-/// What came of a game.
+/// The results of a game.
 struct Played {
     arrivals: Vec<Arrival>,
-    /// By each whole second of the game, the bytes that the bottleneck had carried.
+    /// The bytes that the bottleneck had carried at each whole second of the game.
     carried: Vec<u64>,
     dropped: u64,
-    /// The share of the time in which a loop should have run and did not, because the machine was busy.
+    /// The share of the time in which a loop was ready to run and the machine was busy.
     kept_waiting: f64,
 }
 
 fn traffic() -> Traffic {
     let state = ChannelConfig { newest_only: true, ..ChannelConfig::new(Kind::Sequenced) };
-    Traffic::channels(Layout::new(vec![state, ChannelConfig::new(Kind::Blocks)]).unwrap())
+    Traffic::channels(Layout::new(vec![state, ChannelConfig::new(Kind::Transfers)]).unwrap())
 }
 
-/// A loop of turns that knows how long it was kept from the next one.
+/// A loop of turns that measures how late each of them starts.
 struct Turns {
     kept_waiting: Duration,
     started: Instant,
@@ -82,18 +84,18 @@ impl Turns {
     }
 }
 
-/// The server of a game that begins when its player is there.
+/// The server of a game that starts when its player is connected.
 struct Hosting<'a> {
     server: Server,
     game: Game,
     player: Option<ClientHandle>,
-    /// When the game began: what both sides count from.
-    begun: &'a Begin,
+    /// The start of the game: the reference time of both sides.
+    start_time: &'a StartTime,
     sent: u32,
 }
 
-/// Tells when the game began.
-type Begin = std::sync::OnceLock<Instant>;
+/// Reports the start of the game.
+type StartTime = std::sync::OnceLock<Instant>;
 
 impl Hosting<'_> {
     fn turn(&mut self, inbox: &mut Inbox, clock: &Clock) {
@@ -101,39 +103,41 @@ impl Hosting<'_> {
         while let Some(event) = inbox.next(&mut self.server) {
             if let slipgate_server::Event::Connected { client, .. } = event {
                 self.player = Some(client);
-                let _ = self.begun.set(Instant::now());
+                let _ = self.start_time.set(Instant::now());
             }
         }
-        if let (Some(player), Some(begun)) = (self.player, self.begun.get()) {
-            self.play(player, *begun);
+        if let (Some(player), Some(start_time)) = (self.player, self.start_time.get()) {
+            self.play(player, *start_time);
         }
         self.server.end_turn();
     }
 
-    fn play(&mut self, player: ClientHandle, begun: Instant) {
-        if self.game.with_world && self.server.sending(player, WORLD).next().is_none() {
-            self.server.send_block(player, WORLD, Block::new(vec![0; WORLD_BYTES]).unwrap(), 0).unwrap();
+    fn play(&mut self, player: ClientHandle, start_time: Instant) {
+        let mut client = self.server.client(player).unwrap();
+        let worlds = client.connection().and_then(|connection| connection.channels().transfers(WORLD));
+        if self.game.with_world && worlds.is_none_or(|worlds| worlds.sending().next().is_none()) {
+            client.send_transfer(WORLD, Transfer::new(vec![0; WORLD_BYTES]).unwrap(), 0).unwrap();
         }
-        let due = (begun.elapsed().as_secs_f64() * self.game.states_per_second) as u32;
+        let due = (start_time.elapsed().as_secs_f64() * self.game.states_per_second) as u32;
         if due > self.sent {
-            // Of several that are due only the newest counts.
+            // Only the newest of several due states counts.
             self.sent = due;
             let mut state = vec![0; self.game.state_bytes];
-            state[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
-            self.server.send_message(player, STATE, &state).unwrap();
+            state[..8].copy_from_slice(&(start_time.elapsed().as_nanos() as u64).to_le_bytes());
+            client.send_message(STATE, &state).unwrap();
         }
     }
 }
 
-fn host(game: Game, address: &Sender<SocketAddr>, begun: &Begin, done: &AtomicBool) -> f64 {
+fn host(game: Game, address: &Sender<SocketAddr>, start_time: &StartTime, done: &AtomicBool) -> f64 {
     let clock = Clock::start();
     let sockets = Sockets::bind(&["10.213.1.1:0".parse().unwrap()]).unwrap();
     let at = sockets.local_addresses()[0];
-    let config = Config::new(PROTOCOL_ID, 1, vec![at.into()]);
+    let config = ServerConfig::new(PROTOCOL_ID, 1, &[at]);
     let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
-    let server = server.carrying(traffic()).unwrap();
+    let server = server.with_traffic(traffic()).unwrap();
     address.send(at).unwrap();
-    let (mut hosting, mut inbox) = (Hosting { server, game, player: None, begun, sent: 0 }, Inbox::default());
+    let (mut hosting, mut inbox) = (Hosting { server, game, player: None, start_time, sent: 0 }, Inbox::default());
     let mut turns = Turns::new();
     while !done.load(Ordering::Relaxed) {
         hosting.turn(&mut inbox, &clock);
@@ -142,19 +146,19 @@ fn host(game: Game, address: &Sender<SocketAddr>, begun: &Begin, done: &AtomicBo
     turns.share()
 }
 
-fn join(server: SocketAddr, begun: &Begin, done: &AtomicBool) -> (Vec<Arrival>, f64) {
+fn join(server: SocketAddr, start_time: &StartTime, done: &AtomicBool) -> (Vec<Arrival>, f64) {
     let clock = Clock::start();
-    let client = Client::bind(&["10.213.2.2:0".parse().unwrap()], TimeoutPolicy::Clamped).unwrap();
-    let mut client = client.carrying(traffic()).unwrap();
-    client.connect(Order::new(1, &[server]).mint().token, clock.now()).unwrap();
+    let client = Sockets::bind(&["10.213.2.2:0".parse().unwrap()]).map(Client::with_sockets).unwrap();
+    let mut client = client.with_traffic(traffic()).unwrap();
+    client.connect(TokenOrder::new(1, &[server]).mint().token, clock.now()).unwrap();
     let (mut inbox, mut arrivals, mut turns) = (slipgate_client::Inbox::default(), Vec::new(), Turns::new());
     while !done.load(Ordering::Relaxed) {
         client.begin_turn(clock.now());
         while let Some(event) = inbox.next(&mut client) {
             match event {
-                Event::Message { channel: STATE, bytes } => {
+                Event::Message { channel: STATE, bytes, .. } => {
                     let sent = Duration::from_nanos(u64::from_le_bytes(bytes[..8].try_into().unwrap()));
-                    let at = begun.get().unwrap().elapsed();
+                    let at = start_time.get().unwrap().elapsed();
                     arrivals.push(Arrival { at, delay: at.saturating_sub(sent) });
                 }
                 Event::Ended { reason } => panic!("the game has ended: {reason}"),
@@ -167,45 +171,54 @@ fn join(server: SocketAddr, begun: &Begin, done: &AtomicBool) -> (Vec<Arrival>, 
     (arrivals, turns.share())
 }
 
-/// Plays for so many seconds, of each of which `second` is told when it begins.
-fn play(place: &Place, game: Game, seconds: u32, second: impl Fn(u32)) -> Played {
-    let (begun, done, (tell, told)) = (Begin::new(), AtomicBool::new(false), channel::<SocketAddr>());
+/// Plays for this number of seconds, and calls `second` at the start of each.
+fn play(bottleneck: &Bottleneck, game: Game, seconds: u32, second: impl Fn(u32)) -> Played {
+    let (start_time, done, (address_tx, address_rx)) =
+        (StartTime::new(), AtomicBool::new(false), channel::<SocketAddr>());
     thread::scope(|scope| {
-        let (begun, done) = (&begun, &done);
+        let (start_time, done) = (&start_time, &done);
         let ending = EndOf(done);
-        let hosting = scope.spawn(move || place.within(End::Sender, || Ok(host(game, &tell, begun, done))));
-        let server = told.recv_timeout(DEADLINE).expect("the server starts");
-        let joining = scope.spawn(move || place.within(End::Receiver, || Ok(join(server, begun, done))));
-        let begun = wait_for(begun);
+        let hosting =
+            scope.spawn(move || bottleneck.within(End::Sender, || Ok(host(game, &address_tx, start_time, done))));
+        let server = address_rx.recv_timeout(DEADLINE).expect("the server starts");
+        let joining = scope.spawn(move || bottleneck.within(End::Receiver, || Ok(join(server, start_time, done))));
+        let start_time = wait_for(start_time);
         let mut carried = Vec::new();
         for number in 0..=seconds {
-            thread::sleep((begun + Duration::from_secs(u64::from(number))).saturating_duration_since(Instant::now()));
-            carried.push(place.carried_bytes().unwrap());
+            thread::sleep(
+                (start_time + Duration::from_secs(u64::from(number))).saturating_duration_since(Instant::now()),
+            );
+            carried.push(bottleneck.carried_bytes().unwrap());
             second(number);
         }
         drop(ending);
         let (hosted, joined) = (hosting.join().unwrap().unwrap(), joining.join().unwrap().unwrap());
-        Played { arrivals: joined.0, carried, dropped: place.dropped().unwrap(), kept_waiting: hosted.max(joined.1) }
+        Played {
+            arrivals: joined.0,
+            carried,
+            dropped: bottleneck.dropped().unwrap(),
+            kept_waiting: hosted.max(joined.1),
+        }
     })
 }
 
-fn wait_for(begun: &Begin) -> Instant {
+fn wait_for(start_time: &StartTime) -> Instant {
     let waiting = Instant::now();
     loop {
-        if let Some(begun) = begun.get() {
-            return *begun;
+        if let Some(start_time) = start_time.get() {
+            return *start_time;
         }
-        assert!(waiting.elapsed() < DEADLINE, "nobody connects");
+        assert!(waiting.elapsed() < DEADLINE, "no client connects");
         thread::sleep(TURN);
     }
 }
 
-/// What was measured between two seconds.
+/// The measurements between two seconds.
 struct Figures {
-    /// The share of the bottleneck's rate that it carried.
+    /// The used share of the rate of the bottleneck.
     used: f64,
     states_per_second: f64,
-    /// How long states took, in milliseconds.
+    /// The latency of states, in milliseconds.
     median: f64,
     p95: f64,
     worst: f64,
@@ -235,7 +248,7 @@ impl std::fmt::Display for Figures {
         let used = 100.0 * used;
         write!(
             f,
-            "{used:.1} % used, {states_per_second:.1} states a second, {median:.1} ms, 95 % {p95:.1} ms, worst {worst:.1} ms"
+            "{used:.1} % used, {states_per_second:.1} states/s, {median:.1} ms, 95 % {p95:.1} ms, worst {worst:.1} ms"
         )
     }
 }
@@ -243,10 +256,10 @@ impl std::fmt::Display for Figures {
 const WITH_WORLD: Game = Game { state_bytes: 200, states_per_second: 60.0, with_world: true };
 
 #[test]
-fn states_are_quick_beside_a_world_that_takes_the_rest_of_four_megabits() {
+fn states_keep_low_latency_beside_a_transfer_on_4_mbit() {
     once_in_three(|| {
-        let place = place("p", "4mbit", 125_000)?;
-        let played = play(&place, WITH_WORLD, 10, |_| {});
+        let bottleneck = bottleneck("p", "4mbit", 125_000)?;
+        let played = play(&bottleneck, WITH_WORLD, 10, |_| {});
         let figures = played.figures(3, 10, 4e6);
         eprintln!("a game and a world on 4M: {figures}, {} packets dropped", played.dropped);
         let within = figures.used >= 0.97 && figures.states_per_second >= 59.0 && figures.median <= 20.0;
@@ -256,12 +269,12 @@ fn states_are_quick_beside_a_world_that_takes_the_rest_of_four_megabits() {
 }
 
 #[test]
-fn states_stay_quick_when_the_rate_falls_to_an_eighth_and_comes_back() {
+fn states_keep_low_latency_when_the_rate_drops_to_an_eighth() {
     once_in_three(|| {
-        let place = place("q", "4mbit", 250_000)?;
-        let played = play(&place, WITH_WORLD, 15, |second| match second {
-            5 => place.set_rate("500kbit", 250_000).unwrap(),
-            10 => place.set_rate("4mbit", 250_000).unwrap(),
+        let bottleneck = bottleneck("q", "4mbit", 250_000)?;
+        let played = play(&bottleneck, WITH_WORLD, 15, |second| match second {
+            5 => bottleneck.set_rate("500kbit", 250_000).unwrap(),
+            10 => bottleneck.set_rate("4mbit", 250_000).unwrap(),
             _ => {}
         });
         let (fall, low, back) = (played.figures(5, 8, 5e5), played.figures(8, 10, 5e5), played.figures(13, 15, 4e6));
@@ -272,11 +285,11 @@ fn states_stay_quick_when_the_rate_falls_to_an_eighth_and_comes_back() {
 }
 
 #[test]
-fn a_game_of_a_megabit_keeps_its_rate_beside_the_kernels_cubic() {
+fn game_of_1_mbit_keeps_its_rate_beside_kernel_cubic() {
     once_in_three(|| {
-        let place = place("r", "10mbit", 312_500)?;
+        let bottleneck = bottleneck("r", "10mbit", 312_500)?;
         let game = Game { state_bytes: 1000, states_per_second: 120.0, with_world: false };
-        let (played, received) = match beside_tcp(&place, "cubic", || play(&place, game, 12, |_| {})) {
+        let (played, received) = match beside_tcp(&bottleneck, "cubic", || play(&bottleneck, game, 12, |_| {})) {
             Ok(played) => played,
             Err(reason) => {
                 skipped(&format!("the kernel has no cubic: {reason}"));

@@ -1,7 +1,7 @@
-//! A lock-step game of two hundred on real sockets, behind a bottleneck of the kernel's: what some bring when they come back
-//! from a stall delays nobody else.
+//! A lock-step game of two hundred players on real sockets, behind a bottleneck of the kernel: players that catch up
+//! after a stall delay no other player.
 //!
-//! The server is the relay of the example `lock_step`. It takes root, `ip` and `tc`.
+//! The server is the relay of the example `lock_step`. It needs root, `ip` and `tc`.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -10,45 +10,46 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::kernel::place::{End, Place};
+use super::kernel::bottleneck::{Bottleneck, End};
 use super::relay::{ACTIONS, FRAMES, Relay};
 use rustix::time::{ClockId, clock_gettime};
-use slipgate_client::{Client, Clock, Event, TimeoutPolicy};
-use slipgate_server::congestion::frame_limit;
-use slipgate_server::{BytesPerSecond, Config, Inbox, Key, Server, Sockets};
-use slipgate_tests::live::{DEADLINE, Order, PRIVATE_KEY, PROTOCOL_ID};
+use slipgate_client::{Client, Clock, Event};
+use slipgate_server::congestion::BytesPerSecond;
+use slipgate_server::keys::Key;
+use slipgate_server::scheduling::frame_limit;
+use slipgate_server::{Inbox, Server, ServerConfig, Sockets};
+use slipgate_tests::live::{DEADLINE, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 
 const PLAYERS: usize = 200;
 const TICK: Duration = Duration::from_millis(25);
 const TURN: Duration = Duration::from_millis(5);
-/// The bottleneck, and a quarter of a second of buffer.
+/// The bottleneck, with a quarter of a second of buffer.
 const RATE: &str = "40mbit";
 const BUFFER: u32 = 1_250_000;
-/// What the server may use of it: its bytes begin with IPv4's, the bottleneck's with Ethernet's.
+/// The share of the server: its bytes start with IPv4, those of the bottleneck with Ethernet.
 const UPLINK: BytesPerSecond = BytesPerSecond(4.7e6);
-/// Each player does something every so many ticks. Then frames take half of the uplink.
+/// The ticks between two actions of each player. Frames then take half of the uplink.
 const ACTS_EVERY: u32 = 10;
 const ACTION_BYTES: usize = 8;
-/// So many players stall, for so many ticks, and bring as many actions each at once.
+/// The players that stall, the ticks of the stall, and their actions afterwards.
 const STALLED: usize = 5;
 const STALL_TICKS: u32 = 400;
-/// How long all play before, and at most after.
+/// The time before the stall, and the maximum time after it.
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_secs(8);
 
-/// The longest that a loop was kept from its next turn, although it neither slept by its own will nor ran: the machine's
-/// doing, not the network's.
-struct Lateness {
+/// The longest delay of a turn of a loop that neither slept nor ran: a delay of the machine, not of the network.
+struct SocketDelay {
     last: (Instant, Duration),
     worst: Duration,
 }
 
-impl Lateness {
+impl SocketDelay {
     fn new() -> Self {
         Self { last: (Instant::now(), ran()), worst: Duration::ZERO }
     }
 
-    /// A turn, which slept once.
+    /// Measures a turn, which slept once.
     fn turn(&mut self) {
         let (at, ran_before) = std::mem::replace(&mut self.last, (Instant::now(), ran()));
         let passed = self.last.0 - at;
@@ -56,15 +57,15 @@ impl Lateness {
     }
 }
 
-/// How long this thread has run.
+/// Returns the CPU time of this thread.
 fn ran() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What the server saw.
+/// The measurements of the server.
 struct Served {
-    /// Bytes of frames that left on the channel, repetitions included.
+    /// The bytes of frames sent on the channel, including retransmissions.
     sent: u64,
     connected: u32,
     lateness: Duration,
@@ -74,34 +75,38 @@ fn serve(address: &Sender<SocketAddr>, done: &AtomicBool) -> Served {
     let clock = Clock::start();
     let sockets = Sockets::bind(&["10.213.1.1:0".parse().unwrap()]).unwrap();
     let at = sockets.local_addresses()[0];
-    let config = Config::new(PROTOCOL_ID, PLAYERS as u32 + 1, vec![at.into()]);
+    let config = ServerConfig::new(PROTOCOL_ID, PLAYERS as u32 + 1, &[at]);
     let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
-    let mut server = server.carrying(super::relay::traffic()).unwrap();
+    let mut server = server.with_traffic(super::relay::traffic()).unwrap();
     let mut relay = Relay::new(&mut server, UPLINK, TICK);
-    let (mut inbox, mut lateness) = (Inbox::default(), Lateness::new());
+    let (mut inbox, mut lateness) = (Inbox::default(), SocketDelay::new());
     address.send(at).unwrap();
-    let sent = |server: &Server| {
-        let frames = |client| server.connection(client)?.channels().stats(FRAMES);
-        server.clients().filter_map(frames).map(|stats| stats.frame_bytes).sum()
+    let sent = |server: &mut Server| {
+        let mut sent = 0;
+        server.for_each_client(|client| {
+            let stats = client.connection().and_then(|connection| connection.channels().stats(FRAMES));
+            sent += stats.map_or(0, |stats| stats.frame_bytes);
+        });
+        sent
     };
     while !done.load(Ordering::Relaxed) {
         relay.turn(&mut server, &mut inbox, clock.now());
         lateness.turn();
         thread::sleep(TURN);
     }
-    Served { sent: sent(&server), connected: server.connected(), lateness: lateness.worst }
+    Served { sent: sent(&mut server), connected: server.connected(), lateness: lateness.worst }
 }
 
-/// What a player has of everybody: how many actions, which came in order.
+/// The actions of all players that one player has received, in order.
 struct Player {
     client: Client,
     inbox: slipgate_client::Inbox,
     number: usize,
     acted: u32,
-    /// Of each player, the number of its next action.
-    heard: Vec<u32>,
+    /// The number of the next action of each player.
+    next_actions: Vec<u32>,
     next_frame: Option<u32>,
-    /// When the last frame came, and the longest that none did.
+    /// The time of the last frame, and the longest gap between frames.
     last: Option<Instant>,
     gap: Duration,
     bytes: u64,
@@ -110,15 +115,15 @@ struct Player {
 
 impl Player {
     fn new(number: usize, server: SocketAddr, clock: &Clock) -> Self {
-        let client = Client::bind(&["10.213.2.2:0".parse().unwrap()], TimeoutPolicy::Clamped).unwrap();
-        let mut client = client.carrying(super::relay::traffic()).unwrap();
-        client.connect(Order::new(number as u64 + 1, &[server]).mint().token, clock.now()).unwrap();
+        let client = Sockets::bind(&["10.213.2.2:0".parse().unwrap()]).map(Client::with_sockets).unwrap();
+        let mut client = client.with_traffic(super::relay::traffic()).unwrap();
+        client.connect(TokenOrder::new(number as u64 + 1, &[server]).mint().token, clock.now()).unwrap();
         Self {
             client,
             inbox: slipgate_client::Inbox::default(),
             number,
             acted: 0,
-            heard: vec![0; PLAYERS],
+            next_actions: vec![0; PLAYERS],
             next_frame: None,
             last: None,
             gap: Duration::ZERO,
@@ -129,11 +134,11 @@ impl Player {
 
     fn turn(&mut self, clock: &Clock) {
         self.client.begin_turn(clock.now());
-        let Self { client, inbox, heard, next_frame, bytes: all, largest, last, gap, .. } = self;
+        let Self { client, inbox, next_actions, next_frame, bytes: all, largest, last, gap, .. } = self;
         while let Some(event) = inbox.next(client) {
             match event {
-                Event::Message { channel: FRAMES, bytes } => {
-                    *next_frame = Some(take_frame(bytes, *next_frame, heard));
+                Event::Message { channel: FRAMES, bytes, .. } => {
+                    *next_frame = Some(take_frame(bytes, *next_frame, next_actions));
                     *all += bytes.len() as u64;
                     *largest = (*largest).max(bytes.len());
                     *gap = (*gap).max(last.map_or(Duration::ZERO, |last| last.elapsed()));
@@ -148,22 +153,21 @@ impl Player {
 
     fn act(&mut self) {
         let action = (self.number as u64) << 32 | u64::from(self.acted);
-        self.client.send_message(ACTIONS, &action.to_le_bytes()).expect("the queue holds a stall's actions");
+        self.client.send_message(ACTIONS, &action.to_le_bytes()).expect("the queue holds the actions of a stall");
         self.acted += 1;
     }
 }
 
-/// Reads a frame, which is the next one, and whose actions are the next ones of their players. Answers the number of the one
-/// after it.
-fn take_frame(frame: &[u8], expected: Option<u32>, heard: &mut [u32]) -> u32 {
+/// Reads a frame, and checks that it and its actions are the next ones. Returns the number of the following frame.
+fn take_frame(frame: &[u8], expected: Option<u32>, next_actions: &mut [u32]) -> u32 {
     let number = u32::from_le_bytes(frame[..4].try_into().unwrap());
-    assert_eq!(number, expected.unwrap_or(number), "frames come in order, and all of them");
+    assert_eq!(number, expected.unwrap_or(number), "all frames arrive in order");
     for action in frame[4..].chunks(3 + ACTION_BYTES) {
         assert_eq!((action.len(), action[2]), (3 + ACTION_BYTES, ACTION_BYTES as u8));
         let action = u64::from_le_bytes(action[3..].try_into().unwrap());
-        let heard = &mut heard[(action >> 32) as usize];
-        assert_eq!(action as u32, *heard, "a player's actions come in order, and all of them");
-        *heard += 1;
+        let next_actions = &mut next_actions[(action >> 32) as usize];
+        assert_eq!(action as u32, *next_actions, "all actions of a player arrive in order");
+        *next_actions += 1;
     }
     number + 1
 }
@@ -171,8 +175,8 @@ fn take_frame(frame: &[u8], expected: Option<u32>, heard: &mut [u32]) -> u32 {
 struct Play {
     players: Vec<Player>,
     clock: Clock,
-    lateness: Lateness,
-    /// When all play, and the ticks that were played since.
+    lateness: SocketDelay,
+    /// The time when all play, and the ticks since.
     start: Instant,
     ticks: u32,
 }
@@ -181,20 +185,20 @@ impl Play {
     fn new(server: SocketAddr) -> Self {
         let clock = Clock::start();
         let players = (0..PLAYERS).map(|number| Player::new(number, server, &clock)).collect();
-        let mut play = Self { players, clock, lateness: Lateness::new(), start: Instant::now(), ticks: 0 };
+        let mut play = Self { players, clock, lateness: SocketDelay::new(), start: Instant::now(), ticks: 0 };
         while play.players.iter().any(|player| player.next_frame.is_none()) {
-            assert!(play.start.elapsed() < DEADLINE, "not everybody got in");
+            assert!(play.start.elapsed() < DEADLINE, "not all players connected");
             play.turn(0, false);
         }
         play.start = Instant::now();
-        play.lateness = Lateness::new();
+        play.lateness = SocketDelay::new();
         for player in &mut play.players {
             (player.last, player.gap) = (None, Duration::ZERO);
         }
         play
     }
 
-    /// A turn of all players from one on; who acts does so in its ticks.
+    /// Runs a turn of all players from one on; those that act do so in their ticks.
     fn turn(&mut self, from: usize, act: bool) {
         let due = if act { (self.start.elapsed().as_millis() / TICK.as_millis()) as u32 } else { self.ticks };
         for tick in self.ticks..due {
@@ -210,14 +214,15 @@ impl Play {
     fn is_settled(&self) -> bool {
         let next = self.players.iter().filter_map(|player| player.next_frame).max().unwrap_or(0);
         let has_all = |player: &Player| {
-            let lacks = player.heard.iter().zip(&self.players).any(|(heard, other)| *heard < other.acted);
+            let lacks =
+                player.next_actions.iter().zip(&self.players).any(|(next_actions, other)| *next_actions < other.acted);
             !lacks && player.next_frame.is_some_and(|frame| frame + 4 > next)
         };
         self.players.iter().all(has_all)
     }
 
-    /// All play, some stall, come back with what they would have done, and in the end everybody has everything. Answers how
-    /// long that took.
+    /// Runs the game: some players stall, then send the missed actions, and in the end all players have received all
+    /// actions. Returns the duration of the end.
     fn run(&mut self) -> Duration {
         while self.start.elapsed() < BEFORE {
             self.turn(0, true);
@@ -230,12 +235,12 @@ impl Play {
             (0..STALL_TICKS).for_each(|_| player.act());
         }
         let back = Instant::now();
-        // While the others play on, so that what was brought has to find its place beside theirs.
+        // The others continue to play, so that the late actions compete with theirs.
         while back.elapsed() < AFTER / 2 {
             self.turn(0, true);
         }
         while !self.is_settled() {
-            assert!(back.elapsed() < AFTER, "what was brought is not with everybody");
+            assert!(back.elapsed() < AFTER, "the late actions did not reach all players");
             self.turn(0, false);
         }
         back.elapsed()
@@ -249,21 +254,21 @@ fn play(server: &Receiver<SocketAddr>) -> (Play, Duration) {
 }
 
 #[test]
-fn what_five_of_two_hundred_bring_after_a_stall_of_400_ticks_delays_nobody_else() {
-    let place = match Place::new("l", RATE, BUFFER) {
-        Ok(place) => place,
-        // Past libtest, which keeps what passing tests print to itself.
+fn catching_up_of_5_players_does_not_delay_the_other_195() {
+    let bottleneck = match Bottleneck::new("l", RATE, BUFFER) {
+        Ok(bottleneck) => bottleneck,
+        // stderr, because libtest hides the standard output of passing tests.
         Err(reason) => {
             writeln!(std::io::stderr(), "SKIPPED, a lock-step game of 200: no bottleneck: {reason}").unwrap();
             return;
         }
     };
-    let (done, (tell, told)) = (AtomicBool::new(false), channel());
+    let (done, (address_tx, address_rx)) = (AtomicBool::new(false), channel());
     let (served, (play, settled)) = thread::scope(|scope| {
-        let (place, done) = (&place, &done);
-        let serving = scope.spawn(move || place.within(End::Sender, || Ok(serve(&tell, done))));
-        let played = place.within(End::Receiver, move || Ok(play(&told)));
-        // Whatever became of the players, the server is not to wait for ever.
+        let (bottleneck, done) = (&bottleneck, &done);
+        let serving = scope.spawn(move || bottleneck.within(End::Sender, || Ok(serve(&address_tx, done))));
+        let played = bottleneck.within(End::Receiver, move || Ok(play(&address_rx)));
+        // The server must stop, whatever happened to the players.
         done.store(true, Ordering::Relaxed);
         (serving.join().unwrap().unwrap(), played.unwrap())
     });
@@ -273,21 +278,18 @@ fn what_five_of_two_hundred_bring_after_a_stall_of_400_ticks_delays_nobody_else(
     let largest = others.iter().map(|player| player.largest).max().unwrap();
     let ratio = served.sent as f64 / useful as f64;
     let late = served.lateness + play.lateness.worst;
-    let dropped = place.dropped().unwrap();
+    let dropped = bottleneck.dropped().unwrap();
     println!(
-        "{} ticks, {} players out for {STALL_TICKS} of them: longest gap of the others {gap:?} (the machine's own {late:?}), \
+        "{} ticks, {} players out for {STALL_TICKS} of them: longest gap of others {gap:?} (of the machine {late:?}), \
          frames of {largest} bytes at most, sent/useful {ratio:.3}, {dropped} packets dropped, settled in {settled:?}",
         play.ticks,
         stalled.len(),
     );
-    assert_eq!(served.connected as usize, PLAYERS, "nobody is disconnected");
-    // A machine that keeps the programs from running holds frames up as well.
+    assert_eq!(served.connected as usize, PLAYERS, "no player is disconnected");
+    // A busy machine delays frames as well.
     assert!(gap < Duration::from_millis(250) + late, "no other player stalls");
     let limit = frame_limit(UPLINK, PLAYERS, TICK);
-    assert!(
-        largest as u64 <= limit,
-        "no frame is larger than the uplink carries to everybody in a tick: {limit} bytes"
-    );
-    assert_eq!(dropped, 0, "the bottleneck's buffer holds all that is sent");
-    assert!(ratio <= 1.05, "next to nothing is sent twice");
+    assert!(largest as u64 <= limit, "no frame exceeds the share of the uplink for all in a tick: {limit} bytes");
+    assert_eq!(dropped, 0, "the buffer of the bottleneck holds all that is sent");
+    assert!(ratio <= 1.05, "almost nothing is sent twice");
 }

@@ -23,6 +23,13 @@ mod shards;
 #[cfg(target_os = "linux")]
 mod shards_uplink;
 mod slow_loops;
+mod tag;
+#[path = "../../../examples/tag_client.rs"]
+#[allow(dead_code, reason = "its `main`")]
+mod tag_client;
+#[path = "../../../examples/tag_server.rs"]
+#[allow(dead_code, reason = "its `main`")]
+mod tag_server;
 
 use slipgate_tests::counting::Counting;
 

@@ -10,7 +10,7 @@ use slipgate_sim::proxy::{Proxy, Settings};
 use slipgate_sim::{Buffer, Conditions, Loss, Rate, RateLimit, Rebinding, Share};
 
 const MILLI: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A proxy, the server behind it, and a clock.
 struct Rig {
@@ -53,20 +53,20 @@ impl Rig {
         }
     }
 
-    /// Turns until it has come about.
+    /// Runs turns until `done` returns a value.
     #[track_caller]
     fn until<T>(&mut self, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let end = self.now().after(PATIENCE);
+        let end = self.now().after(TIMEOUT);
         loop {
             self.turn();
             if let Some(done) = done(self) {
                 return done;
             }
-            assert!(self.now() < end, "it does not come about: {:?}", self.proxy.stats());
+            assert!(self.now() < end, "the condition does not hold: {:?}", self.proxy.stats());
         }
     }
 
-    /// The next datagram at the server, and where it came from.
+    /// Returns the next datagram at the server, and its source.
     #[track_caller]
     fn at_server(&mut self) -> (Vec<u8>, SocketAddr) {
         self.until(|rig| receive(&rig.server))
@@ -77,7 +77,7 @@ impl Rig {
         self.until(|_| receive(client)).0
     }
 
-    /// A client's datagram and the server's echo of it; answers by which address the server knows the client.
+    /// Sends a datagram of a client and its echo; returns the address of the client at the server.
     #[track_caller]
     fn echo(&mut self, client: &UdpSocket, text: &[u8]) -> SocketAddr {
         client.send(text).unwrap();
@@ -109,7 +109,7 @@ fn lost() -> Conditions {
 }
 
 #[test]
-fn datagrams_pass_both_ways_and_each_client_is_an_address_of_its_own() {
+fn proxy_forwards_both_ways_with_one_address_per_client() {
     let mut rig = Rig::new(|_| ());
     let clients: Vec<UdpSocket> = (0..5).map(|_| rig.client()).collect();
     let mut seen = BTreeSet::new();
@@ -123,15 +123,15 @@ fn datagrams_pass_both_ways_and_each_client_is_an_address_of_its_own() {
     assert_eq!((stats.clients, stats.joined, stats.left, stats.refused), (5, 5, 0, 0));
     assert_eq!((stats.up.pushed, stats.up.delivered, stats.up.delivered_bytes), (15, 15, 30));
     assert_eq!((stats.down.pushed, stats.down.delivered, stats.down.delivered_bytes), (15, 15, 30));
-    let told: BTreeSet<SocketAddr> = rig.proxy.clients(rig.now()).filter_map(|client| client.upstream).collect();
-    assert_eq!(told, seen);
+    let reported: BTreeSet<SocketAddr> = rig.proxy.clients(rig.now()).filter_map(|client| client.upstream).collect();
+    assert_eq!(reported, seen);
 }
 
 #[test]
-fn large_and_empty_datagrams_pass_whole() {
+fn large_and_empty_datagrams_pass_unchanged() {
     let mut rig = Rig::new(|_| ());
     let client = rig.client();
-    // What macOS carries by default; others carry 65,507.
+    // The default limit of macOS; others carry 65,507.
     rig.echo(&client, &[0xa5; 9_000]);
     rig.echo(&client, &[]);
 }
@@ -147,13 +147,13 @@ fn each_direction_has_its_own_latency() {
     let arrived = rig.now();
     rig.server.send_to(b"down", from).unwrap();
     rig.at_client(&client);
-    // How late it may be is the machine's affair.
+    // The machine determines the maximum delay.
     assert!(arrived.since(sent) >= 30 * MILLI, "{:?}", arrived.since(sent));
     assert!(rig.now().since(arrived) >= 70 * MILLI, "{:?}", rig.now().since(arrived));
 }
 
 #[test]
-fn each_direction_has_its_own_loss_and_both_may_change_while_it_runs() {
+fn each_direction_has_its_own_adjustable_loss() {
     let mut rig = Rig::new(|settings| settings.down = lost());
     let client = rig.client();
     client.send(b"one").unwrap();
@@ -171,7 +171,7 @@ fn each_direction_has_its_own_loss_and_both_may_change_while_it_runs() {
 }
 
 #[test]
-fn each_client_has_the_whole_rate_for_itself_and_its_queue_is_told() {
+fn each_client_has_its_own_rate_and_queue_statistics() {
     // 1,000 bytes take 100 ms.
     let rate = Some(RateLimit { rate: Rate::kbit(80), buffer: Buffer::Bytes(10_000) });
     let mut rig = Rig::new(|settings| settings.up = Conditions { rate, ..Conditions::perfect() });
@@ -184,7 +184,7 @@ fn each_client_has_the_whole_rate_for_itself_and_its_queue_is_told() {
     }
     rig.until(|rig| (rig.proxy.stats().up.pushed == 6).then_some(()));
     let queues: Vec<Duration> = rig.proxy.clients(sent).map(|client| client.up_queue).collect();
-    // One behind the other they would take 600 ms.
+    // They would take 600 ms in one queue.
     assert!(queues.iter().all(|queue| (300 * MILLI..600 * MILLI).contains(queue)), "{queues:?}");
     for _ in 0..6 {
         rig.at_server();
@@ -193,14 +193,14 @@ fn each_client_has_the_whole_rate_for_itself_and_its_queue_is_told() {
 }
 
 #[test]
-fn a_nat_that_forgets_shows_the_server_a_new_address_and_what_goes_to_the_old_one_is_lost() {
+fn nat_rebinding_changes_the_address_and_drops_the_old_one() {
     let mut rig = Rig::new(|settings| settings.rebinding = Some(Rebinding::Every(300 * MILLI)));
     let client = rig.client();
     client.send(b"before").unwrap();
     let (_, before) = rig.at_server();
     rig.until(|rig| (rig.proxy.stats().rebindings >= 1).then_some(()));
     rig.server.send_to(b"too late", before).unwrap();
-    // On a slow machine the address may change once more before the answer comes.
+    // The address may change once more on a slow machine before the reply arrives.
     let answer = rig.until(|rig| {
         client.send(b"after").unwrap();
         rig.run_for(20 * MILLI);
@@ -211,13 +211,13 @@ fn a_nat_that_forgets_shows_the_server_a_new_address_and_what_goes_to_the_old_on
         rig.run_for(20 * MILLI);
         receive(&client)
     });
-    assert_eq!(answer.0, b"answer", "not what went to the old address");
+    assert_eq!(answer.0, b"answer", "not the datagram to the old address");
     let report = rig.proxy.clients(rig.now()).next().unwrap();
     assert!(report.rebindings >= 1 && report.address == client.local_addr().unwrap(), "{report:?}");
 }
 
 #[test]
-fn it_listens_on_ipv6_for_a_server_on_ipv4() {
+fn proxy_listens_on_ipv6_for_a_server_on_ipv4() {
     if let Err(error) = UdpSocket::bind("[::1]:0") {
         println!("skipped: this machine has no ::1 ({error})");
         return;
@@ -231,7 +231,7 @@ fn it_listens_on_ipv6_for_a_server_on_ipv4() {
 }
 
 #[test]
-fn more_clients_than_places_are_refused_and_silent_ones_make_room() {
+fn full_proxy_refuses_clients_until_a_silent_one_expires() {
     let mut rig = Rig::new(|settings| (settings.max_clients, settings.idle) = (2, 1500 * MILLI));
     let clients: Vec<UdpSocket> = (0..3).map(|_| rig.client()).collect();
     rig.echo(&clients[0], b"0");
@@ -242,11 +242,11 @@ fn more_clients_than_places_are_refused_and_silent_ones_make_room() {
     rig.echo(&clients[2], b"2");
     let stats = rig.proxy.stats();
     assert_eq!((stats.clients, stats.joined), (1, 3));
-    assert_eq!((stats.up.delivered, stats.down.delivered), (3, 3), "those that left count on");
+    assert_eq!((stats.up.delivered, stats.down.delivered), (3, 3), "the counts of clients that left remain");
 }
 
 #[test]
-fn strangers_cannot_reach_a_client_through_its_socket() {
+fn proxy_drops_datagrams_of_strangers() {
     let mut rig = Rig::new(|_| ());
     let client = rig.client();
     let upstream = rig.echo(&client, b"hello");
@@ -258,7 +258,7 @@ fn strangers_cannot_reach_a_client_through_its_socket() {
 }
 
 #[test]
-fn a_server_that_is_not_there_ends_nothing() {
+fn unreachable_server_does_not_stop_the_proxy() {
     let mut rig = Rig::new(|_| ());
     let client = rig.client();
     let to = rig.server.local_addr().unwrap();
@@ -267,13 +267,13 @@ fn a_server_that_is_not_there_ends_nothing() {
         client.send(b"anybody?").unwrap();
         rig.run_for(5 * MILLI);
     }
-    assert!(rig.proxy.stats().troubles.closed > 0, "{:?}", rig.proxy.stats());
+    assert!(rig.proxy.stats().socket_errors.closed > 0, "{:?}", rig.proxy.stats());
     rig.server = socket(&to.to_string());
     rig.echo(&client, b"there you are");
 }
 
 #[test]
-fn a_proxy_to_itself_is_refused() {
+fn proxy_to_itself_is_refused() {
     let taken = socket("127.0.0.1:0");
     let address = taken.local_addr().unwrap();
     drop(taken);
@@ -286,7 +286,7 @@ fn a_proxy_to_itself_is_refused() {
 }
 
 #[test]
-fn the_first_clients_path_is_repeated_by_the_seed() {
+fn seed_repeats_the_path_of_the_first_client() {
     let arrivals = |seed| {
         let lossy = Conditions { loss: Loss::Random(Share::percent(50.0)), ..Conditions::perfect() };
         let mut rig = Rig::new(|settings| (settings.up, settings.seed) = (lossy, seed));

@@ -1,34 +1,38 @@
-//! One server on several sockets of one port: what its shards share, and what each has for itself.
+//! One server on several sockets of one port: the state that its shards share, and the state of each shard.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use slipgate_client::{ClientState, EndReason};
-use slipgate_server::{
-    Clock, Config, Crew, Discard, DisconnectReason, Event, Fence, HistoryFile, Inbox, Key, Server, ShardId, Sockets,
-};
-use slipgate_tests::holder::Holder;
+use slipgate_client::ClientState;
+use slipgate_server::config::TokenCutoff;
+use slipgate_server::history_file::HistoryFile;
+use slipgate_server::keys::Key;
+use slipgate_server::sharded::{ShardId, ShardThreads};
+use slipgate_server::stats::Discard;
+use slipgate_server::{Clock, CloseKind, Event, Inbox, Server, ServerConfig, Sockets};
 use slipgate_tests::live::{
-    GameClient, GameServer, IPV4, Order, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, Ticket, Turn, run_for, until,
+    GameClient, GameServer, IPV4, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, Ticket, TokenOrder, Turn, run_for,
+    until,
 };
+use slipgate_tests::raw_client::RawClient;
 
-/// Longer than a busy machine keeps a test waiting between two turns.
+/// Longer than a busy machine delays a turn of the test.
 const GRACE: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(5);
 
-/// A new token for a player.
+/// Mints a new token for a player.
 fn ticket(client_id: u64, server: &impl GameServer) -> Ticket {
-    Order::new(client_id, &[server.address()]).mint()
+    TokenOrder::new(client_id, &[server.address()]).mint()
 }
 
-/// The shard on which a player is connected.
+/// Returns the shard of a connected player.
 fn shard_of(shards: &[OurServer], client_id: u64) -> Option<usize> {
     shards.iter().position(|shard| shard.server.find(client_id).is_some())
 }
 
 fn connect(shards: &mut Vec<OurServer>, ticket: &Ticket) -> OurClient {
     let mut client = OurClient::connect(ticket);
-    until(&mut (shards, &mut client), "a client gets in", |(_, client)| client.state() == ClientState::Connected);
+    until(&mut (shards, &mut client), "a client connects", |(_, client)| client.state() == ClientState::Connected);
     client
 }
 
@@ -37,7 +41,7 @@ fn leave(shards: &mut Vec<OurServer>, mut client: OurClient, client_id: u64) {
     until(&mut (shards, client), "a client leaves", |(shards, _)| shard_of(shards, client_id).is_none());
 }
 
-/// A player on a shard of the test's choice: it comes again from other ports until the system's hash chooses that one.
+/// Connects a player on a given shard: it tries other ports until the hash of the system selects the shard.
 fn connect_on(shards: &mut Vec<OurServer>, shard: usize, client_id: u64) -> OurClient {
     loop {
         let ticket = ticket(client_id, &shards[0]);
@@ -49,12 +53,12 @@ fn connect_on(shards: &mut Vec<OurServer>, shard: usize, client_id: u64) -> OurC
     }
 }
 
-/// Ends games without a word, as a client that is dropped would say.
+/// Ends clients without disconnect packets, which dropping a client would send.
 fn crash(clients: impl IntoIterator<Item = OurClient>) {
     clients.into_iter().for_each(std::mem::forget);
 }
 
-/// Presents tokens from other ports until a shard has refused one for a reason.
+/// Presents tokens from other ports until a shard has refused one for this reason.
 fn refused_on(shards: &mut Vec<OurServer>, shard: usize, reason: Discard, ticket: impl Fn() -> Ticket) -> OurClient {
     let refusals = |shards: &[OurServer]| shards[shard].server.discards().count(reason);
     let before = refusals(shards);
@@ -69,7 +73,7 @@ fn refused_on(shards: &mut Vec<OurServer>, shard: usize, reason: Discard, ticket
     panic!("no port of 64 leads to shard {shard}: {}", shards.describe());
 }
 
-/// Replays the request of a token from other ports, as our client does not, until a shard has refused it.
+/// Replays the request of a token from other ports, which our client never does, until a shard has refused it.
 fn replayed_on(shards: &mut Vec<OurServer>, shard: usize, ticket: &Ticket) {
     let refusals = |shards: &[OurServer]| shards[shard].server.discards().count(Discard::TokenUsed);
     let before = refusals(shards);
@@ -80,12 +84,12 @@ fn replayed_on(shards: &mut Vec<OurServer>, shard: usize, ticket: &Ticket) {
 
 fn replay(ticket: &Ticket, to: std::net::SocketAddr) -> UdpSocket {
     let port = UdpSocket::bind((IPV4, 0)).unwrap();
-    port.send_to(&Holder::of(&ticket.token).request(), to).unwrap();
+    port.send_to(&RawClient::new(&ticket.token).request(), to).unwrap();
     port
 }
 
 #[test]
-fn a_token_used_on_one_shard_is_refused_on_another_now_and_when_its_player_has_left() {
+fn used_token_is_refused_on_every_shard() {
     let mut shards = OurServer::shards(2, 8, |_| {});
     let ticket = ticket(1, &shards[0]);
     let player = connect(&mut shards, &ticket);
@@ -97,27 +101,30 @@ fn a_token_used_on_one_shard_is_refused_on_another_now_and_when_its_player_has_l
 }
 
 #[test]
-fn a_player_is_connected_once_whatever_the_shard_and_gets_in_elsewhere_when_it_has_left() {
+fn player_has_one_connection_across_all_shards() {
     let mut shards = OurServer::shards(2, 8, |_| {});
     let address = shards[0].address();
     let _player = connect_on(&mut shards, 0, 1);
-    let newer = || Order::new(1, &[address]).mint();
+    let newer = || TokenOrder::new(1, &[address]).mint();
     let mut second = refused_on(&mut shards, 1, Discard::ClientIdConnected, newer);
     let first = shards[0].server.find(1).unwrap();
-    assert!(shards[0].server.disconnect(first) && !shards[1].server.disconnect(first), "a handle is one shard's");
-    until(&mut (&mut shards, &mut second), "its successor gets in", |(_, second)| {
+    assert!(
+        shards[0].server.kick(first, "").is_ok() && shards[1].server.kick(first, "").is_err(),
+        "a handle is valid on one shard only"
+    );
+    until(&mut (&mut shards, &mut second), "the next client connects", |(_, second)| {
         second.state() == ClientState::Connected
     });
     assert_eq!(shard_of(&shards, 1), Some(1));
 }
 
 #[test]
-fn a_server_is_full_when_all_slots_are_used_and_not_before_whatever_the_shards() {
+fn server_is_full_only_when_all_shared_slots_are_used() {
     let mut shards = OurServer::shards(2, 4, |_| {});
     let mut players: Vec<_> = (1..=4).map(|player| connect_on(&mut shards, 0, player)).collect();
-    let mut seats: Vec<_> = players.iter().map(|player| player.seat().unwrap()).collect();
-    seats.sort_unstable();
-    assert_eq!(seats, [(0, 4), (1, 4), (2, 4), (3, 4)], "one shard holds all slots of the server");
+    let mut slots: Vec<_> = players.iter().map(|player| player.slot_info().unwrap()).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [(0, 4), (1, 4), (2, 4), (3, 4)], "one shard can hold all slots of the server");
     for player in 5..13 {
         let mut denied = OurClient::connect(&ticket(player, &shards[0]));
         until(&mut (&mut shards, &mut denied), "the server is full", |(_, denied)| {
@@ -126,103 +133,106 @@ fn a_server_is_full_when_all_slots_are_used_and_not_before_whatever_the_shards()
     }
     let denials = shards.iter().map(|shard| shard.server.stats().denials_sent > 0);
     assert_eq!(denials.collect::<Vec<_>>(), [true, true], "both shards know that the server is full");
-    let index = players[2].seat().unwrap().0;
+    let index = players[2].slot_info().unwrap().0;
     leave(&mut shards, players.remove(2), 3);
-    let newcomer = connect_on(&mut shards, 1, 13);
-    assert_eq!(newcomer.seat(), Some((index, 4)), "the slot that one shard gave back is another's");
+    let new_client = connect_on(&mut shards, 1, 13);
+    assert_eq!(new_client.slot_info(), Some((index, 4)), "a slot freed on one shard goes to a client of another");
     let handle = shards[1].server.find(13).unwrap();
-    assert_eq!((handle.shard(), shards[1].server.client(handle).unwrap().index), (ShardId(1), index));
-    assert_eq!(handle.slot(), 0, "on its shard it is the first");
+    assert_eq!((handle.shard(), shards[1].server.client(handle).unwrap().client_index().0), (ShardId(1), index));
+    assert_eq!(handle.slot().get(), 0, "the first client of its shard");
 }
 
 #[test]
-fn a_newer_token_takes_the_slot_of_a_silent_player_over_from_another_shard() {
+fn newer_token_takes_over_a_silent_slot_on_another_shard() {
     let mut shards = OurServer::shards(2, 1, |config| config.takeover_after = Some(GRACE));
     crash([connect_on(&mut shards, 0, 1)]);
     // The server is full, and its only slot is on the other shard.
     let new = connect_elsewhere(&mut shards, 1);
-    assert_eq!(shards[0].log().ended.last(), Some(&(1, Some(DisconnectReason::TakenOver))));
-    assert_eq!((shard_of(&shards, 1), new.seat()), (Some(1), Some((0, 1))));
+    assert_eq!(shards[0].log().ended.last(), Some(&(1, Some(CloseKind::TakenOver))));
+    assert_eq!((shard_of(&shards, 1), new.slot_info()), (Some(1), Some((0, 1))));
 }
 
-/// A player who crashed comes back on shard 1, from ports that lead there.
+/// Reconnects a crashed player on shard 1, from ports that lead there.
 fn connect_elsewhere(shards: &mut Vec<OurServer>, client_id: u64) -> OurClient {
     for _ in 0..64 {
         let before = shards[1].server.discards().count(Discard::ClientIdConnected);
         let mut client = OurClient::connect(&ticket(client_id, &shards[0]));
-        // Not for so long that the player is silent enough on its own shard.
+        // Shorter than the silence that a takeover on its own shard needs.
         run_for(&mut (&mut *shards, &mut client), GRACE / 20);
         if shards[1].server.discards().count(Discard::ClientIdConnected) > before
             || shard_of(shards, client_id) == Some(1)
         {
-            until(&mut (&mut *shards, &mut client), "the silent one is taken over", |(_, client)| {
+            until(&mut (&mut *shards, &mut client), "the silent client is taken over", |(_, client)| {
                 client.state() == ClientState::Connected
             });
             return client;
         }
-        // It came to the shard of the player itself; once that is silent it takes over there, which is another story.
+        // The request reached the shard of the player itself; once the player is silent there, this is a takeover
+        // within a shard.
         assert_eq!(shards[0].server.find(client_id).map(|_| 0), shard_of(shards, client_id));
     }
     panic!("no port of 64 leads to shard 1");
 }
 
 #[test]
-fn a_player_who_is_heard_is_not_taken_over_from_another_shard() {
+fn active_player_is_not_taken_over_from_another_shard() {
     let mut shards = OurServer::shards(2, 4, |config| config.takeover_after = Some(GRACE));
     let address = shards[0].address();
     let mut player = connect_on(&mut shards, 0, 1);
-    let mut thieves: Vec<_> = (0..8).map(|_| OurClient::connect(&Order::new(1, &[address]).mint())).collect();
-    run_for(&mut (&mut shards, &mut player, &mut thieves), 2 * GRACE);
+    let mut players: Vec<_> = (0..8).map(|_| OurClient::connect(&TokenOrder::new(1, &[address]).mint())).collect();
+    run_for(&mut (&mut shards, &mut player, &mut players), 2 * GRACE);
     assert!(shards[1].server.discards().count(Discard::ClientIdConnected) > 0, "{}", shards.describe());
     assert_eq!((player.state(), shard_of(&shards, 1)), (ClientState::Connected, Some(0)));
-    assert!(thieves.iter().all(|thief| thief.state() != ClientState::Connected));
+    assert!(players.iter().all(|thief| thief.state() != ClientState::Connected));
 }
 
 #[test]
-fn slots_come_back_from_who_leaves_who_is_silent_who_is_kicked_and_a_shard_that_is_gone() {
+fn slots_are_freed_by_leave_timeout_kick_and_shard_drop() {
     let mut shards = OurServer::shards(2, 4, |_| {});
     let fill = |shards: &mut Vec<OurServer>, first: u64, shard: Option<usize>| -> Vec<OurClient> {
         let players = first..first + 4;
         let admit = |player| match shard {
             Some(shard) => connect_on(shards, shard, player),
             None => {
-                let order = Order { timeout_seconds: 1, ..Order::new(player, &[shards[0].address()]) };
+                let order = TokenOrder { timeout_seconds: 1, ..TokenOrder::new(player, &[shards[0].address()]) };
                 connect(shards, &order.mint())
             }
         };
         players.map(admit).collect()
     };
-    // Silent until their time is over.
+    // Silent until they time out.
     crash(fill(&mut shards, 1, None));
-    until(&mut shards, "the silent time out", |shards| shards.iter().all(|shard| shard.server.connected() == 0));
+    until(&mut shards, "the silent clients time out", |shards| {
+        shards.iter().all(|shard| shard.server.connected() == 0)
+    });
     // Kicked.
     let players = fill(&mut shards, 11, Some(0));
     for player in 11..15 {
         shards[0].kick(player);
     }
     run_for(&mut (&mut shards, players), Duration::from_millis(20));
-    // On a shard that is dropped.
+    // Their shard is dropped.
     let players = fill(&mut shards, 21, Some(0));
     drop((shards.remove(0), players));
     let players = fill(&mut shards, 31, Some(0));
-    assert_eq!((players.len(), shards[0].server.connected()), (4, 4), "all slots are the last shard's");
+    assert_eq!((players.len(), shards[0].server.connected()), (4, 4), "the last shard can use all slots");
 }
 
 #[test]
-fn clients_of_a_shard_whose_game_panics_hear_of_the_end_and_those_of_the_last_shard_play_on() {
+fn panic_on_one_shard_disconnects_only_its_clients() {
     let mut shards = OurServer::shards(2, 4, |_| {});
     let mut player = connect_on(&mut shards, 1, 1);
     let mut of_the_other = connect_on(&mut shards, 0, 2);
     let shard = shards.remove(0);
     let game = move || {
         let _shard = shard;
-        panic!("as the test wants it");
+        panic!("panic of the test");
     };
     assert!(std::thread::spawn(game).join().is_err());
-    until(&mut (&mut shards, &mut of_the_other), "it hears of the end", |(_, it)| it.end().is_some());
-    assert_eq!(of_the_other.end(), Some(EndReason::DisconnectedByServer), "nobody waited for a time-out");
+    until(&mut (&mut shards, &mut of_the_other), "the client learns of the end", |(_, it)| it.end().is_some());
+    assert_eq!(of_the_other.end(), Some(CloseKind::DisconnectedByServer), "no client waited for a timeout");
     player.send(b"still here");
-    until(&mut (&mut shards, &mut player), "the other plays on", |(shards, _)| {
+    until(&mut (&mut shards, &mut player), "the client of the other shard continues", |(shards, _)| {
         shards[0].log().payloads == [b"still here"]
     });
     // Its id and its slot are free at once.
@@ -232,17 +242,17 @@ fn clients_of_a_shard_whose_game_panics_hear_of_the_end_and_those_of_the_last_sh
 }
 
 #[test]
-fn of_three_shards_one_is_dropped_and_who_goes_astray_times_out_and_gets_in_again() {
+fn clients_of_a_dropped_shard_time_out_and_reconnect() {
     let mut shards = OurServer::shards(3, 16, |_| {});
     let address = shards[0].address();
-    let order = |player| Order { timeout_seconds: 1, ..Order::new(player, &[address]) };
+    let order = |player| TokenOrder { timeout_seconds: 1, ..TokenOrder::new(player, &[address]) };
     let mut players: Vec<_> = (0..12).map(|player| connect(&mut shards, &order(player).mint())).collect();
     drop(shards.remove(0));
     run_for(&mut (&mut shards, &mut players), Duration::from_millis(2500));
     assert!(shards.iter().map(|shard| shard.server.connected()).sum::<u32>() <= 12);
     for (number, player) in (0..).zip(&mut players) {
         if player.state() != ClientState::Connected {
-            assert!(player.end().is_some(), "it knows that it has lost its server");
+            assert!(player.end().is_some(), "the client knows that the connection ended");
             *player = connect(&mut shards, &order(number).mint());
         }
         assert!(shard_of(&shards, number).is_some(), "player {number}");
@@ -250,38 +260,38 @@ fn of_three_shards_one_is_dropped_and_who_goes_astray_times_out_and_gets_in_agai
 }
 
 #[test]
-fn each_shard_has_a_filter_and_what_it_drops_is_told_by_each_and_summed() {
+fn filter_drops_are_reported_per_shard_and_in_total() {
     let shards = OurServer::shards(2, 4, |_| {});
-    assert!(shards.iter().all(|shard| shard.server.has_kernel_filter()));
+    assert!(shards.iter().all(|shard| shard.server.sockets().filter().is_some()));
     for _ in 0..64 {
         UdpSocket::bind((IPV4, 0)).unwrap().send_to(b"junk", shards[0].address()).unwrap();
     }
-    let totals: Vec<_> = shards.iter().map(|shard| slipgate_server::Totals::of(&shard.server)).collect();
+    let totals: Vec<_> = shards.iter().map(|shard| shard.server.totals()).collect();
     let dropped: Vec<_> = totals.iter().map(|totals| totals.sockets.dropped_by_system.unwrap()).collect();
     assert!(dropped.iter().all(|count| *count > 0), "{dropped:?}");
-    assert_eq!(slipgate_server::Totals::sum(&totals).sockets.dropped_by_system, Some(64));
+    assert_eq!(slipgate_server::stats::ServerTotals::sum(&totals).sockets.dropped_by_system, Some(64));
 }
 
-// On threads ----------------------------------------------------------------------------------------------------------
+// Threads -------------------------------------------------------------------------------------------------------------
 
 fn start(shards: u16, slots: u32, history: Option<HistoryFile>) -> (Vec<Server>, Clock, std::net::SocketAddr) {
     let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], shards).unwrap();
     let address = sockets[0].local_addresses()[0];
-    let mut config = Config::new(PROTOCOL_ID, slots, vec![address.into()]);
-    config.fence = if history.is_some() { Fence::Open } else { Fence::Closed };
+    let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
+    config.token_cutoff = if history.is_some() { TokenCutoff::None } else { TokenCutoff::AtStart };
     let (clock, keys) = (Clock::start(), Key::from_bytes(PRIVATE_KEY));
     let servers = match history {
-        Some(history) => Server::shards_with_history(sockets, config, keys.into(), clock.now(), history),
-        None => Server::shards(sockets, config, keys.into(), clock.now()),
+        Some(history) => Server::shards(sockets, config, keys.into(), clock.now(), Some(history)),
+        None => Server::shards(sockets, config, keys.into(), clock.now(), None),
     };
     (servers.unwrap(), clock, address)
 }
 
-/// Echoes, until it is told to panic.
+/// Echoes payloads, and panics on request.
 fn echo(server: &mut Server, inbox: &mut Inbox) {
     while let Some(event) = inbox.next(server) {
         if let Event::Payload { client, bytes, .. } = event {
-            assert_ne!(bytes, b"panic", "as it was told");
+            assert_ne!(bytes, b"panic", "panic on request");
             let _ = server.send(client, bytes);
         }
     }
@@ -289,76 +299,80 @@ fn echo(server: &mut Server, inbox: &mut Inbox) {
 
 fn crowd(address: std::net::SocketAddr, players: std::ops::Range<u64>) -> Vec<OurClient> {
     let mut clients: Vec<_> =
-        players.map(|player| OurClient::connect(&Order::new(player, &[address]).mint())).collect();
-    until(&mut clients, "all get in", |clients| clients.iter().all(|it| it.state() == ClientState::Connected));
+        players.map(|player| OurClient::connect(&TokenOrder::new(player, &[address]).mint())).collect();
+    until(&mut clients, "all clients connect", |clients| clients.iter().all(|it| it.state() == ClientState::Connected));
     clients
 }
 
 #[test]
-fn many_clients_are_echoed_by_two_and_by_four_threads_and_all_hear_of_the_end() {
+fn two_and_four_threads_echo_and_close_all_clients() {
     for count in [2, 4] {
         let (servers, clock, address) = start(count, 48, None);
-        let crew = Crew::start(servers, clock, TICK, |_| echo).unwrap();
+        let threads = ShardThreads::start(servers, clock, TICK, |_| echo).unwrap();
         let mut clients = crowd(address, 0..48);
         for number in 0..20_u8 {
             clients.iter_mut().for_each(|client| client.send(&[number; 100]));
-            until(&mut clients, "all are answered", |clients| {
+            until(&mut clients, "all clients get a reply", |clients| {
                 clients.iter().all(|client| client.received().len() > number.into())
             });
         }
         assert!(clients.iter().all(|client| client.received().iter().map(|echo| echo[0]).eq(0..20)));
-        assert!(crew.is_running());
-        until(&mut clients, "the threads tell", |_| crew.totals().iter().map(|it| it.connected).sum::<u32>() == 48);
-        assert!(crew.totals().iter().all(|shard| shard.connected > 0), "{:?}", crew.totals());
-        let ended = crew.stop();
+        assert!(threads.is_running());
+        until(&mut clients, "the threads report their totals", |_| {
+            threads.totals().iter().map(|it| it.connected).sum::<u32>() == 48
+        });
+        assert!(threads.totals().iter().all(|shard| shard.connected > 0), "{:?}", threads.totals());
+        let ended = threads.stop();
         assert_eq!((ended.panicked, ended.shards.len()), (None, count.into()));
         assert_eq!(ended.shards.iter().map(|shard| shard.stats.disconnects).sum::<u64>(), 48);
-        until(&mut clients, "all hear of the end", |clients| {
+        until(&mut clients, "all clients learn of the end", |clients| {
             clients.iter().all(|it| it.state() != ClientState::Connected)
         });
-        assert!(clients.iter().all(|client| client.end() == Some(EndReason::DisconnectedByServer)));
+        assert!(clients.iter().all(|client| client.end() == Some(CloseKind::DisconnectedByServer)));
     }
 }
 
 #[test]
-fn a_game_that_panics_on_one_shard_is_told_of_and_all_clients_hear_of_the_end() {
+fn panic_of_a_game_is_reported_and_closes_all_clients() {
     let (servers, clock, address) = start(2, 16, None);
-    let crew = Crew::start(servers, clock, TICK, |_| echo).unwrap();
+    let threads = ShardThreads::start(servers, clock, TICK, |_| echo).unwrap();
     let mut clients = crowd(address, 0..16);
     clients[0].send(b"panic");
-    until(&mut clients, "all hear of the end", |clients| clients.iter().all(|it| it.state() != ClientState::Connected));
-    assert!(!crew.is_running());
-    let ended = crew.stop();
+    until(&mut clients, "all clients learn of the end", |clients| {
+        clients.iter().all(|it| it.state() != ClientState::Connected)
+    });
+    assert!(!threads.is_running());
+    let ended = threads.stop();
     let panicked = ended.panicked.unwrap();
-    assert!(panicked.message.contains("as it was told"), "{panicked}");
+    assert!(panicked.message.contains("panic on request"), "{panicked}");
     assert_eq!(ended.shards.iter().map(|shard| shard.stats.disconnects).sum::<u64>(), 16);
 }
 
 #[test]
-fn a_history_file_is_all_shards_and_their_next_starts() {
+fn history_file_serves_all_shards_and_later_starts() {
     let path = std::env::temp_dir().join(format!("slipgate-shards-{}.history", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let today = || slipgate_os::clock::wall_clock().seconds();
     let history = || Some(HistoryFile::open(&path, today()).unwrap());
     let (servers, clock, address) = start(2, 16, history());
-    let crew = Crew::start(servers, clock, TICK, |_| echo).unwrap();
-    let tickets: Vec<_> = (0..16).map(|player| Order::new(player, &[address]).mint()).collect();
+    let threads = ShardThreads::start(servers, clock, TICK, |_| echo).unwrap();
+    let tickets: Vec<_> = (0..16).map(|player| TokenOrder::new(player, &[address]).mint()).collect();
     let mut clients: Vec<_> = tickets.iter().map(OurClient::connect).collect();
-    until(&mut clients, "all get in", |clients| clients.iter().all(|it| it.state() == ClientState::Connected));
-    drop(crew);
+    until(&mut clients, "all clients connect", |clients| clients.iter().all(|it| it.state() == ClientState::Connected));
+    drop(threads);
     assert_eq!(history().unwrap().len(), 16);
 
     let sockets = Sockets::bind_shards(&[address], 2).unwrap();
-    let mut config = Config::new(PROTOCOL_ID, 16, vec![address.into()]);
-    config.fence = Fence::Open;
+    let mut config = ServerConfig::new(PROTOCOL_ID, 16, &[address]);
+    config.token_cutoff = TokenCutoff::None;
     let keys = Key::from_bytes(PRIVATE_KEY);
-    let servers = Server::shards_with_history(sockets, config, keys.into(), Clock::start().now(), history().unwrap());
-    let crew = Crew::start(servers.unwrap(), Clock::start(), TICK, |_| echo).unwrap();
+    let servers = Server::shards(sockets, config, keys.into(), Clock::start().now(), Some(history().unwrap()));
+    let threads = ShardThreads::start(servers.unwrap(), Clock::start(), TICK, |_| echo).unwrap();
     let _ports: Vec<_> = tickets.iter().map(|ticket| replay(ticket, address)).collect();
     until(&mut Vec::<OurClient>::new(), "all tokens are refused", |_| {
-        crew.totals().iter().map(|shard| shard.discards.count(Discard::TokenUsed)).sum::<u64>() == 16
+        threads.totals().iter().map(|shard| shard.discards.count(Discard::TokenUsed)).sum::<u64>() == 16
     });
-    assert!(crew.stop().shards.iter().all(|shard| shard.stats.connects == 0));
+    assert!(threads.stop().shards.iter().all(|shard| shard.stats.connects == 0));
     for left in [path.clone(), path.with_extension("history.lock")] {
         let _ = std::fs::remove_file(left);
     }

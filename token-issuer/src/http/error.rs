@@ -1,4 +1,4 @@
-//! What a refused caller is told: a code for programs, a sentence for people, and the field at fault.
+//! Error responses: a code for programs, a message for humans, and the name of the wrong field.
 
 use axum::Json;
 use axum::http::header::WWW_AUTHENTICATE;
@@ -8,37 +8,37 @@ use serde::Serialize;
 
 use crate::issuer::MintError;
 
-/// Every way in which the service refuses, by the code in its JSON answer. Codes are never renamed.
+/// The error codes in JSON responses. A code is never renamed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The body is not a JSON object, or broke off.
+    /// The body is not a JSON object or is incomplete.
     MalformedBody,
-    /// A field that has no default is missing.
+    /// A required field is missing.
     MissingField,
-    /// A field that does not exist.
+    /// A field is not defined.
     UnknownField,
-    /// A field is given twice.
+    /// A field occurs twice.
     DuplicateField,
     /// A field has a value of the wrong form.
     InvalidField,
-    /// A field's value has the right form and exceeds a limit.
+    /// A field's value is well-formed but exceeds a limit.
     OutOfRange,
     /// A server is not in the allow-list.
     ServerNotAllowed,
-    /// No valid API key was shown.
+    /// The request has no valid API key.
     Unauthorized,
-    /// There is no such path.
+    /// The path does not exist.
     NotFound,
-    /// The path exists, but not with this method.
+    /// The path does not support this method.
     MethodNotAllowed,
-    /// The request took too long to arrive.
+    /// The request took too long.
     RequestTimeout,
     /// The body is longer than 4 KiB.
     BodyTooLarge,
     /// The body is not declared as JSON.
     UnsupportedMediaType,
-    /// The issuer's machine has no clock or no entropy.
+    /// The issuer's system has no valid clock or no entropy.
     Internal,
 }
 
@@ -61,7 +61,7 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// The code as it stands in the answer.
+    /// Returns the code as it is written in the response.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl ErrorCode {
         }
     }
 
-    /// The HTTP status that comes with it.
+    /// Returns the HTTP status of the response.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -104,7 +104,7 @@ impl ErrorCode {
     }
 }
 
-/// One refusal.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct ApiError {
     code: ErrorCode,

@@ -1,7 +1,7 @@
-//! What every request passes: a time limit, the reading of its body, and the headers of its answer.
+//! The middleware of every request: time limit, body limit, and security headers of the response.
 //!
-//! The body is read here, before anything is judged: a client that is refused while it still sends sees a broken
-//! stream instead of the refusal. What the body means is the routes' business.
+//! The body is read before any check. A client that is refused while it still sends would see a reset connection
+//! instead of the response. The routes interpret the body.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -15,80 +15,80 @@ use hyper::body::Body as _;
 use super::HttpLimits;
 use super::error::{ApiError, ErrorCode};
 
-/// The most bytes of a request's body. The largest sensible request has about 2,100.
+/// The maximum size of a request's body, in bytes. The largest valid request has about 2,100.
 pub const MAX_BODY_BYTES: usize = 4096;
-/// So many bytes of a longer body are read and thrown away before it is refused; then the connection is closed.
+/// The number of bytes that are read and discarded of a body that is too long, before the connection is closed.
 pub const DRAIN_BYTES: usize = 65_536;
 
-/// A request's body as far as it was taken.
+/// The result of reading a request's body.
 #[derive(Clone)]
-pub(super) enum Received {
-    /// All of it: up to [`MAX_BODY_BYTES`].
-    Whole(Bytes),
-    /// It was longer, and was read to its end.
+pub(super) enum RequestBody {
+    /// The complete body, of at most [`MAX_BODY_BYTES`] bytes.
+    Complete(Bytes),
+    /// A longer body, which was read to its end.
     TooLong,
-    /// It was longer than [`DRAIN_BYTES`] or announced to be, and its rest was not read.
+    /// A body that is longer than [`DRAIN_BYTES`], or is announced to be. Its rest was not read.
     Unread,
-    /// It broke off, or was not HTTP.
+    /// An incomplete body or invalid HTTP.
     Broken,
 }
 
-impl Received {
-    /// The body, or the refusal of it.
-    pub(super) fn whole(self) -> Result<Bytes, ApiError> {
+impl RequestBody {
+    /// Returns the body, or the error response.
+    pub(super) fn complete(self) -> Result<Bytes, ApiError> {
         match self {
-            Self::Whole(bytes) => Ok(bytes),
+            Self::Complete(bytes) => Ok(bytes),
             Self::TooLong | Self::Unread => {
-                Err(ApiError::new(ErrorCode::BodyTooLarge, format!("a body holds at most {MAX_BODY_BYTES} bytes")))
+                Err(ApiError::new(ErrorCode::BodyTooLarge, format!("the body is longer than {MAX_BODY_BYTES} bytes")))
             }
-            Self::Broken => Err(ApiError::new(ErrorCode::MalformedBody, "the body broke off before its end")),
+            Self::Broken => Err(ApiError::new(ErrorCode::MalformedBody, "the body is incomplete")),
         }
     }
 }
 
-/// Runs one request inside its limits.
+/// Handles one request within its limits and adds the security headers to the response.
 pub(super) async fn guard(State(limits): State<HttpLimits>, request: Request, next: Next) -> Response {
-    let answer = tokio::time::timeout(limits.request_timeout, answer(request, next)).await;
-    let mut response = answer.unwrap_or_else(|_| closing(too_slow().into_response()));
+    let response = tokio::time::timeout(limits.request_timeout, respond(request, next)).await;
+    let mut response = response.unwrap_or_else(|_| closing(too_slow().into_response()));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
-async fn answer(request: Request, next: Next) -> Response {
+async fn respond(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let received = receive(body).await;
-    let at_its_end = matches!(received, Received::Whole(_) | Received::TooLong);
-    parts.extensions.insert(received);
+    let body = read_body(body).await;
+    let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
+    parts.extensions.insert(body);
     let response = next.run(Request::from_parts(parts, Body::empty())).await;
-    if at_its_end { response } else { closing(response) }
+    if was_read_to_end { response } else { closing(response) }
 }
 
-async fn receive(mut body: Body) -> Received {
+async fn read_body(mut body: Body) -> RequestBody {
     if body.size_hint().lower() > DRAIN_BYTES as u64 {
-        return Received::Unread;
+        return RequestBody::Unread;
     }
     let (mut kept, mut seen) = (Vec::new(), 0_usize);
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Received::Broken };
+        let Ok(frame) = frame else { return RequestBody::Broken };
         let Some(data) = frame.data_ref() else { continue };
         seen = seen.saturating_add(data.len());
         if seen > DRAIN_BYTES {
-            return Received::Unread;
+            return RequestBody::Unread;
         }
         if seen <= MAX_BODY_BYTES {
             kept.extend_from_slice(data);
         }
     }
-    if seen > MAX_BODY_BYTES { Received::TooLong } else { Received::Whole(kept.into()) }
+    if seen > MAX_BODY_BYTES { RequestBody::TooLong } else { RequestBody::Complete(kept.into()) }
 }
 
 fn too_slow() -> ApiError {
-    ApiError::new(ErrorCode::RequestTimeout, "the request took too long to arrive")
+    ApiError::new(ErrorCode::RequestTimeout, "the request took too long")
 }
 
-/// The rest of the request was not read, so nothing after it can be understood.
+/// Closes the connection after the response: the unread rest of the body would be parsed as the next request.
 fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -1,32 +1,32 @@
-//! The HTTP service: connect tokens for backends in any language. `specs/http-api.md` tells how to call it.
+//! The HTTP service: connect tokens for backends in any language. `specs/http-api.md` documents the API.
 //!
 //! ```text
-//!  accept ─▶ serve: seats, header time-out, connection age
-//!              └▶ guard: request time-out, body read or drained, headers of every answer
-//!                   └▶ routes: who asks? ─▶ request: what for? ─▶ Issuer::mint ─▶ answer
+//!  accept ─▶ serve: connection limit, header time-out, connection age
+//!              └▶ guard: request time-out, body limit, headers of every response
+//!                   └▶ routes: authorization ─▶ request: parsing ─▶ Issuer::mint ─▶ response
 //! ```
 //!
-//! Rate limits belong between guard and routes, metrics into the guard, another route beside the others in `routes`.
+//! Rate limits would go between guard and routes, metrics into the guard, further routes into `routes`.
 
 mod error;
 mod guard;
 mod request;
 mod routes;
-mod running;
 mod serve;
+mod spawn;
 
 use std::time::Duration;
 
 pub use self::error::ErrorCode;
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
-pub use self::request::FIELDS;
-pub use self::routes::{ANSWER_FIELDS, ROUTES, router};
-pub use self::running::{Running, spawn};
+pub use self::request::REQUEST_FIELDS;
+pub use self::routes::{RESPONSE_FIELDS, ROUTES, router};
 pub use self::serve::serve;
+pub use self::spawn::{RunningService, spawn};
 use crate::api_key::ApiKeys;
 use crate::issuer::Issuer;
 
-/// What the service is made of: who mints, who may ask, and how much of the machine callers may take.
+/// The parts of the service: the issuer, the accepted API keys, and the resource limits.
 pub struct TokenService {
     issuer: Issuer,
     api_keys: ApiKeys,
@@ -34,31 +34,31 @@ pub struct TokenService {
 }
 
 impl TokenService {
-    /// A service with the default [`HttpLimits`].
+    /// Creates a service with the default [`HttpLimits`].
     #[must_use]
     pub fn new(issuer: Issuer, api_keys: ApiKeys) -> Self {
         Self { issuer, api_keys, limits: HttpLimits::default() }
     }
 
-    /// The same service with other limits.
+    /// Returns the service with these limits.
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
     }
 }
 
-/// How much of the machine callers may take.
+/// Resource limits of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpLimits {
-    /// The most connections at a time; further ones wait in the system's queue. Default 512, at least 1.
+    /// Maximum number of open connections, at least 1; further ones wait in the system's queue. Default 512.
     pub connections: usize,
-    /// How long a request's head may take to arrive, and a connection may idle. Default 10 s.
+    /// Maximum time for receiving a request's head, and for a connection to be idle. Default 10 s.
     pub header_timeout: Duration,
-    /// How long a request may take from the end of its head to its answer. Default 10 s.
+    /// Maximum time from the end of a request's head to its response. Default 10 s.
     pub request_timeout: Duration,
-    /// After this time a connection finishes its request and is closed. Default 5 min.
+    /// Maximum age of a connection: after it, the connection finishes its request and is closed. Default 5 min.
     pub connection_age: Duration,
-    /// How long requests under way may take to finish when the service stops or the connection has aged. Default 10 s.
+    /// Maximum time to finish a request after the service was stopped or the connection has aged. Default 10 s.
     pub shutdown_timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The routes: who may ask, and what is answered.
+//! The routes: authorization and responses.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use slipgate_netcode::time::UnixMillis;
 
 use super::error::{ApiError, ErrorCode};
-use super::guard::{Received, guard};
+use super::guard::{RequestBody, guard};
 use super::{TokenService, request};
 use crate::entropy::system_entropy;
 use crate::issuer::{Minted, TokenRequest};
@@ -26,14 +26,14 @@ pub const ROUTES: [(&str, &str); 2] = [(TOKENS, "post"), (HEALTH, "get")];
 const TOKENS: &str = "/v1/tokens";
 const HEALTH: &str = "/v1/health";
 
-/// The fields of a successful answer of `POST /v1/tokens`.
-pub const ANSWER_FIELDS: [&str; 7] =
+/// The fields of a successful response of `POST /v1/tokens`.
+pub const RESPONSE_FIELDS: [&str; 7] =
     ["token", "protocol_id", "client_id", "created", "expires", "timeout_seconds", "server_addresses"];
 
-/// The service as an axum router, for those who have a server of their own.
+/// Returns the service as an axum router, for an existing HTTP server.
 ///
-/// It brings the request time-out, the body limit and the headers; connections, their number and their time limits
-/// are the server's: see [`serve`](super::serve()).
+/// It includes the request time-out, the body limit and the headers. The HTTP server must limit the number of
+/// connections and their time, as [`serve`](super::serve()) does.
 pub fn router(service: TokenService) -> Router {
     let limits = service.limits;
     Router::new()
@@ -50,36 +50,36 @@ async fn health() -> Json<Health> {
 }
 
 async fn not_found() -> ApiError {
-    ApiError::new(ErrorCode::NotFound, format!("there are {TOKENS} and {HEALTH} here"))
+    ApiError::new(ErrorCode::NotFound, format!("unknown path; the paths are {TOKENS} and {HEALTH}"))
 }
 
 async fn method_not_allowed() -> ApiError {
-    ApiError::new(ErrorCode::MethodNotAllowed, "the Allow header names the methods of this path")
+    ApiError::new(ErrorCode::MethodNotAllowed, "method not allowed; the Allow header lists the methods of this path")
 }
 
-/// Who asks comes first: a stranger learns nothing about bodies.
+/// Handles `POST /v1/tokens`. Authorization precedes all other checks, which an unauthorized caller must not probe.
 async fn create_token(
     State(service): State<Arc<TokenService>>,
     headers: HeaderMap,
-    Extension(body): Extension<Received>,
+    Extension(body): Extension<RequestBody>,
 ) -> Result<Response, ApiError> {
     authorize(&service, &headers)?;
-    let body = body.whole()?;
+    let body = body.complete()?;
     expect_json(&headers)?;
     let minted = mint(&service, &request::read(&body)?)?;
-    Ok((StatusCode::CREATED, Json(TokenAnswer::from(&minted))).into_response())
+    Ok((StatusCode::CREATED, Json(TokenResponse::from(&minted))).into_response())
 }
 
 fn authorize(service: &TokenService, headers: &HeaderMap) -> Result<(), ApiError> {
-    let shown = only(headers, &AUTHORIZATION).and_then(bearer);
-    if shown.is_some_and(|key| service.api_keys.accept(key)) {
+    let presented = single_value(headers, &AUTHORIZATION).and_then(bearer);
+    if presented.is_some_and(|key| service.api_keys.accept(key)) {
         return Ok(());
     }
-    let message = "this needs the header `Authorization: Bearer <API key>` with a valid key";
+    let message = "the header `Authorization: Bearer <API key>` with a valid key is required";
     Err(ApiError::new(ErrorCode::Unauthorized, message))
 }
 
-/// The credentials of the scheme `Bearer`, whose name may be in any case (RFC 9110, section 11.1).
+/// Returns the credentials of the scheme `Bearer`. Scheme names are case-insensitive (RFC 9110, section 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
     let key = rest.strip_prefix(b" ")?;
@@ -88,29 +88,29 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let essence = |value: &[u8]| value.split(|byte| *byte == b';').next().map(|name| name.trim_ascii().to_vec());
-    let essence = only(headers, &CONTENT_TYPE).and_then(essence);
+    let essence = single_value(headers, &CONTENT_TYPE).and_then(essence);
     if essence.is_some_and(|name| name.eq_ignore_ascii_case(b"application/json")) {
         return Ok(());
     }
-    let message = "this needs a body of JSON and the header `Content-Type: application/json`";
+    let message = "a JSON body and the header `Content-Type: application/json` are required";
     Err(ApiError::new(ErrorCode::UnsupportedMediaType, message))
 }
 
-/// The value of a header that is given once: of two, nobody knows which one is meant.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+/// Returns the value of a header, or `None` if it is absent or ambiguous because it occurs twice.
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     values.next().is_none().then_some(value.as_bytes())
 }
 
 fn mint(service: &TokenService, request: &TokenRequest) -> Result<Minted, ApiError> {
-    let no_clock = |_| ApiError::new(ErrorCode::Internal, "the issuer's clock is wrong");
-    let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system gives no entropy");
+    let no_clock = |_| ApiError::new(ErrorCode::Internal, "the issuer's clock is before 1970");
+    let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system provides no entropy");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
     let mut entropy = system_entropy().map_err(no_entropy)?;
     let minted = service.issuer.mint(request, now, &mut entropy)?;
-    tracing::info!(client_id = minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
+    tracing::info!(client_id = minted.client_id.0, expires = minted.token.facts().expires.0, "minted a connect token");
     Ok(minted)
 }
 
@@ -119,9 +119,9 @@ struct Health {
     status: &'static str,
 }
 
-/// Integers of 64 bits are strings: JavaScript's numbers lose their last digits.
+/// The body of a successful response. 64-bit integers are strings, because JavaScript numbers lose precision.
 #[derive(Serialize)]
-struct TokenAnswer {
+struct TokenResponse {
     token: String,
     protocol_id: String,
     client_id: String,
@@ -131,7 +131,7 @@ struct TokenAnswer {
     server_addresses: Vec<String>,
 }
 
-impl From<&Minted> for TokenAnswer {
+impl From<&Minted> for TokenResponse {
     fn from(minted: &Minted) -> Self {
         let facts = minted.token.facts();
         Self {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bearer_key_is_taken_whatever_the_case_of_its_scheme() {
+    fn bearer_scheme_is_case_insensitive() {
         let cases: [(&str, Option<&str>); 7] = [
             ("Bearer sgk_1", Some("sgk_1")),
             ("bearer sgk_1", Some("sgk_1")),
@@ -167,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn a_header_given_twice_is_not_taken() {
+    fn header_that_occurs_twice_is_refused() {
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, "Bearer one".parse().unwrap());
-        assert_eq!(only(&headers, &AUTHORIZATION), Some(b"Bearer one".as_slice()));
+        assert_eq!(single_value(&headers, &AUTHORIZATION), Some(b"Bearer one".as_slice()));
         headers.append(AUTHORIZATION, "Bearer other".parse().unwrap());
-        assert_eq!(only(&headers, &AUTHORIZATION), None);
+        assert_eq!(single_value(&headers, &AUTHORIZATION), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Connections: how many, for how long, and how they end.
+//! Connections: their number, their lifetime and their shutdown.
 //!
 //! ```text
-//!  accepted ──requests──▶ aged, or the service stops ──answers what is under way──▶ closed
+//!  accepted ──requests──▶ aged, or the service stops ──finishes its open request──▶ closed
 //!      │                                                        │
-//!      └─ no head within the header time-out: closed            └─ not done within the shutdown time-out: cut
+//!      └─ no head within the header time-out: closed            └─ not done within the shutdown time-out: aborted
 //! ```
 
 use core::pin::pin;
@@ -21,16 +21,16 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{HttpLimits, TokenService, router};
 
-/// The most bytes of a request's head: a bearer key and some headers that proxies add.
+/// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// The pause after a failed accept: out of file handles, trying again at once would only burn the processor.
+/// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How long failed accepts are only counted after they were told.
-const ACCEPT_SILENCE: Duration = Duration::from_secs(60);
+/// The minimum interval between two log lines about failed accepts.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Serves HTTP/1.1 on this listener until `shutdown` is done, then answers what is under way and returns.
+/// Serves HTTP/1.1 on this listener until `shutdown` completes, then finishes open requests and returns.
 ///
-/// That takes at most [`HttpLimits::shutdown_timeout`]. Needs a tokio runtime with I/O and time.
+/// Finishing takes at most [`HttpLimits::shutdown_timeout`]. Requires a tokio runtime with I/O and time.
 pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl Future<Output = ()>) {
     let limits = service.limits;
     let router = router(service);
@@ -58,7 +58,7 @@ async fn accept(listener: &TcpListener, failures: &mut AcceptFailures) -> TcpStr
             Ok((stream, _)) => return stream,
             Err(error) => {
                 if let Some(times) = failures.count(Instant::now()) {
-                    tracing::warn!(%error, times, "connections could not be accepted");
+                    tracing::warn!(%error, times, "cannot accept connections");
                 }
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -66,28 +66,28 @@ async fn accept(listener: &TcpListener, failures: &mut AcceptFailures) -> TcpStr
     }
 }
 
-/// Failed accepts, of which a machine without file handles has several a second.
+/// Counts failed accepts and limits their log lines: without file descriptors there are several per second.
 #[derive(Default)]
 struct AcceptFailures {
-    told: Option<Instant>,
-    untold: u64,
+    last_logged: Option<Instant>,
+    unlogged: u64,
 }
 
 impl AcceptFailures {
-    /// Counts one, and answers how many are to be told now.
+    /// Counts a failure. Returns the number of failures to log now, or `None` within the interval.
     fn count(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        if self.told.is_some_and(|told| now.duration_since(told) < ACCEPT_SILENCE) {
+        self.unlogged += 1;
+        if self.last_logged.is_some_and(|last| now.duration_since(last) < LOG_INTERVAL) {
             return None;
         }
-        self.told = Some(now);
-        Some(core::mem::take(&mut self.untold))
+        self.last_logged = Some(now);
+        Some(core::mem::take(&mut self.unlogged))
     }
 }
 
-/// Errors of one connection are its client's: it hung up, was too slow, or did not speak HTTP.
+/// Serves one connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
 async fn connection(stream: TcpStream, router: Router, limits: HttpLimits, mut stop: watch::Receiver<()>) {
-    // Answers are written at once; waiting for more to send would only delay them. Failure costs just that.
+    // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that delay.
     let _ = stream.set_nodelay(true);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -109,13 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_accepts_are_told_once_and_then_at_most_once_a_minute_with_their_number() {
+    fn failed_accepts_are_logged_at_most_once_a_minute() {
         let mut failures = AcceptFailures::default();
         let start = Instant::now();
-        for (millis, told) in
+        for (millis, last_logged) in
             [(0, Some(1)), (200, None), (59_999, None), (60_000, Some(3)), (60_200, None), (500_000, Some(2))]
         {
-            assert_eq!(failures.count(start + Duration::from_millis(millis)), told, "{millis} ms");
+            assert_eq!(failures.count(start + Duration::from_millis(millis)), last_logged, "{millis} ms");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why an issuer cannot be made, and why it mints no token.
+//! The errors of creating an issuer and of minting.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -6,22 +6,25 @@ use core::ops::RangeInclusive;
 
 use slipgate_netcode::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES};
 
-/// Why a configuration makes no issuer.
+/// Why an issuer cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum IssuerError {
     /// The allow-list is empty.
     NoServers,
-    /// No packet can be sent to this address of the allow-list.
+    /// Clients cannot send to this address of the allow-list.
     ServerNotDialable(SocketAddr),
 }
 
 impl fmt::Display for IssuerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoServers => f.write_str("the allow-list names no server: a token needs at least one to be used on"),
+            Self::NoServers => f.write_str("the allow-list is empty: a token needs at least one server"),
             Self::ServerNotDialable(server) => {
-                write!(f, "the allow-list names {server}, to which no client can send: a host and a port are needed")
+                write!(
+                    f,
+                    "clients cannot send to {server} of the allow-list: a unicast address and a port are required"
+                )
             }
         }
     }
@@ -29,30 +32,30 @@ impl fmt::Display for IssuerError {
 
 impl core::error::Error for IssuerError {}
 
-/// Why no token was minted: the caller asked for what the configuration does not allow.
+/// Why a request for a token was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MintError {
-    /// No servers were asked for, and the allow-list is longer than a token has room for.
+    /// The request lists no servers, and the allow-list is longer than the 32 servers of a token.
     NoServers,
-    /// So many servers were asked for, and a token takes 1 to 32.
+    /// The number of servers is not 1 to 32; holds the number requested.
     ServerCount(usize),
     /// This server is not in the allow-list.
     ServerNotAllowed(SocketAddr),
-    /// This server was asked for twice.
+    /// This server is listed twice.
     ServerTwice(SocketAddr),
-    /// So many bytes of user data were given, and a token takes up to 256.
+    /// The user data is longer than 256 bytes; holds its length.
     UserDataTooLong(usize),
-    /// The lifetime is outside this range of seconds.
+    /// The lifetime is outside this range, in seconds.
     Lifetime(RangeInclusive<u32>),
-    /// The timeout is outside this range of seconds.
+    /// The timeout is outside this range, in seconds.
     Timeout(RangeInclusive<u32>),
-    /// The protocol crate refused claims that this crate had checked: our own mistake.
+    /// The netcode crate refused claims that this crate had checked: a bug.
     Refused,
 }
 
 impl MintError {
-    /// The field at fault, by its name in the HTTP API; none if no field is.
+    /// Returns the name of the wrong field in the HTTP API, or `None` if no field is wrong.
     #[must_use]
     pub const fn field(&self) -> Option<&'static str> {
         match self {
@@ -71,7 +74,7 @@ impl fmt::Display for MintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoServers => {
-                write!(f, "server_addresses must be given: the allow-list is longer than {MAX_SERVERS_PER_TOKEN}")
+                write!(f, "server_addresses is required: the allow-list has more than {MAX_SERVERS_PER_TOKEN} servers")
             }
             Self::ServerCount(count) => {
                 write!(f, "server_addresses must list 1 to {MAX_SERVERS_PER_TOKEN} addresses, not {count}")
@@ -85,7 +88,7 @@ impl fmt::Display for MintError {
             }
             Self::Lifetime(allowed) => write_range(f, "lifetime_seconds", allowed),
             Self::Timeout(allowed) => write_range(f, "timeout_seconds", allowed),
-            Self::Refused => f.write_str("the token could not be made from checked claims"),
+            Self::Refused => f.write_str("internal error: the token could not be sealed"),
         }
     }
 }

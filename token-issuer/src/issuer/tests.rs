@@ -35,10 +35,10 @@ fn open(minted: &Minted, key: Key) -> Option<Redeemed> {
 }
 
 #[test]
-fn the_newest_key_seals_what_was_asked_for() {
+fn newest_key_seals_the_requested_claims() {
     let issuer = issuer(&["192.0.2.1:1", "[2001:db8::1]:2"]);
     let request = TokenRequest {
-        client_id: u64::MAX,
+        client_id: ClientId(u64::MAX),
         servers: Some(vec![address("[2001:db8::1]:2")]),
         user_data: vec![9; 256],
         lifetime_seconds: Some(45),
@@ -47,7 +47,7 @@ fn the_newest_key_seals_what_was_asked_for() {
     let minted = mint(&issuer, &request).unwrap();
     assert!(open(&minted, key(1)).is_none(), "the older key seals nothing");
     let private = open(&minted, key(2)).unwrap();
-    assert_eq!(private.client_id, u64::MAX);
+    assert_eq!(private.client_id, ClientId(u64::MAX));
     assert_eq!(private.servers.as_slice(), [address("[2001:db8::1]:2")]);
     assert_eq!(private.user_data, [9; 256]);
     assert_eq!((private.timeout_seconds, private.expires), (60, UnixSeconds(1_760_000_045)));
@@ -55,7 +55,7 @@ fn the_newest_key_seals_what_was_asked_for() {
 }
 
 #[test]
-fn what_is_left_out_gets_the_defaults() {
+fn absent_fields_get_the_defaults() {
     let minted = mint(&issuer(&["192.0.2.2:2", "192.0.2.1:1", "[::ffff:192.0.2.2]:2"]), &TokenRequest::new(3)).unwrap();
     let facts = minted.token.facts();
     assert_eq!(facts.servers.as_slice(), [address("192.0.2.2:2"), address("192.0.2.1:1")], "the configured order");
@@ -65,7 +65,7 @@ fn what_is_left_out_gets_the_defaults() {
 }
 
 #[test]
-fn shorter_user_data_is_followed_by_zeros() {
+fn shorter_user_data_is_padded_with_zeros() {
     let minted = mint(&issuer(&["192.0.2.1:1"]), &TokenRequest { user_data: vec![1, 2], ..TokenRequest::new(3) });
     let user_data = open(&minted.unwrap(), key(2)).unwrap().user_data;
     assert_eq!(user_data[..3], [1, 2, 0]);
@@ -73,14 +73,14 @@ fn shorter_user_data_is_followed_by_zeros() {
 }
 
 #[test]
-fn another_spelling_of_an_allowed_address_is_allowed() {
+fn allowed_address_may_be_ipv4_mapped() {
     let request = TokenRequest { servers: Some(vec![address("[::ffff:192.0.2.1]:1")]), ..TokenRequest::new(3) };
     let minted = mint(&issuer(&["192.0.2.1:1"]), &request).unwrap();
     assert_eq!(minted.token.facts().servers.as_slice(), [address("192.0.2.1:1")]);
 }
 
 #[test]
-fn what_the_configuration_does_not_allow_is_refused_by_field() {
+fn request_outside_the_configuration_is_refused_by_field() {
     let (one, other) = (address("192.0.2.1:1"), address("192.0.2.1:2"));
     let servers = |servers: &[SocketAddr]| TokenRequest { servers: Some(servers.into()), ..TokenRequest::new(3) };
     let lifetime = |seconds| TokenRequest { lifetime_seconds: Some(seconds), ..TokenRequest::new(3) };
@@ -110,7 +110,7 @@ fn what_the_configuration_does_not_allow_is_refused_by_field() {
 }
 
 #[test]
-fn an_allow_list_longer_than_a_token_has_no_default() {
+fn allow_list_longer_than_a_token_has_no_default() {
     let many: Vec<_> = (1..=33).map(|port| format!("192.0.2.1:{port}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     assert!(mint(&issuer(&many[..32]), &TokenRequest::new(3)).is_ok());
@@ -118,7 +118,7 @@ fn an_allow_list_longer_than_a_token_has_no_default() {
 }
 
 #[test]
-fn an_allow_list_needs_a_server_and_only_dialable_ones() {
+fn allow_list_needs_a_server_and_only_dialable_ones() {
     let make = |servers: &[SocketAddr]| Issuer::new(7, key(1).into(), servers, Limits::default()).err();
     assert_eq!(make(&[]), Some(IssuerError::NoServers));
     for wrong in ["192.0.2.1:0", "0.0.0.0:1", "224.0.0.1:1"] {
@@ -141,6 +141,6 @@ fn two_tokens_share_neither_nonce_nor_keys() {
 fn debug_shows_no_secret() {
     let minted = mint(&issuer(&["192.0.2.1:1"]), &TokenRequest::new(3)).unwrap();
     let shown = format!("{minted:?}");
-    assert!(shown.contains("client_id: 3"));
+    assert!(shown.contains("client_id: ClientId(3)"));
     assert!(shown.len() < 400, "the 2048 bytes are not in it: {shown}");
 }

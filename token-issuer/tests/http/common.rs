@@ -1,6 +1,4 @@
-//! A service over loopback, and clients that speak to it: ureq where HTTP is kept, raw bytes where it is not.
-
-#![allow(dead_code, reason = "each test program uses its part of it")]
+//! A service on loopback and its clients: ureq for valid HTTP, raw bytes for invalid HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,18 +12,18 @@ use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
 use slipgate_netcode::wire::packet::Request;
 use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
-use slipgate_token_issuer::http::{HttpLimits, Running, TokenService, spawn};
+use slipgate_token_issuer::http::{HttpLimits, RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits};
 
 pub(crate) const PROTOCOL_ID: u64 = u64::MAX - 1;
 pub(crate) const PRIVATE_KEY: [u8; 32] = [0x5a; 32];
 pub(crate) const SERVERS: [&str; 2] = ["192.0.2.1:40000", "[2001:db8::1]:40001"];
-/// Every test ends within this time, or fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time that a test may wait before it fails.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A running service and the key that opens it.
+/// A running service and its API key.
 pub(crate) struct Service {
-    pub(crate) running: Running,
+    pub(crate) running: RunningService,
     pub(crate) api_key: ApiKey,
 }
 
@@ -55,13 +53,13 @@ impl Service {
         format!("Bearer {}", self.api_key.expose())
     }
 
-    /// Asks for a token as a backend does.
-    pub(crate) fn ask(&self, body: &str) -> Answer {
+    /// Requests a token as a backend does.
+    pub(crate) fn request_token(&self, body: &str) -> TestResponse {
         let request = agent().post(self.url("/v1/tokens")).header("Authorization", self.bearer());
-        Answer::from(request.content_type("application/json").send(body).unwrap())
+        TestResponse::from(request.content_type("application/json").send(body).unwrap())
     }
 
-    /// Sends these bytes, and reads until the service closes the connection.
+    /// Sends these bytes and reads until the service closes the connection.
     pub(crate) fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
@@ -70,36 +68,36 @@ impl Service {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.running.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+        stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
         stream
     }
 }
 
 pub(crate) fn read_to_close(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
-    // A reset after the answer is a close as well; a time-out is not.
-    if let Err(error) = stream.read_to_end(&mut answer) {
+    let mut response = Vec::new();
+    // A reset after the response counts as a close; a time-out does not.
+    if let Err(error) = stream.read_to_end(&mut response) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     }
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
-/// A client that takes refusals as answers.
+/// Returns an HTTP client that treats error statuses as responses.
 pub(crate) fn agent() -> ureq::Agent {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
-    // The service is on this machine, where no proxy of the environment finds it.
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(MAX_WAIT));
+    // The service listens on loopback, which a proxy of the environment cannot reach.
     config.proxy(None).build().into()
 }
 
-/// What came back.
-pub(crate) struct Answer {
+/// A response of the service.
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: ureq::http::HeaderMap,
     pub(crate) json: Value,
 }
 
-impl From<ureq::http::Response<ureq::Body>> for Answer {
+impl From<ureq::http::Response<ureq::Body>> for TestResponse {
     fn from(mut response: ureq::http::Response<ureq::Body>) -> Self {
         let text = response.body_mut().read_to_string().unwrap();
         Self {
@@ -110,12 +108,12 @@ impl From<ureq::http::Response<ureq::Body>> for Answer {
     }
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// That it is the refusal with this code, of this field, and carries the headers of every answer.
+    /// Asserts that this is the error response with this code and field, and that it has the security headers.
     pub(crate) fn assert_refused(&self, status: u16, code: &str, field: Option<&str>) {
         let error = &self.json["error"];
         assert_eq!((self.status, error["code"].as_str()), (status, Some(code)), "{}", self.json);
@@ -124,20 +122,21 @@ impl Answer {
         self.assert_guarded();
     }
 
+    /// Asserts that the response has the security headers.
     pub(crate) fn assert_guarded(&self) {
         assert_eq!(self.header("cache-control"), Some("no-store"));
         assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(self.header("content-type"), Some("application/json"));
     }
 
-    /// The token in a successful answer.
+    /// Returns the token of a successful response.
     pub(crate) fn token(&self) -> ConnectToken {
         assert_eq!(self.status, 201, "{}", self.json);
         let bytes = base64_decode(self.json["token"].as_str().unwrap());
         ConnectToken::from_bytes(&bytes).unwrap()
     }
 
-    /// What the game server reads in it.
+    /// Returns the private part of the token, decrypted as a game server does.
     pub(crate) fn redeemed(&self) -> Redeemed {
         let token = self.token();
         let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
@@ -146,7 +145,7 @@ impl Answer {
     }
 }
 
-/// By hand, so that the encoder is not checked by its own decoder.
+/// Decodes base64 without the library that encodes it.
 pub(crate) fn base64_decode(text: &str) -> Vec<u8> {
     const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     assert_eq!(text.len() % 4, 0, "padded");

@@ -1,6 +1,6 @@
 //! The HTTP service, over loopback.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 mod api;
 mod common;

@@ -1,10 +1,10 @@
-//! The two documents of the API say what the code does.
+//! The two documents of the API match the code.
 
 use std::collections::BTreeSet;
 
 use crate::common::{Service, agent};
-use slipgate_token_issuer::http::{ANSWER_FIELDS, DRAIN_BYTES, ErrorCode, FIELDS, MAX_BODY_BYTES, ROUTES};
-use slipgate_token_issuer::limits::{LONGEST_LIFETIME_SECONDS, LONGEST_TIMEOUT_SECONDS};
+use slipgate_token_issuer::http::{DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES};
+use slipgate_token_issuer::limits::{MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn read(name: &str) -> String {
@@ -28,7 +28,7 @@ fn set<'a>(names: &[&'a str]) -> BTreeSet<&'a str> {
     names.iter().copied().collect()
 }
 
-/// Follows one `$ref` inside the document.
+/// Resolves a `$ref` within the document.
 fn resolve<'a>(document: &'a Yaml, node: &'a Yaml) -> &'a Yaml {
     let Some(reference) = node["$ref"].as_str() else { return node };
     let found = reference.strip_prefix("#/").unwrap().split('/').fold(document, |node, name| &node[name]);
@@ -50,7 +50,7 @@ fn all_references<'a>(node: &'a Yaml, found: &mut Vec<&'a Yaml>) {
 }
 
 #[test]
-fn openapi_names_the_routes_and_no_others() {
+fn openapi_lists_exactly_the_routes() {
     let document = openapi();
     assert_eq!(document["openapi"].as_str(), Some("3.1.0"));
     assert_eq!(keys(&document["paths"]), ROUTES.iter().map(|(path, _)| *path).collect());
@@ -60,7 +60,7 @@ fn openapi_names_the_routes_and_no_others() {
 }
 
 #[test]
-fn openapi_leads_nowhere_wrong() {
+fn openapi_references_resolve() {
     let document = openapi();
     let mut references = Vec::new();
     all_references(&document, &mut references);
@@ -71,14 +71,14 @@ fn openapi_leads_nowhere_wrong() {
 }
 
 #[test]
-fn openapi_has_the_fields_of_request_and_answer() {
+fn openapi_has_the_fields_of_request_and_response() {
     let document = openapi();
     let schemas = &document["components"]["schemas"];
-    assert_eq!(keys(&schemas["TokenRequest"]["properties"]), set(&FIELDS));
+    assert_eq!(keys(&schemas["TokenRequest"]["properties"]), set(&REQUEST_FIELDS));
     assert_eq!(schemas["TokenRequest"]["additionalProperties"].as_bool(), Some(false));
     assert_eq!(strings(&schemas["TokenRequest"]["required"]), ["client_id"]);
-    assert_eq!(keys(&schemas["Token"]["properties"]), set(&ANSWER_FIELDS));
-    assert_eq!(set(&strings(&schemas["Token"]["required"])), set(&ANSWER_FIELDS));
+    assert_eq!(keys(&schemas["Token"]["properties"]), set(&RESPONSE_FIELDS));
+    assert_eq!(set(&strings(&schemas["Token"]["required"])), set(&RESPONSE_FIELDS));
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn openapi_has_the_limits() {
     let document = openapi();
     let properties = &document["components"]["schemas"]["TokenRequest"]["properties"];
     let maximum = |field: &str| properties[field]["maximum"].as_i64();
-    assert_eq!(maximum("lifetime_seconds"), Some(LONGEST_LIFETIME_SECONDS.into()));
-    assert_eq!(maximum("timeout_seconds"), Some(LONGEST_TIMEOUT_SECONDS.into()));
+    assert_eq!(maximum("lifetime_seconds"), Some(MAX_LIFETIME_SECONDS.into()));
+    assert_eq!(maximum("timeout_seconds"), Some(MAX_TIMEOUT_SECONDS.into()));
     assert_eq!(properties["server_addresses"]["maxItems"].as_i64(), Some(32));
     let body = document["paths"]["/v1/tokens"]["post"]["requestBody"]["description"].as_str().unwrap();
     assert_eq!(body, format!("At most {MAX_BODY_BYTES} bytes."));
@@ -103,7 +103,7 @@ fn openapi_has_the_error_codes_under_their_status() {
     let responses = &document["paths"]["/v1/tokens"]["post"]["responses"];
     for code in ErrorCode::ALL {
         let status = match code {
-            // Every path but the documented ones.
+            // Applies to every undocumented path.
             ErrorCode::NotFound => "default".to_owned(),
             code => code.status().to_string(),
         };
@@ -114,7 +114,7 @@ fn openapi_has_the_error_codes_under_their_status() {
 }
 
 #[test]
-fn every_answer_in_openapi_is_json_that_is_not_stored() {
+fn every_response_in_openapi_is_json_with_no_store() {
     let document = openapi();
     for (path, method) in ROUTES {
         for (status, response) in document["paths"][path][method]["responses"].as_hash().unwrap() {
@@ -127,14 +127,14 @@ fn every_answer_in_openapi_is_json_that_is_not_stored() {
 }
 
 #[test]
-fn the_service_answers_what_openapi_promises() {
+fn response_of_the_service_matches_openapi() {
     let document = openapi();
     let schemas = &document["components"]["schemas"];
     let service = Service::start();
-    let answer = service.ask(r#"{"client_id": 1}"#);
-    let promised = &schemas["Token"]["properties"];
-    for (name, value) in answer.json.as_object().unwrap() {
-        let fits = match promised[name.as_str()]["type"].as_str().unwrap() {
+    let response = service.request_token(r#"{"client_id": 1}"#);
+    let schema = &schemas["Token"]["properties"];
+    for (name, value) in response.json.as_object().unwrap() {
+        let fits = match schema[name.as_str()]["type"].as_str().unwrap() {
             "string" => value.is_string(),
             "integer" => value.is_u64(),
             "array" => value.is_array(),
@@ -142,20 +142,20 @@ fn the_service_answers_what_openapi_promises() {
         };
         assert!(fits, "{name}: {value}");
     }
-    let length = answer.json["token"].as_str().unwrap().len();
-    assert_eq!(promised["token"]["minLength"].as_i64(), i64::try_from(length).ok());
+    let length = response.json["token"].as_str().unwrap().len();
+    assert_eq!(schema["token"]["minLength"].as_i64(), i64::try_from(length).ok());
     let health = agent().get(service.url("/v1/health")).call().unwrap().body_mut().read_to_string().unwrap();
     let health: serde_json::Value = serde_json::from_str(&health).unwrap();
     assert_eq!(health["status"].as_str(), schemas["Health"]["properties"]["status"]["const"].as_str());
 }
 
 #[test]
-fn the_guide_names_every_route_field_code_and_limit() {
+fn guide_lists_every_route_field_code_and_limit() {
     let guide = read("http-api.md");
     for (path, method) in ROUTES {
         assert!(guide.contains(&format!("## {} {path}", method.to_uppercase())), "{path}");
     }
-    for field in FIELDS.iter().chain(&ANSWER_FIELDS) {
+    for field in REQUEST_FIELDS.iter().chain(&RESPONSE_FIELDS) {
         assert!(guide.contains(&format!("`{field}`")), "{field}");
     }
     for code in ErrorCode::ALL {

@@ -1,25 +1,26 @@
-//! Our server with a channel, beside itself without: what acknowledgements, congestion avoidance and messages add.
+//! The Slipgate server with a channel, compared with itself without: the cost of acknowledgements, congestion control
+//! and messages.
 
 use std::sync::Arc;
 
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::{ChannelConfig, Kind, Layout, Traffic};
-use slipgate_session::channel::{Arrival, SendOptions};
+use slipgate_session::channel::SendOptions;
+use slipgate_session::connection::{Connection, ConnectionConfig};
 use slipgate_session::reliability::Sink;
-use slipgate_session::session::{Config, Connection};
 
-use crate::contestant::{Contestant, Speech, Voice};
-use crate::ours::{CHANNEL, Ours};
 use crate::row::Role;
+use crate::slipgate::{CHANNEL, SlipgateServer};
+use crate::subject::{LoadProtocol, PayloadLayer, Subject};
 
-/// Our server with its defaults, and one channel of unreliable messages.
-pub const CHANNELS: Contestant = Contestant {
+/// The Slipgate server with default settings and one unreliable channel.
+pub const CHANNELS: Subject = Subject {
     name: "slipgate channel",
     role: Role::Channels,
     limit: None,
-    speech: Speech::Netcode(|| Box::new(Words::new())),
-    start: |slots| Ok(Box::new(Ours::start(slots, Traffic::channels(layout()))?)),
+    protocol: LoadProtocol::Netcode(|| Box::new(Words::new())),
+    start: |slots| Ok(Box::new(SlipgateServer::start(slots, Traffic::channels(layout()))?)),
 };
 
 #[allow(clippy::expect_used, reason = "a layout of one channel is sound")]
@@ -27,7 +28,7 @@ fn layout() -> Layout {
     Layout::new(vec![ChannelConfig::new(Kind::Unreliable)]).expect("one channel with default settings")
 }
 
-/// What a client says and hears: its end of the connection.
+/// The client's end of the connection.
 struct Words {
     connection: Connection,
     scratch: Vec<u8>,
@@ -36,7 +37,8 @@ struct Words {
 impl Words {
     #[allow(clippy::expect_used, reason = "the default settings are sound")]
     fn new() -> Self {
-        let connection = Connection::new(&Config::default(), Arc::new(layout()), None).expect("default settings");
+        let connection =
+            Connection::new(&ConnectionConfig::default(), Arc::new(layout()), None).expect("default settings");
         Self { connection, scratch: Vec::new() }
     }
 }
@@ -48,11 +50,11 @@ struct Packets {
 }
 
 impl Sink for Packets {
-    fn rooms(&self) -> usize {
+    fn remaining(&self) -> usize {
         usize::MAX
     }
 
-    fn room(&mut self) -> Option<&mut [u8]> {
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
         Some(&mut self.room)
     }
 
@@ -61,11 +63,11 @@ impl Sink for Packets {
     }
 }
 
-impl Voice for Words {
-    fn say(&mut self, message: &[u8], copies: u32, now: Instant) -> Vec<Vec<u8>> {
+impl PayloadLayer for Words {
+    fn encode(&mut self, message: &[u8], copies: u32, now: Instant) -> Vec<Vec<u8>> {
         self.connection.tick(now);
         for _ in 0..copies {
-            // What the path does not carry now is missed by the server, and is seen there.
+            // Messages that exceed the congestion budget are not sent; the server's count then shows them as missing.
             let _ = self.connection.send(CHANNEL, message, SendOptions::default(), now);
         }
         let mut packets = Packets { left: Vec::new(), room: [0; MAX_PAYLOAD_BYTES] };
@@ -73,11 +75,11 @@ impl Voice for Words {
         packets.left
     }
 
-    fn hear(&mut self, packet: &[u8], now: Instant) -> u64 {
+    fn decode(&mut self, packet: &[u8], now: Instant) -> u64 {
         let Ok(Some(mut incoming)) = self.connection.handle(packet, now) else { return 0 };
         let mut messages = 0;
-        while let Some(arrival) = self.connection.next(packet, &mut incoming, &mut self.scratch, now) {
-            messages += u64::from(matches!(arrival, Arrival::Message { .. }));
+        while self.connection.next_message(packet, &mut incoming, &mut self.scratch, now).is_some() {
+            messages += 1;
         }
         while self.connection.poll_event().is_some() {}
         messages

@@ -1,4 +1,4 @@
-//! Cores and CPU time: where a thread runs, and how long it has run.
+//! Core pinning and CPU time.
 
 use std::fmt;
 use std::io;
@@ -11,29 +11,29 @@ use nix::unistd::Pid;
 /// The calling thread.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
-/// Which core the servers have, and which the driver.
+/// The cores of the servers and the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cores {
-    /// The servers' core: one of them works at a time.
+    /// The core of the servers, of which one works at a time.
     pub server: usize,
-    /// The driver's core; the servers' where there is no other.
+    /// The core of the driver; the servers' core if there is no other.
     pub driver: usize,
 }
 
 impl Cores {
-    /// The first core that this process may use, and the first one beside it that is no thread of the same core: two
-    /// threads of one core take time from each other, and the server's clock would count that. Where there is no such
-    /// choice it is told with the figures, and the second thread must do.
+    /// Chooses the first permitted CPU for the servers, and for the driver the first one that is not a hardware thread
+    /// of the same core. Two threads of one core slow each other, and the server's clock would include that. If there
+    /// is no such CPU, the second thread is used, and the report says so.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// The error of the system if the affinity cannot be read.
     pub fn choose() -> io::Result<Self> {
         let allowed = sched_getaffinity(THIS_THREAD)?;
         let cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
         Ok(Self::of(&cores.collect::<Vec<_>>(), are_one))
     }
 
-    /// Of these, as far as two of them are threads of one core.
+    /// Chooses from these CPUs; `are_one` returns whether two of them are threads of one core.
     fn of(cores: &[usize], are_one: impl Fn(usize, usize) -> bool) -> Self {
         let server = cores.first().copied().unwrap_or(0);
         let others = || cores.iter().copied().skip(1);
@@ -41,7 +41,7 @@ impl Cores {
         Self { server, driver: driver.unwrap_or(server) }
     }
 
-    /// What they share.
+    /// Returns what servers and driver share.
     #[must_use]
     pub fn sharing(self) -> Sharing {
         match self {
@@ -52,7 +52,7 @@ impl Cores {
     }
 }
 
-/// Where servers and driver run, and what they take from each other.
+/// Describes the cores, and how servers and driver disturb each other.
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { server, driver } = self;
@@ -60,51 +60,54 @@ impl fmt::Display for Cores {
             Sharing::Nothing => write!(f, "server on CPU {server}, driver on CPU {driver}"),
             Sharing::Core => write!(
                 f,
-                "server on CPU {server}, driver on CPU {driver}, which are two THREADS OF ONE CORE, for no others may be \
-                 used: they take time from each other"
+                "server on CPU {server}, driver on CPU {driver}, two THREADS OF ONE CORE, because no others \
+                 are permitted: they slow each other"
             ),
             Sharing::Everything => {
-                write!(f, "server and driver BOTH ON CPU {server}, for no other may be used: they wait for each other")
+                write!(
+                    f,
+                    "server and driver BOTH ON CPU {server}, because no other is permitted: they wait for each other"
+                )
             }
         }
     }
 }
 
-/// What servers and driver share.
+/// Whether servers and driver share a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// Each has a core.
+    /// Nothing: each has a core.
     Nothing,
-    /// Each has a thread of one core.
+    /// Each has a hardware thread of one core.
     Core,
-    /// There is but one CPU.
+    /// There is only one CPU.
     Everything,
 }
 
-/// Whether two cores are threads of one, as the system tells; no if it does not.
+/// Returns whether two CPUs are threads of one core; false if the system does not report it.
 fn are_one(core: usize, other: usize) -> bool {
     let of =
         |core: usize| std::fs::read(format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")).ok();
     of(core).is_some_and(|siblings| of(other) == Some(siblings))
 }
 
-/// Keeps the calling thread on one core.
+/// Pins the calling thread to a CPU.
 ///
 /// # Errors
-/// When the system does not allow it.
+/// The error of the system if it refuses.
 pub fn pin(core: usize) -> io::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(core)?;
     Ok(sched_setaffinity(THIS_THREAD, &cores)?)
 }
 
-/// How long the calling thread has run, system calls included.
+/// Returns the CPU time of the calling thread, system calls included.
 #[must_use]
 pub fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// What reading [`thread_time`] twice costs by itself: it is taken off every measurement.
+/// Returns the cost of two readings of [`thread_time`], which is subtracted from every measurement.
 #[must_use]
 pub fn clock_cost() -> Duration {
     (0..1000)
@@ -121,8 +124,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_and_driver_have_cores_of_their_own_where_there_is_a_choice() {
-        // Threads of one core are numbered side by side on some machines, and half the CPUs apart on others.
+    fn server_and_driver_get_separate_cores() {
+        // Threads of one core have adjacent numbers on some machines, and differ by half the number of CPUs on others.
         let (beside, apart) = (|a, b| a / 2 == b / 2, |a, b| a % 4 == b % 4);
         for (cores, are_one, expected) in [
             (&[0, 1, 2, 3][..], beside as fn(usize, usize) -> bool, (0, 2)),
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_for_both_is_told() {
+    fn shared_cpu_is_reported() {
         let one = Cores { server: 0, driver: 0 };
         assert_eq!(one.sharing(), Sharing::Everything);
         assert!(one.to_string().contains("BOTH ON CPU 0"), "{one}");

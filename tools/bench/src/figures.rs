@@ -1,6 +1,6 @@
-//! The benchmark's arithmetic: medians, and ratios round by round.
+//! The statistics of the benchmark: medians, and ratios round by round.
 
-/// The middle of some figures, or the mean of the two that are; `None` without any.
+/// Returns the median; `None` without figures.
 #[must_use]
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
@@ -10,9 +10,9 @@ pub fn median(figures: &[f64]) -> Option<f64> {
     if sorted.len().is_multiple_of(2) { Some(f64::midpoint(*sorted.get(middle - 1)?, upper)) } else { Some(upper) }
 }
 
-/// The median of the ratios of two that took turns: what slowed the machine in a round slowed both.
+/// Returns the median of the ratios of two subjects, round by round: a slow round of the machine affects both.
 ///
-/// `None` where one has no figure, or a divisor is zero.
+/// Returns `None` if one of them has no figures or a divisor is zero.
 #[must_use]
 pub fn ratio(figures: &[f64], to: &[f64]) -> Option<f64> {
     if to.iter().any(|divisor| *divisor <= 0.0) {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_whatever_the_order() {
+    fn median_does_not_depend_on_the_order() {
         for (figures, middle) in [
             (vec![], None),
             (vec![3.0], Some(3.0)),
@@ -40,14 +40,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() {
+    fn ratio_cancels_slow_rounds() {
         assert_eq!(ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), Some(2.0));
         // The ratio of the medians would be 1.
         assert_eq!(ratio(&[1.0, 2.0, 30.0], &[2.0, 1.0, 3.0]), Some(2.0));
     }
 
     #[test]
-    fn without_figures_or_by_zero_there_is_no_ratio() {
+    fn ratio_needs_figures_and_nonzero_divisors() {
         assert_eq!(ratio(&[], &[1.0]), None);
         assert_eq!(ratio(&[1.0], &[]), None);
         assert_eq!(ratio(&[1.0, 1.0], &[0.0, 1.0]), None);

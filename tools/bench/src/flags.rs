@@ -1,4 +1,4 @@
-//! What a run can be told.
+//! The command-line flags of a run.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
@@ -10,55 +10,55 @@ pub const MEASURES: [&str; 10] =
 /// The numbers of clients that `--clients` takes.
 pub const CLIENTS: [&str; 6] = ["1", "64", "256", "1000", "4000", "10000"];
 
-/// The fewest rounds whose median is a figure: the slowest two of five may be the machine's fault.
-pub const LEAST_ROUNDS: u8 = 5;
-/// The most rounds.
-pub const MOST_ROUNDS: u8 = 15;
-/// Rounds if nobody says otherwise, and the run is no quick one.
+/// The minimum number of rounds. The median of five tolerates two rounds that the machine disturbed.
+pub const MIN_ROUNDS: u8 = 5;
+/// The maximum number of rounds.
+pub const MAX_ROUNDS: u8 = 15;
+/// The default number of rounds, except of a quick run.
 const DEFAULT_ROUNDS: u8 = 7;
 
-/// Flags of `slipgate bench` and of `cargo bench`.
+/// The flags of `slipgate bench` and of `cargo bench`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Flags {
-    /// A run of less than a minute: shorter rounds, fewer rows
+    /// Run for less than a minute: shorter rounds, fewer rows
     #[arg(long)]
     pub quick: bool,
 
-    /// How often everybody has a turn, 5 to 15: 7, or 5 in a quick run, if left out
+    /// Number of rounds, 5 to 15 [default: 7, or 5 with --quick]
     #[arg(long, value_name = "N",
-        value_parser = value_parser!(u8).range(i64::from(LEAST_ROUNDS)..=i64::from(MOST_ROUNDS)))]
+        value_parser = value_parser!(u8).range(i64::from(MIN_ROUNDS)..=i64::from(MAX_ROUNDS)))]
     pub rounds: Option<u8>,
 
-    /// Only these measures
+    /// Run only these measures
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(MEASURES))]
     pub only: Vec<String>,
 
-    /// Of those that are made with several numbers of clients, only with these
+    /// Run measures that depend on the number of clients only with these numbers
     #[arg(long, value_name = "N", value_delimiter = ',',
         value_parser = PossibleValuesParser::new(CLIENTS).try_map(|number| number.parse::<usize>()))]
     pub clients: Vec<usize>,
 
-    /// Prints every figure of every round as JSON
+    /// Print every figure of every round as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 impl Flags {
-    /// How often everybody has a turn.
+    /// Returns the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
-        usize::from(self.rounds.unwrap_or(if self.quick { LEAST_ROUNDS } else { DEFAULT_ROUNDS }))
+        usize::from(self.rounds.unwrap_or(if self.quick { MIN_ROUNDS } else { DEFAULT_ROUNDS }))
     }
 
-    /// Whether a number of clients was asked for.
+    /// Returns whether this number of clients is selected.
     #[must_use]
-    pub fn wants_with(&self, clients: usize) -> bool {
+    pub fn includes_clients(&self, clients: usize) -> bool {
         self.clients.is_empty() || self.clients.contains(&clients)
     }
 
-    /// Whether a measure was asked for.
+    /// Returns whether a measure is selected.
     #[must_use]
-    pub fn wants(&self, measure: &str) -> bool {
+    pub fn includes(&self, measure: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == measure)
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_five_rounds_at_least_a_quick_one_too() {
+    fn run_has_at_least_five_rounds() {
         let rounds = |flags: &[&str]| {
             let program = Program::try_parse_from(std::iter::once(&"bench").chain(flags));
             program.ok().map(|program| program.flags.rounds())
@@ -95,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn without_names_everything_is_wanted_and_with_some_nothing_else() {
+    fn flags_select_everything_or_only_the_named() {
         let all = Flags::default();
         let some = Flags { only: vec!["echo".into()], clients: vec![64, 256], ..Flags::default() };
         for (measure, clients, wanted) in [("echo", 64, true), ("tick", 256, false), ("echo", 1, false)] {
-            assert!(all.wants(measure) && all.wants_with(clients));
-            assert_eq!(some.wants(measure) && some.wants_with(clients), wanted, "{measure}, {clients}");
+            assert!(all.includes(measure) && all.includes_clients(clients));
+            assert_eq!(some.includes(measure) && some.includes_clients(clients), wanted, "{measure}, {clients}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Echoes without any protocol: what the kernel costs by itself.
+//! Echo servers without a protocol: the cost of the kernel alone.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
 
-use crate::contestant::{Contestant, Game, Server, Speech};
-use crate::port;
+use crate::driver_socket;
 use crate::row::Role;
+use crate::subject::{LoadProtocol, Server, Subject, Workload};
 
-/// Datagrams in a batch.
+/// The number of datagrams in a batch.
 pub(crate) const BATCH: usize = 64;
 const BUFFER_BYTES: usize = 2048;
 
 /// One `recvfrom` and one `sendto` for each datagram.
-pub const PLAIN: Contestant = Contestant {
+pub const PLAIN: Subject = Subject {
     name: "plain echo",
     role: Role::Plain,
     limit: None,
-    speech: Speech::Plain,
-    start: |_| Ok(Box::new(Plain { socket: bind()?, heard: Vec::new() })),
+    protocol: LoadProtocol::Plain,
+    start: |_| Ok(Box::new(Plain { socket: bind()?, received: Vec::new() })),
 };
 
 /// One `recvmmsg` and one `sendmmsg` for up to 64 datagrams.
-pub const BATCHED: Contestant = Contestant {
+pub const BATCHED: Subject = Subject {
     name: "batched echo",
     role: Role::Batched,
     limit: None,
-    speech: Speech::Plain,
+    protocol: LoadProtocol::Plain,
     start: |_| {
         Ok(Box::new(Batched {
             socket: bind()?,
@@ -37,16 +37,16 @@ pub const BATCHED: Contestant = Contestant {
             incoming: MultiHeaders::preallocate(BATCH, None),
             outgoing: MultiHeaders::preallocate(BATCH, None),
             arrived: Vec::with_capacity(BATCH),
-            heard: Vec::new(),
+            received: Vec::new(),
         }))
     },
 };
 
 fn bind() -> io::Result<UdpSocket> {
-    port::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+    driver_socket::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
 }
 
-/// Where a socket is bound.
+/// Returns the address of a socket.
 pub(crate) fn address_of(socket: &UdpSocket) -> SocketAddrV4 {
     match socket.local_addr() {
         Ok(SocketAddr::V4(address)) => address,
@@ -56,8 +56,8 @@ pub(crate) fn address_of(socket: &UdpSocket) -> SocketAddrV4 {
 
 struct Plain {
     socket: UdpSocket,
-    /// Who is answered by the next `say`.
-    heard: Vec<(SocketAddr, usize)>,
+    /// The destinations of the next `broadcast`.
+    received: Vec<(SocketAddr, usize)>,
 }
 
 impl Server for Plain {
@@ -65,23 +65,23 @@ impl Server for Plain {
         address_of(&self.socket)
     }
 
-    fn turn(&mut self, game: Game, _now: Duration) -> u64 {
+    fn turn(&mut self, workload: Workload, _now: Duration) -> u64 {
         let mut buffer = [0; BUFFER_BYTES];
         let mut payloads = 0;
         while let Ok((bytes, from)) = self.socket.recv_from(&mut buffer) {
             payloads += 1;
-            match game {
-                Game::Echo => drop(self.socket.send_to(buffer.get(..bytes).unwrap_or_default(), from)),
-                Game::Listen => self.heard.push((from, bytes)),
-                Game::Drop => {}
+            match workload {
+                Workload::Echo => drop(self.socket.send_to(buffer.get(..bytes).unwrap_or_default(), from)),
+                Workload::Listen => self.received.push((from, bytes)),
+                Workload::Drop => {}
             }
         }
         payloads
     }
 
-    fn say(&mut self, _copies: u32, _now: Duration) {
+    fn broadcast(&mut self, _copies: u32, _now: Duration) {
         let buffer = [7; BUFFER_BYTES];
-        for (to, bytes) in self.heard.drain(..) {
+        for (to, bytes) in self.received.drain(..) {
             drop(self.socket.send_to(buffer.get(..bytes).unwrap_or_default(), to));
         }
     }
@@ -97,11 +97,11 @@ struct Batched {
     incoming: MultiHeaders<SockaddrIn>,
     outgoing: MultiHeaders<SockaddrIn>,
     arrived: Vec<(Option<SockaddrIn>, usize)>,
-    heard: Vec<(Option<SockaddrIn>, usize)>,
+    received: Vec<(Option<SockaddrIn>, usize)>,
 }
 
 impl Batched {
-    /// Fills the buffers with what waits.
+    /// Receives waiting datagrams into the buffers.
     fn receive(&mut self) {
         self.arrived.clear();
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -112,7 +112,7 @@ impl Batched {
     }
 }
 
-/// Sends the front of each buffer, together.
+/// Sends the beginning of each buffer, together.
 fn send(
     socket: &UdpSocket,
     headers: &mut MultiHeaders<SockaddrIn>,
@@ -133,16 +133,16 @@ impl Server for Batched {
         address_of(&self.socket)
     }
 
-    fn turn(&mut self, game: Game, _now: Duration) -> u64 {
+    fn turn(&mut self, workload: Workload, _now: Duration) -> u64 {
         let mut payloads = 0;
         loop {
             self.receive();
             payloads += self.arrived.len() as u64;
-            match game {
+            match workload {
                 _ if self.arrived.is_empty() => {}
-                Game::Echo => send(&self.socket, &mut self.outgoing, &self.buffers, &self.arrived),
-                Game::Listen => self.heard.extend_from_slice(&self.arrived),
-                Game::Drop => {}
+                Workload::Echo => send(&self.socket, &mut self.outgoing, &self.buffers, &self.arrived),
+                Workload::Listen => self.received.extend_from_slice(&self.arrived),
+                Workload::Drop => {}
             }
             if self.arrived.len() < BATCH {
                 return payloads;
@@ -150,11 +150,11 @@ impl Server for Batched {
         }
     }
 
-    fn say(&mut self, _copies: u32, _now: Duration) {
-        for letters in self.heard.chunks(BATCH) {
+    fn broadcast(&mut self, _copies: u32, _now: Duration) {
+        for letters in self.received.chunks(BATCH) {
             send(&self.socket, &mut self.outgoing, &self.buffers, letters);
         }
-        self.heard.clear();
+        self.received.clear();
     }
 
     fn connected(&self) -> usize {

@@ -1,46 +1,46 @@
-//! A row of the table: what was measured, for whom, and what was to be reached.
+//! A row of the table: the figures of each subject and the targets.
 
 use serde::Serialize;
 
 use crate::figures::{median, ratio};
 
-/// What is compared with what.
+/// The role of a column in comparisons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// What is measured.
+    /// The Slipgate server.
     Ours,
-    /// The same with messages on a channel.
+    /// The Slipgate server with messages on a channel.
     Channels,
     /// An unencrypted echo, one system call for each datagram.
     Plain,
-    /// The same with a system call for up to 64 datagrams.
+    /// An unencrypted echo with batched system calls of up to 64 datagrams.
     Batched,
     /// Another library.
     Peer,
 }
 
-/// A column: who was measured.
+/// A column: a subject.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Column {
-    /// Its name.
+    /// The name of the subject.
     pub name: String,
     #[serde(skip)]
-    /// What is compared with it.
+    /// Its role.
     pub role: Role,
 }
 
-/// What one contestant did in a row.
+/// The figures of a subject in a row.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
     /// A figure for each round.
     Rounds(Vec<f64>),
-    /// No figure, and why; no reason where the question makes no sense.
+    /// No figure, and the reason; an empty reason if the measure does not apply.
     Blank(String),
 }
 
 impl Cell {
-    /// The figures; none where the cell is blank.
+    /// Returns the figures; none for a blank cell.
     #[must_use]
     pub fn rounds(&self) -> &[f64] {
         match self {
@@ -50,31 +50,31 @@ impl Cell {
     }
 }
 
-/// What our figure is divided by before it is judged.
+/// The baseline by which our figure is divided.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Against {
+pub enum Baseline {
     /// Nothing.
     Itself,
     /// The unbatched echo, or its receive-and-drop.
     Plain,
-    /// The best of the peers.
+    /// The best peer.
     BestPeer,
     /// Our own figures in another row.
     Ours {
-        /// In which.
+        /// The name of that row.
         named: String,
-        /// One for each round.
+        /// The figures of its rounds.
         rounds: Vec<f64>,
     },
 }
 
-/// A figure to reach.
+/// A target.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Target {
-    /// What is judged.
-    pub against: Against,
-    /// At most this, or at least.
+    /// The baseline.
+    pub baseline: Baseline,
+    /// The limit of the ratio, or of the figure itself.
     pub limit: Limit,
 }
 
@@ -82,14 +82,14 @@ pub struct Target {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// So much and no more.
+    /// An upper bound.
     AtMost(f64),
-    /// So much or more.
+    /// A lower bound.
     AtLeast(f64),
 }
 
 impl Limit {
-    /// Whether a figure keeps to it.
+    /// Returns whether a figure is within the limit.
     #[must_use]
     pub fn allows(self, figure: f64) -> bool {
         match self {
@@ -102,38 +102,38 @@ impl Limit {
 /// A row.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured figure.
     pub what: String,
     /// The unit of the figures.
     pub unit: &'static str,
-    /// Whether more is better.
+    /// Whether higher figures are better.
     pub more_is_better: bool,
-    /// One for each column.
+    /// The cells, one for each column.
     pub cells: Vec<Cell>,
-    /// What is to be reached.
+    /// The targets of the row.
     pub targets: Vec<Target>,
 }
 
-/// What a target comes to.
+/// The result of a target.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Verdict {
+pub struct TargetResult {
     /// The target.
     pub target: Target,
-    /// What was measured.
+    /// The measured figure.
     pub measured: f64,
-    /// Whether it was reached.
+    /// Whether the target was reached.
     pub reached: bool,
 }
 
 impl Row {
-    /// The cell of the only column with this role, where the row has it.
+    /// Returns the figures of the column with this role; none if there is no such column.
     #[must_use]
     pub fn of(&self, columns: &[Column], role: Role) -> &[f64] {
         let cells = columns.iter().zip(&self.cells);
         cells.into_iter().find(|(column, _)| column.role == role).map_or(&[], |(_, cell)| cell.rounds())
     }
 
-    /// The figures of the peer with the best median.
+    /// Returns the figures of the peer with the best median.
     #[must_use]
     pub fn best_peer(&self, columns: &[Column]) -> &[f64] {
         let peers = columns.iter().zip(&self.cells).filter(|(column, _)| column.role == Role::Peer);
@@ -146,26 +146,26 @@ impl Row {
         best.map_or(&[], |(_, rounds)| rounds)
     }
 
-    /// Our figure divided by another; `None` where one of them is missing.
+    /// Returns our figure divided by the baseline; `None` if one of them is missing.
     #[must_use]
-    pub fn measured(&self, columns: &[Column], against: &Against) -> Option<f64> {
+    pub fn measured(&self, columns: &[Column], baseline: &Baseline) -> Option<f64> {
         let ours = self.of(columns, Role::Ours);
-        match against {
-            Against::Itself => median(ours),
-            Against::Plain => ratio(ours, self.of(columns, Role::Plain)),
-            Against::BestPeer => ratio(ours, self.best_peer(columns)),
-            Against::Ours { rounds, .. } => ratio(ours, rounds),
+        match baseline {
+            Baseline::Itself => median(ours),
+            Baseline::Plain => ratio(ours, self.of(columns, Role::Plain)),
+            Baseline::BestPeer => ratio(ours, self.best_peer(columns)),
+            Baseline::Ours { rounds, .. } => ratio(ours, rounds),
         }
     }
 
-    /// What the targets come to, as far as there are figures.
+    /// Returns the results of the targets for which there are figures.
     #[must_use]
-    pub fn verdicts(&self, columns: &[Column]) -> Vec<Verdict> {
-        let verdict = |target: &Target| {
-            let measured = self.measured(columns, &target.against)?;
-            Some(Verdict { target: target.clone(), measured, reached: target.limit.allows(measured) })
+    pub fn target_results(&self, columns: &[Column]) -> Vec<TargetResult> {
+        let target_result = |target: &Target| {
+            let measured = self.measured(columns, &target.baseline)?;
+            Some(TargetResult { target: target.clone(), measured, reached: target.limit.allows(measured) })
         };
-        self.targets.iter().filter_map(verdict).collect()
+        self.targets.iter().filter_map(target_result).collect()
     }
 }
 
@@ -178,38 +178,38 @@ mod tests {
         [("us", Role::Ours), ("plain", Role::Plain), ("slow", Role::Peer), ("quick", Role::Peer)].map(column).into()
     }
 
-    fn row(more_is_better: bool, against: Against, limit: Limit) -> Row {
+    fn row(more_is_better: bool, baseline: Baseline, limit: Limit) -> Row {
         let cells = [vec![6.0, 4.0, 5.0], vec![2.0, 2.0, 2.0], vec![10.0, 10.0, 10.0], vec![8.0, 4.0, 5.0]];
         Row {
             what: "a measure".into(),
             unit: "us",
             more_is_better,
             cells: cells.map(Cell::Rounds).into(),
-            targets: vec![Target { against, limit }],
+            targets: vec![Target { baseline, limit }],
         }
     }
 
     #[test]
-    fn a_target_is_judged_by_what_it_is_against() {
-        let elsewhere = Against::Ours { named: "elsewhere".into(), rounds: vec![10.0; 3] };
-        for (more, against, limit, measured, reached) in [
-            (false, Against::Itself, Limit::AtMost(5.0), 5.0, true),
-            (false, Against::Plain, Limit::AtMost(2.4), 2.5, false),
-            (false, Against::BestPeer, Limit::AtMost(1.0), 1.0, true),
-            (true, Against::BestPeer, Limit::AtLeast(0.6), 0.5, false),
+    fn target_is_evaluated_by_its_baseline() {
+        let elsewhere = Baseline::Ours { named: "elsewhere".into(), rounds: vec![10.0; 3] };
+        for (more, baseline, limit, measured, reached) in [
+            (false, Baseline::Itself, Limit::AtMost(5.0), 5.0, true),
+            (false, Baseline::Plain, Limit::AtMost(2.4), 2.5, false),
+            (false, Baseline::BestPeer, Limit::AtMost(1.0), 1.0, true),
+            (true, Baseline::BestPeer, Limit::AtLeast(0.6), 0.5, false),
             (false, elsewhere, Limit::AtMost(0.5), 0.5, true),
         ] {
-            let verdicts = row(more, against.clone(), limit).verdicts(&columns());
-            assert_eq!(verdicts.len(), 1);
-            assert_eq!((verdicts[0].measured, verdicts[0].reached), (measured, reached), "{against:?}");
+            let target_results = row(more, baseline.clone(), limit).target_results(&columns());
+            assert_eq!(target_results.len(), 1);
+            assert_eq!((target_results[0].measured, target_results[0].reached), (measured, reached), "{baseline:?}");
         }
     }
 
     #[test]
-    fn what_has_no_figure_is_not_judged() {
-        let mut row = row(false, Against::BestPeer, Limit::AtMost(1.0));
+    fn target_without_figures_has_no_result() {
+        let mut row = row(false, Baseline::BestPeer, Limit::AtMost(1.0));
         row.cells[2] = Cell::Blank("at most 1 client".into());
         row.cells[3] = Cell::Blank("at most 2 clients".into());
-        assert_eq!(row.verdicts(&columns()), []);
+        assert_eq!(row.target_results(&columns()), []);
     }
 }

@@ -1,181 +1,188 @@
-//! A run: all measures in one go.
+//! A run of all selected measures.
 
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use crate::arena::{Arena, Effort, Rig};
 use crate::channels::CHANNELS;
-use crate::contestant::Contestant;
 use crate::cpu::{self, Cores};
+use crate::driver_socket::{DriverSockets, GsoDelivery};
 use crate::flags::Flags;
 use crate::measures::rejects::{Filter, Hostile};
 use crate::measures::{connects, echo, flood, idle, joined, memory, rejects, seals, shards, tick};
-use crate::ours::OURS;
 use crate::plain::{BATCHED, PLAIN};
-use crate::port::{Ports, Rows};
-use crate::row::{Against, Column, Limit, Row, Target};
-use crate::stage::Probe;
+use crate::row::{Baseline, Column, Limit, Row, Target};
+use crate::runner::{Effort, Runner, Setup};
+use crate::server_thread::Probe;
+use crate::slipgate::SLIPGATE;
+use crate::subject::Subject;
 use crate::table::Report;
-use crate::{machine, port};
+use crate::{driver_socket, machine};
 
-/// The longest burst.
+/// The maximum burst, in datagrams.
 const BURST: usize = 1024;
-/// Numbers of clients at which nothing but the echo is measured.
+/// The numbers of clients with which only the echo is measured.
 const ECHOES: [usize; 4] = [1, 64, 1000, 4000];
-/// A full house.
+/// The largest number of clients.
 const MANY: usize = 10_000;
-/// What most measures have.
+/// The number of clients of most measures.
 const SOME: usize = 256;
 
-/// Measures us, the plain echoes and some peers. A probe tells what the allocator counts, where it does.
+/// Measures Slipgate, the plain echoes and the given peers. `probe` reads the counters of the allocator, if the program
+/// has them.
 ///
 /// # Errors
-/// When the machine does not let a thread be pinned to a core, or has no sockets. What goes wrong with a contestant is a
+/// The error of the system if a thread cannot be pinned or a socket cannot be opened. An error of a subject becomes a
 /// blank cell with the reason.
-pub fn run(flags: &Flags, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Report> {
+pub fn run(flags: &Flags, peers: &[Subject], probe: Option<Probe>) -> io::Result<Report> {
     let effort = if flags.quick { Effort::Quick } else { Effort::Full };
-    let rig = rig(effort, flags.rounds(), peers, probe)?;
-    let rows = rows(&rig, flags)?;
-    Ok(report(&rig, rows))
+    let setup = setup(effort, flags.rounds(), peers, probe)?;
+    let rows = rows(&setup, flags)?;
+    Ok(report(&setup, rows))
 }
 
-/// A run's rig, on this machine's cores: the driver is the calling thread.
+/// Returns the setup of a run on this machine. The calling thread becomes the driver.
 ///
 /// # Errors
-/// As [`run`].
-pub fn rig(effort: Effort, rounds: usize, peers: &[Contestant], probe: Option<Probe>) -> io::Result<Rig> {
+/// The errors of [`run`].
+pub fn setup(effort: Effort, rounds: usize, peers: &[Subject], probe: Option<Probe>) -> io::Result<Setup> {
     let cores = Cores::choose()?;
     cpu::pin(cores.driver)?;
-    let contestants = [OURS, CHANNELS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
-    let ports = Rc::new(Ports::open(Rows::Cut)?);
-    Ok(Rig { contestants, cores, probe, rounds, effort, ports, burst: BURST.min(port::room()?) })
+    let subjects = [SLIPGATE, CHANNELS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
+    let sockets = Rc::new(DriverSockets::open(GsoDelivery::Segmented)?);
+    Ok(Setup {
+        subjects,
+        cores,
+        probe,
+        rounds,
+        effort,
+        sockets,
+        burst: BURST.min(driver_socket::max_queued_datagrams()?),
+    })
 }
 
-/// What rows of a rig make.
+/// Returns the report of measured rows.
 #[must_use]
-pub fn report(rig: &Rig, rows: Vec<Row>) -> Report {
-    let column = |contestant: &Contestant| Column { name: contestant.name.into(), role: contestant.role };
+pub fn report(setup: &Setup, rows: Vec<Row>) -> Report {
+    let column = |subject: &Subject| Column { name: subject.name.into(), role: subject.role };
     Report {
         machine: machine::line(),
-        cores: rig.cores.to_string(),
-        sockets: rig.ports.count(),
-        rounds: rig.rounds,
-        columns: rig.contestants.iter().map(column).collect(),
+        cores: setup.cores.to_string(),
+        sockets: setup.sockets.count(),
+        rounds: setup.rounds,
+        columns: setup.subjects.iter().map(column).collect(),
         rows,
     }
 }
 
-/// All rows that were asked for.
+/// Measures all selected rows.
 ///
 /// # Errors
-/// As [`run`].
-pub fn rows(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
+/// The errors of [`run`].
+pub fn rows(setup: &Setup, flags: &Flags) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    if flags.wants("echo") {
-        for clients in
-            ECHOES.into_iter().filter(|clients| flags.wants_with(*clients) && (!flags.quick || *clients < 1000))
-        {
-            tell(&format!("echo, {clients} clients"));
-            rows.push(echo::measure(rig, &mut Arena::full(rig, clients), clients));
-        }
+    let echoes = ECHOES.into_iter().filter(|clients| flags.includes_clients(*clients));
+    for clients in echoes.filter(|clients| flags.includes("echo") && (!flags.quick || *clients < 1000)) {
+        report_progress(&format!("echo, {clients} clients"));
+        rows.push(echo::measure(setup, &mut Runner::full(setup, clients), clients));
     }
-    rows.extend(some(rig, flags));
-    if flags.wants("tick") && flags.wants_with(SOME) {
-        rows.push(whole_rows(rig)?);
+    rows.extend(rows_with_some(setup, flags));
+    if flags.includes("tick") && flags.includes_clients(SOME) {
+        rows.push(tick_with_gro(setup)?);
     }
-    rows.extend(many(rig, flags)?);
-    if flags.wants("connects") {
-        tell("connects");
-        rows.push(connects::measure(rig));
+    rows.extend(rows_with_many(setup, flags)?);
+    if flags.includes("connects") {
+        report_progress("connects");
+        rows.push(connects::measure(setup));
     }
-    if flags.wants("seals") {
-        tell("seals");
-        rows.extend(seals::measure(rig)?);
+    if flags.includes("seals") {
+        report_progress("seals");
+        rows.extend(seals::measure(setup)?);
     }
-    if flags.wants("joined") {
-        tell("joined");
-        rows.extend(joined::measure(rig)?);
+    if flags.includes("joined") {
+        report_progress("joined");
+        rows.extend(joined::measure(setup)?);
     }
-    if flags.wants("flood") {
-        tell("flood");
-        rows.extend(flood::measure(rig));
+    if flags.includes("flood") {
+        report_progress("flood");
+        rows.extend(flood::measure(setup));
     }
-    if flags.wants("shards") {
-        tell("shards");
-        rows.extend(shards::measure(rig)?);
+    if flags.includes("shards") {
+        report_progress("shards");
+        rows.extend(shards::measure(setup)?);
     }
     Ok(rows)
 }
 
-/// What is measured with 256 clients, one set of servers for all of it.
-fn some(rig: &Rig, flags: &Flags) -> Vec<Row> {
+/// Returns the rows with 256 clients, which share one set of servers.
+fn rows_with_some(setup: &Setup, flags: &Flags) -> Vec<Row> {
     let mut rows = Vec::new();
     let measures = ["echo", "tick", "rejects", "idle", "memory"];
-    if !flags.wants_with(SOME) || !measures.into_iter().any(|measure| flags.wants(measure)) {
+    if !flags.includes_clients(SOME) || !measures.into_iter().any(|measure| flags.includes(measure)) {
         return rows;
     }
-    tell(&format!("{SOME} clients"));
-    let mut arena = Arena::full(rig, SOME);
-    if flags.wants("echo") {
-        rows.push(echo::measure(rig, &mut arena, SOME));
-        rows.push(echo::allocations(rig, &mut arena, SOME));
+    report_progress(&format!("{SOME} clients"));
+    let mut runner = Runner::full(setup, SOME);
+    if flags.includes("echo") {
+        rows.push(echo::measure(setup, &mut runner, SOME));
+        rows.push(echo::allocations(setup, &mut runner, SOME));
     }
-    if flags.wants("memory") {
-        rows.push(memory::measure(&mut arena, SOME));
+    if flags.includes("memory") {
+        rows.push(memory::measure(&mut runner, SOME));
     }
-    if flags.wants("tick") {
-        rows.extend(tick::measure(rig, &mut arena, SOME, 1));
-        let [mut each, share] = tick::measure(rig, &mut arena, SOME, 4);
-        each.targets.push(Target { against: Against::Plain, limit: Limit::AtMost(0.6) });
+    if flags.includes("tick") {
+        rows.extend(tick::measure(setup, &mut runner, SOME, 1));
+        let [mut each, share] = tick::measure(setup, &mut runner, SOME, 4);
+        each.targets.push(Target { baseline: Baseline::Plain, limit: Limit::AtMost(0.6) });
         rows.extend([each, share]);
     }
-    if flags.wants("idle") {
-        rows.push(idle::measure(rig, &mut arena, SOME));
+    if flags.includes("idle") {
+        rows.push(idle::measure(setup, &mut runner, SOME));
     }
-    if flags.wants("rejects") {
+    if flags.includes("rejects") {
         for filter in [Filter::Off, Filter::On] {
-            tell(&format!("rejects, filter {filter:?}"));
-            rows.extend(Hostile::ALL.map(|hostile| rejects::measure(rig, &mut arena, hostile, filter)));
+            report_progress(&format!("rejects, filter {filter:?}"));
+            rows.extend(Hostile::ALL.map(|hostile| rejects::measure(setup, &mut runner, hostile, filter)));
         }
     }
     rows
 }
 
-/// The tick of several packets once more, for clients that take rows whole: nobody cuts what a server sends them as
-/// one. Their sockets are others, for the kernel delivers to all of a machine a little slower while some are such.
-fn whole_rows(rig: &Rig) -> io::Result<Row> {
-    tell(&format!("{SOME} clients that take rows whole"));
-    let rig = rig.with_ports(Ports::open(Rows::Whole)?);
-    let [mut each, _] = tick::measure(&rig, &mut Arena::full(&rig, SOME), SOME, 4);
-    each.what.push_str(", receivers that take rows whole");
+/// Measures the tick of several packets with clients that receive messages unsegmented, so that the kernel does not
+/// segment for them. They use other sockets, because such sockets slow the delivery to all sockets of a machine a
+/// little.
+fn tick_with_gro(setup: &Setup) -> io::Result<Row> {
+    report_progress(&format!("{SOME} clients with UDP_GRO"));
+    let setup = setup.with_sockets(DriverSockets::open(GsoDelivery::Coalesced)?);
+    let [mut each, _] = tick::measure(&setup, &mut Runner::full(&setup, SOME), SOME, 4);
+    each.what.push_str(", receivers with UDP_GRO");
     Ok(each)
 }
 
-/// What is measured with a full house.
-fn many(rig: &Rig, flags: &Flags) -> io::Result<Vec<Row>> {
+/// Returns the rows with 10,000 clients.
+fn rows_with_many(setup: &Setup, flags: &Flags) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let measures = ["echo", "tick", "idle", "memory"];
-    if !flags.wants_with(MANY) || !measures.into_iter().any(|measure| flags.wants(measure)) {
+    if !flags.includes_clients(MANY) || !measures.into_iter().any(|measure| flags.includes(measure)) {
         return Ok(rows);
     }
-    tell(&format!("{MANY} clients"));
-    let mut arena = Arena::full(rig, MANY);
-    if flags.wants("echo") {
-        rows.push(echo::measure_beside(rig, &mut arena, MANY, SOME)?);
+    report_progress(&format!("{MANY} clients"));
+    let mut runner = Runner::full(setup, MANY);
+    if flags.includes("echo") {
+        rows.push(echo::measure_with_baseline(setup, &mut runner, MANY, SOME)?);
     }
-    if flags.wants("memory") {
-        rows.push(memory::measure(&mut arena, MANY));
+    if flags.includes("memory") {
+        rows.push(memory::measure(&mut runner, MANY));
     }
-    if flags.wants("tick") {
-        rows.extend(tick::measure(rig, &mut arena, MANY, 1));
+    if flags.includes("tick") {
+        rows.extend(tick::measure(setup, &mut runner, MANY, 1));
     }
-    if flags.wants("idle") {
-        rows.push(idle::measure(rig, &mut arena, MANY));
+    if flags.includes("idle") {
+        rows.push(idle::measure(setup, &mut runner, MANY));
     }
     Ok(rows)
 }
 
-/// Says on stderr what is being measured.
-fn tell(what: &str) {
+/// Reports the current measure on stderr.
+fn report_progress(what: &str) {
     let _ = writeln!(io::stderr(), "measuring: {what}");
 }

@@ -1,53 +1,53 @@
-//! The table: aligned text that is Markdown as well, and JSON.
+//! The report: aligned text that is also Markdown, and JSON.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
 use crate::figures::median;
-use crate::row::{Against, Cell, Column, Limit, Role, Row, Verdict};
+use crate::row::{Baseline, Cell, Column, Limit, Role, Row, TargetResult};
 
-/// All that a run found.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What it ran on.
+    /// The machine.
     pub machine: String,
-    /// On which cores servers and driver were, and what they had to share.
+    /// The cores of servers and driver, and what they share.
     pub cores: String,
-    /// How many sockets the clients had.
+    /// The number of client sockets.
     pub sockets: usize,
-    /// How often everybody had a turn.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Who took part.
+    /// The subjects.
     pub columns: Vec<Column>,
-    /// What was measured.
+    /// The measured rows.
     pub rows: Vec<Row>,
 }
 
-/// A row with what follows from it.
+/// A row with its derived figures.
 #[derive(Serialize)]
-struct Judged<'a> {
+struct EvaluatedRow<'a> {
     #[serde(flatten)]
     row: &'a Row,
     medians: Vec<Option<f64>>,
     to_plain: Option<f64>,
     to_best_peer: Option<f64>,
-    verdicts: Vec<Verdict>,
+    target_results: Vec<TargetResult>,
 }
 
 impl Report {
-    /// The whole as JSON: every figure of every round, and what follows from them.
+    /// Returns the report as JSON: every figure of every round, and the derived figures.
     ///
     /// # Errors
-    /// A figure that JSON cannot hold.
+    /// The error of `serde_json` for a figure that JSON cannot represent.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         let judged = |row: &'_ Row| -> serde_json::Result<serde_json::Value> {
-            serde_json::to_value(Judged {
+            serde_json::to_value(EvaluatedRow {
                 row,
                 medians: row.cells.iter().map(|cell| median(cell.rounds())).collect(),
-                to_plain: row.measured(&self.columns, &Against::Plain),
-                to_best_peer: row.measured(&self.columns, &Against::BestPeer),
-                verdicts: row.verdicts(&self.columns),
+                to_plain: row.measured(&self.columns, &Baseline::Plain),
+                to_best_peer: row.measured(&self.columns, &Baseline::BestPeer),
+                target_results: row.target_results(&self.columns),
             })
         };
         let rows: Vec<serde_json::Value> = self.rows.iter().map(judged).collect::<Result<_, _>>()?;
@@ -61,7 +61,7 @@ impl Report {
         }))
     }
 
-    /// The whole for people: the machine, the table, and why cells are empty.
+    /// Returns the report as text: the machine, the table, and the reasons for blank cells.
     #[must_use]
     pub fn text(&self) -> String {
         let mut lines = vec![self.heading()];
@@ -77,7 +77,7 @@ impl Report {
         text
     }
 
-    /// What is behind the name of a row that has figures of fewer rounds than the heading says.
+    /// Returns the suffix for a row with fewer rounds than the heading states.
     fn fewer_rounds(&self, row: &Row) -> String {
         let with_figures = row.cells.iter().map(|cell| cell.rounds().len()).filter(|rounds| *rounds > 0);
         match with_figures.min() {
@@ -106,15 +106,15 @@ impl Report {
         let ratio = |against| row.measured(&self.columns, &against).map_or_else(String::new, |it| format!("{it:.2}x"));
         let mut cells = vec![row.what.clone() + &self.fewer_rounds(row), row.unit.into()];
         cells.extend(row.cells.iter().map(|cell| median(cell.rounds()).map_or_else(String::new, figure)));
-        cells.push(ratio(Against::Plain));
+        cells.push(ratio(Baseline::Plain));
         if self.has_peers() {
-            cells.push(ratio(Against::BestPeer));
+            cells.push(ratio(Baseline::BestPeer));
         }
-        cells.push(row.verdicts(&self.columns).iter().map(verdict).collect::<Vec<_>>().join("; "));
+        cells.push(row.target_results(&self.columns).iter().map(target_result).collect::<Vec<_>>().join("; "));
         cells
     }
 
-    /// Whose cells are blank, and why, each reason once.
+    /// Returns the subjects with blank cells and the reasons, each reason once.
     fn blanks(&self) -> Vec<(&str, &str)> {
         let mut blanks = Vec::new();
         for row in &self.rows {
@@ -131,7 +131,7 @@ impl Report {
     }
 }
 
-/// A figure with three digits that count.
+/// Formats a figure with three significant digits.
 fn figure(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".into(),
@@ -141,21 +141,21 @@ fn figure(figure: f64) -> String {
     }
 }
 
-fn verdict(verdict: &Verdict) -> String {
-    let (sign, limit) = match verdict.target.limit {
+fn target_result(target_result: &TargetResult) -> String {
+    let (sign, limit) = match target_result.target.limit {
         Limit::AtMost(limit) => ("<=", limit),
         Limit::AtLeast(limit) => (">=", limit),
     };
-    let against = match &verdict.target.against {
-        Against::Itself => String::new(),
-        Against::Plain => "x plain".into(),
-        Against::BestPeer => "x best peer".into(),
-        Against::Ours { named, .. } => format!("x {named} ({:.2}x)", verdict.measured),
+    let baseline = match &target_result.target.baseline {
+        Baseline::Itself => String::new(),
+        Baseline::Plain => "x plain".into(),
+        Baseline::BestPeer => "x best peer".into(),
+        Baseline::Ours { named, .. } => format!("x {named} ({:.2}x)", target_result.measured),
     };
-    format!("{sign} {limit}{against}: {}", if verdict.reached { "yes" } else { "NO" })
+    format!("{sign} {limit}{baseline}: {}", if target_result.reached { "yes" } else { "NO" })
 }
 
-/// Lines of a Markdown table whose columns stand below each other; the first line is the heading.
+/// Formats an aligned Markdown table. The first line is the heading.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
@@ -184,7 +184,7 @@ mod tests {
             unit: "us",
             more_is_better: false,
             cells: vec![Cell::Rounds(vec![ours; 3]), Cell::Rounds(vec![4.0; 3]), peer],
-            targets: vec![Target { against: Against::Plain, limit: Limit::AtMost(1.0) }],
+            targets: vec![Target { baseline: Baseline::Plain, limit: Limit::AtMost(1.0) }],
         };
         Report {
             machine: "a machine".into(),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_medians_ratios_targets_and_reasons() {
+    fn text_has_medians_ratios_targets_and_reasons() {
         let expected = "\
 a machine
 its cores
@@ -216,7 +216,7 @@ them: at most 256 clients";
     }
 
     #[test]
-    fn a_row_of_fewer_rounds_than_the_heading_says_is_marked() {
+    fn row_with_fewer_rounds_is_marked() {
         let mut report = report();
         report.rounds = 5;
         report.rows[0].cells[0] = Cell::Rounds(vec![3.0]);
@@ -225,17 +225,17 @@ them: at most 256 clients";
     }
 
     #[test]
-    fn the_json_has_every_round_and_what_follows() {
+    fn json_has_every_round_and_derived_figures() {
         let json: serde_json::Value = serde_json::from_str(&report().json().unwrap()).unwrap();
         assert_eq!(json["rows"][0]["cells"][0]["rounds"], serde_json::json!([3.0, 3.0, 3.0]));
         assert_eq!(json["rows"][0]["to_plain"], 0.75);
-        assert_eq!(json["rows"][1]["verdicts"][0]["reached"], false);
+        assert_eq!(json["rows"][1]["target_results"][0]["reached"], false);
         assert_eq!(json["rows"][1]["cells"][2]["blank"], "at most 256 clients");
         assert_eq!(json["rows"][1]["medians"][2], serde_json::Value::Null);
     }
 
     #[test]
-    fn figures_have_three_digits_that_count() {
+    fn figures_have_three_significant_digits() {
         for (number, text) in
             [(0.0, "0"), (0.456, "0.46"), (4.5, "4.50"), (45.67, "45.7"), (456.7, "457"), (12_345.6, "12346")]
         {

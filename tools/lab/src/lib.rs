@@ -1,7 +1,7 @@
-//! A deterministic simulator of paths, and the scenarios on which congestion avoidance is measured.
+//! The congestion laboratory: scenarios on simulated paths in which congestion controllers are measured and compared.
 //!
-//! Time is virtual and randomness comes from a seed: nothing here reads a clock or draws entropy, so that the same seed
-//! gives the same run, packet by packet, on every machine.
+//! Time is virtual and a seed decides all randomness: nothing here reads a clock or draws entropy. A seed gives the
+//! same run on every machine, packet by packet. `slipgate-sim` provides queues, loss, policers and random numbers.
 //!
 //! ```text
 //! source -> sender -> policer -> bottleneck (queue, rate) -> loss -> delay, jitter -> receiver
@@ -9,21 +9,21 @@
 //!             +-------------------------- delay <- loss <- acknowledgement <-------------+
 //! ```
 //!
-//! A [`scenario`] says which path and which flows; [`world`] plays it; [`measure`] says what came of it; [`table`] plays
-//! all of them and prints what stands in `specs/congestion-table.md`.
+//! A [`scenario`] defines a path and its flows, [`world`] runs it, and [`measure`] computes the figures. [`table`] runs
+//! all scenarios and prints the table in `specs/congestion-table.md`.
 
 #![forbid(unsafe_code)]
 
+pub mod controllers;
 pub mod link;
 pub mod log;
 pub mod measure;
+pub mod packet;
 pub mod path;
 pub mod play;
-pub mod random;
 pub mod random_paths;
 pub mod report;
 pub mod rival;
-pub mod rules;
 pub mod scenario;
 pub mod scenarios;
 pub mod sender;

@@ -1,52 +1,52 @@
-//! A path at work: policer, bottleneck, loss, delays, and how they change.
+//! The simulation of a path: policer, bottleneck, loss, delays, and their changes over time.
 
 use core::time::Duration;
 
 use slipgate_netcode::time::Instant;
+use slipgate_sim::{Bottleneck, Loss, LossProcess, Policer, Random, Stalls, Transmitted};
 
 use crate::log::{SLICE, Series};
-use crate::path::bottleneck::{Bottleneck, Passed};
-use crate::path::loss::Losing;
-use crate::path::policer::Policer;
-use crate::path::{Change, Darkness, Detour, Jitter, Loss, Path, Stalls};
-use crate::random::Random;
-use crate::world::Packet;
+use crate::packet::LabPacket;
+use crate::path::{ExtraDelay, Jitter, Outage, Path, RateChange};
 
-/// A path at work.
+/// A simulated path.
 pub struct Link {
     path: Path,
-    bottleneck: Bottleneck<Packet>,
+    bottleneck: Bottleneck<LabPacket>,
     policer: Option<Policer>,
-    policed: Vec<Packet>,
-    losing: Losing,
-    losing_back: Losing,
+    policed: Vec<LabPacket>,
+    /// The current loss towards the receiver.
+    loss: Loss,
+    losses: LossProcess,
+    losses_back: LossProcess,
     delays: Random,
     last_arrival: Instant,
-    /// What changes the path, the next one last.
-    changes: Vec<(Instant, Turn)>,
+    /// The planned changes, the next one last.
+    changes: Vec<(Instant, PlannedChange)>,
     rates: Vec<(Instant, f64)>,
 }
 
-/// How a path changes at a moment.
+/// A change of the path.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Turn {
+enum PlannedChange {
     Rate(f64),
     Stalled(bool),
     Loses(Loss),
 }
 
 impl Link {
-    /// The path of a seed, for so long.
+    /// Creates the path for a run of this duration and seed.
     #[must_use]
     pub fn new(path: &Path, duration: Duration, seed: u64) -> Self {
-        let loss = if path.loss_from.is_zero() { path.loss } else { Loss::Never };
+        let loss = if path.loss_from.is_zero() { path.loss } else { Loss::NONE };
         Self {
             path: path.clone(),
             bottleneck: Bottleneck::new(path.rate, path.buffer, path.discipline),
-            policer: path.police.map(Policer::new),
+            policer: path.policer.map(Policer::new),
             policed: Vec::new(),
-            losing: Losing::new(loss, Random::new(seed, 2)),
-            losing_back: Losing::new(path.loss_back, Random::new(seed, 3)),
+            loss,
+            losses: LossProcess::new(Random::new(seed, 2)),
+            losses_back: LossProcess::new(Random::new(seed, 3)),
             delays: Random::new(seed, 4),
             last_arrival: Instant::default(),
             changes: changes(path, duration, &mut Random::new(seed, 5)),
@@ -54,79 +54,79 @@ impl Link {
         }
     }
 
-    /// A packet sets out.
-    pub fn offer(&mut self, packet: Packet, now: Instant) {
-        if self.policer.as_mut().is_some_and(|policer| !policer.passes(packet.bytes, now)) {
+    /// Sends a packet: the policer or the queue may drop it.
+    pub fn enqueue(&mut self, packet: LabPacket, now: Instant) {
+        if self.policer.as_mut().is_some_and(|policer| !policer.admits(packet.bytes, now)) {
             self.policed.push(packet);
         } else {
-            self.bottleneck.offer(packet, packet.bytes, now);
+            self.bottleneck.enqueue(packet, packet.bytes, now);
         }
     }
 
-    /// When a packet leaves the bottleneck next.
+    /// Returns when the next packet leaves the bottleneck.
     #[must_use]
     pub fn next_departure(&self) -> Option<Instant> {
         self.bottleneck.next_departure()
     }
 
-    /// A packet leaves the bottleneck.
-    pub fn depart(&mut self, now: Instant) -> Option<Passed<Packet>> {
+    /// Removes the packet that leaves the bottleneck now.
+    pub fn depart(&mut self, now: Instant) -> Option<Transmitted<LabPacket>> {
         self.bottleneck.depart(now)
     }
 
-    /// Packets that the policer or the queue dropped since the last call.
-    pub fn dropped(&mut self) -> impl Iterator<Item = Packet> + use<'_> {
-        self.policed.drain(..).chain(self.bottleneck.dropped())
+    /// Removes and returns the packets that the policer or the queue dropped since the last call.
+    pub fn drain_dropped(&mut self) -> impl Iterator<Item = LabPacket> + use<'_> {
+        self.policed.drain(..).chain(self.bottleneck.drain_dropped())
     }
 
-    /// When what leaves the bottleneck now arrives at the receiver; `None` if it is lost.
+    /// Returns when a packet that leaves the bottleneck now arrives at the receiver; `None` if it is lost.
     pub fn forward(&mut self, now: Instant) -> Option<Instant> {
-        if self.losing.takes_next() || is_dark(self.path.dark, now) {
+        if self.losses.is_next_lost(&self.loss) || is_out(self.path.outage, now) {
             return None;
         }
-        let delay = self.path.round_trip / 2 + detour(self.path.detour, now);
+        let delay = self.path.round_trip / 2 + extra_delay(self.path.extra_delay, now);
         let arrival = match self.path.jitter {
             Jitter::None => now.after(delay),
-            Jitter::InOrder(most) => now.after(delay + self.delays.duration(Duration::ZERO, most)),
+            Jitter::InOrder(most) => now.after(delay + self.delays.duration_between(Duration::ZERO, most)),
             Jitter::Reordering(mean) => return Some(now.after(delay + self.delays.exponential(mean))),
         };
-        // A shorter route lets no packet overtake another.
+        // A route that becomes shorter does not reorder packets.
         self.last_arrival = self.last_arrival.max(arrival);
         Some(self.last_arrival)
     }
 
-    /// When what the receiver sends now arrives at the sender; `None` if it is lost.
+    /// Returns when a datagram that the receiver sends now arrives at the sender; `None` if it is lost.
     pub fn back(&mut self, now: Instant) -> Option<Instant> {
-        if self.losing_back.takes_next() || is_dark(self.path.dark, now) {
+        if self.losses_back.is_next_lost(&self.path.loss_back) || is_out(self.path.outage, now) {
             return None;
         }
-        Some(now.after(self.path.round_trip / 2 + detour(self.path.detour_back, now)))
+        Some(now.after(self.path.round_trip / 2 + extra_delay(self.path.extra_delay_back, now)))
     }
 
-    /// When the path changes next.
+    /// Returns when the next change is due.
     #[must_use]
     pub fn next_change(&self) -> Option<Instant> {
         self.changes.last().map(|(at, _)| *at)
     }
 
-    /// The path changes as planned.
+    /// Applies the next change.
     pub fn change(&mut self, now: Instant) {
         match self.changes.pop() {
-            Some((_, Turn::Rate(rate))) => {
+            Some((_, PlannedChange::Rate(rate))) => {
                 self.rates.push((now, rate));
                 self.bottleneck.set_rate(rate, now);
             }
-            Some((_, Turn::Stalled(stalled))) => self.bottleneck.set_stalled(stalled, now),
-            Some((_, Turn::Loses(loss))) => self.losing.change(loss),
+            Some((_, PlannedChange::Stalled(stalled))) => self.bottleneck.set_stalled(stalled, now),
+            Some((_, PlannedChange::Loses(loss))) => self.loss = loss,
             None => {}
         }
     }
 
-    /// What the path could have carried until `end`: by its bottleneck's rate, stalls and all, or its policer's; nothing while
-    /// it was dark.
+    /// Returns the bytes that the path could have carried until `end`: limited by the bottleneck, stalls included, and
+    /// the policer, and zero during an outage.
     #[must_use]
     pub fn capacity(&self, end: Instant) -> Series {
-        let most = self.path.police.map_or(f64::INFINITY, |police| police.rate);
+        let most = self.path.policer.map_or(f64::INFINITY, |policer| policer.rate);
         let mut capacity = Series::default();
         let mut at = Instant::default();
         let mut rates = self.rates.iter().peekable();
@@ -135,7 +135,7 @@ impl Link {
             while let Some((_, next)) = rates.next_if(|(from, _)| *from <= at) {
                 rate = *next;
             }
-            let rate = if is_dark(self.path.dark, at) { 0.0 } else { most.min(rate) };
+            let rate = if is_out(self.path.outage, at) { 0.0 } else { most.min(rate) };
             capacity.add(rate * SLICE.as_secs_f64(), at);
             at = at.after(SLICE);
         }
@@ -143,58 +143,60 @@ impl Link {
     }
 }
 
-fn detour(detour: Option<Detour>, now: Instant) -> Duration {
+fn extra_delay(extra_delay: Option<ExtraDelay>, now: Instant) -> Duration {
     let now = now.since_start();
-    detour.filter(|detour| detour.from <= now && now < detour.until).map_or(Duration::ZERO, |detour| detour.extra)
+    extra_delay
+        .filter(|extra_delay| extra_delay.from <= now && now < extra_delay.until)
+        .map_or(Duration::ZERO, |extra_delay| extra_delay.extra)
 }
 
-fn is_dark(dark: Option<Darkness>, now: Instant) -> bool {
+fn is_out(outage: Option<Outage>, now: Instant) -> bool {
     let now = now.since_start();
-    dark.is_some_and(|dark| dark.from <= now && now < dark.until)
+    outage.is_some_and(|outage| outage.from <= now && now < outage.until)
 }
 
-/// All that will change, the next one last.
-fn changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, Turn)> {
+/// Returns all planned changes, the next one last.
+fn changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
     let mut changes = rate_changes(path, duration, random);
     if let Some(stalls) = path.stalls {
         changes.extend(stall_changes(stalls, duration, random));
     }
     if !path.loss_from.is_zero() {
-        changes.push((Instant::from_start(path.loss_from), Turn::Loses(path.loss)));
+        changes.push((Instant::from_start(path.loss_from), PlannedChange::Loses(path.loss)));
     }
     changes.sort_by_key(|(at, _)| core::cmp::Reverse(*at));
     changes
 }
 
-fn rate_changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, Turn)> {
+fn rate_changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
     match &path.change {
-        Change::None => Vec::new(),
-        Change::Steps(steps) => {
-            steps.iter().map(|(from, rate)| (Instant::from_start(*from), Turn::Rate(*rate))).collect()
+        RateChange::None => Vec::new(),
+        RateChange::Steps(steps) => {
+            steps.iter().map(|(from, rate)| (Instant::from_start(*from), PlannedChange::Rate(*rate))).collect()
         }
-        Change::RandomWalk { every, factor, low, high } => {
+        RateChange::RandomWalk { every, factor, low, high } => {
             let steps = (duration.as_nanos() / every.as_nanos()) as u32;
             let mut rate = path.rate;
             let walk = (1..=steps).map(|step| {
-                rate = (rate * random.between_in_proportion(1.0 / factor, *factor)).clamp(*low, *high);
-                (Instant::from_start(*every * step), Turn::Rate(rate))
+                rate = (rate * random.log_uniform(1.0 / factor, *factor)).clamp(*low, *high);
+                (Instant::from_start(*every * step), PlannedChange::Rate(rate))
             });
             walk.collect()
         }
     }
 }
 
-fn stall_changes(stalls: Stalls, duration: Duration, random: &mut Random) -> Vec<(Instant, Turn)> {
+fn stall_changes(stalls: Stalls, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
     let mut changes = Vec::new();
     let mut at = Duration::ZERO;
     loop {
-        at += random.duration(stalls.every / 2, stalls.every * 3 / 2);
+        at += random.duration_between(stalls.every / 2, stalls.every * 3 / 2);
         if at >= duration {
             return changes;
         }
-        changes.push((Instant::from_start(at), Turn::Stalled(true)));
-        at += random.duration(stalls.shortest, stalls.longest);
-        changes.push((Instant::from_start(at), Turn::Stalled(false)));
+        changes.push((Instant::from_start(at), PlannedChange::Stalled(true)));
+        at += random.duration_between(stalls.shortest, stalls.longest);
+        changes.push((Instant::from_start(at), PlannedChange::Stalled(false)));
     }
 }
 
@@ -203,13 +205,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_through_a_dark_path_either_way_nor_could_it() {
+    fn outage_loses_everything_and_has_no_capacity() {
         let at = |millis| Instant::from_start(Duration::from_millis(millis));
-        let darkness = Darkness { from: Duration::from_secs(2), until: Duration::from_secs(4) };
-        let path = Path { dark: Some(darkness), ..Path::new(8e6, 50, 250) };
+        let outage = Outage { from: Duration::from_secs(2), until: Duration::from_secs(4) };
+        let path = Path { outage: Some(outage), ..Path::new(8e6, 50, 250) };
         let mut link = Link::new(&path, Duration::from_secs(10), 1);
-        for (millis, is_dark) in [(1999, false), (2000, true), (3999, true), (4000, false)] {
-            let arrives = (!is_dark).then(|| at(millis + 25));
+        for (millis, is_out) in [(1999, false), (2000, true), (3999, true), (4000, false)] {
+            let arrives = (!is_out).then(|| at(millis + 25));
             assert_eq!([link.forward(at(millis)), link.back(at(millis))], [arrives; 2], "{millis}");
         }
         assert!((link.capacity(at(10_000)).total() - 8e6).abs() < 1e-3, "eight seconds of ten");

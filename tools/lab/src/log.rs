@@ -1,4 +1,4 @@
-//! What is written down while a world runs: bytes in slices of time, and how long packets waited.
+//! The log of a run: bytes in slices of time, and the queueing delay of each packet.
 
 use core::time::Duration;
 
@@ -7,14 +7,14 @@ use slipgate_netcode::time::Instant;
 /// The length of a slice.
 pub const SLICE: Duration = Duration::from_millis(50);
 
-/// An amount for each slice of time.
+/// A series of amounts, one for each slice of time.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     slices: Vec<f64>,
 }
 
 impl Series {
-    /// Adds to the slice of a moment.
+    /// Adds an amount to the slice of a moment.
     pub fn add(&mut self, amount: f64, now: Instant) {
         let index = slice_of(now.since_start());
         if self.slices.len() <= index {
@@ -25,44 +25,44 @@ impl Series {
         }
     }
 
-    /// The amount of a slice.
+    /// Returns the amount of a slice.
     #[must_use]
     pub fn at(&self, index: usize) -> f64 {
         self.slices.get(index).copied().unwrap_or(0.0)
     }
 
-    /// The amount of all slices.
+    /// Returns the sum of all slices.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.slices.iter().sum()
     }
 
-    /// The amount between two moments, in whole slices.
+    /// Returns the sum between two moments, in whole slices.
     #[must_use]
     pub fn between(&self, from: Duration, until: Duration) -> f64 {
         (slice_of(from)..slice_of(until).min(self.slices.len())).map(|index| self.at(index)).sum()
     }
 }
 
-/// The slice in which a moment lies.
+/// Returns the index of the slice of a moment.
 #[must_use]
 pub const fn slice_of(since_start: Duration) -> usize {
     (since_start.as_nanos() / SLICE.as_nanos()) as usize
 }
 
-/// A packet that left the bottleneck.
+/// The queueing delay of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wait {
-    /// When, in seconds since the start.
+    /// When it left the bottleneck, in seconds since the start.
     pub left_at: f32,
-    /// How long it had stood in the queue, in seconds.
+    /// How long it waited in the queue, in seconds.
     pub waited: f32,
 }
 
-/// What is known of one flow.
+/// The log of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowLog {
-    /// Bytes that the application asked for; nothing for bulk.
+    /// Bytes that the application demanded; none for bulk.
     pub demanded: Series,
     /// Bytes that arrived at the receiver.
     pub arrived: Series,
@@ -72,16 +72,16 @@ pub struct FlowLog {
     pub sent_bytes: Series,
     /// Packets that the policer or the queue dropped.
     pub dropped: Series,
-    /// Bytes that the path lost on its own account.
+    /// Bytes that the path lost at random, without a full queue.
     pub lost: Series,
-    /// Every packet that left the bottleneck.
+    /// The delay of each packet that left the bottleneck.
     pub waits: Vec<Wait>,
 }
 
-/// What is known of a run.
+/// The log of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Its flows.
+    /// Its flows, in the order of the scenario.
     pub flows: Vec<FlowLog>,
     /// Bytes that the path could have carried.
     pub capacity: Series,

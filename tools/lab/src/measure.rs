@@ -1,84 +1,85 @@
-//! What came of a run, in a few figures.
+//! The figures of a run, computed from its log.
 
 use core::time::Duration;
 
 use serde::Serialize;
 
 use crate::log::{FlowLog, Log, SLICE, Wait, slice_of};
-use crate::path::Darkness;
-use crate::scenario::{Figure, Flow, Ruler, Scenario};
+use crate::path::Outage;
+use crate::scenario::{Figure, Flow, FlowController, Scenario};
 use crate::source::Source;
 
-/// A queueing delay below this is one that a game can live with.
-const QUICK: f32 = 0.060;
-/// For how long it must stay below that, to count as adapted.
-const LASTING: f32 = 1.0;
-/// This share of the rate, over this time, counts as recovered.
+/// The maximum queueing delay that counts as adapted, in seconds.
+const ADAPTED_DELAY: f32 = 0.060;
+/// How long the delay must stay below that, in seconds.
+const ADAPTED_FOR: f32 = 1.0;
+/// The share of the rate that counts as recovered, and the time over which it is measured.
 const RECOVERED: f64 = 0.9;
 const RECOVERED_OVER: Duration = Duration::from_millis(250);
-/// A dark path was noticed after so long.
-const NOTICED: Duration = Duration::from_secs(1);
-/// When it is bright again, this is the time in which one is back.
-const BACK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// The time in which a sender should notice an outage.
+const OUTAGE_NOTICED_AFTER: Duration = Duration::from_secs(1);
+/// The interval after an outage in which the recovery is measured.
+const AFTER_OUTAGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// The figures of a run, or their means over several.
+/// The figures of a run, or their means over several runs.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Figures {
-    /// The share of what was asked for and possible that arrived: of a game's demand, or of the path's capacity.
+    /// The share of the possible bytes that arrived: of a game's demand, or of the path's capacity.
     pub served: f64,
-    /// The queueing delay that 95 % of the packets did not exceed, in milliseconds.
+    /// The 95th percentile of the queueing delay, in milliseconds.
     pub p95_ms: f64,
-    /// The same for 99 %.
+    /// The 99th percentile, in milliseconds.
     pub p99_ms: f64,
     /// The share of packets that the policer or the queue dropped.
     pub dropped: f64,
-    /// How the flow followed a fall of the rate and its return.
+    /// The reaction to a rate drop and its end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fall: Option<Fall>,
-    /// How the flow lived through a dark path.
+    pub rate_drop: Option<RateDrop>,
+    /// The behaviour in and after an outage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dark: Option<Dark>,
-    /// Jain's index of fairness: 1 when all flows get the same.
+    pub outage: Option<OutageFigures>,
+    /// Jain's fairness index: 1 if all flows get the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
-    /// Seconds until nearly all bytes of the transfer had arrived; all that were left if they never did.
+    /// The duration of the transfer in seconds, until 99 % of its bytes had arrived; the rest of the run if they never
+    /// did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<f64>,
-    /// The same of a second transfer.
+    /// The duration of the second transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_again: Option<f64>,
 }
 
-/// How a flow follows a fall of the rate and its return.
+/// The reaction to a rate drop and its end.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Fall {
-    /// Seconds until the queueing delay was below 60 ms for a second; as long as the fall lasted, if it never was.
+pub struct RateDrop {
+    /// Seconds until the queueing delay was below 60 ms for a second; the duration of the drop if it never was.
     pub adaptation: f64,
-    /// The longest queueing delay of that time, in milliseconds.
+    /// The maximum queueing delay during the drop, in milliseconds.
     pub peak_ms: f64,
-    /// The queueing delay after that until the rate returned, 95 %, in milliseconds.
-    pub then_p95_ms: f64,
-    /// Seconds from the return until nine tenths of the demand or the rate arrived.
+    /// The 95th percentile of the queueing delay after the adaptation, in milliseconds.
+    pub p95_after_ms: f64,
+    /// Seconds from the end of the drop until 90 % of the demand or the rate arrived.
     pub recovery: f64,
 }
 
-/// How a flow lives through a dark path.
+/// The behaviour in and after an outage.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Dark {
-    /// Bytes that left per second, after the first.
+pub struct OutageFigures {
+    /// The bytes sent per second, after the first second of the outage.
     pub sent: f64,
-    /// The share of what was asked for and possible that arrived from one second after it to the fifth.
-    pub then_served: f64,
-    /// The longest queueing delay from its end to the fifth second after it, in milliseconds.
-    pub then_peak_ms: f64,
+    /// The share of the possible bytes that arrived from the first to the fifth second after the outage.
+    pub served_after: f64,
+    /// The maximum queueing delay until the fifth second after the outage, in milliseconds.
+    pub peak_after_ms: f64,
 }
 
-/// Measures a run of a scenario.
+/// Computes the figures of a run.
 #[must_use]
 pub fn measure(scenario: &Scenario, log: &Log) -> Figures {
     let span = (scenario.counts_from, scenario.duration);
     let measured: Vec<(&Flow, &FlowLog)> =
-        scenario.flows.iter().zip(&log.flows).filter(|(flow, _)| flow.ruler == Ruler::Measured).collect();
+        scenario.flows.iter().zip(&log.flows).filter(|(flow, _)| flow.controller == FlowController::Measured).collect();
     let arrived: f64 = measured.iter().map(|(_, log)| log.arrived.between(span.0, span.1)).sum();
     let mut waits: Vec<f32> = measured.iter().flat_map(|(_, log)| waits_between(&log.waits, span.0, span.1)).collect();
     let sum = |series: fn(&FlowLog) -> f64| measured.iter().map(|(_, log)| series(log)).sum::<f64>();
@@ -90,18 +91,19 @@ pub fn measure(scenario: &Scenario, log: &Log) -> Figures {
         p95_ms: p95,
         p99_ms: p99,
         dropped: dropped / sent.max(1.0),
-        ..special(scenario, log, &measured)
+        ..special_figures(scenario, log, &measured)
     }
 }
 
-fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Figures {
+fn special_figures(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Figures {
     let mut figures = Figures::default();
     match scenario.figure {
         Some(Figure::Drop { from, until }) => {
-            figures.fall = measured.first().map(|(flow, flow_log)| fall(flow, flow_log, log, from, until));
+            figures.rate_drop =
+                measured.first().map(|(flow, flow_log)| rate_drop_figures(flow, flow_log, log, from, until));
         }
-        Some(Figure::Dark(darkness)) => {
-            figures.dark = measured.first().map(|(flow, flow_log)| dark(flow, flow_log, log, darkness));
+        Some(Figure::Outage(outage)) => {
+            figures.outage = measured.first().map(|(flow, flow_log)| outage_figures(flow, flow_log, log, outage));
         }
         Some(Figure::Fairness) => figures.fairness = Some(jain(scenario, measured)),
         Some(Figure::Transfer) => {
@@ -113,9 +115,9 @@ fn special(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> Fi
     figures
 }
 
-/// Seconds until nearly all bytes of the first transfer and of the second had arrived, which waits for what is left of the
-/// first; all that were left if they never did. Nobody sends again here, so that what the path lost on its own account
-/// counts as arrived: a session sends it in other packets.
+/// Returns the durations of the first and the second transfer in seconds. The second waits for the rest of the first.
+/// The laboratory does not retransmit, so packets that the path lost at random count as arrived: a session sends their
+/// bytes again.
 fn transfers(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> [Option<f64>; 2] {
     let Source::GameAndTransfer { game, from, bytes, again } = flow.source else { return [None; 2] };
     let (mut arrived, mut at) = (0.0, from);
@@ -131,18 +133,17 @@ fn transfers(scenario: &Scenario, flow: &Flow, log: &FlowLog) -> [Option<f64>; 2
     [Some(first), again.map(|again| until(1.99 * bytes, again))]
 }
 
-/// The bytes that could have arrived: what was asked for, as far as the path had room for it, without what it loses on
-/// its own account.
+/// Returns the bytes that could have arrived: the demand, limited by the capacity, without the path's random loss.
 fn possible(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> f64 {
     let (from, until) = (slice_of(scenario.counts_from), slice_of(scenario.duration));
     let transfer = measured.iter().any(|(flow, _)| matches!(flow.source, Source::GameAndTransfer { .. }));
     let slices = (from..until).map(|slice| {
         let at = SLICE * slice as u32;
-        let loss = if at >= scenario.path.loss_from { scenario.path.loss.share() } else { 0.0 };
+        let loss = if at >= scenario.path.loss_from { scenario.path.loss.mean_share() } else { 0.0 };
         let room = log.capacity.at(slice) - constant_rivals(scenario, at);
         let wanted = measured.iter().map(|(flow, log)| match flow.source {
             Source::Bulk => f64::INFINITY,
-            // A transfer's demand comes at once, and is served when it can be.
+            // The demand of a transfer comes at once and is served over time.
             Source::GameAndTransfer { .. } => log.demanded.at(slice),
             Source::Game(game) => game.rate * SLICE.as_secs_f64(),
         });
@@ -152,10 +153,10 @@ fn possible(scenario: &Scenario, log: &Log, measured: &[(&Flow, &FlowLog)]) -> f
     slices.sum::<f64>().max(1.0)
 }
 
-/// What constant flows offer in a slice.
+/// Returns the bytes that constant flows send in a slice.
 fn constant_rivals(scenario: &Scenario, at: Duration) -> f64 {
     let offered = scenario.flows.iter().map(|flow| {
-        let Ruler::Constant { rate, period } = flow.ruler else { return 0.0 };
+        let FlowController::Constant { rate, period } = flow.controller else { return 0.0 };
         let on = at.checked_sub(flow.start).is_some_and(|running| running.as_nanos() / period.as_nanos() % 2 == 0);
         if on { rate * SLICE.as_secs_f64() } else { 0.0 }
     });
@@ -167,7 +168,7 @@ fn waits_between(waits: &[Wait], from: Duration, until: Duration) -> impl Iterat
     waits.iter().filter(move |wait| from <= wait.left_at && wait.left_at < until).map(|wait| wait.waited)
 }
 
-/// Quantiles of durations in seconds, in milliseconds; zero of none.
+/// Returns quantiles of durations in seconds, in milliseconds; zero without values.
 fn quantiles<const N: usize>(values: &mut [f32], shares: [f64; N]) -> [f64; N] {
     values.sort_unstable_by(f32::total_cmp);
     shares.map(|share| {
@@ -176,51 +177,51 @@ fn quantiles<const N: usize>(values: &mut [f32], shares: [f64; N]) -> [f64; N] {
     })
 }
 
-fn fall(flow: &Flow, flow_log: &FlowLog, log: &Log, from: Duration, until: Duration) -> Fall {
+fn rate_drop_figures(flow: &Flow, flow_log: &FlowLog, log: &Log, from: Duration, until: Duration) -> RateDrop {
     let (start, end) = (from.as_secs_f32(), until.as_secs_f32());
     let during: Vec<Wait> =
         flow_log.waits.iter().filter(|wait| start <= wait.left_at && wait.left_at < end).copied().collect();
     let adapted_at = adapted_at(&during, start).unwrap_or(end);
     let peak = during.iter().map(|wait| wait.waited).fold(0.0, f32::max);
     let mut then: Vec<f32> = during.iter().filter(|wait| wait.left_at >= adapted_at).map(|wait| wait.waited).collect();
-    let [then_p95_ms] = quantiles(&mut then, [0.95]);
-    Fall {
+    let [p95_after_ms] = quantiles(&mut then, [0.95]);
+    RateDrop {
         adaptation: f64::from(adapted_at - start),
         peak_ms: f64::from(peak) * 1000.0,
-        then_p95_ms,
+        p95_after_ms,
         recovery: recovery(flow, flow_log, log, until),
     }
 }
 
-fn dark(flow: &Flow, flow_log: &FlowLog, log: &Log, Darkness { from, until }: Darkness) -> Dark {
-    let noticed = from + NOTICED;
-    let [start, end] = BACK.map(|after| until + after);
+fn outage_figures(flow: &Flow, flow_log: &FlowLog, log: &Log, Outage { from, until }: Outage) -> OutageFigures {
+    let noticed = from + OUTAGE_NOTICED_AFTER;
+    let [start, end] = AFTER_OUTAGE.map(|after| until + after);
     let room = log.capacity.between(start, end);
     let wanted = flow.source.rate().map_or(room, |rate| (rate * (end - start).as_secs_f64()).min(room));
-    Dark {
+    OutageFigures {
         sent: flow_log.sent_bytes.between(noticed, until) / (until - noticed).as_secs_f64(),
-        then_served: flow_log.arrived.between(start, end) / wanted,
-        then_peak_ms: 1000.0 * f64::from(waits_between(&flow_log.waits, until, end).fold(0.0, f32::max)),
+        served_after: flow_log.arrived.between(start, end) / wanted,
+        peak_after_ms: 1000.0 * f64::from(waits_between(&flow_log.waits, until, end).fold(0.0, f32::max)),
     }
 }
 
-/// When the delay came below what a game can live with, to stay there for a while.
+/// Returns when the delay fell below the limit for long enough, in seconds.
 fn adapted_at(waits: &[Wait], start: f32) -> Option<f32> {
     let mut quick_since = None;
     for wait in waits {
-        if wait.waited >= QUICK {
+        if wait.waited >= ADAPTED_DELAY {
             quick_since = None;
             continue;
         }
         let since = *quick_since.get_or_insert(wait.left_at);
-        if wait.left_at - since >= LASTING {
+        if wait.left_at - since >= ADAPTED_FOR {
             return Some(since.max(start));
         }
     }
     None
 }
 
-/// Seconds from the rate's return until nine tenths of the demand or of the rate arrived.
+/// Returns the seconds from the end of the drop until 90 % of the demand or of the rate arrived.
 fn recovery(flow: &Flow, flow_log: &FlowLog, log: &Log, returned: Duration) -> f64 {
     let slices = (RECOVERED_OVER.as_nanos() / SLICE.as_nanos()) as u32;
     let mut at = returned;
@@ -237,36 +238,38 @@ fn recovery(flow: &Flow, flow_log: &FlowLog, log: &Log, returned: Duration) -> f
     (at - returned).as_secs_f64()
 }
 
-/// Jain's index: the square of the sum by the sum of the squares (Jain, Chiu, Hawe, "A quantitative measure of
-/// fairness", 1984).
+/// Returns Jain's index: the square of the sum divided by the sum of the squares and the count (Jain, Chiu, Hawe, "A
+/// quantitative measure of fairness", 1984).
 fn jain(scenario: &Scenario, measured: &[(&Flow, &FlowLog)]) -> f64 {
     let shares = measured.iter().map(|(_, log)| log.arrived.between(scenario.counts_from, scenario.duration));
     let (sum, squares) = shares.fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
     sum * sum / (measured.len() as f64 * squares).max(1.0)
 }
 
-/// The means of several runs.
+/// Returns the means over several runs.
 #[must_use]
 pub fn mean(runs: &[Figures]) -> Figures {
     let of = |figure: fn(&Figures) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64;
     let some = |figure: fn(&Figures) -> Option<f64>| average(runs.iter().filter_map(figure));
-    let fall = |figure: fn(&Fall) -> f64| average(runs.iter().filter_map(|run| run.fall.as_ref().map(figure)));
-    let dark = |figure: fn(&Dark) -> f64| average(runs.iter().filter_map(|run| run.dark.as_ref().map(figure)));
+    let rate_drop =
+        |figure: fn(&RateDrop) -> f64| average(runs.iter().filter_map(|run| run.rate_drop.as_ref().map(figure)));
+    let outage =
+        |figure: fn(&OutageFigures) -> f64| average(runs.iter().filter_map(|run| run.outage.as_ref().map(figure)));
     Figures {
         served: of(|run| run.served),
         p95_ms: of(|run| run.p95_ms),
         p99_ms: of(|run| run.p99_ms),
         dropped: of(|run| run.dropped),
-        fall: fall(|fall| fall.adaptation).map(|adaptation| Fall {
+        rate_drop: rate_drop(|rate_drop| rate_drop.adaptation).map(|adaptation| RateDrop {
             adaptation,
-            peak_ms: fall(|fall| fall.peak_ms).unwrap_or(0.0),
-            then_p95_ms: fall(|fall| fall.then_p95_ms).unwrap_or(0.0),
-            recovery: fall(|fall| fall.recovery).unwrap_or(0.0),
+            peak_ms: rate_drop(|rate_drop| rate_drop.peak_ms).unwrap_or(0.0),
+            p95_after_ms: rate_drop(|rate_drop| rate_drop.p95_after_ms).unwrap_or(0.0),
+            recovery: rate_drop(|rate_drop| rate_drop.recovery).unwrap_or(0.0),
         }),
-        dark: dark(|dark| dark.sent).map(|sent| Dark {
+        outage: outage(|outage| outage.sent).map(|sent| OutageFigures {
             sent,
-            then_served: dark(|dark| dark.then_served).unwrap_or(0.0),
-            then_peak_ms: dark(|dark| dark.then_peak_ms).unwrap_or(0.0),
+            served_after: outage(|outage| outage.served_after).unwrap_or(0.0),
+            peak_after_ms: outage(|outage| outage.peak_after_ms).unwrap_or(0.0),
         }),
         fairness: some(|run| run.fairness),
         transfer: some(|run| run.transfer),
@@ -274,7 +277,7 @@ pub fn mean(runs: &[Figures]) -> Figures {
     }
 }
 
-/// The mean of those that there are.
+/// Returns the mean; `None` without values.
 fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
     (count > 0).then(|| sum / f64::from(count))
@@ -283,14 +286,14 @@ fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{Change, Path};
+    use crate::path::{Path, RateChange};
     use crate::scenarios::alone;
     use slipgate_netcode::time::Instant;
 
     const FROM: Duration = Duration::from_secs(10);
     const UNTIL: Duration = Duration::from_secs(20);
 
-    /// A flow that gets 4 Mbit/s, waits for 300 ms for a second after a fall, and 10 ms otherwise.
+    /// A flow that gets 4 Mbit/s. Its queueing delay is 300 ms in the first second of the drop, and 10 ms otherwise.
     fn log(path_rate: f64) -> Log {
         let mut flow = FlowLog::default();
         let mut capacity = crate::log::Series::default();
@@ -306,54 +309,58 @@ mod tests {
     }
 
     fn scenario(figure: Option<Figure>) -> Scenario {
-        let path = Path { change: Change::None, ..Path::new(8e6, 50, 250) };
+        let path = Path { change: RateChange::None, ..Path::new(8e6, 50, 250) };
         Scenario { duration: Duration::from_secs(30), figure, ..alone("T", "test", path, Source::Bulk) }
     }
 
     #[test]
-    fn use_is_a_share_of_the_capacity_and_delay_a_quantile() {
+    fn utilization_and_delay_quantiles_are_computed() {
         let figures = measure(&scenario(None), &log(1e6));
         assert!((figures.served - 0.5).abs() < 1e-9, "{figures:?}");
-        // One second of 25 is 4 %: the 95 % do not see it, the 99 % do.
+        // The late second is 4 % of 25 s: it affects the 99th percentile and not the 95th.
         assert!((figures.p95_ms - 10.0).abs() < 0.01 && (figures.p99_ms - 300.0).abs() < 0.01, "{figures:?}");
     }
 
     #[test]
-    fn a_fall_is_followed_when_the_delay_stays_short() {
-        let fall = measure(&scenario(Some(Figure::Drop { from: FROM, until: UNTIL })), &log(0.5e6)).fall.unwrap();
-        assert!((fall.adaptation - 1.0).abs() < 0.011, "{fall:?}");
-        assert!((fall.peak_ms - 300.0).abs() < 0.01 && (fall.then_p95_ms - 10.0).abs() < 0.01, "{fall:?}");
-        assert_eq!(fall.recovery, 0.0);
+    fn rate_drop_ends_its_adaptation_when_the_delay_stays_low() {
+        let rate_drop =
+            measure(&scenario(Some(Figure::Drop { from: FROM, until: UNTIL })), &log(0.5e6)).rate_drop.unwrap();
+        assert!((rate_drop.adaptation - 1.0).abs() < 0.011, "{rate_drop:?}");
+        assert!(
+            (rate_drop.peak_ms - 300.0).abs() < 0.01 && (rate_drop.p95_after_ms - 10.0).abs() < 0.01,
+            "{rate_drop:?}"
+        );
+        assert_eq!(rate_drop.recovery, 0.0);
     }
 
     #[test]
-    fn what_leaves_in_the_dark_counts_after_a_second_and_what_arrives_then_until_the_fifth() {
-        let darkness = Darkness { from: FROM, until: FROM + Duration::from_secs(4) };
+    fn outage_figures_use_their_intervals() {
+        let outage = Outage { from: FROM, until: FROM + Duration::from_secs(4) };
         let mut log = log(0.5e6);
         let mut send = |millis: u64, bytes| {
             log.flows[0].sent_bytes.add(bytes, Instant::from_start(Duration::from_millis(millis)));
         };
-        // Too early, in time, and too late.
+        // Before, within and after the measured interval.
         for (at, bytes) in [(10_950, 1e6), (11_000, 2000.0), (13_900, 4000.0), (14_000, 1e6)] {
             send(at, bytes);
         }
         let wait = |left_at, waited| Wait { left_at, waited };
         log.flows[0].waits.extend([wait(13.9, 0.9), wait(14.5, 0.1), wait(18.9, 0.2), wait(19.1, 0.8)]);
-        let mut scenario = scenario(Some(Figure::Dark(darkness)));
-        let dark = measure(&scenario, &log).dark.unwrap();
-        assert!((dark.sent - 2000.0).abs() < 1e-6 && (dark.then_peak_ms - 200.0).abs() < 0.01, "{dark:?}");
-        assert!((dark.then_served - 1.0).abs() < 1e-9, "{dark:?}");
-        // A game that asks for more than the path has is served as far as that goes.
+        let mut scenario = scenario(Some(Figure::Outage(outage)));
+        let outage = measure(&scenario, &log).outage.unwrap();
+        assert!((outage.sent - 2000.0).abs() < 1e-6 && (outage.peak_after_ms - 200.0).abs() < 0.01, "{outage:?}");
+        assert!((outage.served_after - 1.0).abs() < 1e-9, "{outage:?}");
+        // The demand of a game counts up to the capacity.
         for (bits, served) in [(2e6, 2.0), (8e6, 1.0)] {
             scenario.flows[0].source = Source::Game(crate::source::Game::of(bits));
-            let dark = measure(&scenario, &log).dark.unwrap();
-            assert!((dark.then_served - served).abs() < 1e-9, "{dark:?}");
+            let outage = measure(&scenario, &log).outage.unwrap();
+            assert!((outage.served_after - served).abs() < 1e-9, "{outage:?}");
         }
     }
 
     #[test]
-    fn a_second_transfer_waits_for_what_is_left_of_the_first() {
-        // Beside a game of 100 kB/s, 400 kB/s are left.
+    fn second_transfer_waits_for_the_first() {
+        // The transfer gets 400 kB/s next to a game of 100 kB/s.
         let game = crate::source::Game { rate: 1e5, ticks: 60.0 };
         let again = Some(Duration::from_secs(11));
         let mut twice = scenario(Some(Figure::Transfer));
@@ -365,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_flows_are_fair_and_a_single_winner_is_not() {
+    fn fairness_index_is_one_for_equal_flows() {
         let scenario = scenario(Some(Figure::Fairness));
         let mut two = Scenario { flows: vec![scenario.flows[0]; 2], ..scenario };
         two.duration = Duration::from_secs(30);

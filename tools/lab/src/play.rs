@@ -1,46 +1,46 @@
-//! Plays many runs on several threads; each is the same whichever thread plays it.
+//! Runs many simulations on several threads. The result does not depend on the threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::controllers::{ControllerKind, congestion};
 use crate::measure::{Figures, measure};
-use crate::rules::{Rule, congestion};
 use crate::scenario::Scenario;
 use crate::world::{Outcome, World};
 
-/// One run: a scenario, an algorithm, a seed.
+/// A run: a scenario, a controller and a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What is played.
+    /// The scenario.
     pub scenario: &'a Scenario,
-    /// Who is measured.
-    pub rule: Rule,
+    /// The measured controller.
+    pub controller: ControllerKind,
     /// The seed of all randomness.
     pub seed: u64,
 }
 
 impl Run<'_> {
-    /// Plays it.
+    /// Runs the simulation.
     #[must_use]
     pub fn play(&self) -> Outcome {
-        World::new(self.scenario, self.seed, |flow| congestion(self.rule, self.scenario, flow)).play()
+        World::new(self.scenario, self.seed, |flow| congestion(self.controller, self.scenario, flow)).play()
     }
 
-    /// Plays and measures it.
+    /// Runs the simulation and computes its figures.
     #[must_use]
     pub fn figures(&self) -> Figures {
         measure(self.scenario, &self.play().log)
     }
 }
 
-/// The figures of all runs, in their order.
+/// Returns the figures of all runs, in their order.
 #[must_use]
 pub fn play_all(runs: &[Run<'_>], threads: usize) -> Vec<Figures> {
     in_parallel(runs, threads, Run::figures)
 }
 
-/// Maps all items on several threads, in their order.
+/// Maps all items on several threads. Returns the results in the order of the items.
 pub fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, map: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));

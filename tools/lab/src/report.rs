@@ -1,49 +1,49 @@
-//! What a receiver tells a sender: which packets arrived, and when the newest did, as a session's datagrams say it.
+//! The receiver's reports: which packets arrived, and when the newest did, as in a session's datagrams.
 //!
-//! That is the reliable header's acknowledgement with its 32 bits, the two times of the session's frame in units of
-//! 250 microseconds, and the wider acknowledgement of 256 bits while more than 24 packets are unreported.
+//! A report holds the reliable header's acknowledgement with its 32 bits, the two times of the session's frame in units
+//! of 250 us, and the extended acknowledgement of 256 bits while more than 24 packets are unreported.
 
 use core::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::congestion::{Lateness, PeerTime};
+use slipgate_session::congestion::{PeerTime, SocketDelay};
 use slipgate_session::wire::reliable::Sequence;
-use slipgate_session::wire::session::Stamp;
+use slipgate_session::wire::session_frame::Timestamp;
 
 /// The unit of times on the wire.
 const UNIT: Duration = Duration::from_micros(250);
-/// With more packets than this unreported, the wider acknowledgement is sent: 32 bits could miss some.
-const NARROW: u32 = 24;
+/// Above this number of unreported packets the extended acknowledgement is sent, because 32 bits could miss some.
+const MAX_SHORT_ACK: u32 = 24;
 
-/// A moment as it is written on the wire: 16 bits that wrap every 16 seconds.
+/// A time on the wire: 16 bits in units of 250 us, which wrap every 16 s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WireTime(u16);
 
 impl WireTime {
-    /// What is written at a moment of somebody's clock.
+    /// Returns the wire time of a moment of the local clock.
     #[must_use]
     pub fn at(now: Instant) -> Self {
         Self((now.since_start().as_nanos() / UNIT.as_nanos()) as u16)
     }
 
-    /// How long after `earlier` this is, if that is less than a wrap.
+    /// Returns the time since `earlier`, if that is less than a wrap.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         UNIT * u32::from(self.0.wrapping_sub(earlier.0))
     }
 }
 
-/// Undoes the wrap of a peer's times.
+/// Unwraps the times of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerClock {
     newest: Option<(WireTime, Duration)>,
 }
 
 impl PeerClock {
-    /// The moment that was written, if it is less than half a wrap from the newest one.
+    /// Returns the unwrapped time, if it is less than half a wrap from the newest one.
     pub fn unwrap_time(&mut self, written: WireTime) -> PeerTime {
         let Some((newest, moment)) = self.newest else {
-            // Half a wrap after the start, for an older one may follow.
+            // The clock starts half a wrap after zero, because an older time may follow.
             let start = UNIT * (1 << 16);
             self.newest = Some((written, start));
             return PeerTime(start);
@@ -58,37 +58,37 @@ impl PeerClock {
     }
 }
 
-/// What one datagram of the receiver says.
+/// The content of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The newest packet that arrived.
     pub newest: Sequence,
-    /// When it arrived, by the receiver's clock.
+    /// When it arrived, on the receiver's clock.
     pub received_at: WireTime,
-    /// When this report was sent, by the same clock.
+    /// When this report was sent, on the same clock.
     pub sent_at: WireTime,
-    /// By how much it may have been read late, in [`UNIT`]s.
-    unread: u8,
+    /// The maximum delay of the newest packet in the receiver's socket, in [`UNIT`]s.
+    socket_delay: u8,
     arrived: [u64; 4],
 }
 
 impl Report {
-    /// The length of a report as it goes over a real path.
+    /// The length of a serialized report, in bytes.
     pub const BYTES: usize = 39;
 
-    /// The report, little-endian: its numbers and times, and all 256 bits.
+    /// Serializes the report, little-endian: its numbers, its times and all 256 bits.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let numbers = [self.newest.0, self.received_at.0, self.sent_at.0].into_iter().flat_map(u16::to_le_bytes);
         let bits = self.arrived.into_iter().flat_map(u64::to_le_bytes);
-        for (place, byte) in bytes.iter_mut().zip(numbers.chain([self.unread]).chain(bits)) {
+        for (place, byte) in bytes.iter_mut().zip(numbers.chain([self.socket_delay]).chain(bits)) {
             *place = byte;
         }
         bytes
     }
 
-    /// Undoes [`Report::to_bytes`].
+    /// Parses the result of [`Report::to_bytes`].
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let mut rest = bytes.iter().copied();
@@ -96,17 +96,17 @@ impl Report {
             |count: u32| (0..count).fold(0, |word, byte| word | u64::from(rest.next().unwrap_or(0)) << (8 * byte));
         let newest = Sequence(next(2) as u16);
         let [received_at, sent_at] = [(); 2].map(|()| WireTime(next(2) as u16));
-        let unread = next(1) as u8;
-        Self { newest, received_at, sent_at, unread, arrived: [(); 4].map(|()| next(8)) }
+        let socket_delay = next(1) as u8;
+        Self { newest, received_at, sent_at, socket_delay, arrived: [(); 4].map(|()| next(8)) }
     }
 
-    /// By how much the newest packet may have been read late.
+    /// Returns how long the newest packet may have waited in the receiver's socket.
     #[must_use]
-    pub fn unread(&self) -> Duration {
-        UNIT * u32::from(self.unread)
+    pub fn socket_delay(&self) -> Duration {
+        UNIT * u32::from(self.socket_delay)
     }
 
-    /// The packets that arrived, as far as the report says, the oldest first.
+    /// Returns the reported packets, oldest first.
     pub fn arrived(&self) -> impl Iterator<Item = Sequence> + use<> {
         let (newest, words) = (self.newest, self.arrived);
         let bits = words.into_iter().enumerate().rev().flat_map(|(index, word)| {
@@ -116,12 +116,12 @@ impl Report {
     }
 }
 
-/// When a receiver reports.
+/// How often a receiver reports.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rhythm {
-    /// This often.
+pub struct AckPolicy {
+    /// The maximum interval between reports.
     pub every: Duration,
-    /// And as soon as so many packets are unreported.
+    /// The number of unreported packets at which a report is sent at once.
     pub packets: u32,
 }
 
@@ -136,8 +136,8 @@ struct Newest {
 /// A receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    rhythm: Rhythm,
-    lateness: Lateness,
+    ack_policy: AckPolicy,
+    delay_meter: SocketDelay,
     newest: Option<Newest>,
     /// Bit n is the packet n before the newest.
     arrived: [u64; 4],
@@ -145,16 +145,16 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver to which nothing has arrived.
+    /// Creates a receiver to which no packet has arrived.
     #[must_use]
-    pub fn new(rhythm: Rhythm) -> Self {
-        Self { rhythm, lateness: Lateness::default(), newest: None, arrived: [0; 4], unreported: 0 }
+    pub fn new(ack_policy: AckPolicy) -> Self {
+        Self { ack_policy, delay_meter: SocketDelay::default(), newest: None, arrived: [0; 4], unreported: 0 }
     }
 
-    /// A packet was read that had left at a moment of the sender's clock, and had arrived at most `unread` before. Answers
-    /// whether a report is due at once.
-    pub fn receive(&mut self, packet: Sequence, sent_at: Instant, unread: Duration, now: Instant) -> bool {
-        let late = self.lateness.read(Stamp::of(sent_at), unread, now);
+    /// Processes a packet with its sending time on the sender's clock. It was read now and waited in the socket for at
+    /// most `socket_delay`. Returns whether a report is due at once.
+    pub fn receive(&mut self, packet: Sequence, sent_at: Instant, socket_delay: Duration, now: Instant) -> bool {
+        let late = self.delay_meter.read(Timestamp::of(sent_at), socket_delay, now);
         let newest = self.newest.map(|newest| newest.sequence);
         if let Some(newest) = newest.filter(|newest| !packet.is_newer_than(*newest)) {
             mark(&mut self.arrived, newest.distance_from(packet));
@@ -167,32 +167,32 @@ impl Receiver {
         self.is_due()
     }
 
-    /// Whether so many packets are unreported that the next report should not wait.
+    /// Returns whether a report is due at once.
     #[must_use]
     pub const fn is_due(&self) -> bool {
-        self.unreported >= self.rhythm.packets
+        self.unreported >= self.ack_policy.packets
     }
 
-    /// How often it reports at least.
+    /// Returns the maximum interval between reports.
     #[must_use]
     pub const fn interval(&self) -> Duration {
-        self.rhythm.every
+        self.ack_policy.every
     }
 
-    /// What there is to report; `None` before anything has arrived.
+    /// Returns a report and marks all packets as reported; `None` before the first packet.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let newest = self.newest?;
-        let wide = self.unreported > NARROW;
+        let is_extended = self.unreported > MAX_SHORT_ACK;
         self.unreported = 0;
         let [recent, ..] = self.arrived;
-        // The reliable header names the newest packet and the 32 before it.
-        let narrow = [recent & ((1 << 33) - 1), 0, 0, 0];
-        let arrived = if wide { self.arrived } else { narrow };
+        // The reliable header reports the newest packet and the 32 before it.
+        let short = [recent & ((1 << 33) - 1), 0, 0, 0];
+        let arrived = if is_extended { self.arrived } else { short };
         Some(Report {
             newest: newest.sequence,
             received_at: WireTime::at(newest.read_at),
             sent_at: WireTime::at(now),
-            unread: newest.late.as_nanos().div_ceil(UNIT.as_nanos()).min(u8::MAX.into()) as u8,
+            socket_delay: newest.late.as_nanos().div_ceil(UNIT.as_nanos()).min(u8::MAX.into()) as u8,
             arrived,
         })
     }
@@ -220,10 +220,10 @@ fn shift(words: &mut [u64; 4], by: u16) {
 mod tests {
     use super::*;
 
-    const RHYTHM: Rhythm = Rhythm { every: Duration::from_millis(33), packets: 16 };
+    const ACK_POLICY: AckPolicy = AckPolicy { every: Duration::from_millis(33), packets: 16 };
 
     fn report_of(packets: impl IntoIterator<Item = u16>) -> Vec<u16> {
-        let mut receiver = Receiver::new(RHYTHM);
+        let mut receiver = Receiver::new(ACK_POLICY);
         for packet in packets {
             receiver.receive(Sequence(packet), Instant::default(), Duration::ZERO, Instant::default());
         }
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn a_report_names_what_arrived_and_nothing_else() {
+    fn report_lists_exactly_the_arrived_packets() {
         assert_eq!(report_of([3, 5, 4, 9]), [3, 4, 5, 9]);
         assert_eq!(report_of([65_534, 1, 65_535]), [65_534, 65_535, 1]);
     }
 
     #[test]
-    fn a_report_of_few_reaches_back_33_packets_and_one_of_many_256() {
+    fn extended_report_covers_256_packets_and_a_short_one_33() {
         assert_eq!(report_of([0, 100, 110]), [100, 110]);
         assert_eq!(report_of((0..20).map(|packet| packet * 2)), (3..20).map(|packet| packet * 2).collect::<Vec<_>>());
         let many: Vec<u16> = (0..200).map(|packet| packet * 2).collect();
@@ -245,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn a_report_survives_a_real_path() {
-        let mut receiver = Receiver::new(RHYTHM);
+    fn report_round_trips_through_bytes() {
+        let mut receiver = Receiver::new(ACK_POLICY);
         for packet in (0..200).map(|packet| packet * 3) {
             let at = Instant::from_start(Duration::from_millis(1234));
             receiver.receive(Sequence(packet), at, Duration::from_millis(16), at);
@@ -256,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_due_after_sixteen_packets() {
-        let mut receiver = Receiver::new(RHYTHM);
+    fn report_is_due_after_sixteen_packets() {
+        let mut receiver = Receiver::new(ACK_POLICY);
         let mut receive =
             |packet| receiver.receive(Sequence(packet), Instant::default(), Duration::ZERO, Instant::default());
         let due: Vec<bool> = (0..16).map(&mut receive).collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn times_survive_the_wrap_and_packets_that_overtake() {
+    fn wire_times_unwrap_despite_reordering() {
         let mut clock = PeerClock::default();
         let mut unwrapped = |seconds: f64| {
             let written = WireTime::at(Instant::from_start(Duration::from_secs_f64(seconds)));

@@ -2,48 +2,48 @@
 
 use core::time::Duration;
 
-use crate::path::{Darkness, Path};
-use crate::report::Rhythm;
+use crate::path::{Outage, Path};
+use crate::report::AckPolicy;
 use crate::source::Source;
 
-/// How an end handles its socket.
+/// When an end of a flow reads its socket and sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Handling {
-    /// Packets are read when they arrive, and leave when they may.
+pub enum SocketPolling {
+    /// It reads packets when they arrive, and sends when the controller permits.
     #[default]
     Prompt,
-    /// The sockets are read once a frame; packets leave when they may.
-    ReadsInFrames(Duration),
-    /// The sockets are read once a frame, and packets leave then: the sender's and the receiver's frames.
-    Frames([Duration; 2]),
+    /// It reads the socket once a frame, and sends when the controller permits.
+    ReadsPerFrame(Duration),
+    /// It reads and sends once a frame. The frames of the sender and of the receiver.
+    PerFrame([Duration; 2]),
 }
 
-impl Handling {
-    /// How often the sender's socket and the receiver's are read; `None` for at once.
+impl SocketPolling {
+    /// Returns how often the sender's and the receiver's sockets are read; `None` for at once.
     #[must_use]
-    pub const fn reads_every(self) -> Option<[Duration; 2]> {
+    pub const fn read_intervals(self) -> Option<[Duration; 2]> {
         match self {
             Self::Prompt => None,
-            Self::ReadsInFrames(frame) => Some([frame; 2]),
-            Self::Frames(frames) => Some(frames),
+            Self::ReadsPerFrame(frame) => Some([frame; 2]),
+            Self::PerFrame(frames) => Some(frames),
         }
     }
 }
 
-/// Which congestion avoidance a flow has.
+/// The controller of a flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Ruler {
-    /// The one that is measured.
+pub enum FlowController {
+    /// The measured controller.
     Measured,
-    /// CUBIC, acknowledged as TCP is.
+    /// CUBIC, acknowledged like TCP.
     Cubic,
-    /// BBR, acknowledged as TCP is.
+    /// BBR, acknowledged like TCP.
     Bbr,
-    /// None: a constant rate of so many bytes per second, on and off for so long.
+    /// No controller: a constant rate, on and off in turn.
     Constant {
         /// Bytes per second.
         rate: f64,
-        /// How long it is on, and how long off.
+        /// How long it is on, and then off.
         period: Duration,
     },
 }
@@ -51,31 +51,31 @@ pub enum Ruler {
 /// A flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Flow {
-    /// Its congestion avoidance.
-    pub ruler: Ruler,
-    /// What it sends.
+    /// Its controller.
+    pub controller: FlowController,
+    /// Its traffic.
     pub source: Source,
     /// When it starts.
     pub start: Duration,
 }
 
-/// Which figures a scenario is about, besides use and delay.
+/// The additional figure of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Figure {
-    /// How the flow follows a fall of the rate and its return.
+    /// The reaction to a rate drop and its end.
     Drop {
-        /// When the rate falls.
+        /// When the rate drops.
         from: Duration,
-        /// When it returns.
+        /// When the rate returns.
         until: Duration,
     },
-    /// What leaves while the path is dark, and how the flow comes back.
-    Dark(Darkness),
-    /// Which share of packets the policer or the queue drops.
+    /// The behaviour in and after an outage.
+    Outage(Outage),
+    /// The share of packets that the policer or the queue drops.
     Drops,
-    /// How even the flows' shares are.
+    /// The fairness between the flows.
     Fairness,
-    /// How long the transfer took.
+    /// The duration of the transfers.
     Transfer,
 }
 
@@ -84,22 +84,22 @@ pub enum Figure {
 pub struct Scenario {
     /// Its short name, as `A1`.
     pub name: String,
-    /// What it is, for people.
+    /// Its description for people.
     pub title: String,
     /// The path.
     pub path: Path,
     /// The flows that share it.
     pub flows: Vec<Flow>,
-    /// How the measured flows' ends handle their sockets.
-    pub handling: Handling,
-    /// How the measured flows are acknowledged.
-    pub rhythm: Rhythm,
-    /// For how long it runs.
+    /// How the ends of the measured flows use their sockets.
+    pub polling: SocketPolling,
+    /// How often the measured flows are acknowledged.
+    pub ack_policy: AckPolicy,
+    /// How long it runs.
     pub duration: Duration,
-    /// From when on it counts.
+    /// When the measurement starts.
     pub counts_from: Duration,
-    /// What a sender without congestion avoidance offers, in bytes per second; bulk only.
+    /// The rate of a bulk sender without congestion control, in bytes per second.
     pub offer: f64,
-    /// A figure of its own.
+    /// An additional figure.
     pub figure: Option<Figure>,
 }

@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-use crate::path::{Change, Darkness, Detour, Discipline, Jitter, Loss, Path, Police, Stalls};
-use crate::report::Rhythm;
-use crate::scenario::{Figure, Flow, Handling, Ruler, Scenario};
+use slipgate_sim::{Discipline, Loss, PolicerConfig, Share, Stalls};
+
+use crate::path::{ExtraDelay, Jitter, Outage, Path, RateChange};
+use crate::report::AckPolicy;
+use crate::scenario::{Figure, Flow, FlowController, Scenario, SocketPolling};
 use crate::source::{Game, Source};
 
 const fn seconds(seconds: u64) -> Duration {
@@ -18,13 +20,13 @@ const fn ms(millis: u64) -> Duration {
 /// A frame of a game that runs at 60 Hz.
 const FRAME: Duration = Duration::from_micros(16_667);
 
-/// That of a peer whose clock runs a little slower: the two loops pass each other within twenty-three seconds.
+/// The frame of a peer with a slightly slower clock: the two loops drift past each other within 23 s.
 const DRIFTING: Duration = Duration::from_micros(16_679);
 
-/// How the peers of the project report: at 30 Hz, and after 16 packets.
-pub const RHYTHM: Rhythm = Rhythm { every: Duration::from_micros(33_333), packets: 16 };
+/// The reports of a session's peer: at 30 Hz, and after 16 packets.
+pub const ACK_POLICY: AckPolicy = AckPolicy { every: Duration::from_micros(33_333), packets: 16 };
 
-/// One measured flow from the start.
+/// Returns a scenario with one measured flow from the start.
 #[must_use]
 pub fn alone(name: &str, title: &str, path: Path, source: Source) -> Scenario {
     let offer = 1.25 * path.rate;
@@ -32,9 +34,9 @@ pub fn alone(name: &str, title: &str, path: Path, source: Source) -> Scenario {
         name: name.to_owned(),
         title: title.to_owned(),
         path,
-        flows: vec![Flow { ruler: Ruler::Measured, source, start: Duration::ZERO }],
-        handling: Handling::Prompt,
-        rhythm: RHYTHM,
+        flows: vec![Flow { controller: FlowController::Measured, source, start: Duration::ZERO }],
+        polling: SocketPolling::Prompt,
+        ack_policy: ACK_POLICY,
         duration: seconds(40),
         counts_from: seconds(5),
         offer,
@@ -51,40 +53,40 @@ fn game(name: &str, title: &str, bits_per_second: f64, path: Path) -> Scenario {
 }
 
 fn seed_game(name: &str, title: &str, path: Path) -> Scenario {
-    alone(name, title, path, Source::Game(Game::of_the_article()))
+    alone(name, title, path, Source::Game(Game::of_fiedlers_article()))
 }
 
-/// The same with a rival from the tenth second on.
+/// Returns the scenario with a competing flow from the tenth second on.
 #[must_use]
-pub fn against(ruler: Ruler, scenario: Scenario) -> Scenario {
+pub fn against(controller: FlowController, scenario: Scenario) -> Scenario {
     let mut flows = scenario.flows;
-    flows.push(Flow { ruler, source: Source::Bulk, start: seconds(10) });
+    flows.push(Flow { controller, source: Source::Bulk, start: seconds(10) });
     Scenario { flows, counts_from: seconds(20), duration: seconds(60), ..scenario }
 }
 
-/// The same, joining a rival that has been there for ten seconds.
-fn joining(ruler: Ruler, scenario: Scenario) -> Scenario {
+/// Returns the scenario with a competing flow that started ten seconds earlier.
+fn joining(controller: FlowController, scenario: Scenario) -> Scenario {
     let mut flows: Vec<Flow> =
         scenario.flows.iter().map(|flow| Flow { start: flow.start + seconds(10), ..*flow }).collect();
-    flows.push(Flow { ruler, source: Source::Bulk, start: Duration::ZERO });
+    flows.push(Flow { controller, source: Source::Bulk, start: Duration::ZERO });
     Scenario { flows, counts_from: seconds(15), duration: seconds(40), ..scenario }
 }
 
-/// All scenarios of the table.
+/// Returns all scenarios of the table.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     [
         alone_on_a_path(),
         losses(),
         satellites(),
-        drops(),
+        rate_drops(),
         rivals(),
         radio(),
-        routes(),
-        others(),
-        frames(),
+        route_changes(),
+        policers_and_cross_traffic(),
+        frame_loops(),
         transfers(),
-        darkness(),
+        outages(),
     ]
     .into_iter()
     .flatten()
@@ -104,15 +106,19 @@ fn alone_on_a_path() -> Vec<Scenario> {
     ]
 }
 
+/// Returns loss of this percentage of packets, in bursts of four packets on average.
+fn bursts_of_four(percent: f64) -> Loss {
+    Loss::bursts(Share::percent(percent), 4.0).unwrap_or(Loss::NONE)
+}
+
 fn losses() -> Vec<Scenario> {
-    let bursts =
-        Path { loss: Loss::Bursts { share: 0.15, mean: 4.0 }, loss_from: seconds(20), ..Path::new(10e6, 60, 250) };
+    let bursts = Path { loss: bursts_of_four(15.0), loss_from: seconds(20), ..Path::new(10e6, 60, 250) };
     vec![
-        game("C1", "5 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.05)),
-        game("C2", "10 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.10)),
-        game("C3", "20 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(0.20)),
-        bulk("C4", "5 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(0.05)),
-        bulk("C5", "20 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(0.20)),
+        game("C1", "5 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(Share::percent(5.0))),
+        game("C2", "10 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(Share::percent(10.0))),
+        game("C3", "20 % loss, game of 1M on 10M", 1e6, Path::new(10e6, 60, 250).losing(Share::percent(20.0))),
+        bulk("C4", "5 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(Share::percent(5.0))),
+        bulk("C5", "20 % loss, bulk, 4M", Path::new(4e6, 60, 250).losing(Share::percent(20.0))),
         Scenario {
             duration: seconds(60),
             ..game("C6", "from 20 s on 15 % loss in bursts, game of 1M on 10M", 1e6, bursts)
@@ -121,11 +127,7 @@ fn losses() -> Vec<Scenario> {
 }
 
 fn satellites() -> Vec<Scenario> {
-    let rain = Path {
-        loss: Loss::Bursts { share: 0.005, mean: 4.0 },
-        jitter: Jitter::InOrder(ms(10)),
-        ..Path::new(25e6, 540, 600)
-    };
+    let rain = Path { loss: bursts_of_four(0.5), jitter: Jitter::InOrder(ms(10)), ..Path::new(25e6, 540, 600) };
     let source = Source::GameAndTransfer { game: Game::of(256e3), from: seconds(5), bytes: 4e6, again: None };
     let transfer = alone("D4", "satellite, 540 ms, 0.5 % lost in bursts, game of 256k and 4 MB, 25M", rain, source);
     vec![
@@ -137,10 +139,10 @@ fn satellites() -> Vec<Scenario> {
     ]
 }
 
-fn drops() -> Vec<Scenario> {
+fn rate_drops() -> Vec<Scenario> {
     let (from, until) = (seconds(30), seconds(60));
     let path =
-        || Path { change: Change::Steps(vec![(from, 0.5e6 / 8.0), (until, 4e6 / 8.0)]), ..Path::new(4e6, 50, 500) };
+        || Path { change: RateChange::Steps(vec![(from, 0.5e6 / 8.0), (until, 4e6 / 8.0)]), ..Path::new(4e6, 50, 500) };
     let falling = |scenario: Scenario| Scenario {
         duration: seconds(90),
         offer: 3.5e6 / 8.0,
@@ -148,8 +150,10 @@ fn drops() -> Vec<Scenario> {
         ..scenario
     };
     let returns = seconds(50);
-    let deep =
-        || Path { change: Change::Steps(vec![(from, 4e6 / 240.0), (returns, 4e6 / 8.0)]), ..Path::new(4e6, 50, 500) };
+    let deep = || Path {
+        change: RateChange::Steps(vec![(from, 4e6 / 240.0), (returns, 4e6 / 8.0)]),
+        ..Path::new(4e6, 50, 500)
+    };
     let deeply =
         |scenario: Scenario| Scenario { figure: Some(Figure::Drop { from, until: returns }), ..falling(scenario) };
     vec![
@@ -164,13 +168,19 @@ fn rivals() -> Vec<Scenario> {
     let half = |scenario: Scenario| Scenario { offer: 0.5 * scenario.path.rate, duration: seconds(90), ..scenario };
     let codel = Path { discipline: Discipline::CoDel, ..Path::new(10e6, 40, 250) };
     vec![
-        half(against(Ruler::Cubic, bulk("F1", "bulk against CUBIC, 10M, buffer of 100 ms", Path::new(10e6, 40, 100)))),
-        half(against(Ruler::Cubic, bulk("F2", "bulk against CUBIC, 10M, buffer of 500 ms", Path::new(10e6, 40, 500)))),
-        against(Ruler::Cubic, game("F3", "game of 1M against CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
-        against(Ruler::Cubic, game("F4", "game of 1M against CUBIC, 10M, CoDel", 1e6, codel)),
-        against(Ruler::Cubic, game("F5", "game of 0.5M against CUBIC, 2M", 0.5e6, Path::new(2e6, 40, 500))),
-        joining(Ruler::Cubic, game("F7", "game of 1M that joins CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
-        against(Ruler::Bbr, game("F6", "game of 1M against BBR, 10M", 1e6, Path::new(10e6, 40, 250))),
+        half(against(
+            FlowController::Cubic,
+            bulk("F1", "bulk against CUBIC, 10M, buffer of 100 ms", Path::new(10e6, 40, 100)),
+        )),
+        half(against(
+            FlowController::Cubic,
+            bulk("F2", "bulk against CUBIC, 10M, buffer of 500 ms", Path::new(10e6, 40, 500)),
+        )),
+        against(FlowController::Cubic, game("F3", "game of 1M against CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
+        against(FlowController::Cubic, game("F4", "game of 1M against CUBIC, 10M, CoDel", 1e6, codel)),
+        against(FlowController::Cubic, game("F5", "game of 0.5M against CUBIC, 2M", 0.5e6, Path::new(2e6, 40, 500))),
+        joining(FlowController::Cubic, game("F7", "game of 1M that joins CUBIC, 10M", 1e6, Path::new(10e6, 40, 250))),
+        against(FlowController::Bbr, game("F6", "game of 1M against BBR, 10M", 1e6, Path::new(10e6, 40, 250))),
     ]
 }
 
@@ -178,7 +188,7 @@ fn radio() -> Vec<Scenario> {
     let stalls = Some(Stalls { every: seconds(2), shortest: ms(50), longest: ms(250) });
     let wifi = || Path { stalls, jitter: Jitter::InOrder(ms(3)), ..Path::new(20e6, 30, 500) };
     let reordering = Path { jitter: Jitter::Reordering(ms(10)), ..Path::new(4e6, 50, 250) };
-    let walk = Change::RandomWalk { every: ms(200), factor: 1.25, low: 1e6 / 8.0, high: 8e6 / 8.0 };
+    let walk = RateChange::RandomWalk { every: ms(200), factor: 1.25, low: 1e6 / 8.0, high: 8e6 / 8.0 };
     let trembling = Path { jitter: Jitter::InOrder(ms(6)), ..Path::new(50e6, 30, 100) };
     let cellular = Path { change: walk, ..Path::new(4e6, 50, 500) };
     vec![
@@ -190,11 +200,11 @@ fn radio() -> Vec<Scenario> {
     ]
 }
 
-fn routes() -> Vec<Scenario> {
-    let back = Detour { from: seconds(20), until: seconds(40), extra: ms(300) };
-    let forward = Detour { from: seconds(20), until: seconds(3600), extra: ms(80) };
-    let behind = Path { detour_back: Some(back), ..Path::new(4e6, 50, 250) };
-    let longer = || Path { detour: Some(forward), ..Path::new(4e6, 50, 250) };
+fn route_changes() -> Vec<Scenario> {
+    let back = ExtraDelay { from: seconds(20), until: seconds(40), extra: ms(300) };
+    let forward = ExtraDelay { from: seconds(20), until: seconds(3600), extra: ms(80) };
+    let behind = Path { extra_delay_back: Some(back), ..Path::new(4e6, 50, 250) };
+    let longer = || Path { extra_delay: Some(forward), ..Path::new(4e6, 50, 250) };
     let lasting = |scenario| Scenario { duration: seconds(60), ..scenario };
     vec![
         lasting(game("H1", "for 20 s +300 ms on the way back, game of 1M on 4M", 1e6, behind)),
@@ -203,16 +213,20 @@ fn routes() -> Vec<Scenario> {
     ]
 }
 
-fn others() -> Vec<Scenario> {
-    let police = Police { rate: 2e6 / 8.0, bucket: 20_000.0 };
-    let policed = Path { police: Some(police), ..Path::new(10e6, 40, 250) };
-    let policer = bulk("I1", "policer of 2M, bulk", policed);
-    let constant = Ruler::Constant { rate: 2e6 / 8.0, period: seconds(5) };
+fn policers_and_cross_traffic() -> Vec<Scenario> {
+    let config = PolicerConfig { rate: 2e6 / 8.0, bucket: 20_000.0 };
+    let policed = Path { policer: Some(config), ..Path::new(10e6, 40, 250) };
+    let policed = bulk("I1", "policer of 2M, bulk", policed);
+    let constant = FlowController::Constant { rate: 2e6 / 8.0, period: seconds(5) };
     let cross = bulk("J1", "bulk, 4M, against a constant 2M, 5 s on and 5 s off", Path::new(4e6, 50, 250));
-    let flows = (0..8).map(|flow| Flow { ruler: Ruler::Measured, source: Source::Bulk, start: seconds(3 * flow) });
+    let flows = (0..8).map(|flow| Flow {
+        controller: FlowController::Measured,
+        source: Source::Bulk,
+        start: seconds(3 * flow),
+    });
     let eight = bulk("J2", "eight equal flows, 8M", Path::new(8e6, 40, 500));
     vec![
-        Scenario { offer: 1.25 * police.rate, figure: Some(Figure::Drops), ..policer },
+        Scenario { offer: 1.25 * config.rate, figure: Some(Figure::Drops), ..policed },
         Scenario { counts_from: seconds(10), ..against(constant, cross) },
         Scenario {
             flows: flows.collect(),
@@ -225,9 +239,9 @@ fn others() -> Vec<Scenario> {
     ]
 }
 
-fn frames() -> Vec<Scenario> {
-    let reads = Handling::ReadsInFrames(FRAME);
-    let slow = Rhythm { every: ms(100), packets: u32::MAX };
+fn frame_loops() -> Vec<Scenario> {
+    let reads = SocketPolling::ReadsPerFrame(FRAME);
+    let slow = AckPolicy { every: ms(100), packets: u32::MAX };
     let four = || Path::new(4e6, 50, 250);
     let reading = bulk("K1", "sockets read each 16.7 ms, bulk, 4M", four());
     let rare = bulk("K2", "10 acknowledgements per second, bulk, 4M", four());
@@ -240,13 +254,13 @@ fn frames() -> Vec<Scenario> {
     let large = alone("K7", "drifting frames, game of 64k and 4 MB in one network", lan(), source);
     let large = Scenario { figure: Some(Figure::Transfer), ..large };
     vec![
-        Scenario { handling: reads, ..reading },
-        Scenario { rhythm: slow, ..rare },
-        Scenario { handling: Handling::Frames([FRAME; 2]), ..sending },
-        Scenario { handling: Handling::Frames([FRAME; 2]), ..fast },
-        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..near },
-        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..far },
-        Scenario { handling: Handling::Frames([FRAME, DRIFTING]), ..large },
+        Scenario { polling: reads, ..reading },
+        Scenario { ack_policy: slow, ..rare },
+        Scenario { polling: SocketPolling::PerFrame([FRAME; 2]), ..sending },
+        Scenario { polling: SocketPolling::PerFrame([FRAME; 2]), ..fast },
+        Scenario { polling: SocketPolling::PerFrame([FRAME, DRIFTING]), ..near },
+        Scenario { polling: SocketPolling::PerFrame([FRAME, DRIFTING]), ..far },
+        Scenario { polling: SocketPolling::PerFrame([FRAME, DRIFTING]), ..large },
     ]
 }
 
@@ -264,17 +278,17 @@ fn transfers() -> Vec<Scenario> {
     ]
 }
 
-fn darkness() -> Vec<Scenario> {
+fn outages() -> Vec<Scenario> {
     let from = seconds(15);
-    let dark = |lasts, scenario: Scenario| {
-        let darkness = Darkness { from, until: from + lasts };
-        let path = Path { dark: Some(darkness), ..Path::new(4e6, 50, 500) };
-        Scenario { path, duration: darkness.until + seconds(15), figure: Some(Figure::Dark(darkness)), ..scenario }
+    let with_outage = |lasts, scenario: Scenario| {
+        let outage = Outage { from, until: from + lasts };
+        let path = Path { outage: Some(outage), ..Path::new(4e6, 50, 500) };
+        Scenario { path, duration: outage.until + seconds(15), figure: Some(Figure::Outage(outage)), ..scenario }
     };
     let path = || Path::new(4e6, 50, 500);
     vec![
-        dark(seconds(2), bulk("M1", "for 2 s dark, bulk, 4M", path())),
-        dark(seconds(6), bulk("M2", "for 6 s dark, bulk, 4M", path())),
-        dark(seconds(6), game("M3", "for 6 s dark, game of 1M on 4M", 1e6, path())),
+        with_outage(seconds(2), bulk("M1", "outage of 2 s, bulk, 4M", path())),
+        with_outage(seconds(6), bulk("M2", "outage of 6 s, bulk, 4M", path())),
+        with_outage(seconds(6), game("M3", "outage of 6 s, game of 1M on 4M", 1e6, path())),
     ]
 }

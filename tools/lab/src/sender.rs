@@ -1,45 +1,45 @@
-//! A sender: an application, its packets under way, and the congestion avoidance that a session has.
+//! A sender: an application, its packets in flight, and the congestion control of a session.
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::congestion::{Congestion, Demand, Departed, Feedback, Flight, Newest};
+use slipgate_session::congestion::{CongestionState, Demand, Feedback, NewestAck, SentPacket, SentPackets};
 use slipgate_session::wire::reliable::Sequence;
 
 use crate::report::{PeerClock, Report};
 use crate::source::Application;
 
-/// Packets of which a sender remembers the fate: enough for 100 Mbit/s with a third of a second of delay.
+/// The capacity of the record of sent packets: enough for 100 Mbit/s at a delay of a third of a second.
 const WINDOW: u16 = 4096;
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leaving {
-    /// Its number.
+pub struct OutgoingPacket {
+    /// Its sequence number.
     pub sequence: Sequence,
-    /// Its bytes on the path.
+    /// Its size on the path, in bytes.
     pub bytes: u32,
 }
 
 /// A sender.
 pub struct Sender {
-    congestion: Congestion,
-    flight: Flight,
-    /// What it sends.
+    congestion: CongestionState,
+    flight: SentPackets,
+    /// The application.
     pub application: Application,
     next: Sequence,
     newest: Option<Sequence>,
     peer: PeerClock,
     delivered: u64,
-    acked: Vec<Departed>,
-    lost: Vec<Departed>,
+    acked: Vec<SentPacket>,
+    lost: Vec<SentPacket>,
 }
 
 impl Sender {
-    /// A sender that has sent nothing yet.
+    /// Creates a sender that has sent nothing yet.
     #[must_use]
-    pub fn new(congestion: Congestion, application: Application) -> Self {
+    pub fn new(congestion: CongestionState, application: Application) -> Self {
         Self {
             congestion,
-            flight: Flight::new(WINDOW),
+            flight: SentPackets::new(WINDOW),
             application,
             next: Sequence(0),
             newest: None,
@@ -50,16 +50,16 @@ impl Sender {
         }
     }
 
-    /// A report has arrived.
-    pub fn hear(&mut self, report: &Report, now: Instant) {
-        let newest_departed = self.note_arrivals(report);
+    /// Processes a report.
+    pub fn on_report(&mut self, report: &Report, now: Instant) {
+        let newest_departed = self.process_acks(report);
         self.detect_losses(now);
         let received_at = self.peer.unwrap_time(report.received_at);
-        let newest = newest_departed.map(|departed| Newest {
+        let newest = newest_departed.map(|departed| NewestAck {
             sent_at: departed.sent_at,
             received_at: Some(received_at),
             ack_delay: report.sent_at.since(report.received_at),
-            unread: report.unread(),
+            socket_delay: report.socket_delay(),
         });
         let feedback = Feedback {
             now,
@@ -74,16 +74,16 @@ impl Sender {
         self.lost.clear();
     }
 
-    /// Notes what the report acknowledges for the first time; answers the newest packet if that is news.
-    fn note_arrivals(&mut self, report: &Report) -> Option<Departed> {
+    /// Records newly acknowledged packets. Returns the newest reported packet if it is newly acknowledged.
+    fn process_acks(&mut self, report: &Report) -> Option<SentPacket> {
         let mut newest = None;
         for sequence in report.arrived() {
-            let Some(landed) = self.flight.acked(sequence) else { continue };
-            self.delivered += u64::from(landed.departed.bytes);
-            self.acked.push(landed.departed);
+            let Some(landed) = self.flight.on_ack(sequence) else { continue };
+            self.delivered += u64::from(landed.packet.bytes);
+            self.acked.push(landed.packet);
             if sequence == report.newest && self.newest.is_none_or(|newest| sequence.is_newer_than(newest)) {
                 self.newest = Some(sequence);
-                newest = Some(landed.departed);
+                newest = Some(landed.packet);
             }
         }
         newest
@@ -91,10 +91,10 @@ impl Sender {
 
     fn detect_losses(&mut self, now: Instant) {
         let lost = &mut self.lost;
-        self.flight.detect(&self.congestion.timing(), now, |_, departed| lost.push(departed));
+        self.flight.detect_lost(&self.congestion.timing(), now, |_, departed| lost.push(departed));
     }
 
-    /// Time has passed: to be called before packets are asked for.
+    /// Advances the time. Call it before asking for packets.
     pub fn tick(&mut self, now: Instant, demand: impl FnMut(f64)) {
         self.application.tick(now, demand);
         self.detect_losses(now);
@@ -103,8 +103,8 @@ impl Sender {
         self.congestion.on_tick(self.flight.in_flight(), now);
     }
 
-    /// The next packet that may leave now.
-    pub fn next_packet(&mut self, now: Instant) -> Option<Leaving> {
+    /// Returns the next packet that may be sent now.
+    pub fn next_packet(&mut self, now: Instant) -> Option<OutgoingPacket> {
         let Some(wanted) = self.wanted(now) else {
             self.congestion.set_demand(Demand::Met);
             return None;
@@ -117,23 +117,23 @@ impl Sender {
         Some(self.send(wanted, now))
     }
 
-    /// What the budget holds is worth a packet only when it keeps the connection alive.
-    fn keep_alive(&mut self, budget: u64, now: Instant) -> Option<Leaving> {
+    /// A small budget is used only to keep the connection alive.
+    fn keep_alive(&mut self, budget: u64, now: Instant) -> Option<OutgoingPacket> {
         let alive = self.congestion.next_send(self.flight.in_flight(), now).is_some_and(|next| next <= now);
         (alive && budget >= 256).then(|| self.send(256, now))
     }
 
-    fn send(&mut self, bytes: u32, now: Instant) -> Leaving {
+    fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
         let sequence = self.next;
         self.next = sequence.ahead(1);
         let lost = &mut self.lost;
-        self.flight.depart(sequence, bytes, now, |_, departed| lost.push(departed));
+        self.flight.on_packet_sent(sequence, bytes, now, |_, departed| lost.push(departed));
         self.congestion.on_sent(bytes, now);
         self.application.sent(bytes);
-        Leaving { sequence, bytes }
+        OutgoingPacket { sequence, bytes }
     }
 
-    /// When a packet may leave if no report arrives before; `None` if the application has nothing to send.
+    /// Returns when a packet may be sent if no report arrives before; `None` if the application has nothing to send.
     #[must_use]
     pub fn next_departure(&self, now: Instant) -> Option<Instant> {
         let wanted = self.wanted(now)?;
@@ -144,7 +144,7 @@ impl Sender {
         if shut {
             return Some(next);
         }
-        // A packet smaller than the largest is ready earlier.
+        // A packet below the maximum size is permitted earlier.
         let missing = u64::from(wanted).saturating_sub(self.congestion.budget(in_flight, now)) as f64;
         let wait = core::time::Duration::from_secs_f64((missing / stats.rate.0).min(1.0));
         Some(next.min(now.after(wait + core::time::Duration::from_nanos(1))))

@@ -1,26 +1,26 @@
-//! What an application wants to send: a game's ticks, a transfer, or both.
+//! The traffic of an application: a game's ticks, a transfer, or both.
 
 use core::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-/// The largest packet, in bytes on the path.
-pub const LARGEST_PACKET: u32 = 1200;
-/// The smallest packet of a transfer.
-const SMALLEST_PACKET: f64 = 256.0;
-/// A packet of a transfer carries what the rate brings in this time, so that its own transmission delays little.
+/// The maximum size of a packet on the path, in bytes.
+pub const MAX_PACKET_BYTES: u32 = 1200;
+/// The minimum size of a transfer's packet, in bytes.
+const MIN_PACKET_BYTES: f64 = 256.0;
+/// The transmission time of a transfer's packet at the current rate, in seconds, so that it delays the game little.
 const PACKET_TIME: f64 = 0.010;
-/// What a game could not send within this is stale, and forgotten.
+/// A game's data that could not be sent within this time is stale and dropped.
 const STALE: Duration = Duration::from_millis(200);
 
-/// What an application sends.
+/// The traffic of an application.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Source {
-    /// As much as it may.
+    /// As much as the controller permits.
     Bulk,
     /// Ticks of a game.
     Game(Game),
-    /// Ticks of a game, and from a moment on a transfer of so many bytes, which waits for the game.
+    /// The ticks of a game, and a transfer with lower priority.
     GameAndTransfer {
         /// The game.
         game: Game,
@@ -28,7 +28,7 @@ pub enum Source {
         from: Duration,
         /// Its size, in bytes.
         bytes: f64,
-        /// When another one of that size starts, if one does.
+        /// When another transfer of that size starts, if any.
         again: Option<Duration>,
     },
 }
@@ -43,25 +43,25 @@ pub struct Game {
 }
 
 impl Game {
-    /// A game of so many bits per second in 60 ticks. A tick of more than one packet is spread over its time, packet by
-    /// packet, so that they do not wait for each other.
+    /// Creates a game of this rate at 60 ticks per second. A tick of several packets is spread over its interval, so
+    /// that they do not wait for each other.
     #[must_use]
     pub fn of(bits_per_second: f64) -> Self {
         let rate = bits_per_second / 8.0;
-        let packets = libm::ceil(rate / 60.0 / f64::from(LARGEST_PACKET)).max(1.0);
+        let packets = libm::ceil(rate / 60.0 / f64::from(MAX_PACKET_BYTES)).max(1.0);
         Self { rate, ticks: 60.0 * packets }
     }
 
-    /// The game of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP": 30 packets of 256 bytes in a
-    /// second.
+    /// Returns the game of Fiedler, "Reliability, Ordering and Congestion Avoidance over UDP": 30 packets of 256 bytes
+    /// per second.
     #[must_use]
-    pub const fn of_the_article() -> Self {
+    pub const fn of_fiedlers_article() -> Self {
         Self { rate: 30.0 * 256.0, ticks: 30.0 }
     }
 }
 
 impl Source {
-    /// Bytes per second that it wants to send; `None` for as much as it may.
+    /// Returns the demand in bytes per second; `None` for bulk.
     #[must_use]
     pub const fn rate(&self) -> Option<f64> {
         match self {
@@ -71,22 +71,22 @@ impl Source {
     }
 }
 
-/// An application at work.
+/// The state of an application.
 #[derive(Clone, Debug)]
 pub struct Application {
     source: Source,
     started_at: Instant,
     next_tick: Instant,
     ticks: u64,
-    /// Bytes of the game that wait.
+    /// Waiting bytes of the game.
     fresh: f64,
-    /// Bytes of the transfer that wait; all there are for bulk.
+    /// Waiting bytes of the transfer; infinite for bulk.
     transfer: f64,
     transfers_started: usize,
 }
 
 impl Application {
-    /// An application that starts at a moment.
+    /// Creates an application that starts at a moment.
     #[must_use]
     pub fn new(source: Source, started_at: Instant) -> Self {
         let transfer = if source == Source::Bulk { f64::INFINITY } else { 0.0 };
@@ -94,11 +94,11 @@ impl Application {
         Self { source, started_at, next_tick, ticks: 0, fresh: 0.0, transfer, transfers_started: 0 }
     }
 
-    /// Lets time pass; `demand` hears of the bytes that were asked for.
+    /// Advances the time. Calls `demand` with the bytes of each new demand.
     pub fn tick(&mut self, now: Instant, mut demand: impl FnMut(f64)) {
         let (Source::Game(game) | Source::GameAndTransfer { game, .. }) = self.source else { return };
         while self.next_tick <= now {
-            // Whole bytes, so that nothing is left of a tick when its packets are gone.
+            // Whole bytes, so that a tick is sent completely by its packets.
             let bytes = libm::round(game.rate / game.ticks);
             self.fresh = (self.fresh + bytes).min(bytes.max(game.rate * STALE.as_secs_f64()));
             demand(bytes);
@@ -115,22 +115,22 @@ impl Application {
         }
     }
 
-    /// When time should pass next; `None` if nothing will change.
+    /// Returns when the demand changes next; `None` for bulk.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
         (self.source != Source::Bulk).then_some(self.next_tick)
     }
 
-    /// The size of the next packet at a rate of so many bytes per second; `None` if nothing waits.
+    /// Returns the size of the next packet at this rate in bytes per second; `None` if nothing waits.
     #[must_use]
     pub fn next_packet(&self, rate: f64) -> Option<u32> {
-        let largest = f64::from(LARGEST_PACKET);
-        let transfer = (rate * PACKET_TIME).clamp(SMALLEST_PACKET, largest);
+        let largest = f64::from(MAX_PACKET_BYTES);
+        let transfer = (rate * PACKET_TIME).clamp(MIN_PACKET_BYTES, largest);
         let bytes = if self.fresh >= 1.0 { self.fresh.min(largest) } else { self.transfer.min(transfer) };
         (bytes >= 1.0).then_some(bytes as u32)
     }
 
-    /// A packet of this size has left.
+    /// Records that a packet of this size was sent.
     pub fn sent(&mut self, bytes: u32) {
         let bytes = f64::from(bytes);
         let fresh = self.fresh.min(bytes);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_game_asks_for_its_rate_and_forgets_what_is_stale() {
+    fn game_demands_its_rate_and_drops_stale_data() {
         let mut application = Application::new(Source::Game(Game::of(1e6)), at(0));
         let mut demanded = 0.0;
         application.tick(at(9999), |bytes| demanded += bytes);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_waits_for_the_game_and_ends_and_another_one_starts() {
+    fn transfer_yields_to_the_game_and_repeats() {
         let (from, again) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
         let source = Source::GameAndTransfer { game: Game::of(96e3), from, bytes: 5000.0, again };
         let mut application = Application::new(source, at(0));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_a_slow_transfer_are_small() {
+    fn slow_transfer_has_small_packets() {
         let application = Application::new(Source::Bulk, at(0));
         for (rate, bytes) in [(10_000.0, 256), (50_000.0, 500), (1e6, 1200)] {
             assert_eq!(application.next_packet(rate), Some(bytes));

@@ -1,28 +1,29 @@
-//! The document that stands in `specs/congestion-table.md`: what was measured, and how to measure it again.
+//! The document `specs/congestion-table.md`: the measured figures and how to repeat them.
 
-use crate::random_paths::{self, Spread};
-use crate::rules::Rule;
+use crate::controllers::ControllerKind;
+use crate::random_paths::{self, TrialResult};
 use crate::table::{Row, SEEDS, markdown, rows};
 use crate::{scenarios, targets};
 
-/// How many paths are drawn for the document.
+/// The number of random paths in the document.
 pub const RANDOM_PATHS: u64 = 300;
 
 const HEAD: &str = "\
-# Congestion avoidance in figures
+# Congestion control in figures
 
-Made by `cargo run --release -- lab congestion --markdown`; a test plays it again and compares. Time is virtual and all
-randomness comes from seeds, so that the figures are the same everywhere. `lab/README.md` says how the simulator works.
+`cargo run --release -- lab congestion --markdown` generates this document; a test repeats all runs and compares.
+Time is virtual and all randomness comes from seeds, so that the figures are the same everywhere.
+`tools/lab/README.md` describes the simulator.
 
 ## The table
 
-Each cell is the share that was served (of a game's demand, as far as the path has room for it, without what the path
-loses on its own account) or used (of the path's capacity), in percent, and the queueing delay that 95 % of the packets
-did not exceed, in milliseconds: means over five seeds. `none` and `binary` offer 1.25 times the capacity in bulk, half
-of it in F1 and F2, 3.5 Mbit/s in E1 and E3. `aimd`, `cubic`, `bbr`, `gcc`, `nada` are comparisons, the last three in
-their main features only; `nada` knows twice the path's rate as its highest. Under the table: what leaves per second in
-the dark, after the first; what is served from one second after it to the fifth, and how long the queue is at most until
-then.
+Each cell holds the served share of a game's demand or the used share of the path's capacity, in percent, and the
+95th percentile of the queueing delay in milliseconds: means over five seeds. A game's demand counts as far as the
+path can carry it, without the path's random loss. `none` and `binary` send 1.25 times the capacity in bulk, half of
+it in F1 and F2, and 3.5 Mbit/s in E1 and E3. `aimd`, `cubic`, `bbr`, `gcc` and `nada` are for comparison, the last
+three with their main features only; the maximum rate of `nada` is twice the path's rate. The lines under the table
+state for outages: the bytes sent per second after the first second; the share served from the first to the fifth
+second after the outage; and the longest queueing delay until then.
 
 ";
 
@@ -34,21 +35,21 @@ const TARGETS_HEAD: &str = "
 const RANDOM_HEAD: &str = "
 ## Random paths
 
-Glide on paths that nobody chose: 0.3 to 50 Mbit/s, round trips of 10 to 300 ms, buffers of 40 to 1,500 ms, up to 6 ms
-of jitter, up to 5 % of loss, 10 to 60 reports per second.
+Glide on randomly drawn paths: 0.3 to 50 Mbit/s, round trips of 10 to 300 ms, buffers of 40 to 1,500 ms, up to
+6 ms of jitter, up to 5 % of loss, 10 to 60 reports per second.
 
 ";
 
-/// The whole document: everything is played.
+/// Runs everything and returns the document.
 #[must_use]
 pub fn document(threads: usize) -> String {
-    let rows = rows(&scenarios::all(), &Rule::ALL, &SEEDS, threads);
-    compose(&rows, &random_paths::spreads(RANDOM_PATHS, Rule::Glide, threads))
+    let rows = rows(&scenarios::all(), &ControllerKind::ALL, &SEEDS, threads);
+    compose(&rows, &random_paths::trial_results(RANDOM_PATHS, ControllerKind::Glide, threads))
 }
 
-/// The document that says what was measured.
+/// Returns the document for measured figures.
 #[must_use]
-pub fn compose(rows: &[Row], spreads: &[Spread]) -> String {
-    let (targets, random) = (targets::markdown(rows), random_paths::markdown(spreads));
+pub fn compose(rows: &[Row], trial_results: &[TrialResult]) -> String {
+    let (targets, random) = (targets::markdown(rows), random_paths::markdown(trial_results));
     [HEAD, &markdown(rows), TARGETS_HEAD, &targets, RANDOM_HEAD, &random].concat()
 }

@@ -1,57 +1,57 @@
-//! The table: all scenarios, all algorithms, five seeds, in text and in Markdown.
+//! The table: all scenarios, all controllers, five seeds, as text and as Markdown.
 
 use core::fmt::Write;
 
 use serde::Serialize;
 
+use crate::controllers::ControllerKind;
 use crate::measure::{Figures, mean};
 use crate::play::{Run, play_all};
-use crate::rules::Rule;
 use crate::scenario::{Figure, Scenario};
 
 /// The seeds of the table.
 pub const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 
-/// A row: a scenario and the figures of each algorithm.
+/// A row: a scenario and the figures of each controller.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The scenario's short name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub title: String,
-    /// Means over the seeds, for each algorithm.
-    pub figures: Vec<(Rule, Figures)>,
+    /// The means over the seeds, for each controller.
+    pub figures: Vec<(ControllerKind, Figures)>,
     #[serde(skip)]
     figure: Option<Figure>,
 }
 
-/// Plays the scenarios with each algorithm and each seed.
+/// Runs the scenarios with each controller and each seed.
 #[must_use]
-pub fn rows(scenarios: &[Scenario], rules: &[Rule], seeds: &[u64], threads: usize) -> Vec<Row> {
+pub fn rows(scenarios: &[Scenario], controllers: &[ControllerKind], seeds: &[u64], threads: usize) -> Vec<Row> {
     let runs: Vec<Run<'_>> = scenarios
         .iter()
-        .flat_map(|scenario| rules.iter().map(move |rule| (scenario, *rule)))
-        .flat_map(|(scenario, rule)| seeds.iter().map(move |seed| Run { scenario, rule, seed: *seed }))
+        .flat_map(|scenario| controllers.iter().map(move |controller| (scenario, *controller)))
+        .flat_map(|(scenario, controller)| seeds.iter().map(move |seed| Run { scenario, controller, seed: *seed }))
         .collect();
     let mut means = play_all(&runs, threads).chunks(seeds.len().max(1)).map(mean).collect::<Vec<_>>().into_iter();
     let row = |scenario: &Scenario| Row {
         name: scenario.name.clone(),
         title: scenario.title.clone(),
-        figures: rules.iter().copied().zip(&mut means).collect(),
+        figures: controllers.iter().copied().zip(&mut means).collect(),
         figure: scenario.figure,
     };
     scenarios.iter().map(row).collect()
 }
 
-/// The rows for people at a terminal.
+/// Returns the rows as text for a terminal.
 #[must_use]
 pub fn text(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.title.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     if let Some(row) = rows.first() {
         let _ = write!(text, "{:4} {:width$}", "", "served %/p95 ms");
-        for (rule, _) in &row.figures {
-            let _ = write!(text, " {:>9}", rule.name());
+        for (controller, _) in &row.figures {
+            let _ = write!(text, " {:>9}", controller.name());
         }
         text.push('\n');
     }
@@ -69,12 +69,12 @@ pub fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as they stand in the specification.
+/// Returns the rows as Markdown, as in the specification.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
     if let Some(row) = rows.first() {
-        let names: Vec<&str> = row.figures.iter().map(|(rule, _)| rule.name()).collect();
+        let names: Vec<&str> = row.figures.iter().map(|(controller, _)| controller.name()).collect();
         let _ = writeln!(text, "| | scenario | {} |", names.join(" | "));
         let _ = writeln!(text, "|---|---|{}", "---|".repeat(names.len()));
     }
@@ -93,25 +93,26 @@ fn cell(figures: &Figures) -> String {
     format!("{:.0}/{:.0}", 100.0 * figures.served, figures.p95_ms)
 }
 
-/// What else a row has to say of each algorithm.
+/// Returns the additional lines of a row, one for each controller.
 fn special(row: &Row) -> Vec<String> {
-    let lines = row.figures.iter().filter_map(|(rule, figures)| {
-        Some(format!("{} {}: {}", row.name, rule.name(), sentence(row.figure?, figures)?))
+    let lines = row.figures.iter().filter_map(|(controller, figures)| {
+        Some(format!("{} {}: {}", row.name, controller.name(), sentence(row.figure?, figures)?))
     });
     lines.collect()
 }
 
 fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
     match figure {
-        Figure::Drop { from, until } => figures.fall.map(|fall| {
-            let never = fall.adaptation >= 0.999 * (until - from).as_secs_f64();
-            let adapts = if never { "never adapts".to_owned() } else { format!("adapts in {:.2} s", fall.adaptation) };
-            let then = if never { String::new() } else { format!("then p95 {:.0} ms, ", fall.then_p95_ms) };
-            format!("{adapts}, peak {:.0} ms, {then}recovers in {:.2} s", fall.peak_ms, fall.recovery)
+        Figure::Drop { from, until } => figures.rate_drop.map(|rate_drop| {
+            let never = rate_drop.adaptation >= 0.999 * (until - from).as_secs_f64();
+            let adapts =
+                if never { "never adapts".to_owned() } else { format!("adapts in {:.2} s", rate_drop.adaptation) };
+            let then = if never { String::new() } else { format!("then p95 {:.0} ms, ", rate_drop.p95_after_ms) };
+            format!("{adapts}, peak {:.0} ms, {then}recovers in {:.2} s", rate_drop.peak_ms, rate_drop.recovery)
         }),
-        Figure::Dark(_) => figures.dark.map(|dark| {
-            let (sent, served) = (dark.sent / 1000.0, 100.0 * dark.then_served);
-            format!("in the dark {sent:.1} kB/s, then {served:.0} %, at most {:.0} ms", dark.then_peak_ms)
+        Figure::Outage(_) => figures.outage.map(|outage| {
+            let (sent, served) = (outage.sent / 1000.0, 100.0 * outage.served_after);
+            format!("during the outage {sent:.1} kB/s, then {served:.0} %, at most {:.0} ms", outage.peak_after_ms)
         }),
         Figure::Drops => Some(format!("{:.1} % dropped", 100.0 * figures.dropped)),
         Figure::Fairness => figures.fairness.map(|index| format!("Jain's index {index:.3}")),
@@ -122,7 +123,7 @@ fn sentence(figure: Figure, figures: &Figures) -> Option<String> {
     }
 }
 
-/// How long a transfer took: no scenario leaves one less than 25 s.
+/// Returns the duration of a transfer as text. Each scenario leaves a transfer at least 25 s.
 fn within(seconds: f64) -> String {
     if seconds >= 24.9 { "not done in 25 s".to_owned() } else { format!("in {seconds:.1} s") }
 }

@@ -1,50 +1,52 @@
-//! What the default controller has to reach, and what it does not reach yet.
+//! The targets of the default controller, and goals that it does not reach yet.
 
 use core::fmt::Write;
 
+use crate::controllers::ControllerKind;
 use crate::measure::Figures;
-use crate::rules::Rule;
 use crate::table::Row;
 
-/// A bound of one figure.
+/// A bound on a figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Bound {
-    /// At least this share is served or used.
+    /// The minimum share that is served or used.
     Served(f64),
-    /// At most this share, because others have a right to the rest.
+    /// The maximum share, because other flows have a right to the rest.
     ServedAtMost(f64),
-    /// At most so many milliseconds of queueing delay, 95 %.
+    /// The maximum 95th percentile of the queueing delay, in milliseconds.
     Delay(f64),
-    /// At most this share of packets is dropped.
+    /// The maximum share of dropped packets.
     Dropped(f64),
-    /// So many seconds until a fall of the rate is followed.
+    /// The maximum time of adaptation to a rate drop, in seconds.
     Adapts(f64),
-    /// At most so many milliseconds of queueing delay after a fall.
+    /// The maximum queueing delay in a rate drop, in milliseconds.
     Peak(f64),
-    /// At most so many milliseconds of queueing delay, 95 %, once the fall was followed.
+    /// The maximum 95th percentile of the queueing delay after the adaptation, in milliseconds.
     Then(f64),
-    /// So many seconds until a return of the rate is followed.
+    /// The maximum time of recovery after a rate drop, in seconds.
     Recovers(f64),
-    /// At most so many bytes leave per second while the path is dark.
-    InTheDark(f64),
-    /// At least this share is served or used from one second after that to the fifth.
-    ServedThen(f64),
-    /// At most so many milliseconds of queueing delay until then.
-    PeakThen(f64),
-    /// At most so many seconds for the transfer.
+    /// The maximum rate during an outage, in bytes per second.
+    OutageRate(f64),
+    /// The minimum share that is served or used from the first to the fifth second after an outage.
+    ServedAfter(f64),
+    /// The maximum queueing delay until then, in milliseconds.
+    PeakAfter(f64),
+    /// The maximum duration of the transfer, in seconds.
     Transfer(f64),
-    /// At most this multiple of the first transfer's time for the second.
+    /// The maximum duration of the second transfer, as a multiple of the first.
     TransferAgain(f64),
-    /// At least this index of fairness.
+    /// The minimum fairness index.
     Fairness(f64),
 }
 
 impl Bound {
-    /// The figure that it bounds, and whether that is within.
+    /// Returns the bounded figure, and whether it is within the bound.
     #[must_use]
     pub fn check(self, figures: &Figures) -> (f64, bool) {
-        let fall = |figure: fn(&crate::measure::Fall) -> f64| figures.fall.as_ref().map_or(f64::NAN, figure);
-        let dark = |figure: fn(&crate::measure::Dark) -> f64| figures.dark.as_ref().map_or(f64::NAN, figure);
+        let rate_drop =
+            |figure: fn(&crate::measure::RateDrop) -> f64| figures.rate_drop.as_ref().map_or(f64::NAN, figure);
+        let outage =
+            |figure: fn(&crate::measure::OutageFigures) -> f64| figures.outage.as_ref().map_or(f64::NAN, figure);
         let at_most = |figure: f64, bound: f64| (figure, figure <= bound);
         let at_least = |figure: f64, bound: f64| (figure, figure >= bound);
         match self {
@@ -52,13 +54,13 @@ impl Bound {
             Self::ServedAtMost(bound) => at_most(figures.served, bound),
             Self::Delay(bound) => at_most(figures.p95_ms, bound),
             Self::Dropped(bound) => at_most(figures.dropped, bound),
-            Self::Adapts(bound) => at_most(fall(|fall| fall.adaptation), bound),
-            Self::Peak(bound) => at_most(fall(|fall| fall.peak_ms), bound),
-            Self::Then(bound) => at_most(fall(|fall| fall.then_p95_ms), bound),
-            Self::Recovers(bound) => at_most(fall(|fall| fall.recovery), bound),
-            Self::InTheDark(bound) => at_most(dark(|dark| dark.sent), bound),
-            Self::ServedThen(bound) => at_least(dark(|dark| dark.then_served), bound),
-            Self::PeakThen(bound) => at_most(dark(|dark| dark.then_peak_ms), bound),
+            Self::Adapts(bound) => at_most(rate_drop(|rate_drop| rate_drop.adaptation), bound),
+            Self::Peak(bound) => at_most(rate_drop(|rate_drop| rate_drop.peak_ms), bound),
+            Self::Then(bound) => at_most(rate_drop(|rate_drop| rate_drop.p95_after_ms), bound),
+            Self::Recovers(bound) => at_most(rate_drop(|rate_drop| rate_drop.recovery), bound),
+            Self::OutageRate(bound) => at_most(outage(|outage| outage.sent), bound),
+            Self::ServedAfter(bound) => at_least(outage(|outage| outage.served_after), bound),
+            Self::PeakAfter(bound) => at_most(outage(|outage| outage.peak_after_ms), bound),
             Self::Transfer(bound) => at_most(figures.transfer.unwrap_or(f64::NAN), bound),
             Self::TransferAgain(bound) => {
                 let [first, second] = [figures.transfer, figures.transfer_again].map(|time| time.unwrap_or(f64::NAN));
@@ -68,8 +70,8 @@ impl Bound {
         }
     }
 
-    /// The bound and a figure, for people.
-    fn say(self, figure: f64) -> [String; 2] {
+    /// Returns the bound and a figure as text.
+    fn describe(self, figure: f64) -> [String; 2] {
         let percent = |bound: f64| [format!("{:.1} %", 100.0 * bound), format!("{:.2} %", 100.0 * figure)];
         let ms = |bound: f64| [format!("{bound} ms"), format!("{figure:.1} ms")];
         let seconds = |bound: f64| [format!("{bound:.1} s"), format!("{figure:.2} s")];
@@ -82,11 +84,11 @@ impl Bound {
             Self::Peak(bound) => ("peak at most", ms(bound)),
             Self::Then(bound) => ("then p95 delay at most", ms(bound)),
             Self::Recovers(bound) => ("recovers within", seconds(bound)),
-            Self::InTheDark(bound) => {
-                ("sends in the dark at most", [bound, figure].map(|bytes| format!("{:.2} kB/s", bytes / 1000.0)))
+            Self::OutageRate(bound) => {
+                ("sends during the outage at most", [bound, figure].map(|bytes| format!("{:.2} kB/s", bytes / 1000.0)))
             }
-            Self::ServedThen(bound) => ("then serves or uses at least", percent(bound)),
-            Self::PeakThen(bound) => ("then peak at most", ms(bound)),
+            Self::ServedAfter(bound) => ("then serves or uses at least", percent(bound)),
+            Self::PeakAfter(bound) => ("then peak at most", ms(bound)),
             Self::Transfer(bound) => ("transfers within", seconds(bound)),
             Self::TransferAgain(bound) => {
                 ("the second transfer takes at most", [format!("{bound:.1} times"), format!("{figure:.2} times")])
@@ -97,10 +99,10 @@ impl Bound {
     }
 }
 
-/// What leaves whatever the path does, so that the connection lives: 256 bytes each 100 ms, in bytes per second.
+/// The minimum rate that keeps a connection alive: 256 bytes each 100 ms, in bytes per second.
 const FLOOR: f64 = 2560.0;
 
-/// The targets, by scenario.
+/// The targets by scenario.
 pub const TARGETS: &[(&str, &[Bound])] = &[
     ("A1", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
     ("A2", &[Bound::Served(0.97), Bound::Delay(20.0), Bound::Dropped(0.0)]),
@@ -123,7 +125,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("D4", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(5.0)]),
     ("E1", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
     ("E2", &[Bound::Adapts(1.2), Bound::Peak(900.0), Bound::Then(25.0), Bound::Recovers(2.0)]),
-    // At a thirtieth of the rate, what left before anybody could know takes seconds: 60 kB in the first 120 ms.
+    // The 60 kB that were sent in the first 120 ms, before any feedback, take seconds at a thirtieth of the rate.
     ("E3", &[Bound::Served(0.95), Bound::Adapts(6.0), Bound::Peak(3700.0), Bound::Then(35.0), Bound::Recovers(2.2)]),
     ("E4", &[Bound::Served(0.95), Bound::Adapts(6.0), Bound::Peak(3700.0), Bound::Then(35.0), Bound::Recovers(2.2)]),
     ("F1", &[Bound::Served(0.30), Bound::ServedAtMost(0.60)]),
@@ -153,12 +155,12 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("K7", &[Bound::Transfer(1.5)]),
     ("L1", &[Bound::Served(0.995), Bound::Delay(20.0), Bound::Transfer(3.0)]),
     ("L2", &[Bound::Served(0.995), Bound::TransferAgain(1.3)]),
-    ("M1", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
-    ("M2", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
-    ("M3", &[Bound::InTheDark(FLOOR), Bound::ServedThen(0.95), Bound::PeakThen(25.0)]),
+    ("M1", &[Bound::OutageRate(FLOOR), Bound::ServedAfter(0.95), Bound::PeakAfter(25.0)]),
+    ("M2", &[Bound::OutageRate(FLOOR), Bound::ServedAfter(0.95), Bound::PeakAfter(25.0)]),
+    ("M3", &[Bound::OutageRate(FLOOR), Bound::ServedAfter(0.95), Bound::PeakAfter(25.0)]),
 ];
 
-/// What is still to be reached; the day it is, it becomes a target.
+/// Goals that are not reached yet. A goal that is reached becomes a target.
 pub const OPEN: &[(&str, &[Bound])] = &[
     ("F7", &[Bound::Served(0.95)]),
     ("G3", &[Bound::Served(0.99), Bound::Delay(16.0)]),
@@ -166,35 +168,39 @@ pub const OPEN: &[(&str, &[Bound])] = &[
     ("K3", &[Bound::Delay(25.0)]),
 ];
 
-/// A target and what was measured.
+/// A target and its measured figure.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Checked {
+pub struct TargetResult {
     /// The scenario.
     pub name: String,
     /// The target.
     pub bound: Bound,
-    /// What was measured.
+    /// The measured figure.
     pub figure: f64,
-    /// Whether it is reached.
+    /// Whether the target is reached.
     pub reached: bool,
 }
 
-/// Checks bounds in the rows in which the default controller was measured.
+/// Checks bounds against the rows of the default controller.
 #[must_use]
-pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<Checked> {
+pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<TargetResult> {
     let check_row = |row: &Row| {
-        let figures = row.figures.iter().find(|(rule, _)| *rule == Rule::Glide).map(|(_, figures)| *figures)?;
+        let figures = row
+            .figures
+            .iter()
+            .find(|(controller, _)| *controller == ControllerKind::Glide)
+            .map(|(_, figures)| *figures)?;
         let bounds = bounds.iter().find(|(name, _)| *name == row.name)?.1;
         let checked = bounds.iter().map(|bound| {
             let (figure, reached) = bound.check(&figures);
-            Checked { name: row.name.clone(), bound: *bound, figure, reached }
+            TargetResult { name: row.name.clone(), bound: *bound, figure, reached }
         });
         Some(checked.collect::<Vec<_>>())
     };
     rows.iter().filter_map(check_row).flatten().collect()
 }
 
-/// The targets as they stand in the specification: how many are reached, and by name those that are not.
+/// Returns the targets as Markdown, as in the specification: the number reached, and those that are not.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
     let (targets, open) = (check(TARGETS, rows), check(OPEN, rows));
@@ -205,7 +211,7 @@ pub fn markdown(rows: &[Row]) -> String {
          | | target | measured |\n|---|---|---|\n"
     );
     for missed in targets.iter().chain(&open).filter(|target| !target.reached) {
-        let [bound, figure] = missed.bound.say(missed.figure);
+        let [bound, figure] = missed.bound.describe(missed.figure);
         let _ = writeln!(text, "| {} | {bound} | {figure} |", missed.name);
     }
     text

@@ -1,8 +1,8 @@
-//! A fingerprint of everything that happened, to hold that a seed gives the same run again.
+//! A fingerprint of all events, to verify that a seed repeats a run.
 
 use slipgate_netcode::time::Instant;
 
-/// The fingerprint of a run: FNV-1a of 64 bits (draft-eastlake-fnv) over every event.
+/// The fingerprint of a run: 64-bit FNV-1a (draft-eastlake-fnv) over every event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace(u64);
 
@@ -13,7 +13,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Something happened.
+    /// Adds an event.
     pub fn note(&mut self, what: u8, flow: usize, packet: u16, now: Instant) {
         let mut note = |bytes: &[u8]| {
             for byte in bytes {
@@ -25,7 +25,7 @@ impl Trace {
         note(&(now.since_start().as_nanos() as u64).to_le_bytes());
     }
 
-    /// The fingerprint as a number.
+    /// Returns the fingerprint.
     #[must_use]
     pub const fn fingerprint(self) -> u64 {
         self.0

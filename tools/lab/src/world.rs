@@ -1,50 +1,36 @@
-//! The world in which a scenario is played: events in the order of virtual time.
+//! The simulation of a scenario: events in the order of virtual time.
 //!
-//! It moves packets and asks nobody what they mean: what a sender does is [`Sender`]'s matter, what came of it that of
-//! [`crate::measure`].
+//! It moves packets between [`Sender`] and [`Receiver`] and records them; [`crate::measure`] evaluates the record.
 
 use core::cmp::{Ordering, Reverse};
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::congestion::Congestion;
-use slipgate_session::wire::reliable::Sequence;
+use slipgate_session::congestion::CongestionState;
+use slipgate_sim::Random;
 
 use crate::link::Link;
 use crate::log::{FlowLog, Log, Wait};
-use crate::random::Random;
-use crate::report::{Receiver, Report, Rhythm};
-use crate::scenario::{Flow, Handling, Ruler, Scenario};
+use crate::packet::LabPacket;
+use crate::report::{AckPolicy, Receiver, Report};
+use crate::scenario::{Flow, FlowController, Scenario, SocketPolling};
 use crate::sender::Sender;
 use crate::source::Application;
 use crate::trace::Trace;
 
-/// TCP acknowledges every second packet, and a single one after this (RFC 9293, section 3.8.6.3).
-const OF_TCP: Rhythm = Rhythm { every: Duration::from_millis(40), packets: 2 };
-/// Senders look at the time at least this often.
+/// TCP acknowledges every second packet, and a single one after 40 ms (RFC 9293, section 3.8.6.3).
+const TCP_ACK_POLICY: AckPolicy = AckPolicy { every: Duration::from_millis(40), packets: 2 };
+/// The maximum time between two wakeups of a sender.
 const HEARTBEAT: Duration = Duration::from_millis(16);
 
-/// A packet on its way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Packet {
-    /// Whose it is.
-    pub flow: usize,
-    /// Its number.
-    pub sequence: Sequence,
-    /// When it left.
-    pub left_at: Instant,
-    /// Its bytes.
-    pub bytes: u32,
-}
-
-/// What happens at a moment.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Wake(usize),
-    Arrival(Packet),
+    Arrival(LabPacket),
     ReportTimer(usize),
-    /// A receiver that reads in frames has read all there was.
+    /// A receiver that reads once a frame has read all waiting packets.
     BatchRead(usize),
     ReportArrival(usize, Report),
     PathChange,
@@ -77,10 +63,10 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
-struct Ends {
+struct FlowEnds {
     flow: Flow,
-    handling: Handling,
-    /// When the ends' frames begin, after a whole multiple of their length.
+    polling: SocketPolling,
+    /// The phases of the frames of both ends: frames begin at these times after whole multiples of their length.
     phases: [Duration; 2],
     sender: Sender,
     receiver: Receiver,
@@ -88,31 +74,31 @@ struct Ends {
     batch_read_at: Option<Instant>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was written down.
+    /// The log of the run.
     pub log: Log,
-    /// The fingerprint of all that happened.
+    /// The fingerprint of all events.
     pub trace: Trace,
 }
 
-/// A scenario being played.
+/// A running simulation.
 pub struct World<'a> {
     scenario: &'a Scenario,
     now: Instant,
     events: BinaryHeap<Reverse<Scheduled>>,
     order: u64,
     link: Link,
-    ends: Vec<Ends>,
+    ends: Vec<FlowEnds>,
     log: Log,
     trace: Trace,
 }
 
 impl<'a> World<'a> {
-    /// The world of a scenario and a seed; `congestion` makes the congestion avoidance of each flow.
+    /// Creates the simulation of a scenario and a seed. `congestion` creates the congestion control of each flow.
     #[must_use]
-    pub fn new(scenario: &'a Scenario, seed: u64, congestion: impl Fn(&Flow) -> Congestion) -> Self {
+    pub fn new(scenario: &'a Scenario, seed: u64, congestion: impl Fn(&Flow) -> CongestionState) -> Self {
         let mut phases = Random::new(seed, 1);
         let ends = scenario.flows.iter().map(|flow| ends(scenario, flow, &mut phases, congestion(flow))).collect();
         let mut world = Self {
@@ -131,8 +117,8 @@ impl<'a> World<'a> {
 
     fn schedule_starts(&mut self, phases: &mut Random) {
         for (index, flow) in self.scenario.flows.iter().enumerate() {
-            // No two flows start at the same moment, nor at the same one with another seed.
-            let start = flow.start + phases.duration(Duration::ZERO, Duration::from_millis(30));
+            // The flows start at different times, which depend on the seed.
+            let start = flow.start + phases.duration_between(Duration::ZERO, Duration::from_millis(30));
             let start = Instant::from_start(start);
             self.schedule(start, Event::Wake(index));
             self.schedule(start, Event::ReportTimer(index));
@@ -143,7 +129,7 @@ impl<'a> World<'a> {
         self.schedule_path_change();
     }
 
-    /// Plays to the end.
+    /// Runs the simulation to its end.
     #[must_use]
     pub fn play(mut self) -> Outcome {
         let end = Instant::from_start(self.scenario.duration);
@@ -155,7 +141,7 @@ impl<'a> World<'a> {
             if departure.is_some_and(|departure| departure <= next) {
                 self.depart();
             } else if let Some(Reverse(scheduled)) = self.events.pop() {
-                self.happen(scheduled.event);
+                self.process(scheduled.event);
             }
         }
         self.log.capacity = self.link.capacity(end);
@@ -167,7 +153,7 @@ impl<'a> World<'a> {
         self.events.push(Reverse(Scheduled { at, order: self.order, event }));
     }
 
-    fn happen(&mut self, event: Event) {
+    fn process(&mut self, event: Event) {
         match event {
             Event::Wake(flow) => self.wake(flow),
             Event::Arrival(packet) => self.arrive(packet),
@@ -187,7 +173,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A sender looks at the time and sends what it may.
+    /// Wakes a sender, which sends the packets that it may.
     fn wake(&mut self, index: usize) {
         let now = self.now;
         let Some(ends) = self.ends.get_mut(index) else { return };
@@ -198,17 +184,18 @@ impl<'a> World<'a> {
         let Some(log) = self.log.flows.get_mut(index) else { return };
         ends.sender.tick(now, |bytes| log.demanded.add(bytes, now));
         if !ends.is_off(now) {
-            while let Some(leaving) = ends.sender.next_packet(now) {
-                let packet = Packet { flow: index, sequence: leaving.sequence, left_at: now, bytes: leaving.bytes };
+            while let Some(outgoing) = ends.sender.next_packet(now) {
+                let packet =
+                    LabPacket { flow: index, sequence: outgoing.sequence, sent_at: now, bytes: outgoing.bytes };
                 log.sent.add(1.0, now);
                 log.sent_bytes.add(f64::from(packet.bytes), now);
                 self.trace.note(1, index, packet.sequence.0, now);
-                self.link.offer(packet, now);
+                self.link.enqueue(packet, now);
             }
         }
         let next = ends.next_wake(now);
         self.wake_at(index, next);
-        self.note_drops();
+        self.record_drops();
     }
 
     fn wake_at(&mut self, index: usize, at: Instant) {
@@ -219,9 +206,9 @@ impl<'a> World<'a> {
         }
     }
 
-    fn note_drops(&mut self) {
+    fn record_drops(&mut self) {
         let now = self.now;
-        for packet in self.link.dropped() {
+        for packet in self.link.drain_dropped() {
             self.trace.note(2, packet.flow, packet.sequence.0, now);
             if let Some(log) = self.log.flows.get_mut(packet.flow) {
                 log.dropped.add(1.0, now);
@@ -229,11 +216,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A packet leaves the bottleneck.
+    /// Moves a packet from the bottleneck towards the receiver.
     fn depart(&mut self) {
         let now = self.now;
         let Some(passed) = self.link.depart(now) else { return };
-        self.note_drops();
+        self.record_drops();
         let packet = passed.packet;
         if let Some(log) = self.log.flows.get_mut(packet.flow) {
             let left_at = now.since_start().as_secs_f32();
@@ -250,16 +237,16 @@ impl<'a> World<'a> {
         self.schedule(read_at, Event::Arrival(packet));
     }
 
-    fn arrive(&mut self, packet: Packet) {
+    fn arrive(&mut self, packet: LabPacket) {
         let now = self.now;
         self.trace.note(3, packet.flow, packet.sequence.0, now);
         let Some(ends) = self.ends.get_mut(packet.flow) else { return };
         if let Some(log) = self.log.flows.get_mut(packet.flow) {
             log.arrived.add(f64::from(packet.bytes), now);
         }
-        let unread = ends.handling.reads_every().map_or(Duration::ZERO, |[_, receiver]| receiver);
-        let due = ends.receiver.receive(packet.sequence, packet.left_at, unread, now);
-        if ends.handling.reads_every().is_none() {
+        let socket_delay = ends.polling.read_intervals().map_or(Duration::ZERO, |[_, receiver]| receiver);
+        let due = ends.receiver.receive(packet.sequence, packet.sent_at, socket_delay, now);
+        if ends.polling.read_intervals().is_none() {
             if due {
                 self.report(packet.flow);
             }
@@ -296,34 +283,36 @@ impl<'a> World<'a> {
         let now = self.now;
         self.trace.note(5, index, report.newest.0, now);
         let Some(ends) = self.ends.get_mut(index) else { return };
-        ends.sender.hear(report, now);
-        if !matches!(ends.handling, Handling::Frames(_)) {
+        ends.sender.on_report(report, now);
+        if !matches!(ends.polling, SocketPolling::PerFrame(_)) {
             self.wake_at(index, now);
         }
     }
 }
 
-fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: Congestion) -> Ends {
-    let (rhythm, handling) = match flow.ruler {
-        Ruler::Measured => (scenario.rhythm, scenario.handling),
-        Ruler::Cubic | Ruler::Bbr | Ruler::Constant { .. } => (OF_TCP, Handling::Prompt),
+fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: CongestionState) -> FlowEnds {
+    let (ack_policy, polling) = match flow.controller {
+        FlowController::Measured => (scenario.ack_policy, scenario.polling),
+        FlowController::Cubic | FlowController::Bbr | FlowController::Constant { .. } => {
+            (TCP_ACK_POLICY, SocketPolling::Prompt)
+        }
     };
-    let frames = handling.reads_every().unwrap_or_default();
-    Ends {
+    let frames = polling.read_intervals().unwrap_or_default();
+    FlowEnds {
         flow: *flow,
-        handling,
-        phases: frames.map(|frame| phases.duration(Duration::ZERO, frame)),
+        polling,
+        phases: frames.map(|frame| phases.duration_between(Duration::ZERO, frame)),
         sender: Sender::new(congestion, Application::new(flow.source, Instant::from_start(flow.start))),
-        receiver: Receiver::new(rhythm),
+        receiver: Receiver::new(ack_policy),
         wakes_at: None,
         batch_read_at: None,
     }
 }
 
-impl Ends {
-    /// When what arrives at an end (0 the sender's, 1 the receiver's) is read.
+impl FlowEnds {
+    /// Returns when a packet that arrives at an end (0: the sender's, 1: the receiver's) is read.
     fn read_at(&self, arrives_at: Instant, end: usize) -> Instant {
-        let Some(frame) = self.handling.reads_every().and_then(|frames| frames.get(end).copied()) else {
+        let Some(frame) = self.polling.read_intervals().and_then(|frames| frames.get(end).copied()) else {
             return arrives_at;
         };
         let phase = self.phases.get(end).copied().unwrap_or_default();
@@ -331,7 +320,7 @@ impl Ends {
     }
 
     fn next_wake(&self, now: Instant) -> Instant {
-        if let Handling::Frames([frame, _]) = self.handling {
+        if let SocketPolling::PerFrame([frame, _]) = self.polling {
             let [phase, _] = self.phases;
             return next_frame(now.after(Duration::from_nanos(1)), frame, phase);
         }
@@ -341,19 +330,19 @@ impl Ends {
         }
         let candidates = [self.sender.next_departure(now), self.sender.application.next_tick()];
         let next = candidates.into_iter().flatten().fold(heartbeat, Instant::min);
-        // Time passes, whatever the sender says.
+        // Time always advances, even if the sender requests otherwise.
         next.max(now.after(Duration::from_nanos(1)))
     }
 
-    /// Whether a constant flow is in one of its pauses.
+    /// Returns whether a constant flow is in a pause.
     fn is_off(&self, now: Instant) -> bool {
-        let Ruler::Constant { period, .. } = self.flow.ruler else { return false };
+        let FlowController::Constant { period, .. } = self.flow.controller else { return false };
         let running = now.since(Instant::from_start(self.flow.start));
         (running.as_nanos() / period.as_nanos()) % 2 == 1
     }
 }
 
-/// The first moment, not before `at`, at which a frame begins.
+/// Returns the first moment from `at` on at which a frame begins.
 fn next_frame(at: Instant, frame: Duration, phase: Duration) -> Instant {
     let (at, frame, phase) = (at.since_start().as_nanos(), frame.as_nanos(), phase.as_nanos());
     let frames = at.saturating_sub(phase).div_ceil(frame);

@@ -1,41 +1,41 @@
-//! What a path does to datagrams, as plain data. How it does it is the path's.
+//! The conditions of a path: what it does to datagrams, as plain data. `path` implements them.
 
 use std::time::Duration;
 
 use crate::units::{Rate, Share};
 
-/// What one direction of a path does to datagrams.
+/// The impairments of one direction of a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
-    /// How long a datagram takes at least, one way, behind the link.
+    /// The minimum one-way delay behind the link.
     pub latency: Duration,
-    /// How much longer it may take: by chance, uniformly from nothing to this.
+    /// The maximum additional delay. Each datagram has a uniformly random one from zero to this.
     pub jitter: Duration,
     /// Whether datagrams overtake one another by jitter.
     pub order: Order,
     /// Which datagrams are lost behind the link.
     pub loss: Loss,
-    /// How many of those that are not lost arrive twice.
+    /// The share of delivered datagrams that arrive twice.
     pub duplication: Share,
-    /// How many of those that are not lost arrive with one bit flipped.
+    /// The share of delivered datagrams that arrive with one bit flipped.
     pub corruption: Share,
     /// Which datagrams are held back so that later ones overtake them.
     pub reordering: Reordering,
-    /// How fast the link is, and how much waits before it; `None` is a link without limit.
+    /// The rate of the link and its buffer; `None` for an unlimited link.
     pub rate: Option<RateLimit>,
-    /// When the link stops for a while, as a radio does; `None` for never.
+    /// When the link stalls, as a radio link does; `None` for never.
     pub stalls: Option<Stalls>,
 }
 
 impl Conditions {
-    /// Everything arrives at once, in order and unharmed.
+    /// Returns conditions under which each datagram arrives at once, in order and unharmed.
     #[must_use]
     pub const fn perfect() -> Self {
         Self {
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             order: Order::Kept,
-            loss: Loss::Random(Share::NONE),
+            loss: Loss::NONE,
             duplication: Share::NONE,
             corruption: Share::NONE,
             reordering: Reordering { share: Share::NONE, longest: Duration::ZERO },
@@ -53,53 +53,80 @@ impl Default for Conditions {
 
 /// Whether datagrams overtake one another by jitter.
 ///
-/// On real paths jitter comes from queues, and queues keep the order; several routes at once, or a radio that repeats
-/// out of turn, do not.
+/// Jitter of real paths mostly comes from queues, and queues keep the order. Several parallel routes, or a radio link
+/// that retransmits out of order, do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// A datagram that would overtake waits for the one before it.
     #[default]
     Kept,
-    /// Each arrives when its own jitter is over.
+    /// Each datagram arrives after its own jitter.
     Free,
 }
 
 /// Which datagrams are lost.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Loss {
-    /// Each with the same chance, whatever became of the others.
+    /// Each datagram with the same probability, independently.
     Random(Share),
     /// In bursts.
     Bursts(GilbertElliott),
 }
 
-/// A chain of two states, in each of which datagrams are lost with another chance. Before each datagram it may change.
+impl Loss {
+    /// No datagram is lost.
+    pub const NONE: Self = Self::Random(Share::NONE);
+
+    /// Returns the model that loses this share of all datagrams, in bursts of `mean_length` datagrams on average;
+    /// `None` where [`GilbertElliott::bursts`] is.
+    #[must_use]
+    pub fn bursts(share: Share, mean_length: f64) -> Option<Self> {
+        GilbertElliott::bursts(share, mean_length).map(Self::Bursts)
+    }
+
+    /// Returns the share of datagrams that are lost in the long run, from 0 to 1.
+    #[must_use]
+    pub fn mean_share(&self) -> f64 {
+        match self {
+            Self::Random(share) => share.fraction(),
+            Self::Bursts(chain) => {
+                let (to_bad, to_good) = (chain.to_bad.fraction(), chain.to_good.fraction());
+                let turns = to_bad + to_good;
+                // A chain that never changes its state stays in the good one.
+                let bad = if turns > 0.0 { to_bad / turns } else { 0.0 };
+                bad * chain.loss_bad.fraction() + (1.0 - bad) * chain.loss_good.fraction()
+            }
+        }
+    }
+}
+
+/// A Markov chain of two states with a loss probability each. It may change its state before each datagram.
 ///
 /// E. N. Gilbert, "Capacity of a burst-noise channel", 1960; E. O. Elliott, "Estimates of error rates for codes on
 /// burst-noise channels", 1963.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GilbertElliott {
-    /// The chance to turn bad, before each datagram in the good state.
+    /// The probability of entering the bad state, before each datagram in the good state.
     pub to_bad: Share,
-    /// The chance to turn good, before each datagram in the bad state.
+    /// The probability of entering the good state, before each datagram in the bad state.
     pub to_good: Share,
-    /// How many are lost in the good state.
+    /// The share of datagrams lost in the good state.
     pub loss_good: Share,
-    /// How many are lost in the bad state.
+    /// The share of datagrams lost in the bad state.
     pub loss_bad: Share,
 }
 
 impl GilbertElliott {
-    /// The chain that loses this share of all datagrams, in bursts of `mean_length` datagrams on average.
+    /// Returns the chain that loses this share of all datagrams, in bursts of `mean_length` datagrams on average.
     ///
-    /// `None` if there is none: for bursts shorter than 1, a share of 100 %, or bursts so short that the gaps between
-    /// them would have to be shorter than one datagram.
+    /// Returns `None` if no such chain exists: for bursts shorter than 1, for a share of 100 %, and for bursts so short
+    /// that the gaps between them would have to be shorter than one datagram.
     #[must_use]
     pub fn bursts(share: Share, mean_length: f64) -> Option<Self> {
         if mean_length.is_nan() || mean_length < 1.0 || share == Share::ALL {
             return None;
         }
-        // Lost in the long run: to_bad / (to_bad + to_good).
+        // The long-run loss is to_bad / (to_bad + to_good).
         let to_good = 1.0 / mean_length;
         let to_bad = to_good * share.fraction() / (1.0 - share.fraction());
         Some(Self {
@@ -111,41 +138,41 @@ impl GilbertElliott {
     }
 }
 
-/// Which datagrams are held back, and for how long. Those behind them overtake.
+/// Which datagrams are held back, and for how long. Later datagrams overtake them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reordering {
-    /// How many are held back.
+    /// The share of datagrams that are held back.
     pub share: Share,
-    /// How long at most: by chance, uniformly from nothing to this.
+    /// The maximum additional delay. Each has a uniformly random one from zero to this.
     pub longest: Duration,
 }
 
-/// How fast the link is. Only the datagrams' own bytes count, not the headers of UDP and IP.
+/// The rate of a link. Only the datagrams' own bytes count, not the headers of UDP and IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateLimit {
     /// How fast datagrams leave.
     pub rate: Rate,
-    /// How much may wait; a datagram that does not fit is dropped.
+    /// The capacity of the buffer. A datagram that does not fit is dropped.
     pub buffer: Buffer,
 }
 
-/// How much may wait before the link, the datagram on it included. One datagram always may.
+/// The capacity of a link's buffer, which includes the datagram in transmission. One datagram always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffer {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// What the link carries in this time.
+    /// What the link transmits in this time.
     Time(Duration),
 }
 
-/// When the link stops for a while. What waits meanwhile stays in the buffer, and leaves in order afterwards.
+/// When a link stalls. Datagrams that wait stay in the buffer and leave in order afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stalls {
-    /// How long the link works between two stalls, on average: by chance, from half of it to one and a half.
+    /// The mean time between two stalls. Each is uniformly random, from half of it to one and a half.
     pub every: Duration,
-    /// How long a stall is at least.
+    /// The shortest stall.
     pub shortest: Duration,
-    /// How long a stall is at most.
+    /// The longest stall.
     pub longest: Duration,
 }
 
@@ -154,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bursts_that_cannot_be_are_none() {
+    fn impossible_bursts_are_none() {
         let percent = Share::percent;
         for (share, mean_length, possible) in [
             (percent(5.0), 4.0, true),

@@ -1,4 +1,4 @@
-//! Conditions in words, as a person would list them.
+//! Conditions as text for people.
 
 use core::fmt::{self, Display};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use crate::conditions::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLim
 use crate::nat::Rebinding;
 use crate::units::Share;
 
-/// What is not perfect, separated by commas; the word `perfect` if all is.
+/// Lists the impairments, separated by commas; the word `perfect` if there are none.
 impl Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = List { f, is_empty: true };
-        let lasts = |time: Duration| time > Duration::ZERO;
-        list.add_if(lasts(self.latency), format_args!("latency {:?}", self.latency))?;
+        let is_positive = |time: Duration| time > Duration::ZERO;
+        list.add_if(is_positive(self.latency), format_args!("latency {:?}", self.latency))?;
         let free = if self.order == Order::Free { " (overtaking)" } else { "" };
-        list.add_if(lasts(self.jitter), format_args!("jitter {:?}{free}", self.jitter))?;
-        list.add_if(self.loss != Loss::Random(Share::NONE), format_args!("loss {}", self.loss))?;
+        list.add_if(is_positive(self.jitter), format_args!("jitter {:?}{free}", self.jitter))?;
+        list.add_if(self.loss != Loss::NONE, format_args!("loss {}", self.loss))?;
         list.add_if(self.duplication > Share::NONE, format_args!("duplication {}", self.duplication))?;
         let reordering = self.reordering;
         list.add_if(
@@ -25,8 +25,8 @@ impl Display for Conditions {
         list.add_if(self.corruption > Share::NONE, format_args!("corruption {}", self.corruption))?;
         self.rate.map_or(Ok(()), |limit| list.add_if(true, format_args!("rate {limit}")))?;
         self.stalls.map_or(Ok(()), |stalls| list.add_if(true, format_args!("stalls {stalls}")))?;
-        let nothing = list.is_empty;
-        list.add_if(nothing, format_args!("perfect"))
+        let is_perfect = list.is_empty;
+        list.add_if(is_perfect, format_args!("perfect"))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_listed_in_words() {
+    fn conditions_are_listed_as_text() {
         let perfect = Conditions::perfect();
         let cases = [
             (perfect, "perfect"),

@@ -1,22 +1,25 @@
-//! A path that spoils datagrams on purpose: as a value for simulations, and as a UDP proxy between real programs.
+//! Models of impaired network paths: the one home of queues, loss, delay and randomness for simulations.
 //!
-//! A [`Path`] is one direction. Datagrams are pushed in with the time, and those that are due are pulled out; between the
-//! two nothing reads a clock or opens a socket, and a seed decides all that happens by chance. So a test in virtual time
-//! and the proxy between real programs share one model, and a run is repeated by its seed.
+//! A [`Path`] is one direction. Datagrams are pushed in with the time and taken out when they are due. It reads no
+//! clock and opens no socket, and a seed decides all random outcomes. A test in virtual time and the UDP proxy between
+//! real programs therefore share one model, and a seed repeats a run.
 //!
 //! ```text
-//!            the link                                    the rest of the way
-//!          ┌───────────────────────────────┐           ┌──────────────────────────────────────────────────┐
-//!  push ──▶│ buffer ▶ rate                 │──────────▶│ loss ▶ duplication ▶ corruption ▶ latency, jitter │──▶ pop_due
-//!          │   │        │                  │           │                                   reordering     │
-//!          │   ▼        └ stalls stop it   │           │  │                                               │
-//!          │ tail drop                     │           │  ▼ lost                                          │
-//!          └───────────────────────────────┘           └──────────────────────────────────────────────────┘
+//!           link                                       rest of the path
+//!         ┌──────────────────────────────┐           ┌───────────────────────────────────────────────────┐
+//!  push ─▶│ buffer ▶ rate                │──────────▶│ loss ▶ duplication ▶ corruption ▶ latency, jitter │─▶ pop_due
+//!         │   │        │                 │           │  │                                reordering      │
+//!         │   ▼        └ stalls stop it  │           │  ▼ lost                                           │
+//!         │ tail drop                    │           └───────────────────────────────────────────────────┘
+//!         └──────────────────────────────┘
 //! ```
 //!
-//! As on a real last mile, what is lost behind the link has used the link. [`Link`] has both directions, and [`Nat`] tells
-//! when a client's address changes. [`Preset`] names whole lines. With the feature `proxy`, the module `proxy` puts
-//! sockets around this, and the command `slipgate conditioner` runs it.
+//! A datagram that is lost behind the link has used the link, as on a real access line. [`Link`] has both directions,
+//! [`Nat`] changes a client's address, and [`Preset`] names whole access lines. The feature `proxy` adds the module
+//! `proxy`, which puts sockets around this; the command `slipgate conditioner` runs it.
+//!
+//! The congestion laboratory (`slipgate-lab`) assembles its paths from the same parts: [`Random`], [`LossProcess`],
+//! [`Policer`], and [`Bottleneck`], a queue that may change its rate at any moment and run `CoDel`.
 //!
 //! # Examples
 //!
@@ -43,26 +46,33 @@
 struct Readme;
 
 mod bottleneck;
+mod buffers;
+mod codel;
 mod conditions;
 mod describe;
-mod flight;
+mod in_flight;
 mod link;
+mod link_buffer;
 mod loss;
 mod nat;
 mod path;
+mod policer;
 mod preset;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 mod random;
 mod stalls;
 mod stats;
-mod store;
 mod units;
 
+pub use self::bottleneck::{Bottleneck, Discipline, Transmitted};
 pub use self::conditions::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLimit, Reordering, Stalls};
 pub use self::link::Link;
+pub use self::loss::LossProcess;
 pub use self::nat::{Nat, Rebinding};
 pub use self::path::{Arrival, Bounds, Path};
-pub use self::preset::{NotAPreset, Preset};
+pub use self::policer::{Policer, PolicerConfig};
+pub use self::preset::{ParsePresetError, Preset};
+pub use self::random::Random;
 pub use self::stats::PathStats;
-pub use self::units::{NotARate, NotAShare, Rate, Share};
+pub use self::units::{ParseRateError, ParseShareError, Rate, Share};

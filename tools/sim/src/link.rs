@@ -1,12 +1,12 @@
-//! Both directions between two ends.
+//! A link: both directions between a client and a server.
 
 use slipgate_netcode::time::Instant;
 
 use crate::conditions::Conditions;
 use crate::path::{Bounds, Path};
-use crate::random::{Cause, Random};
+use crate::random::Process;
 
-/// Two paths: up, from the client to the server, and down. One seed decides over both; they share nothing else.
+/// Two paths: up, from the client to the server, and down. Both derive from one seed and are otherwise independent.
 #[derive(Debug)]
 pub struct Link<T = ()> {
     /// From the client to the server.
@@ -16,19 +16,19 @@ pub struct Link<T = ()> {
 }
 
 impl<T: Copy> Link<T> {
-    /// Two paths with nothing on their way, and the usual bounds for each.
+    /// Creates two empty paths with the default bounds.
     #[must_use]
     pub fn new(up: Conditions, down: Conditions, seed: u64) -> Self {
         Self::bounded(up, down, seed, Bounds::default())
     }
 
-    /// Two paths, each with these bounds.
+    /// Creates two empty paths with these bounds each.
     #[must_use]
     pub fn bounded(up: Conditions, down: Conditions, seed: u64, bounds: Bounds) -> Self {
-        let seed_of = |direction| Random::new(seed, direction).next();
+        let seed_of = |direction: Process| direction.stream(seed).next_u64();
         Self {
-            up: Path::bounded(up, seed_of(Cause::Up), bounds),
-            down: Path::bounded(down, seed_of(Cause::Down), bounds),
+            up: Path::bounded(up, seed_of(Process::Up), bounds),
+            down: Path::bounded(down, seed_of(Process::Down), bounds),
         }
     }
 
@@ -38,7 +38,7 @@ impl<T: Copy> Link<T> {
         self.down.set_conditions(down, now);
     }
 
-    /// When one of the two wants to be asked next.
+    /// Returns when one of the two paths must be polled next.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         [self.up.next_due(), self.down.next_due()].into_iter().flatten().min()

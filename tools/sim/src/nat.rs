@@ -1,24 +1,24 @@
-//! When a client's address changes, as behind a NAT that forgets, or with a phone that changes networks.
+//! Address changes of a client, as behind a NAT that drops its mapping or with a phone that changes networks.
 
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-use crate::random::{Cause, Random};
+use crate::random::{Process, Random};
 
 /// How often a client's address changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rebinding {
-    /// After this time, exactly.
+    /// After exactly this time.
     Every(Duration),
-    /// By chance, after half of this time to one and a half of it.
+    /// After a random time, from half of this duration to one and a half of it.
     About(Duration),
 }
 
-/// An address changes at most so often.
-const LEAST_LIFE: Duration = Duration::from_millis(1);
+/// The minimum time between two changes.
+const MIN_LIFETIME: Duration = Duration::from_millis(1);
 
-/// What stands between a client and the server, and from time to time gives the client another address.
+/// A NAT between a client and the server, which gives the client another address from time to time.
 #[derive(Debug)]
 pub struct Nat {
     rebinding: Rebinding,
@@ -27,15 +27,15 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// A NAT that has just given the client its first address.
+    /// Creates a NAT that gave the client its first address at `now`.
     #[must_use]
     pub fn new(rebinding: Rebinding, seed: u64, now: Instant) -> Self {
-        let mut nat = Self { rebinding, random: Random::new(seed, Cause::Nat), next: now };
+        let mut nat = Self { rebinding, random: Process::Nat.stream(seed), next: now };
         nat.plan(now);
         nat
     }
 
-    /// Whether the client has another address from now on. Changes that were missed are one.
+    /// Returns whether the client has another address from now on. Several missed changes count as one.
     pub fn changes(&mut self, now: Instant) -> bool {
         let changes = self.next <= now;
         if changes {
@@ -44,18 +44,18 @@ impl Nat {
         changes
     }
 
-    /// When the address changes next.
+    /// Returns when the address changes next.
     #[must_use]
     pub const fn next_change(&self) -> Instant {
         self.next
     }
 
     fn plan(&mut self, now: Instant) {
-        let life = match self.rebinding {
-            Rebinding::Every(life) => life,
-            Rebinding::About(life) => self.random.about(life),
+        let lifetime = match self.rebinding {
+            Rebinding::Every(lifetime) => lifetime,
+            Rebinding::About(lifetime) => self.random.around(lifetime),
         };
-        self.next = now.after(life.max(LEAST_LIFE));
+        self.next = now.after(lifetime.max(MIN_LIFETIME));
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_kept_and_missed_changes_are_one() {
+    fn fixed_interval_is_exact_and_missed_changes_count_once() {
         let mut nat = Nat::new(Rebinding::Every(10 * SECOND), 1, at(0));
         let changes: Vec<u32> = (0..=30).filter(|second| nat.changes(at(*second))).collect();
         assert_eq!(changes, [10, 20, 30]);
@@ -79,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn about_an_interval_is_from_half_of_it_to_one_and_a_half() {
+    fn random_interval_is_half_to_one_and_a_half() {
         let mut nat = Nat::new(Rebinding::About(10 * SECOND), 2, at(0));
-        let (mut last, mut lives) = (at(0), Vec::new());
+        let (mut last, mut lifetimes) = (at(0), Vec::new());
         for _ in 0..1000 {
             let next = nat.next_change();
             assert!(nat.changes(next));
-            lives.push(next.since(last));
+            lifetimes.push(next.since(last));
             last = next;
         }
-        assert!(lives.iter().all(|life| (5 * SECOND..=15 * SECOND).contains(life)));
+        assert!(lifetimes.iter().all(|lifetime| (5 * SECOND..=15 * SECOND).contains(lifetime)));
         let mean = last.since_start() / 1000;
         assert!((9 * SECOND..11 * SECOND).contains(&mean), "{mean:?}");
     }

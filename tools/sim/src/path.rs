@@ -1,81 +1,81 @@
-//! One direction of a path, as a value: datagrams in, later datagrams out.
+//! One direction of a path, as a value: datagrams are pushed in and arrive later.
 
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-use crate::bottleneck::Bottleneck;
+use crate::buffers::{BufferPool, InTransit};
 use crate::conditions::{Conditions, Order};
-use crate::flight::{Flight, InFlight};
+use crate::in_flight::{InFlight, Scheduled};
+use crate::link_buffer::LinkBuffer;
 use crate::loss::LossProcess;
-use crate::random::{Cause, Random};
+use crate::random::{Process, Random};
 use crate::stats::PathStats;
-use crate::store::{Held, Store};
 
-/// How much may be on its way; what comes beyond that is dropped and counted.
+/// The maximum number of datagrams in transit. Datagrams beyond it are dropped and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// So many datagrams.
+    /// In datagrams.
     pub datagrams: usize,
-    /// So many bytes of them.
+    /// In bytes of datagrams.
     pub bytes: usize,
 }
 
 impl Default for Bounds {
-    /// 16,384 datagrams, 16 MiB: what 200 Mbit/s need for 0.6 s.
+    /// 16,384 datagrams and 16 MiB: enough for 200 Mbit/s over 0.6 s.
     fn default() -> Self {
         Self { datagrams: 16_384, bytes: 16 << 20 }
     }
 }
 
-/// A datagram at the far end of the path. Its bytes lie in the path's buffer until the next call.
+/// A datagram at the far end of the path. Its bytes stay valid until the next call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival<'a, T = ()> {
-    /// When it arrived, which may be before it was asked for.
+    /// When it arrived, which may be earlier than the poll.
     pub at: Instant,
-    /// What it was tagged with.
+    /// The tag with which it was pushed.
     pub tag: T,
     /// The datagram.
     pub bytes: &'a [u8],
 }
 
-/// One direction of a path. The seed decides all that happens by chance: it does not matter how often one asks.
+/// One direction of a path. The seed decides all random outcomes; they do not depend on how often the path is polled.
 ///
-/// Memory is bounded by [`Bounds`], and buffers are used again: after warm-up a datagram of up to 1,280 bytes costs no
-/// allocation. A datagram may carry a tag, for example its two addresses, so that one path serves a world of many.
+/// [`Bounds`] limits the memory, and buffers are reused: after warm-up a datagram of up to 1,280 bytes needs no
+/// allocation. A datagram may carry a tag, for example its two addresses, so that one path serves many endpoints.
 #[derive(Debug)]
 pub struct Path<T = ()> {
     conditions: Conditions,
     bounds: Bounds,
-    link: Bottleneck<T>,
+    link: LinkBuffer<T>,
     loss: LossProcess,
-    dice: Dice,
-    flight: Flight<T>,
-    store: Store,
-    lent: Vec<u8>,
-    /// Datagrams that left the link, copies included.
+    streams: Streams,
+    in_flight: InFlight<T>,
+    buffers: BufferPool,
+    arrived: Vec<u8>,
+    /// The number of datagrams that passed the link, without those lost. Copies have the number of their original.
     departures: u64,
-    /// When the last one that keeps the order arrives.
+    /// The arrival time of the last datagram that keeps the order.
     in_order_until: Instant,
     newest_delivered: u64,
     stats: PathStats,
 }
 
 #[derive(Debug)]
-struct Dice {
+struct Streams {
     duplication: Random,
     corruption: Random,
     jitter: Random,
     reordering: Random,
 }
 
-impl Dice {
+impl Streams {
     fn new(seed: u64) -> Self {
         Self {
-            duplication: Random::new(seed, Cause::Duplication),
-            corruption: Random::new(seed, Cause::Corruption),
-            jitter: Random::new(seed, Cause::Jitter),
-            reordering: Random::new(seed, Cause::Reordering),
+            duplication: Process::Duplication.stream(seed),
+            corruption: Process::Corruption.stream(seed),
+            jitter: Process::Jitter.stream(seed),
+            reordering: Process::Reordering.stream(seed),
         }
     }
 }
@@ -88,24 +88,24 @@ impl Path {
 }
 
 impl<T: Copy> Path<T> {
-    /// A path with nothing on its way, and the usual bounds.
+    /// Creates an empty path with the default bounds.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self::bounded(conditions, seed, Bounds::default())
     }
 
-    /// A path with bounds of one's own.
+    /// Creates an empty path with these bounds.
     #[must_use]
     pub fn bounded(conditions: Conditions, seed: u64, bounds: Bounds) -> Self {
         let mut path = Self {
             conditions,
             bounds,
-            link: Bottleneck::new(seed),
-            loss: LossProcess::new(seed),
-            dice: Dice::new(seed),
-            flight: Flight::default(),
-            store: Store::default(),
-            lent: Vec::new(),
+            link: LinkBuffer::new(seed),
+            loss: LossProcess::new(Process::Loss.stream(seed)),
+            streams: Streams::new(seed),
+            in_flight: InFlight::default(),
+            buffers: BufferPool::default(),
+            arrived: Vec::new(),
             departures: 0,
             in_order_until: Instant::default(),
             newest_delivered: 0,
@@ -115,20 +115,21 @@ impl<T: Copy> Path<T> {
         path
     }
 
-    /// What the path does at present.
+    /// Returns the current conditions.
     #[must_use]
     pub const fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// Changes the path. What waits before the link sees the new one; what is behind it already arrives as it would have.
+    /// Changes the conditions. They apply to datagrams that still wait for the link; datagrams behind the link arrive
+    /// as planned.
     pub fn set_conditions(&mut self, conditions: Conditions, now: Instant) {
         self.advance(now);
         self.conditions = conditions;
         self.link.set(conditions.rate, conditions.stalls, now);
     }
 
-    /// Lets the link stand still for a while, from now on: a stall at will.
+    /// Holds the link for this duration: a stall on demand.
     pub fn hold(&mut self, duration: Duration, now: Instant) {
         self.advance(now);
         self.link.hold(duration, now);
@@ -139,119 +140,121 @@ impl<T: Copy> Path<T> {
         self.advance(now);
         self.stats.pushed += 1;
         self.stats.pushed_bytes += datagram.len() as u64;
-        if !self.has_room(1, datagram.len()) {
+        if !self.has_space(1, datagram.len()) {
             self.stats.overflowed += 1;
-        } else if !self.link.fits(datagram.len()) {
+        } else if !self.link.has_space(datagram.len()) {
             self.stats.tail_dropped += 1;
         } else {
-            let bytes = self.store.keep(datagram);
-            self.link.enter(Held { tag, bytes }, now);
+            let bytes = self.buffers.copy(datagram);
+            self.link.enqueue(InTransit { tag, bytes }, now);
             self.advance(now);
         }
     }
 
-    /// The next datagram that has arrived by now, earliest first.
+    /// Returns the next datagram that has arrived by now, earliest first.
     pub fn pop_due(&mut self, now: Instant) -> Option<Arrival<'_, T>> {
         self.advance(now);
-        let InFlight { due, number, held } = self.flight.pop(now)?;
+        let Scheduled { due, number, datagram } = self.in_flight.pop(now)?;
         self.stats.delivered += 1;
-        self.stats.delivered_bytes += held.bytes.len() as u64;
+        self.stats.delivered_bytes += datagram.bytes.len() as u64;
         self.stats.overtaken += u64::from(number < self.newest_delivered);
         self.newest_delivered = self.newest_delivered.max(number);
-        let done = core::mem::replace(&mut self.lent, held.bytes);
-        self.store.take_back(done);
-        Some(Arrival { at: due, tag: held.tag, bytes: &self.lent })
+        let previous = core::mem::replace(&mut self.arrived, datagram.bytes);
+        self.buffers.recycle(previous);
+        Some(Arrival { at: due, tag: datagram.tag, bytes: &self.arrived })
     }
 
-    /// When the path wants to be asked next: nothing arrives before. What then leaves the link may arrive later still, or
-    /// be lost, so that nothing may be due after all.
+    /// Returns when the path must be polled next; nothing arrives before. A datagram that leaves the link then may
+    /// arrive later still or be lost, so that the poll may return nothing.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        [self.flight.next_due(), self.link.next_leaves()].into_iter().flatten().min()
+        [self.in_flight.next_due(), self.link.next_departure()].into_iter().flatten().min()
     }
 
-    /// What the path has done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> PathStats {
-        PathStats { stalls: self.link.stalls_passed(), ..self.stats }
+        PathStats { stalls: self.link.stalls_met(), ..self.stats }
     }
 
-    /// How many datagrams are on their way, before the link and behind it.
+    /// Returns how many datagrams are in transit, before the link and behind it.
     #[must_use]
-    pub fn on_the_way(&self) -> usize {
-        self.link.len() + self.flight.len()
+    pub fn in_transit(&self) -> usize {
+        self.link.len() + self.in_flight.len()
     }
 
-    /// How many bytes wait before the link, the datagram on it included.
+    /// Returns how many bytes wait for the link, the datagram in transmission included.
     #[must_use]
     pub const fn queued_bytes(&self) -> usize {
         self.link.bytes()
     }
 
-    /// How long a datagram that comes now waits for the link, stalls to come not counted.
+    /// Returns how long a datagram pushed now would wait for the link, without future stalls.
     #[must_use]
     pub fn queue_delay(&self, now: Instant) -> Duration {
-        self.link.delay(now)
+        self.link.queue_delay(now)
     }
 
-    fn has_room(&self, datagrams: usize, bytes: usize) -> bool {
-        let held = self.link.bytes() + self.flight.bytes();
-        self.on_the_way() + datagrams <= self.bounds.datagrams && held.saturating_add(bytes) <= self.bounds.bytes
+    fn has_space(&self, datagrams: usize, bytes: usize) -> bool {
+        let bytes_held = self.link.bytes() + self.in_flight.bytes();
+        self.in_transit() + datagrams <= self.bounds.datagrams && bytes_held.saturating_add(bytes) <= self.bounds.bytes
     }
 
-    /// Everything that has left the link by now goes on its way. Dice fall in this order alone, so that it does not
-    /// matter when somebody asks.
+    /// Moves each datagram that has passed the link by now into flight. Random numbers are drawn only here, in the
+    /// order of departure, so that the outcome does not depend on when the path is polled.
     fn advance(&mut self, now: Instant) {
-        while let Some((held, left)) = self.link.leave(now) {
-            self.depart(held, left);
+        while let Some((datagram, departed_at)) = self.link.depart(now) {
+            self.on_departed(datagram, departed_at);
         }
     }
 
-    /// A datagram leaves the link.
-    fn depart(&mut self, held: Held<T>, left: Instant) {
-        if self.loss.strikes(&self.conditions.loss) {
+    /// Decides whether a datagram that passed the link is lost or duplicated.
+    fn on_departed(&mut self, datagram: InTransit<T>, departed_at: Instant) {
+        if self.loss.is_next_lost(&self.conditions.loss) {
             self.stats.lost += 1;
-            self.store.take_back(held.bytes);
+            self.buffers.recycle(datagram.bytes);
             return;
         }
         let number = self.departures;
         self.departures += 1;
-        let copied = self.dice.duplication.hits(self.conditions.duplication) && self.has_room(2, 2 * held.bytes.len());
-        let copy = copied.then(|| Held { tag: held.tag, bytes: self.store.keep(&held.bytes) });
-        self.fly(held, number, left);
+        let is_duplicated = self.streams.duplication.hits(self.conditions.duplication);
+        let is_duplicated = is_duplicated && self.has_space(2, 2 * datagram.bytes.len());
+        let copy = is_duplicated.then(|| InTransit { tag: datagram.tag, bytes: self.buffers.copy(&datagram.bytes) });
+        self.launch(datagram, number, departed_at);
         if let Some(copy) = copy {
             self.stats.duplicated += 1;
-            self.fly(copy, number, left);
+            self.launch(copy, number, departed_at);
         }
     }
 
-    /// A datagram, or a copy, is on its way to the far end.
-    fn fly(&mut self, mut held: Held<T>, number: u64, left: Instant) {
-        if self.dice.corruption.hits(self.conditions.corruption) {
-            self.stats.corrupted += u64::from(self.flip_a_bit(&mut held.bytes));
+    /// Puts a datagram or a copy into flight.
+    fn launch(&mut self, mut datagram: InTransit<T>, number: u64, departed_at: Instant) {
+        if self.streams.corruption.hits(self.conditions.corruption) {
+            self.stats.corrupted += u64::from(self.flip_random_bit(&mut datagram.bytes));
         }
-        let due = self.arrival(left);
-        self.flight.push(InFlight { due, number, held });
+        let due = self.arrival_time(departed_at);
+        self.in_flight.push(Scheduled { due, number, datagram });
     }
 
-    fn flip_a_bit(&mut self, bytes: &mut [u8]) -> bool {
-        let bit = self.dice.corruption.below(bytes.len() as u64 * 8);
+    /// Flips one bit. Returns whether there was one: an empty datagram has none.
+    fn flip_random_bit(&mut self, bytes: &mut [u8]) -> bool {
+        let bit = self.streams.corruption.below(bytes.len() as u64 * 8);
         let byte = bytes.get_mut((bit / 8) as usize);
-        let found = byte.is_some();
+        let has_bit = byte.is_some();
         byte.into_iter().for_each(|byte| *byte ^= 1 << (bit % 8));
-        found
+        has_bit
     }
 
-    /// When a datagram arrives that left the link at this moment.
-    fn arrival(&mut self, left: Instant) -> Instant {
+    /// Returns when a datagram arrives that passed the link at this moment.
+    fn arrival_time(&mut self, departed_at: Instant) -> Instant {
         let conditions = &self.conditions;
-        let jitter = self.dice.jitter.time(Duration::ZERO, conditions.jitter);
-        let due = left.after(conditions.latency).after(jitter);
-        let held_back = self.dice.reordering.hits(conditions.reordering.share);
-        let held = self.dice.reordering.time(Duration::ZERO, conditions.reordering.longest);
-        if held_back {
+        let jitter = self.streams.jitter.nanos_between(Duration::ZERO, conditions.jitter);
+        let due = departed_at.after(conditions.latency).after(jitter);
+        let is_held_back = self.streams.reordering.hits(conditions.reordering.share);
+        let delay = self.streams.reordering.nanos_between(Duration::ZERO, conditions.reordering.longest);
+        if is_held_back {
             self.stats.held_back += 1;
-            return due.after(held);
+            return due.after(delay);
         }
         match conditions.order {
             Order::Free => due,

@@ -1,13 +1,13 @@
-//! Lines that players have, as conditions: what each is like, and why the numbers are what they are.
+//! Presets: access lines that players have, as conditions, with the source of each number.
 
 use core::fmt::{self, Display};
 use core::str::FromStr;
 use std::time::Duration;
 
-use crate::conditions::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLimit, Stalls};
+use crate::conditions::{Buffer, Conditions, Loss, Order, RateLimit, Stalls};
 use crate::units::{Rate, Share};
 
-/// A line with a name. The numbers are typical of its kind, not of a provider; the reasons stand beside them.
+/// A named access line. The numbers are typical of its kind, not of a provider; the reasons stand next to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {
     /// A crowded 2.4 GHz network, two walls away.
@@ -16,17 +16,17 @@ pub enum Preset {
     FourG,
     /// A geostationary satellite.
     Satellite,
-    /// A DSL line whose upload is busy filling an oversized buffer.
+    /// A DSL line with a busy upload and an oversized buffer.
     DslBufferbloat,
 }
 
 const MILLI: Duration = Duration::from_millis(1);
 
 impl Preset {
-    /// Every preset.
+    /// All presets.
     pub const ALL: [Self; 4] = [Self::WifiBad, Self::FourG, Self::Satellite, Self::DslBufferbloat];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,21 +37,21 @@ impl Preset {
         }
     }
 
-    /// From the client to the server.
+    /// Returns the conditions from the client to the server.
     #[must_use]
     pub fn up(self) -> Conditions {
         match self {
             Self::WifiBad => wifi_bad(),
             Self::FourG => four_g(8),
             Self::Satellite => satellite(3),
-            // A megabit of upload behind 128 KiB: a full buffer is a second of delay. That is the order of what Kreibich
-            // et al. measured ("Netalyzr: Illuminating the edge network", 2010), and what Gettys and Nichols named
+            // A buffer of 128 KiB before 1 Mbit/s delays by a second when it is full. Kreibich et al. measured that
+            // order of magnitude ("Netalyzr: Illuminating the edge network", 2010). Gettys and Nichols described it
             // ("Bufferbloat: dark buffers in the Internet", 2011).
             Self::DslBufferbloat => dsl(1, Buffer::Bytes(128 * 1024)),
         }
     }
 
-    /// From the server to the client.
+    /// Returns the conditions from the server to the client.
     #[must_use]
     pub fn down(self) -> Conditions {
         match self {
@@ -63,19 +63,21 @@ impl Preset {
     }
 }
 
-/// Both directions share the air, so both are alike.
+/// Both directions share the radio channel, so they have the same conditions.
 fn wifi_bad() -> Conditions {
     Conditions {
-        // Access point and provider; the air itself takes no time.
+        // Access point and provider; the propagation time of the radio signal is negligible.
         latency: 8 * MILLI,
-        // Waiting for the air, and repeats on it. They keep the order (IEEE 802.11 delivers in sequence).
+        // Waiting for the channel and link-layer retransmissions. They keep the order (IEEE 802.11 delivers in
+        // sequence).
         jitter: 12 * MILLI,
         order: Order::Kept,
-        // What the radio gave up repeating. Interference lasts longer than a frame, so losses come together.
-        loss: GilbertElliott::bursts(Share::percent(2.0), 3.0).map_or(Loss::Random(Share::NONE), Loss::Bursts),
-        // Another network's transfer, a scan for networks, a microwave oven.
+        // Losses after the last link-layer retransmission. Interference lasts longer than a frame, so losses come in
+        // bursts.
+        loss: Loss::bursts(Share::percent(2.0), 3.0).unwrap_or(Loss::NONE),
+        // Causes are other networks, channel scans and microwave ovens.
         stalls: Some(Stalls { every: 2_000 * MILLI, shortest: 50 * MILLI, longest: 250 * MILLI }),
-        // A slow modulation, shared with the neighbours.
+        // A slow modulation, shared with neighbours.
         rate: Some(RateLimit { rate: Rate::mbit(20), buffer: Buffer::Time(250 * MILLI) }),
         ..Conditions::perfect()
     }
@@ -83,15 +85,15 @@ fn wifi_bad() -> Conditions {
 
 fn four_g(mbit: u32) -> Conditions {
     Conditions {
-        // Radio and core network: 50 ms for both ways.
+        // Radio and core network: a round trip of 50 ms.
         latency: 25 * MILLI,
-        // The base station's schedule, and repeats of 8 ms each.
+        // The scheduler of the base station, and retransmissions of 8 ms each.
         jitter: 10 * MILLI,
-        // The radio repeats until it arrives: little is lost, and in order.
+        // The radio link retransmits until a frame arrives: few are lost, and the order is kept.
         loss: Loss::Random(Share::percent(0.1)),
-        // A change of cells.
+        // Handovers between cells.
         stalls: Some(Stalls { every: 15_000 * MILLI, shortest: 50 * MILLI, longest: 300 * MILLI }),
-        // Base stations keep much rather than drop it.
+        // Base stations have large buffers.
         rate: Some(RateLimit { rate: Rate::mbit(mbit), buffer: Buffer::Time(1_000 * MILLI) }),
         ..Conditions::perfect()
     }
@@ -99,13 +101,13 @@ fn four_g(mbit: u32) -> Conditions {
 
 fn satellite(mbit: u32) -> Conditions {
     Conditions {
-        // Up to 35,786 km and down again at 299,792 km/s are 239 ms; the ground takes some as well.
+        // Twice 35,786 km at 299,792 km/s take 239 ms; the ground segment adds some.
         latency: 270 * MILLI,
-        // The return channel gives out time slots.
+        // The return channel assigns time slots.
         jitter: 10 * MILLI,
-        // Rain. What error correction does not mend comes in bursts.
-        loss: GilbertElliott::bursts(Share::percent(0.5), 4.0).map_or(Loss::Random(Share::NONE), Loss::Bursts),
-        // About a round trip, as old advice for buffers has it.
+        // Rain. Losses that error correction cannot repair come in bursts.
+        loss: Loss::bursts(Share::percent(0.5), 4.0).unwrap_or(Loss::NONE),
+        // About one round trip, the traditional rule for buffers.
         rate: Some(RateLimit { rate: Rate::mbit(mbit), buffer: Buffer::Time(600 * MILLI) }),
         ..Conditions::perfect()
     }
@@ -113,7 +115,7 @@ fn satellite(mbit: u32) -> Conditions {
 
 fn dsl(mbit: u32, buffer: Buffer) -> Conditions {
     Conditions {
-        // Interleaving against noise on the wire, half of it each way.
+        // Interleaving against line noise, half of it in each direction.
         latency: 15 * MILLI,
         jitter: MILLI,
         rate: Some(RateLimit { rate: Rate::mbit(mbit), buffer }),
@@ -127,23 +129,23 @@ impl Display for Preset {
     }
 }
 
-/// The text is no preset's name.
+/// The text is not the name of a preset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotAPreset;
+pub struct ParsePresetError;
 
-impl Display for NotAPreset {
+impl Display for ParsePresetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there are the presets wifi-bad, 4g, satellite and dsl-bufferbloat")
+        f.write_str("the presets are wifi-bad, 4g, satellite and dsl-bufferbloat")
     }
 }
 
-impl core::error::Error for NotAPreset {}
+impl core::error::Error for ParsePresetError {}
 
 impl FromStr for Preset {
-    type Err = NotAPreset;
+    type Err = ParsePresetError;
 
-    fn from_str(text: &str) -> Result<Self, NotAPreset> {
-        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or(NotAPreset)
+    fn from_str(text: &str) -> Result<Self, ParsePresetError> {
+        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or(ParsePresetError)
     }
 }
 
@@ -152,23 +154,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_has_a_name_and_the_refusal_lists_them_all() {
+    fn parse_error_lists_every_preset() {
         for preset in Preset::ALL {
             assert_eq!(preset.name().parse(), Ok(preset));
-            assert!(NotAPreset.to_string().contains(preset.name()));
+            assert!(ParsePresetError.to_string().contains(preset.name()));
         }
-        assert_eq!("5g".parse::<Preset>(), Err(NotAPreset));
+        assert_eq!("5g".parse::<Preset>(), Err(ParsePresetError));
     }
 
     #[test]
-    fn the_bursts_of_the_presets_can_be() {
+    fn presets_with_bursts_have_valid_chains() {
         for preset in [Preset::WifiBad, Preset::Satellite] {
             assert!(matches!(preset.up().loss, Loss::Bursts(_)), "{preset}");
         }
     }
 
     #[test]
-    fn a_full_upload_of_dsl_is_a_second_late_and_light_takes_its_time_to_a_satellite() {
+    fn preset_delays_match_their_sources() {
         let limit = Preset::DslBufferbloat.up().rate.unwrap();
         assert_eq!(limit.buffer, Buffer::Bytes(131_072));
         let full = limit.rate.time_for(131_072);

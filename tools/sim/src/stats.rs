@@ -1,17 +1,17 @@
-//! What a path has counted.
+//! The counters of a path.
 
 use core::ops::AddAssign;
 
-/// What one direction of a path has done so far.
+/// What one direction of a path has done since it was created.
 ///
-/// `pushed + duplicated = delivered + lost + tail_dropped + overflowed` and what is on its way.
+/// `pushed + duplicated = delivered + lost + tail_dropped + overflowed + in transit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathStats {
     /// Datagrams that were pushed in.
     pub pushed: u64,
     /// Their bytes.
     pub pushed_bytes: u64,
-    /// Datagrams that were pulled out, copies included.
+    /// Datagrams that were taken out, copies included.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
@@ -19,7 +19,7 @@ pub struct PathStats {
     pub lost: u64,
     /// Datagrams that did not fit into the link's buffer.
     pub tail_dropped: u64,
-    /// Datagrams that did not fit into the path's own bounds: a sign that they are too small for these conditions.
+    /// Datagrams beyond the path's [`Bounds`](crate::Bounds): the bounds are too small for these conditions.
     pub overflowed: u64,
     /// Copies that were made.
     pub duplicated: u64,
@@ -29,7 +29,7 @@ pub struct PathStats {
     pub held_back: u64,
     /// Datagrams that arrived after one that was sent later.
     pub overtaken: u64,
-    /// Stalls that datagrams had to wait for.
+    /// Stalls that delayed datagrams.
     pub stalls: u64,
 }
 

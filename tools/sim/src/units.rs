@@ -1,4 +1,4 @@
-//! Units: shares of all datagrams, and rates of bytes. Each is valid by construction.
+//! Units: shares of datagrams and rates of links. Each value is valid by construction.
 
 use core::fmt::{self, Display};
 use core::str::FromStr;
@@ -6,34 +6,34 @@ use std::time::Duration;
 
 const WHOLE: u32 = 1_000_000_000;
 
-/// How many of all datagrams something happens to, from none to all, in steps of a thousand-millionth.
+/// A share of all datagrams, from none to all, in steps of 1e-9.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Share(u32);
 
 impl Share {
-    /// None of them.
+    /// No datagram.
     pub const NONE: Self = Self(0);
-    /// All of them.
+    /// All datagrams.
     pub const ALL: Self = Self(WHOLE);
 
-    /// So many of 100.
+    /// Creates a share from a percentage.
     ///
     /// # Panics
-    /// When it is less than 0, more than 100, or no number. What is not written into a program comes by
-    /// [`Share::from_fraction`] or as text.
+    /// If `percent` is below 0, above 100 or NaN. Values from outside the program come through [`Share::from_fraction`]
+    /// or as text.
     #[must_use]
     pub const fn percent(percent: f64) -> Self {
-        assert!(percent >= 0.0 && percent <= 100.0, "a share has from 0 to 100 per cent");
+        assert!(percent >= 0.0 && percent <= 100.0, "a share is from 0 to 100 per cent");
         Self((percent * 1e7 + 0.5) as u32)
     }
 
-    /// The share that is this part of 1, if it is one.
+    /// Creates a share from a fraction; `None` unless it is from 0 to 1.
     #[must_use]
     pub fn from_fraction(fraction: f64) -> Option<Self> {
         (0.0..=1.0).contains(&fraction).then(|| Self((fraction * f64::from(WHOLE)).round() as u32))
     }
 
-    /// The part of 1, from 0 to 1.
+    /// Returns the share as a fraction from 0 to 1.
     #[must_use]
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)
@@ -46,80 +46,80 @@ impl Display for Share {
     }
 }
 
-/// The text is no share.
+/// The text is not a share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotAShare;
+pub struct ParseShareError;
 
-impl Display for NotAShare {
+impl Display for ParseShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a share is written as 2% or 0.5%, from 0% to 100%")
     }
 }
 
-impl core::error::Error for NotAShare {}
+impl core::error::Error for ParseShareError {}
 
-/// A number with the sign %, so that nobody takes 0.02 for 2 % or the other way round.
+/// Parses a number with the sign `%`. The sign is required, because 0.02 could mean 2 % or 0.02 %.
 impl FromStr for Share {
-    type Err = NotAShare;
+    type Err = ParseShareError;
 
-    fn from_str(text: &str) -> Result<Self, NotAShare> {
-        let number = text.strip_suffix('%').and_then(decimal).ok_or(NotAShare)?;
-        Self::from_fraction(number / 100.0).ok_or(NotAShare)
+    fn from_str(text: &str) -> Result<Self, ParseShareError> {
+        let number = text.strip_suffix('%').and_then(decimal).ok_or(ParseShareError)?;
+        Self::from_fraction(number / 100.0).ok_or(ParseShareError)
     }
 }
 
-/// How fast a link is, in bits per second; at least 1 kbit/s.
+/// The rate of a link in bits per second, at least 1 kbit/s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// The slowest link.
-    pub const SLOWEST: Self = Self(1_000);
-    /// The quickest link that text can name, 100 Gbit/s.
-    pub const QUICKEST: Self = Self(100_000_000_000);
+    /// The lowest rate.
+    pub const MIN: Self = Self(1_000);
+    /// The highest rate that text can name, 100 Gbit/s.
+    pub const MAX: Self = Self(100_000_000_000);
 
-    /// So many bits per second.
+    /// Creates a rate from bits per second.
     ///
     /// # Panics
-    /// When there are fewer than 1,000. What is not written into a program comes as text.
+    /// If `bits` is below 1,000. Values from outside the program come as text.
     #[must_use]
     pub const fn bits_per_second(bits: u64) -> Self {
-        assert!(bits >= Self::SLOWEST.0, "a link has 1 kbit/s at least");
+        assert!(bits >= Self::MIN.0, "a rate is at least 1 kbit/s");
         Self(bits)
     }
 
-    /// So many kbit/s (1,000 bits per second).
+    /// Creates a rate from kbit/s (1,000 bits per second).
     ///
     /// # Panics
-    /// When it is 0.
+    /// If it is 0.
     #[must_use]
     pub const fn kbit(kbit: u32) -> Self {
         Self::bits_per_second(kbit as u64 * 1_000)
     }
 
-    /// So many Mbit/s (1,000,000 bits per second).
+    /// Creates a rate from Mbit/s (1,000,000 bits per second).
     ///
     /// # Panics
-    /// When it is 0.
+    /// If it is 0.
     #[must_use]
     pub const fn mbit(mbit: u32) -> Self {
         Self::bits_per_second(mbit as u64 * 1_000_000)
     }
 
-    /// The bits per second.
+    /// Returns the rate in bits per second.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// How long so many bytes take, in whole nanoseconds.
+    /// Returns how long the transmission of this many bytes takes, in whole nanoseconds.
     #[must_use]
     pub fn time_for(self, bytes: usize) -> Duration {
         let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many bytes pass in this time.
+    /// Returns how many bytes the link transmits in this time.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> usize {
         let bytes = time.as_nanos().saturating_mul(u128::from(self.0)) / 8_000_000_000;
@@ -136,24 +136,24 @@ impl Display for Rate {
     }
 }
 
-/// The text is no rate.
+/// The text is not a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotARate;
+pub struct ParseRateError;
 
-impl Display for NotARate {
+impl Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a rate is written in bits per second, as 256k, 1.5M or 1G (also 256kbit), from 1k to 100G")
     }
 }
 
-impl core::error::Error for NotARate {}
+impl core::error::Error for ParseRateError {}
 
-/// A number with k, M or G, and `bit` or `bit/s` behind it or not; with it, in whatever case.
+/// Parses a number with k, M or G and an optional `bit` or `bit/s`. With `bit` the case of the unit is ignored.
 impl FromStr for Rate {
-    type Err = NotARate;
+    type Err = ParseRateError;
 
-    fn from_str(text: &str) -> Result<Self, NotARate> {
-        // An `m` alone could be anything.
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        // An `m` without `bit` is ambiguous (milli).
         let lower = text.to_ascii_lowercase();
         let bits = lower.strip_suffix("/s").unwrap_or(&lower).strip_suffix("bit");
         let (text, units) = match bits {
@@ -161,12 +161,13 @@ impl FromStr for Rate {
             None => (text.strip_suffix("/s").unwrap_or(text), [('k', 1e3), ('M', 1e6), ('G', 1e9)]),
         };
         let number = units.into_iter().find_map(|(unit, factor)| Some(decimal(text.strip_suffix(unit)?)? * factor));
-        let rate = Self(number.ok_or(NotARate)?.round() as u64);
-        if (Self::SLOWEST..=Self::QUICKEST).contains(&rate) { Ok(rate) } else { Err(NotARate) }
+        let rate = Self(number.ok_or(ParseRateError)?.round() as u64);
+        if (Self::MIN..=Self::MAX).contains(&rate) { Ok(rate) } else { Err(ParseRateError) }
     }
 }
 
-/// Digits with a point among them or not. The standard library also takes signs, exponents and `inf`.
+/// Parses digits with an optional decimal point. The parser of the standard library also accepts signs, exponents and
+/// `inf`.
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.starts_with(|first: char| first.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_a_number_with_its_sign() {
+    fn share_is_parsed_only_with_a_percent_sign() {
         let cases = [
             ("0%", Some(Share::NONE)),
             ("2%", Some(Share::percent(2.0))),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_number_with_a_unit() {
+    fn rate_is_parsed_only_with_a_unit() {
         let cases = [
             ("256k", Some(256_000)),
             ("1.5M", Some(1_500_000)),
@@ -232,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_take_their_time_on_a_link_exactly() {
+    fn transmission_times_are_exact() {
         assert_eq!(Rate::mbit(1).time_for(125), Duration::from_millis(1));
         assert_eq!(Rate::kbit(1).time_for(65_507), Duration::from_nanos(524_056_000_000));
         assert_eq!(Rate::mbit(1).bytes_in(Duration::from_millis(1)), 125);
-        assert_eq!(Rate::QUICKEST.bytes_in(Duration::MAX), usize::MAX);
+        assert_eq!(Rate::MAX.bytes_in(Duration::MAX), usize::MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! `slipgate-client`: connects to a game server, sends payloads and checks their echoes.
 //!
-//! For people who set servers up and for scripts that watch them: the exit status says what happened.
+//! It is a tool for setting up and monitoring servers: the exit status names the result.
 
 mod flags;
 mod output;
@@ -14,31 +14,33 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use slipgate_client::fetch::{self, Request};
+use slipgate_client::fetch::{self, TokenRequest};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
-use slipgate_client::{Client, ConnectToken, Marking, TimeoutPolicy};
+use slipgate_client::sockets::{Marking, Sockets};
+use slipgate_client::token::TimeoutPolicy;
+use slipgate_client::{Client, ConnectToken};
 use zeroize::Zeroizing;
 
 use crate::flags::{Flags, Source};
 use crate::output::Output;
 
-/// How long the echoes of the last payloads are waited for.
-const LAST_ECHOES: Duration = Duration::from_secs(2);
-/// How often progress is told.
-const PROGRESS: Duration = Duration::from_secs(1);
-/// How long the loop sleeps at most, so that a signal is soon seen.
-const NAP: Duration = Duration::from_millis(50);
+/// How long to wait for the echoes of the last payloads.
+const LAST_ECHOES_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval between two progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest sleep of the loop, which bounds the delay of a signal.
+const MAX_SLEEP: Duration = Duration::from_millis(50);
 
-/// What the exit status says; 0 says that every echo came and was right.
+/// The exit status of a failure. Status 0 means that every echo arrived and was correct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Failed {
-    /// The system refused something, or there is no token.
+    /// The system refused something, or no token could be read.
     Start = 1,
-    /// No server gave a slot.
+    /// No server accepted the client.
     Connect = 3,
-    /// The connection ended before its time.
+    /// The connection ended early.
     Lost = 4,
-    /// Echoes were wrong, or did not come.
+    /// Echoes were wrong or missing.
     Echoes = 5,
 }
 
@@ -46,28 +48,28 @@ fn main() -> ExitCode {
     let (flags, source) = Flags::read();
     match run(&flags, source) {
         Ok(()) => ExitCode::SUCCESS,
-        Err((failed, sentence)) => {
-            // Nobody is left to be told when stderr is closed.
-            let _ = writeln!(io::stderr(), "slipgate-client: {sentence}");
+        Err((failed, message)) => {
+            // Ignored: a closed stderr leaves no way to report the failure.
+            let _ = writeln!(io::stderr(), "slipgate-client: {message}");
             ExitCode::from(failed as u8)
         }
     }
 }
 
 fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
-    let start = |sentence: String| (Failed::Start, sentence);
+    let start = |message: String| (Failed::Start, message);
     let token = token(flags, source).map_err(start)?;
-    // Until here nothing looks whether a signal came: its own action ends the program.
+    // Registered only now: while the token is fetched, nothing polls the flag, and a signal must end the program.
     let stop = listen_to_signals().map_err(start)?;
     let timeouts = if flags.development { TimeoutPolicy::Development } else { TimeoutPolicy::Clamped };
     let client = match &flags.bind {
-        Some(bind) => Client::bind(&[*bind], timeouts),
-        None => Client::with_timeouts(timeouts),
+        Some(bind) => Sockets::bind(&[*bind]).map(Client::with_sockets),
+        None => Client::new(),
     };
-    let client = client.map_err(|error| start(format!("cannot open a socket: {error}")))?;
+    let client = client.map_err(|error| start(format!("cannot open a socket: {error}")))?.with_timeouts(timeouts);
     let marked = client.sockets().set_dscp(flags.dscp);
     if marked.map_err(|error| start(format!("cannot mark packets: {error}")))? == Marking::Partly {
-        let _ = writeln!(io::stderr(), "slipgate-client: this system has no DSCP for all packets; some leave unmarked");
+        let _ = writeln!(io::stderr(), "slipgate-client: this system cannot mark all packets; some are sent unmarked");
     }
     let mark = u64::from(std::process::id()) << 32 | u64::from(token.facts().created.0 as u32);
     let config = ProbeConfig { rate: flags.rate, sizes: flags.sizes.0.clone(), mark };
@@ -75,28 +77,28 @@ fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
     output.begin(token.facts());
     let mut probe = Probe::begin(client, token, config).map_err(|error| (Failed::Connect, error.to_string()))?;
     drive(&mut probe, flags.duration.map(|span| span.0), &stop, &mut output)
-        .map_err(|error| start(format!("the system refuses to wait for packets: {error}")))?;
+        .map_err(|error| start(format!("cannot wait for packets: {error}")))?;
     let report = probe.report().clone();
-    let verdict = judge(&report);
+    let outcome = check_report(&report);
     let left = probe.leave();
-    output.end(&report, verdict.is_ok());
+    output.end(&report, outcome.is_ok());
     left.map_err(|error| start(error.to_string()))?;
-    verdict
+    outcome
 }
 
-/// What SIGINT and SIGTERM set.
+/// Returns a flag that SIGINT and SIGTERM set.
 fn listen_to_signals() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| format!("the system refuses to report signals: {error}"))?;
+            .map_err(|error| format!("cannot register signal handlers: {error}"))?;
     }
     Ok(stop)
 }
 
-/// Sends until the time is over or a signal comes, then waits for the last echoes.
+/// Sends until the time is over or a signal arrives, then waits for the last echoes.
 fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, output: &mut Output) -> io::Result<()> {
-    let mut next_progress = Instant::now() + PROGRESS;
+    let mut next_progress = Instant::now() + PROGRESS_INTERVAL;
     let mut end = None;
     loop {
         let now = Instant::now();
@@ -107,25 +109,25 @@ fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, outpu
         if over || !probe.client().state().is_active() {
             break;
         }
-        probe.turn(true, NAP)?;
+        probe.turn(true, MAX_SLEEP)?;
         if now >= next_progress {
-            next_progress = now + PROGRESS;
+            next_progress = now + PROGRESS_INTERVAL;
             output.progress(probe.report());
         }
     }
-    let patience = Instant::now() + LAST_ECHOES;
-    while probe.client().state().is_connected() && probe.report().missing() > 0 && Instant::now() < patience {
-        probe.turn(false, NAP)?;
+    let deadline = Instant::now() + LAST_ECHOES_TIMEOUT;
+    while probe.client().state().is_connected() && probe.report().missing() > 0 && Instant::now() < deadline {
+        probe.turn(false, MAX_SLEEP)?;
     }
     Ok(())
 }
 
-fn judge(report: &ProbeReport) -> Result<(), (Failed, String)> {
-    match report.ended {
+fn check_report(report: &ProbeReport) -> Result<(), (Failed, String)> {
+    match &report.ended {
         Some(reason) if !report.was_connected => return Err((Failed::Connect, reason.to_string())),
         Some(reason) => return Err((Failed::Lost, reason.to_string())),
         None if !report.was_connected => {
-            return Err((Failed::Connect, "stopped before a server gave a slot".to_owned()));
+            return Err((Failed::Connect, "stopped before a server accepted the client".to_owned()));
         }
         None => {}
     }
@@ -133,7 +135,7 @@ fn judge(report: &ProbeReport) -> Result<(), (Failed, String)> {
         let (wrong, missing, sent) = (report.wrong, report.missing(), report.sent);
         return Err((
             Failed::Echoes,
-            format!("of {sent} payloads {missing} echoes are missing, and {wrong} were wrong"),
+            format!("{missing} echoes of {sent} payloads are missing, {wrong} echoes were wrong"),
         ));
     }
     Ok(())
@@ -145,13 +147,13 @@ fn token(flags: &Flags, source: Source) -> Result<ConnectToken, String> {
         Source::Issuer { url, client_id } => {
             let key = api_key(flags.api_key_file.as_deref())?;
             let servers = (!flags.servers.is_empty()).then(|| flags.servers.clone());
-            let request = Request { client_id, servers, ..Request::default() };
+            let request = TokenRequest { client_id, servers, ..TokenRequest::default() };
             fetch::fetch(&url, &key, &request).map_err(|error| error.to_string())
         }
     }
 }
 
-/// A token of 2048 bytes, or the same in base64, from a file or from standard input (`-`).
+/// Reads a token of 2048 bytes, or its base64, from a file or from standard input (`-`).
 fn read_token(path: &Path) -> Result<ConnectToken, String> {
     let bytes = read_small(path).map_err(|error| format!("cannot read the token {}: {error}", path.display()))?;
     let text: Zeroizing<Vec<u8>> =
@@ -176,14 +178,14 @@ fn api_key(file: Option<&Path>) -> Result<Zeroizing<String>, String> {
     Ok(text)
 }
 
-/// A file that is known to be small: more than a token in base64 with line breaks is none.
+/// Reads at most 8192 bytes: more than a token in base64 with line breaks has.
 fn read_small(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    const MOST: u64 = 8192;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MOST as usize));
+    const MAX_BYTES: u64 = 8192;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES as usize));
     if path == Path::new("-") {
-        io::stdin().lock().take(MOST).read_to_end(&mut bytes)?;
+        io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)?;
     } else {
-        std::fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+        std::fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }

@@ -1,11 +1,11 @@
-//! What the program says: lines for people, or one JSON object a line.
+//! The program's output: lines of text, or one JSON object per line.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use slipgate_client::PublicFacts;
+use slipgate_cli::output::print_line;
 use slipgate_client::probe::ProbeReport;
+use slipgate_client::token::PublicFacts;
 
 pub(crate) struct Output {
     json: bool,
@@ -17,14 +17,14 @@ struct Line<'a> {
     state: &'a str,
     slot: Option<u32>,
     sent: u64,
-    right: u64,
+    correct: u64,
     wrong: u64,
     missing: u64,
     foreign: u64,
     dropped: u64,
     round_trip_ms: Option<f64>,
-    round_trip_least_ms: Option<f64>,
-    round_trip_most_ms: Option<f64>,
+    round_trip_min_ms: Option<f64>,
+    round_trip_max_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ok: Option<bool>,
 }
@@ -41,9 +41,9 @@ impl Output {
     pub(crate) fn begin(&mut self, facts: &PublicFacts) {
         let servers: Vec<_> = facts.servers.as_slice().iter().map(ToString::to_string).collect();
         if self.json {
-            say(&serde_json::json!({ "event": "connecting", "servers": servers }).to_string());
+            print_line(&serde_json::json!({ "event": "connecting", "servers": servers }).to_string());
         } else {
-            say(&format!("connecting to {}", servers.join(", ")));
+            print_line(&format!("connecting to {}", servers.join(", ")));
         }
     }
 
@@ -61,36 +61,32 @@ impl Output {
             state: report.state.name(),
             slot: report.slot,
             sent: report.sent,
-            right: report.right,
+            correct: report.right,
             wrong: report.wrong,
             missing: report.missing(),
             foreign: report.foreign,
             dropped: report.dropped,
             round_trip_ms: millis(report.round_trip.smoothed),
-            round_trip_least_ms: millis(report.round_trip.least),
-            round_trip_most_ms: millis(report.round_trip.most),
+            round_trip_min_ms: millis(report.round_trip.min),
+            round_trip_max_ms: millis(report.round_trip.max),
             ok,
         };
         if self.json {
-            say(&serde_json::to_string(&line).unwrap_or_default());
+            print_line(&serde_json::to_string(&line).unwrap_or_default());
         } else {
-            say(&line.words());
+            print_line(&line.text());
         }
     }
 }
 
 impl Line<'_> {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         let slot = self.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
         let round_trip = self.round_trip_ms.map_or_else(|| "-".to_owned(), |millis| format!("{millis:.2} ms"));
         format!(
-            "{}: {}, slot {slot}, round trip {round_trip}, sent {}, echoes right {}, wrong {}, missing {}, dropped {}",
-            self.event, self.state, self.sent, self.right, self.wrong, self.missing, self.dropped
+            "{}: {}, slot {slot}, round trip {round_trip}, sent {}, echoes correct {}, wrong {}, missing {}, \
+             dropped {}",
+            self.event, self.state, self.sent, self.correct, self.wrong, self.missing, self.dropped
         )
     }
-}
-
-/// A closed pipe is the reader's wish, and no reason to fail.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,17 +1,17 @@
-//! What the server does with payloads: it is a dedicated server for trying things out, not a game.
+//! The built-in applications, for trying things out: `echo` and `relay`.
 
 use clap::ValueEnum;
 use serde::Deserialize;
 use slipgate_server::{ClientHandle, Event, Inbox, Server};
 
-/// What is done with the payloads of clients.
+/// The application that handles the clients' payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AppKind {
-    /// Each goes back to the client that sent it
+    /// Sends each payload back to its sender
     #[default]
     Echo,
-    /// What one client sends goes to all others
+    /// Sends each payload to all other clients
     Relay,
 }
 
@@ -24,12 +24,12 @@ impl AppKind {
     }
 }
 
-/// The application, with what it has to remember.
+/// A running application with its state.
 pub(crate) enum App {
     Echo,
     Relay {
-        /// Who is connected, in no order.
-        members: Vec<ClientHandle>,
+        /// The connected clients, in no particular order.
+        clients: Vec<ClientHandle>,
     },
 }
 
@@ -37,16 +37,16 @@ impl App {
     pub(crate) fn new(kind: AppKind, slots: u32) -> Self {
         match kind {
             AppKind::Echo => Self::Echo,
-            AppKind::Relay => Self::Relay { members: Vec::with_capacity(slots as usize) },
+            AppKind::Relay => Self::Relay { clients: Vec::with_capacity(slots as usize) },
         }
     }
 
-    /// Takes and answers all events of this turn.
-    pub(crate) fn answer(&mut self, server: &mut Server, inbox: &mut Inbox) {
+    /// Handles all events of this turn.
+    pub(crate) fn handle_events(&mut self, server: &mut Server, inbox: &mut Inbox) {
         while let Some(event) = inbox.next(server) {
             match self {
                 Self::Echo => echo(&event, server),
-                Self::Relay { members } => relay(&event, members, server),
+                Self::Relay { clients } => relay(&event, clients, server),
             }
         }
     }
@@ -58,20 +58,20 @@ fn echo(event: &Event<'_>, server: &mut Server) {
     }
 }
 
-fn relay(event: &Event<'_>, members: &mut Vec<ClientHandle>, server: &mut Server) {
+fn relay(event: &Event<'_>, clients: &mut Vec<ClientHandle>, server: &mut Server) {
     match event {
-        Event::Connected { client, .. } => members.push(*client),
-        Event::Disconnected { client, .. } => members.retain(|member| member != client),
+        Event::Connected { client, .. } => clients.push(*client),
+        Event::Disconnected { client, .. } => clients.retain(|other| other != client),
         Event::Payload { client, bytes, .. } => {
-            for member in members.iter().filter(|member| *member != client) {
-                send(server, *member, bytes);
+            for other in clients.iter().filter(|other| *other != client) {
+                send(server, *other, bytes);
             }
         }
         _ => {}
     }
 }
 
-/// What cannot be sent is lost, as datagrams may be: its client has left, or its slot is not written down yet.
+/// Sends a payload. A refused one is dropped, as datagrams may be: the client left, or its token is not durable yet.
 fn send(server: &mut Server, client: ClientHandle, bytes: &[u8]) {
     let _ = server.send(client, bytes);
 }

@@ -1,6 +1,6 @@
-//! The flags, and the environment variables beside them.
+//! The flags, and their environment variables.
 //!
-//! Every value is optional here: what is missing may stand in the file. `settings` puts the three together.
+//! Every value is optional here, because the configuration file may supply it. `settings` merges the three.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,29 +8,29 @@ use std::path::PathBuf;
 use clap::Parser;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::values::{Limit, ProtocolId, Span};
-use slipgate_server::Dscp;
+use slipgate_server::sockets::Dscp;
 
 use crate::app::AppKind;
-use crate::settings::SteeringKind;
+use crate::steering::SteeringKind;
 
 const AFTER_HELP: &str = "\
-A value is taken from the flag, else from the environment variable, else from the configuration file, else it is the \
-default. A TIME is written as 250ms, 45s, 1m 30s, 1.5s or 2h; a bare whole number is seconds.
+Precedence: flag, environment variable, configuration file, default. A TIME is written as 250ms, 45s, 1m 30s, 1.5s or \
+2h; a whole number without a unit is in seconds.
 
-The private keys are never given as flags, because every user of a machine can read command lines: they come from \
---key-file, or from the environment variable SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated \
-by commas).
+Private keys are never flags, because every user of a machine can read command lines. They come from --key-file, or \
+from the environment variable SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated by commas).
 
 The configuration file has the flags' names with underscores, and further limits in its table [limits]: \
 addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, strangers_per_tick, \
-responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, decrypts, packets_per_turn, time_per_turn.
+responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, decrypts, packets_per_turn, \
+time_per_turn.
 
-Signals: SIGTERM and SIGINT deny new clients, wait until all have left or --drain is over, and disconnect the rest; a \
-second one does not wait. SIGHUP reads the key file anew, and drops nobody.
+Signals: SIGTERM and SIGINT deny new clients, wait at most --drain for the others to leave, then disconnect the rest. \
+A second signal stops at once. SIGHUP reads the key file again; all clients stay connected.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when the system refuses something, 2 when the configuration is wrong.";
+Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
-/// A dedicated game server: admits holders of connect tokens over UDP, and carries their payloads.
+/// Dedicated game server: accepts clients with valid connect tokens over UDP and echoes or relays their payloads.
 #[derive(Parser)]
 #[command(name = "slipgate-server", version, after_help = AFTER_HELP)]
 pub(crate) struct Flags {
@@ -38,13 +38,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Where to listen: one IPv4 and one IPv6 address at most (in the environment: separated by a comma); port 0 lets
-    /// the system choose [default: 0.0.0.0:40000]
+    /// Listen on this address; at most one IPv4 and one IPv6 address (in the environment: separated by a comma). Port 0
+    /// lets the system choose [default: 0.0.0.0:40000]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', env = "SLIPGATE_SERVER_BIND", hide_env_values = true)]
     pub(crate) bind: Vec<SocketAddr>,
 
-    /// An address under which clients know this server, as it stands in their tokens; repeat it for each [default: the
-    /// bound ones, unless one of them is 0.0.0.0 or [::]]
+    /// Public address of this server, as listed in connect tokens; may be repeated [default: the addresses of --bind,
+    /// unless one of them is 0.0.0.0 or [::]]
     #[arg(
         long,
         value_name = "IP:PORT",
@@ -54,45 +54,45 @@ pub(crate) struct Flags {
     )]
     pub(crate) advertise: Vec<SocketAddr>,
 
-    /// The game's protocol id, decimal or 0x…: the same as its token issuer's
+    /// The game's protocol id, decimal or 0x…; must equal the token issuer's
     #[arg(long, value_name = "ID", env = "SLIPGATE_PROTOCOL_ID", hide_env_values = true)]
     pub(crate) protocol_id: Option<ProtocolId>,
 
-    /// The private keys: 64 hexadecimal digits a line, newest first, mode 0600
+    /// File with the private keys: 64 hexadecimal digits per line, newest first, mode 0600
     #[arg(long, value_name = "FILE", env = "SLIPGATE_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// How many clients there is room for, 1 to 65536 [default: 64]
+    /// Maximum number of connected clients, 1 to 65536 [default: 64]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_SERVER_SLOTS", hide_env_values = true)]
     pub(crate) slots: Option<u32>,
 
-    /// Threads that share the port, each with its own sockets and clients, 1 to 256; more than one on Linux alone
-    /// [default: 1]
+    /// Number of threads that share the port, each with its own sockets and clients, 1 to 256; more than 1 only on
+    /// Linux [default: 1]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_SERVER_SHARDS", hide_env_values = true)]
     pub(crate) shards: Option<u16>,
 
-    /// By what the system chooses a datagram's shard: a hash of its addresses, or the CPU that it arrived on, for network
-    /// cards that keep each client on one CPU; of one shard it changes nothing [default: hash]
+    /// How the system chooses a datagram's shard: by a hash of its addresses, or by the CPU that it arrived on (only
+    /// for network cards that keep each client on one CPU). No effect with one shard [default: hash]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_STEERING", hide_env_values = true)]
     pub(crate) steering: Option<SteeringKind>,
 
-    /// Ticks in a second, 10 to 1000; arrivals are answered at once, whatever the tick [default: 60]
+    /// Ticks per second, 10 to 1000. Received packets are handled at once, not at the next tick [default: 60]
     #[arg(long, value_name = "HZ", env = "SLIPGATE_SERVER_TICK", hide_env_values = true)]
     pub(crate) tick: Option<u32>,
 
-    /// What is done with payloads [default: echo]
+    /// How payloads are handled [default: echo]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_APP", hide_env_values = true)]
     pub(crate) app: Option<AppKind>,
 
-    /// Refuse tokens that expire further off, or accept any with the word unlimited [default: 45s]
+    /// Refuse tokens that expire later than this from now; `unlimited` accepts all [default: 45s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_MAX_TOKEN_LIFETIME", hide_env_values = true)]
     pub(crate) max_token_lifetime: Option<Limit>,
 
-    /// Remember used tokens in this file, so that tokens from before a restart stay good and used ones stay used
+    /// Record used tokens in this file, so that after a restart unused tokens stay valid and used ones stay refused
     #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_HISTORY", hide_env_values = true)]
     pub(crate) history: Option<PathBuf>,
 
-    /// This server never ran before, or not for as long as tokens live: accept tokens from before its start
+    /// Accept tokens minted before this start: safe only if the server never ran, or not within a token's lifetime
     #[arg(
         long,
         value_name = "BOOL",
@@ -104,11 +104,11 @@ pub(crate) struct Flags {
     )]
     pub(crate) first_start: Option<bool>,
 
-    /// Let a newer token take over the slot of its client id after so much silence [default: never]
+    /// Let a newer token take over its client id's slot once nothing was received for this long [default: never]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_TAKEOVER_AFTER", hide_env_values = true)]
     pub(crate) takeover_after: Option<Span>,
 
-    /// Let tokens switch time-outs off by a negative one, for debuggers: never for the public
+    /// Let tokens with a negative time-out disable time-outs, for use with debuggers; never on a public server
     #[arg(
         long,
         value_name = "BOOL",
@@ -120,11 +120,11 @@ pub(crate) struct Flags {
     )]
     pub(crate) development: Option<bool>,
 
-    /// Mark packets as urgent for routers that heed it: ef, or a DSCP from 0 to 63 [default: default, which is 0]
+    /// Mark packets as urgent for routers: ef, or a DSCP from 0 to 63 [default: default, which is 0]
     #[arg(long, value_name = "DSCP", env = "SLIPGATE_SERVER_DSCP", hide_env_values = true)]
     pub(crate) dscp: Option<Dscp>,
 
-    /// Let the kernel drop junk before it wakes the server (Linux) [default: true]
+    /// Let the kernel drop invalid datagrams before they wake the server (Linux) [default: true]
     #[arg(
         long,
         value_name = "BOOL",
@@ -136,11 +136,11 @@ pub(crate) struct Flags {
     )]
     pub(crate) kernel_filter: Option<bool>,
 
-    /// How long to wait for clients to leave when told to stop [default: 5s]
+    /// How long to wait for clients to leave after a stop signal [default: 5s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]
     pub(crate) drain: Option<Span>,
 
-    /// How the log on stderr looks [default: text]
+    /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_LOG", hide_env_values = true)]
     pub(crate) log: Option<LogFormat>,
 }

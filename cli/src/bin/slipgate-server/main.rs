@@ -1,4 +1,4 @@
-//! `slipgate-server`: a dedicated server that admits holders of connect tokens and carries their payloads.
+//! `slipgate-server`: a dedicated server that accepts clients with valid connect tokens and handles their payloads.
 //!
 //! ```text
 //!  flags ─┐                          ┌─ sockets                         ┌▶ drain ─▶ exit 0
@@ -6,17 +6,18 @@
 //!  file  ─┘                          └─ keys ◀── SIGHUP                 └▶ again: at once
 //! ```
 //!
-//! What it refuses is one sentence on stderr, and status 2 for a wrong configuration or 1 for what the system refuses.
+//! An error is one sentence on stderr: exit status 2 for a wrong configuration, 1 if the system refuses something.
 
 #![forbid(unsafe_code)]
 
 mod app;
-mod crew;
-mod file;
+mod config_file;
 mod flags;
 mod serve;
 mod settings;
+mod sharded;
 mod start;
+mod steering;
 
 use std::process::ExitCode;
 
@@ -39,9 +40,9 @@ fn run() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let settings = Settings::gather(flags, &matches)?;
-    // Before the first line of the log: who reads it there may send a signal at once.
-    let signals = Signals::listen()
-        .map_err(|error| Failure::run_time(format!("the system refuses to report signals: {error}")))?;
+    // Must precede the first log line: a supervisor that sees the line may send a signal at once.
+    let signals =
+        Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
     log::start(settings.log);
     let (mut servers, clock) = start::start(&settings)?;
     match servers.pop() {
@@ -49,6 +50,6 @@ fn run() -> Result<(), Failure> {
             Service::new(server, clock, settings).run(&signals);
             Ok(())
         }
-        last => crew::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals),
+        last => sharded::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals),
     }
 }

@@ -1,17 +1,18 @@
-//! The loop: arrivals are answered at once, ticks come at their pace, and between them the program sleeps.
+//! The main loop with one shard: handles datagrams at once, ends turns at the tick rate, and sleeps in between.
 
 use std::time::Duration;
 
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
 use slipgate_netcode::time::Instant;
-use slipgate_server::{Clock, Inbox, KeyRing, Pace, Server};
+use slipgate_server::keys::KeyRing;
+use slipgate_server::{Clock, Inbox, Pace, Server};
 use tracing::{info, warn};
 
 use crate::app::App;
 use crate::settings::Settings;
 
-/// A server with an application, a pace, and an end.
+/// A server with its application and its tick rate.
 pub(crate) struct Service {
     server: Server,
     inbox: Inbox,
@@ -22,7 +23,7 @@ pub(crate) struct Service {
     keys: KeySource,
 }
 
-/// Whether new clients are admitted, or the last ones may stay until a moment.
+/// Whether the server accepts new clients or waits for the last ones to leave.
 enum Phase {
     Serving,
     Draining { until: Instant },
@@ -41,7 +42,7 @@ impl Service {
         }
     }
 
-    /// Serves until it is told to stop and its clients have left, or their time is over, or it is told again.
+    /// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
     pub(crate) fn run(mut self, signals: &Signals) {
         let mut phase = Phase::Serving;
         loop {
@@ -67,7 +68,7 @@ impl Service {
     fn turn(&mut self) {
         let now = self.clock.now();
         self.server.begin_turn(now);
-        self.app.answer(&mut self.server, &mut self.inbox);
+        self.app.handle_events(&mut self.server, &mut self.inbox);
         if self.pace.is_tick(now.monotonic) {
             self.server.end_turn();
         } else {
@@ -76,42 +77,42 @@ impl Service {
     }
 
     fn reload_keys(&mut self) {
-        if let Some(keys) = read_keys_anew(&self.keys) {
+        if let Some(keys) = read_keys_again(&self.keys) {
             self.server.set_keys(keys);
         }
     }
 
     fn begin_drain(&mut self) -> Phase {
         let connected = self.server.connected();
-        info!(connected, drain = ?self.drain, "stopping: new clients are denied, the others may leave first");
-        self.server.set_admitting(false);
+        info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
+        self.server.accept_new_clients(false);
         Phase::Draining { until: self.clock.monotonic().after(self.drain) }
     }
 
     fn stop(&mut self) {
         self.server.begin_turn(self.clock.now());
-        self.server.stop();
+        self.server.stop("");
         self.server.end_turn();
-        // What ended just now is told in the log as it is taken.
+        // Taking the last `Disconnected` events writes their log lines.
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
         info!("stopped");
     }
 }
 
-/// Reads the keys anew, if they come from a file and it is of use.
-pub(crate) fn read_keys_anew(keys: &KeySource) -> Option<KeyRing> {
+/// Reads the key file again. Returns `None`, with a warning in the log, if there is no file or it is invalid.
+pub(crate) fn read_keys_again(keys: &KeySource) -> Option<KeyRing> {
     let Some(path) = keys.file() else {
-        warn!("SIGHUP: the keys come from the environment, which cannot be read anew; the old keys stay");
+        warn!("SIGHUP: the keys come from the environment, which cannot be read again; keeping the current keys");
         return None;
     };
     match keys.read() {
         Ok(keys) => {
-            info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read anew");
+            info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read again");
             Some(keys)
         }
         Err(error) => {
-            warn!(%error, "SIGHUP: the key file is of no use; the old keys stay");
+            warn!(%error, "SIGHUP: the key file is invalid; keeping the current keys");
             None
         }
     }

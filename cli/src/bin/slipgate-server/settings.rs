@@ -1,66 +1,45 @@
-//! The settings, put together and checked: flag, else environment variable, else file, else default.
+//! The merged and checked settings: flag, else environment variable, else configuration file, else default.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, ValueEnum};
-use serde::Deserialize;
+use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::values::Limit;
-use slipgate_cli::{Failure, either};
-use slipgate_netcode::address::is_dialable;
-use slipgate_server::{
-    Address, Config, DEFAULT_PACKETS_PER_TURN, DEFAULT_TIME_PER_TURN, Dscp, Fence, MAX_SHARDS, Steering, TimeoutPolicy,
-};
+use slipgate_cli::{Failure, first_non_empty};
+use slipgate_netcode::address::{Address, is_dialable};
+use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
+use slipgate_server::sharded::MAX_SHARDS;
+use slipgate_server::sockets::{Dscp, Steering};
+use slipgate_server::{ReadLimits, ServerConfig};
 
 use crate::app::AppKind;
-use crate::file::File;
+use crate::config_file::ConfigFile;
 use crate::flags::Flags;
 
 const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 40000);
 const DEFAULT_SLOTS: u32 = 64;
 const DEFAULT_TICK: u32 = 60;
-/// Shorter than what process managers wait for before they kill, 10 s and more.
+/// Shorter than the 10 s or more that process managers wait before they kill.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 
-/// Keep-alives are due ten times a second, and what clients may send is counted for each tick.
-const SLOWEST_TICK: u32 = 10;
-const FASTEST_TICK: u32 = 1000;
+/// Keep-alives are due ten times a second, so a slower tick would delay them.
+const MIN_TICK_HZ: u32 = 10;
+const MAX_TICK_HZ: u32 = 1000;
 
-/// By what the system chooses a datagram's shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SteeringKind {
-    /// A hash of both addresses
-    #[default]
-    Hash,
-    /// The CPU that it arrived on
-    Cpu,
-}
-
-impl From<SteeringKind> for Steering {
-    fn from(kind: SteeringKind) -> Self {
-        match kind {
-            SteeringKind::Hash => Self::Hash,
-            SteeringKind::Cpu => Self::Cpu,
-        }
-    }
-}
-
-/// All that the program needs to run.
+/// The complete settings of the program.
 pub(crate) struct Settings {
     pub(crate) bind: Vec<SocketAddr>,
-    /// The protocol's settings; without advertised addresses as long as those are not bound that stand for them.
-    pub(crate) config: Config,
+    /// The protocol's settings. `advertised` is empty if the bound addresses are to be advertised: `start` fills it in.
+    pub(crate) config: ServerConfig,
     pub(crate) keys: KeySource,
     pub(crate) shards: u16,
     pub(crate) steering: Steering,
     pub(crate) tick: u32,
-    pub(crate) packets_per_turn: u32,
-    pub(crate) time_per_turn: Duration,
+    pub(crate) read_limits: ReadLimits,
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
     pub(crate) dscp: Dscp,
@@ -70,21 +49,21 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts flags, environment (which clap has filled in) and file together, and checks the result.
+    /// Merges flags, environment (filled in by clap) and configuration file, and checks the result.
     pub(crate) fn gather(flags: Flags, matches: &ArgMatches) -> Result<Self, Failure> {
-        let file = flags.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
+        let file = flags.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let config = config(&flags, &file)?;
-        let bind = bind(either(flags.bind, file.bind))?;
-        let advertised = advertised(&bind, &either(flags.advertise, file.advertise))?;
+        let read_limits = read_limits(&file);
+        let bind = bind(first_non_empty(flags.bind, file.bind))?;
+        let advertised = advertised(&bind, &first_non_empty(flags.advertise, file.advertise))?;
         Ok(Self {
             bind,
-            config: Config { advertised, ..config },
+            config: ServerConfig { advertised, ..config },
             keys: KeySource::choose(matches, flags.key_file, file.key_file)?,
             shards: shards(flags.shards.or(file.shards))?,
             steering: flags.steering.or(file.steering).unwrap_or_default().into(),
             tick: tick(flags.tick.or(file.tick))?,
-            packets_per_turn: file.limits.packets_per_turn.unwrap_or(DEFAULT_PACKETS_PER_TURN),
-            time_per_turn: file.limits.time_per_turn.map_or(DEFAULT_TIME_PER_TURN, |span| span.0),
+            read_limits,
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
@@ -95,12 +74,20 @@ impl Settings {
     }
 }
 
-fn config(flags: &Flags, file: &File) -> Result<Config, Failure> {
+fn read_limits(file: &ConfigFile) -> ReadLimits {
+    let default = ReadLimits::default();
+    ReadLimits {
+        max_packets: file.limits.packets_per_turn.unwrap_or(default.max_packets),
+        max_time: file.limits.time_per_turn.map_or(default.max_time, |span| span.0),
+    }
+}
+
+fn config(flags: &Flags, file: &ConfigFile) -> Result<ServerConfig, Failure> {
     let protocol_id = flags.protocol_id.or(file.protocol_id).ok_or_else(|| {
-        Failure::usage("no protocol id is configured: give --protocol-id, the same as the game's token issuer has")
+        Failure::usage("no protocol id is configured: give --protocol-id, equal to that of the game's token issuer")
     })?;
     let slots = flags.slots.or(file.slots).unwrap_or(DEFAULT_SLOTS);
-    let mut config = Config::new(protocol_id.0, slots, Vec::new());
+    let mut config = ServerConfig::new(protocol_id.0, slots, &[]);
     match flags.max_token_lifetime.or(file.max_token_lifetime) {
         None => {}
         Some(Limit::Unlimited) => config.max_token_lifetime = None,
@@ -109,7 +96,7 @@ fn config(flags: &Flags, file: &File) -> Result<Config, Failure> {
     }
     config.takeover_after = flags.takeover_after.or(file.takeover_after).map(|span| span.0);
     if flags.first_start.unwrap_or(false) {
-        config.fence = Fence::Open;
+        config.token_cutoff = TokenCutoff::None;
     }
     if flags.development.or(file.development).unwrap_or(false) {
         config.timeouts = TimeoutPolicy::Development;
@@ -126,18 +113,18 @@ fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
     Ok(if given.is_empty() { vec![DEFAULT_BIND] } else { given })
 }
 
-/// The addresses given, equal ones once, or none if the bound ones are to be advertised.
+/// Returns the given addresses without duplicates, or none if the bound ones are to be advertised.
 fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>, Failure> {
     if let Some(wrong) = given.iter().find(|address| !is_dialable(**address)) {
         return Err(Failure::usage(format!("--advertise {wrong}: clients cannot send to this address")));
     }
     match bind.iter().find(|address| address.ip().to_canonical().is_unspecified()) {
         Some(wildcard) if given.is_empty() => {
-            let sentence = format!(
-                "clients cannot know this server as {wildcard}: give --advertise with the address that stands in their \
-                 connect tokens, or bind to that address itself"
+            let message = format!(
+                "clients cannot connect to {wildcard}: give --advertise with the address that connect tokens list, or \
+                 --bind to that address"
             );
-            Err(Failure::usage(sentence))
+            Err(Failure::usage(message))
         }
         _ => {
             let mut seen = BTreeSet::new();
@@ -155,8 +142,8 @@ fn shards(given: Option<u16>) -> Result<u16, Failure> {
 
 fn tick(given: Option<u32>) -> Result<u32, Failure> {
     match given.unwrap_or(DEFAULT_TICK) {
-        tick @ SLOWEST_TICK..=FASTEST_TICK => Ok(tick),
-        _ => Err(Failure::usage(format!("--tick must be {SLOWEST_TICK} to {FASTEST_TICK}"))),
+        tick @ MIN_TICK_HZ..=MAX_TICK_HZ => Ok(tick),
+        _ => Err(Failure::usage(format!("--tick must be {MIN_TICK_HZ} to {MAX_TICK_HZ}"))),
     }
 }
 
@@ -169,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bound_is_advertised_unless_it_is_a_wildcard() {
+    fn bound_addresses_are_advertised_unless_one_is_a_wildcard() {
         let concrete = addresses(&["192.0.2.1:0", "[2001:db8::1]:7"]);
         assert!(advertised(&concrete, &[]).unwrap().is_empty());
         for wildcard in ["0.0.0.0:40000", "[::]:0", "[::ffff:0.0.0.0]:1"] {
@@ -182,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_advertised_twice_counts_once() {
+    fn address_advertised_twice_counts_once() {
         let given = addresses(&["192.0.2.1:7", "192.0.2.2:7", "192.0.2.1:7", "[::ffff:192.0.2.1]:7"]);
         let once = given[..2].iter().copied().map(Address::from).collect::<Vec<_>>();
         assert_eq!(advertised(&given, &given).unwrap(), once);
     }
 
     #[test]
-    fn one_address_of_each_family_is_bound() {
+    fn at_most_one_address_of_each_family_is_bound() {
         assert_eq!(bind(Vec::new()).unwrap(), [DEFAULT_BIND]);
         assert!(bind(addresses(&["0.0.0.0:1", "[::]:1"])).is_ok());
         assert!(bind(addresses(&["127.0.0.1:1", "127.0.0.2:1"])).is_err());
@@ -197,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_10_to_1000_in_a_second() {
+    fn tick_rate_is_10_to_1000_per_second() {
         for (given, expected) in
             [(None, Some(60)), (Some(9), None), (Some(10), Some(10)), (Some(1000), Some(1000)), (Some(1001), None)]
         {

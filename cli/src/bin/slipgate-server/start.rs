@@ -1,73 +1,68 @@
-//! From checked settings to a server that listens, and the one line of the log that says how.
+//! Starts the server from its checked settings and logs them in one line.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use slipgate_cli::Failure;
-use slipgate_server::{
-    Clock, Config, Dscp, Fence, HistoryFile, Marking, Now, Server, Sockets, StartError, Steering, TimeoutPolicy,
-};
+use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
+use slipgate_server::history_file::HistoryFile;
+use slipgate_server::sockets::{Dscp, Marking, Steering};
+use slipgate_server::{Clock, Now, Server, ServerConfig, Sockets, StartError};
 use tracing::{info, warn};
 
 use crate::settings::Settings;
 
-/// Binds the sockets, opens the history, and makes the server, or its shards.
+/// Binds the sockets, opens the token history, and creates one server for each shard.
 pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure> {
     let keys = settings.keys.read()?;
     let sockets = bind(settings)?;
     let config = advertising(settings.config.clone(), &sockets);
-    // Before a history file is made.
+    // Checked before a history file is created.
     config.check().map_err(|error| Failure::usage(error.to_string()))?;
     let clock = Clock::start();
     let history = open_history(settings, clock.now())?;
     let remembered = history.as_ref().map_or(0, HistoryFile::len);
-    let servers = match history {
-        Some(history) => Server::shards_with_history(sockets, config, keys, clock.now(), history),
-        None => Server::shards(sockets, config, keys, clock.now()),
-    };
-    let mut servers = servers.map_err(refused)?;
+    let mut servers = Server::shards(sockets, config, keys, clock.now(), history).map_err(refused)?;
     for server in &mut servers {
-        server.set_packets_per_turn(settings.packets_per_turn);
-        server.set_time_per_turn(settings.time_per_turn);
+        server.set_read_limits(settings.read_limits);
         if !settings.kernel_filter {
             server
                 .set_kernel_filter(false)
-                .map_err(|error| Failure::run_time(format!("the system keeps its filter of datagrams: {error}")))?;
+                .map_err(|error| Failure::run_time(format!("cannot remove the kernel filter: {error}")))?;
         }
     }
-    tell(&servers, settings, remembered);
+    log_start(&servers, settings, remembered);
     Ok((servers, clock))
 }
 
-/// Binds sockets for each shard, and tells the system what becomes of what leaves and arrives.
+/// Binds the sockets of each shard and configures marking and steering.
 fn bind(settings: &Settings) -> Result<Vec<Sockets>, Failure> {
     let sockets = Sockets::bind_shards(&settings.bind, settings.shards);
     let sockets = sockets.map_err(|error| Failure::run_time(error.to_string()))?;
     mark(&sockets, settings.dscp)?;
     if let Some(first) = sockets.first() {
         first.steer(settings.steering, settings.shards).map_err(|error| {
-            Failure::run_time(format!("the system does not steer datagrams by {}: {error}", settings.steering.name()))
+            Failure::run_time(format!("cannot steer datagrams by {}: {error}", settings.steering.name()))
         })?;
     }
     Ok(sockets)
 }
 
-/// Marks what leaves; where the system has no such mark it leaves without one.
+/// Sets the DSCP of sent packets. Systems without it send unmarked packets, with a warning in the log.
 fn mark(shards: &[Sockets], dscp: Dscp) -> Result<(), Failure> {
-    let refused =
-        |error| Failure::run_time(format!("the system refuses to mark packets with the DSCP {dscp}: {error}"));
+    let refused = |error| Failure::run_time(format!("cannot mark packets with the DSCP {dscp}: {error}"));
     let mut marked = Marking::All;
     for sockets in shards {
         marked = marked.max(sockets.set_dscp(dscp).map_err(refused)?);
     }
     if marked == Marking::Partly {
-        warn!(%dscp, "this system has no DSCP for all packets; those for which it has none, on Windows IPv6, leave unmarked");
+        warn!(%dscp, "this system cannot mark all packets: IPv6 packets on Windows are sent unmarked");
     }
     Ok(())
 }
 
-/// The settings, with the bound addresses advertised if no others are.
-fn advertising(mut config: Config, shards: &[Sockets]) -> Config {
+/// Returns the settings with the bound addresses advertised if no others are given.
+fn advertising(mut config: ServerConfig, shards: &[Sockets]) -> ServerConfig {
     if config.advertised.is_empty()
         && let Some(sockets) = shards.first()
     {
@@ -84,20 +79,20 @@ fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Fa
 
 fn refused(error: StartError) -> Failure {
     match error {
-        StartError::Config(error) => Failure::usage(error.to_string()),
+        StartError::ServerConfig(error) => Failure::usage(error.to_string()),
         error => Failure::run_time(error.to_string()),
     }
 }
 
-/// Says how the server runs, and loudly what makes it unfit for the public.
-fn tell(servers: &[Server], settings: &Settings, remembered: usize) {
+/// Logs the settings in effect, and warns if they make the server unfit for the public.
+fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
     let Some(server) = servers.first() else { return };
     let config = server.config();
     let Settings { keys, tick, app, drain, dscp, .. } = settings;
     let sockets = server.sockets();
     let buffers = sockets.buffers();
     info!(
-        bind = list(server.local_addresses()),
+        bind = list(server.sockets().local_addresses()),
         advertise = list(&config.advertised),
         protocol_id = format_args!("{:#x}", config.protocol_id),
         slots = config.slots,
@@ -108,26 +103,26 @@ fn tell(servers: &[Server], settings: &Settings, remembered: usize) {
         keys = keys.file().map_or("environment".into(), |path| path.to_string_lossy()).as_ref(),
         max_token_lifetime = span(config.max_token_lifetime, "unlimited"),
         takeover_after = span(config.takeover_after, "never"),
-        tokens_from = fence(config.fence),
+        tokens_from = token_cutoff_name(config.token_cutoff),
         history = settings.history.as_ref().map_or("none".into(), |path| path.to_string_lossy()).as_ref(),
         remembered_tokens = remembered,
         history_capacity = config.history_tokens,
         pending_clients = config.pending_clients,
         drain = span(Some(*drain), ""),
         dscp = %dscp,
-        kernel_filter = server.has_kernel_filter(),
+        kernel_filter = server.sockets().filter().is_some(),
         batching = sockets.batching().name(),
         receive_buffer = buffers.map(|buffers| buffers.receive),
         send_buffer = buffers.map(|buffers| buffers.send),
         "serving"
     );
     if servers.len() == 1 && settings.steering == Steering::Cpu {
-        info!("one shard has everything: --steering cpu changes nothing without --shards of at least 2");
+        info!("--steering cpu has no effect without --shards of at least 2");
     }
     if config.timeouts == TimeoutPolicy::Development {
         warn!(
-            "DEVELOPMENT: tokens with a negative time-out keep their slots for ever, whether their players are there or \
-             not. Never run this for the public"
+            "DEVELOPMENT: clients whose tokens have a negative time-out never time out and keep their slots for ever. \
+             Do not use this on a public server"
         );
     }
 }
@@ -140,10 +135,10 @@ fn span(span: Option<Duration>, none: &str) -> String {
     span.map_or_else(|| none.to_owned(), |span| format!("{span:?}"))
 }
 
-const fn fence(fence: Fence) -> &'static str {
-    match fence {
-        Fence::Closed => "this start on",
-        Fence::Since(_) => "the history's beginning on",
-        Fence::Open => "any time",
+const fn token_cutoff_name(token_cutoff: TokenCutoff) -> &'static str {
+    match token_cutoff {
+        TokenCutoff::AtStart => "this start",
+        TokenCutoff::At(_) => "the start of the history",
+        TokenCutoff::None => "any time",
     }
 }

@@ -1,17 +1,17 @@
-//! `slipgate-token-issuer`: hands out connect tokens over HTTP.
+//! `slipgate-token-issuer`: issues connect tokens over HTTP.
 //!
 //! ```text
 //!  flags ─┐
-//!  env   ─┼▶ settings ─▶ config (checked) ─▶ service ─▶ SIGTERM, SIGINT ─▶ exit 0
+//!  env   ─┼▶ settings (checked) ─▶ service ─▶ SIGTERM, SIGINT ─▶ exit 0
 //!  file  ─┘
 //! ```
 //!
-//! What it refuses is one sentence on stderr, and status 2 for a wrong configuration or 1 for what the system refuses.
+//! An error is one sentence on stderr: exit status 2 for a wrong configuration, 1 if the system refuses something.
 
-mod config;
-mod file;
+mod config_file;
 mod flags;
 mod run;
+mod settings;
 mod signals;
 
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use slipgate_cli::{Failure, log};
 
-use crate::config::Config;
 use crate::flags::Flags;
+use crate::settings::Settings;
 
 fn main() -> ExitCode {
     match start() {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn start() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-    let config = Config::gather(flags, &matches)?;
-    log::start(config.log);
-    run::run(config)
+    let settings = Settings::gather(flags, &matches)?;
+    log::start(settings.log);
+    run::run(settings)
 }

@@ -1,11 +1,11 @@
-//! When to stop: SIGTERM and SIGINT, or Ctrl-C where there are no signals.
+//! Stop signals: SIGTERM and SIGINT on Unix, Ctrl-C on Windows.
 
 use std::io;
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Hears signals from its making on.
+/// Records the stop signals that arrive after its creation.
 #[cfg(unix)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -18,7 +18,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next request to stop.
+    /// Waits for the next stop signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -27,7 +27,7 @@ impl Signals {
     }
 }
 
-/// Hears Ctrl-C from its making on.
+/// Records each Ctrl-C after its creation.
 #[cfg(windows)]
 pub(crate) struct Signals {
     ctrl_c: tokio::signal::windows::CtrlC,
@@ -39,7 +39,7 @@ impl Signals {
         Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
     }
 
-    /// Waits for the next request to stop.
+    /// Waits for the next stop signal.
     pub(crate) async fn next(&mut self) {
         self.ctrl_c.recv().await;
     }

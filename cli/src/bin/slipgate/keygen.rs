@@ -1,4 +1,4 @@
-//! `slipgate keygen`: private keys for issuer and servers, API keys for backends.
+//! `slipgate keygen`: creates private keys for issuer and servers, and API keys for backends.
 
 use std::path::PathBuf;
 
@@ -11,31 +11,31 @@ use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::key_file::read_key_file;
 use zeroize::Zeroizing;
 
-use crate::say;
 use crate::secret_file::{self, Existing};
+use slipgate_cli::output::print_line;
 
 const AFTER_HELP: &str = "\
-A private key is shared by the token issuer and the game servers, and by nobody else: give its file to \
-slipgate-token-issuer and slipgate-server with --key-file.
+The private key is shared by the token issuer and the game servers only: give its file to slipgate-token-issuer and \
+slipgate-server with --key-file.
 
-An API key (--bearer) lets a backend ask the issuer for tokens: the backend keeps the key, the issuer's configuration \
-gets only its digest, which is printed.
+An API key (--bearer) lets a backend request tokens from the issuer. The backend keeps the key; the issuer's \
+configuration gets only its digest, which is printed.
 
-To change the private key without an outage: keygen --rotate on a copy of the file, give it to every server, then to the \
-issuer, and drop the last line when the old key's tokens have expired.";
+To replace the private key without an outage: run keygen --rotate on a copy of the file, install it on every server, \
+then on the issuer, and remove the last line when the tokens of the old key have expired.";
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Flags {
-    /// The file to write, with mode 0600; it must not exist
+    /// The file to create, with mode 0600; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Make an API key instead of a private key, and print its digest
+    /// Create an API key instead of a private key, and print its digest
     #[arg(long)]
     bearer: bool,
 
-    /// Put a new private key on top of those in the file, of which the newest two stay
+    /// Add a new private key at the top of the file and keep the newest two of the old ones
     #[arg(long, conflicts_with = "bearer")]
     rotate: bool,
 }
@@ -47,10 +47,10 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
         let key = ApiKey::random(&mut entropy);
         let text = Zeroizing::new(format!("{}\n", key.expose()));
         secret_file::write(&flags.file, text.as_bytes(), Existing::Refuse)?;
-        say(&format!(
+        print_line(&format!(
             "wrote an API key for a backend to {path} (mode 0600); its digest, for the issuer's configuration:"
         ));
-        say(&key.digest(&mut entropy).to_string());
+        print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
     }
     let mut keys = vec![Key::random(&mut entropy)];
@@ -60,7 +60,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     }
     let existing = if flags.rotate { Existing::Replace } else { Existing::Refuse };
     secret_file::write(&flags.file, key_file(&keys).as_bytes(), existing)?;
-    say(&format!("wrote {} private key(s), newest first, to {path} (mode 0600)", keys.len()));
+    print_line(&format!("wrote {} private key(s), newest first, to {path} (mode 0600)", keys.len()));
     Ok(())
 }
 
@@ -75,11 +75,11 @@ fn key_file(keys: &[Key]) -> Zeroizing<String> {
     text
 }
 
-/// A generator seeded by the operating system, for a handful of keys.
+/// Returns a generator seeded by the operating system, for a few keys.
 pub(crate) fn entropy() -> Result<StdRng, Failure> {
     let mut seed = Zeroizing::new([0; 32]);
     SysRng
         .try_fill_bytes(seed.as_mut_slice())
-        .map_err(|error| Failure::run_time(format!("the operating system gives no entropy: {error}")))?;
+        .map_err(|error| Failure::run_time(format!("cannot read the system's entropy: {error}")))?;
     Ok(StdRng::from_seed(*seed))
 }

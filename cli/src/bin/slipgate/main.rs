@@ -1,4 +1,4 @@
-//! The command line `slipgate`: the demo, and the tools around keys and tokens.
+//! The command `slipgate`: demo, keys, tokens, network conditioner, benchmark and congestion laboratory.
 
 mod bench;
 mod conditioner;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Secure game networking: connect tokens, dedicated servers, clients.
+/// Secure game networking: demo and tools
 #[derive(Parser)]
 #[command(name = "slipgate", version)]
 struct Arguments {
@@ -22,19 +22,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures what a server costs in CPU time, beside plain sockets
+    /// Measure the CPU time of a server, compared with plain sockets
     #[command(after_help = bench::AFTER_HELP)]
     Bench(slipgate_bench::flags::Flags),
-    /// Shows all three places at work: an issuer, a dedicated server, and clients that connect and play
+    /// Run a token issuer, a dedicated server and clients in one process, and verify every message
     Demo(demo::Flags),
-    /// Spoils a network on purpose: a UDP proxy with delay, loss and whatever else lines do
+    /// Impair the network between real programs: a UDP proxy with delay, loss, reordering and more
     Conditioner(Box<conditioner::Flags>),
-    /// Makes a private key for issuer and servers, or an API key for a backend
+    /// Create a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::Flags),
-    /// Measures congestion avoidance in a simulator
+    /// Measure congestion control in a simulator
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Mints and inspects connect tokens
+    /// Mint and inspect connect tokens
     #[command(subcommand)]
     Token(token::Command),
 }
@@ -51,12 +51,6 @@ fn main() -> ExitCode {
     result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
 }
 
-/// Writes a line to standard output. A closed pipe is the reader's wish, and no reason to fail.
-fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -64,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 }

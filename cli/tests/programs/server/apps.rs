@@ -1,26 +1,27 @@
-//! Echo and relay, over IPv4, IPv6 and both.
+//! The applications `echo` and `relay`, over IPv4, IPv6 and both.
 
 use std::net::SocketAddr;
 
-use super::player::{Player, until};
-use super::program::{Place, Program};
+use super::client::{TestClient, until};
+use super::program::{Program, TestFolder};
 
 #[test]
-fn each_client_hears_what_it_said_over_either_family_and_over_both() {
+fn echo_returns_each_clients_own_payloads_over_ipv4_and_ipv6() {
     for binds in [&["127.0.0.1:0"][..], &["[::1]:0"], &["127.0.0.1:0", "[::1]:0"]] {
-        let place = Place::new();
-        let server = Program::start(place.on(binds, &[]));
+        let folder = TestFolder::new();
+        let server = Program::start(folder.on(binds, &[]));
         let addresses = server.addresses();
         assert_eq!(addresses.len(), binds.len());
         assert_eq!(server.fact("advertise"), server.fact("bind"));
-        let mut players: Vec<_> = (0..4).map(|id| Player::join(id, addresses[id as usize % addresses.len()])).collect();
-        for (id, player) in players.iter_mut().enumerate() {
+        let mut clients: Vec<_> =
+            (0..4).map(|id| TestClient::join(id, addresses[id as usize % addresses.len()])).collect();
+        for (id, client) in clients.iter_mut().enumerate() {
             for length in [1, 2, 600, 1199, 1200] {
-                player.echo(&vec![id as u8; length]);
+                client.echo(&vec![id as u8; length]);
             }
         }
-        for (id, player) in players.iter().enumerate() {
-            assert!(player.heard.iter().flatten().all(|byte| *byte == id as u8), "it heard another's words");
+        for (id, client) in clients.iter().enumerate() {
+            assert!(client.received.iter().flatten().all(|byte| *byte == id as u8), "payload of another client");
         }
         let log = server.stop();
         assert_eq!(log.matches("client connected").count(), 4, "{log}");
@@ -29,53 +30,53 @@ fn each_client_hears_what_it_said_over_either_family_and_over_both() {
 }
 
 #[test]
-fn a_relay_tells_all_others_what_one_client_says() {
-    let place = Place::new();
-    let server = place.start(&["--app", "relay"]);
-    let [mut one, mut two, mut three] = [1, 2, 3].map(|id| Player::join(id, server.address()));
-    speak_until_heard(&mut one, b"of one", [&mut two, &mut three]);
-    speak_until_heard(&mut two, b"of two", [&mut one, &mut three]);
-    assert!(!one.has_heard(b"of one") && !two.has_heard(b"of two"), "nobody hears their own words");
+fn relay_sends_each_payload_to_all_other_clients() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--app", "relay"]);
+    let [mut one, mut two, mut three] = [1, 2, 3].map(|id| TestClient::join(id, server.address()));
+    send_until_received(&mut one, b"of one", [&mut two, &mut three]);
+    send_until_received(&mut two, b"of two", [&mut one, &mut three]);
+    assert!(!one.has_received(b"of one") && !two.has_received(b"of two"), "the sender does not get its own payload");
 
     three.leave();
     server.wait_for("reason=\"left\"");
-    let mut four = Player::join(4, server.address());
-    speak_until_heard(&mut one, b"to those who are left", [&mut two, &mut four]);
-    assert!(!three.has_heard(b"to those who are left") && !four.has_heard(b"of one"));
+    let mut four = TestClient::join(4, server.address());
+    send_until_received(&mut one, b"to those who are left", [&mut two, &mut four]);
+    assert!(!three.has_received(b"to those who are left") && !four.has_received(b"of one"));
     server.stop();
 }
 
-/// Says something until both others have heard it: datagrams may be lost.
-fn speak_until_heard(speaker: &mut Player, words: &[u8], [one, other]: [&mut Player; 2]) {
+/// Repeats a payload until both other clients received it, because datagrams may be lost.
+fn send_until_received(speaker: &mut TestClient, words: &[u8], [one, other]: [&mut TestClient; 2]) {
     let mut turns = 0;
-    until("heard by both others", &mut [speaker, one, other], |players| {
+    until("received by both others", &mut [speaker, one, other], |clients| {
         if turns % 50 == 0 {
-            players[0].say(words);
+            clients[0].send(words);
         }
         turns += 1;
-        players[1..].iter().all(|player| player.has_heard(words))
+        clients[1..].iter().all(|client| client.has_received(words))
     });
 }
 
 #[test]
-fn the_address_that_is_advertised_may_be_another_than_the_bound_one() {
-    let place = Place::new();
-    // As behind NAT: the players dial one address, and the server knows itself by another.
-    let server = Program::start(place.on(&["0.0.0.0:0"], &["--advertise", "203.0.113.7:40000"]));
+fn advertised_address_may_differ_from_the_bound_one() {
+    let folder = TestFolder::new();
+    // Simulates NAT: clients send to one address, and the server identifies itself by another.
+    let server = Program::start(folder.on(&["0.0.0.0:0"], &["--advertise", "203.0.113.7:40000"]));
     let dialled = SocketAddr::from(([127, 0, 0, 1], server.address().port()));
     let internal = Some(vec!["203.0.113.7:40000".parse().unwrap()]);
-    let ticket = super::player::Ticket { internal, ..super::player::Ticket::new(1, dialled) };
-    Player::join_with(ticket.mint()).echo(b"through");
+    let token = super::client::TestToken { internal, ..super::client::TestToken::new(1, dialled) };
+    TestClient::join_with(token.mint()).echo(b"through");
     server.stop();
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_idle_server_sleeps() {
-    let place = Place::new();
-    let server = place.start(&["--tick", "60"]);
+fn idle_server_uses_little_cpu_time() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--tick", "60"]);
     let spent = || -> u64 {
-        // Fields 14 and 15, user and system time, in hundredths of a second; the name in field 2 may hold spaces.
+        // Fields 14 and 15 are user and system time in hundredths of a second; the name in field 2 may hold spaces.
         let stat = server.proc("stat");
         let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()

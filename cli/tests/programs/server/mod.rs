@@ -1,12 +1,12 @@
-//! The program as an operator and as players meet it: real processes, real datagrams.
+//! `slipgate-server` as a process, with real clients and datagrams.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 #![cfg(unix)]
 
 mod apps;
+mod client;
 mod history;
 mod hostile;
-mod player;
 mod program;
 mod settings;
 mod shards;

@@ -1,4 +1,4 @@
-//! A running server program, its folder and its log.
+//! A running `slipgate-server`, its folder and its log.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,28 +11,28 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Every wait ends within this time, or fails its test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The game of these tests.
+/// The longest time that a test waits before it fails.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
+/// The protocol id of these tests.
 pub(crate) const PROTOCOL_ID: u64 = 0x1234;
-/// The private key of these tests; no output may show it.
+/// The private key of these tests; no output may contain it.
 pub(crate) const PRIVATE_KEY: &str = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00";
 /// Another private key.
 pub(crate) const OTHER_KEY: &str = "facade11facade11facade11facade11facade11facade11facade11facade11";
 
-/// A folder with a key file, gone at the end of its test.
-pub(crate) struct Place(PathBuf);
+/// A temporary folder with a key file.
+pub(crate) struct TestFolder(PathBuf);
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("slipgate-server-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let place = Self(folder);
-        place.write("keys", PRIVATE_KEY, 0o600);
-        place
+        let folder = Self(folder);
+        folder.write("keys", PRIVATE_KEY, 0o600);
+        folder
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -46,7 +46,7 @@ impl Place {
         path
     }
 
-    /// A program with nothing configured, and none of our variables inherited.
+    /// Returns a command without configuration and without inherited `SLIPGATE_*` variables.
     pub(crate) fn bare(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate-server"));
         let ours = std::env::vars_os().map(|(name, _)| name);
@@ -57,7 +57,7 @@ impl Place {
         command
     }
 
-    /// A program with all that it needs; it does not wait for players to leave unless a flag says so.
+    /// Returns a command with a complete configuration and, unless a flag sets one, no drain time.
     pub(crate) fn on(&self, bind: &[&str], flags: &[&str]) -> Command {
         let mut command = self.bare(&["--protocol-id", "0x1234", "--key-file", "keys"]);
         command.env("SLIPGATE_SERVER_DRAIN", "0s");
@@ -65,7 +65,7 @@ impl Place {
         command
     }
 
-    /// A program with all that it needs, on a port of the system's choice.
+    /// Returns a command with a complete configuration, on a port chosen by the system.
     pub(crate) fn complete(&self, flags: &[&str]) -> Command {
         self.on(&["127.0.0.1:0"], flags)
     }
@@ -74,19 +74,19 @@ impl Place {
         Program::start(self.complete(flags))
     }
 
-    /// The status and the one sentence of a program that must end by itself.
+    /// Returns the exit status and the message of a program that must end by itself.
     pub(crate) fn refused(&self, mut command: Command) -> (i32, String) {
         let mut child = command.spawn().unwrap();
         let code = wait(&mut child);
         let output = child.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_no_secret(&told);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_no_secret(&message);
         assert_eq!(output.stdout, b"");
-        (code.unwrap(), told)
+        (code.unwrap(), message)
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -98,12 +98,12 @@ pub(crate) fn assert_no_secret(text: &str) {
 }
 
 fn wait(child: &mut Child) -> Option<i32> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
         }
-        if begun.elapsed() > PATIENCE {
+        if start.elapsed() > MAX_WAIT {
             child.kill().unwrap();
             panic!("the program does not end");
         }
@@ -111,11 +111,11 @@ fn wait(child: &mut Child) -> Option<i32> {
     }
 }
 
-/// The lines of a log, as they come.
+/// The lines of a log so far.
 #[derive(Default)]
 struct Log {
     lines: Mutex<Vec<String>>,
-    grown: Condvar,
+    has_new_line: Condvar,
 }
 
 impl Log {
@@ -123,13 +123,13 @@ impl Log {
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines() {
                 self.lines.lock().unwrap().push(line.unwrap());
-                self.grown.notify_all();
+                self.has_new_line.notify_all();
             }
         })
     }
 }
 
-/// A server that serves.
+/// A running server.
 pub(crate) struct Program {
     child: Child,
     log: Arc<Log>,
@@ -146,16 +146,16 @@ impl Program {
         program
     }
 
-    /// The first line of the log that holds this, once it is there.
+    /// Waits for a log line that contains `part` and returns it.
     pub(crate) fn wait_for(&self, part: &str) -> String {
         let lines = self.log.lines.lock().unwrap();
         let holds = |lines: &Vec<String>| lines.iter().any(|line| line.contains(part));
-        let (lines, _) = self.log.grown.wait_timeout_while(lines, PATIENCE, |lines| !holds(lines)).unwrap();
+        let (lines, _) = self.log.has_new_line.wait_timeout_while(lines, MAX_WAIT, |lines| !holds(lines)).unwrap();
         let line = lines.iter().find(|line| line.contains(part));
         line.unwrap_or_else(|| panic!("no line with {part:?}: {lines:#?}")).clone()
     }
 
-    /// A text field of the line that says how it serves.
+    /// Returns a field of the log line with the settings in effect.
     pub(crate) fn fact(&self, name: &str) -> String {
         let line = self.wait_for("serving");
         let after = line.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("no {name}: {line}")).1;
@@ -165,12 +165,12 @@ impl Program {
         }
     }
 
-    /// The addresses that it has bound.
+    /// Returns the bound addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.fact("bind").split(", ").map(|address| address.parse().unwrap()).collect()
     }
 
-    /// The one address that it has bound.
+    /// Returns the first bound address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses()[0]
     }
@@ -184,7 +184,7 @@ impl Program {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Its status, once it has ended, and its whole log.
+    /// Waits for the end. Returns the exit status and the whole log.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let code = wait(&mut self.child);
         self.reader.take().unwrap().join().unwrap();
@@ -193,7 +193,7 @@ impl Program {
         (code, log)
     }
 
-    /// Asks it to stop, and answers its log.
+    /// Stops the server and returns its log.
     pub(crate) fn stop(self) -> String {
         self.signal("-TERM");
         let (code, log) = self.end();
@@ -201,7 +201,7 @@ impl Program {
         log
     }
 
-    /// Ends it as a crash or a power cut does.
+    /// Kills the server, as a crash or a power failure does.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         wait(&mut self.child);
@@ -225,7 +225,7 @@ impl Drop for Program {
     }
 }
 
-/// A server whose log nobody reads beyond its first line.
+/// Starts a server, reads the first line of its log and closes the log.
 pub(crate) fn start_without_a_reader(mut command: Command) -> (Child, SocketAddr) {
     let mut child = command.spawn().unwrap();
     let mut first = String::new();
@@ -234,7 +234,7 @@ pub(crate) fn start_without_a_reader(mut command: Command) -> (Child, SocketAddr
     (child, after.split('"').next().unwrap().parse().unwrap())
 }
 
-/// The status of a program that must end.
+/// Waits for the end of a program and returns its exit status.
 pub(crate) fn status(child: &mut Child) -> Option<i32> {
     wait(child)
 }

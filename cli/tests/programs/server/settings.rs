@@ -1,21 +1,22 @@
-//! Flags, environment, file; keys; and the one sentence for what is wrong.
+//! Flags, environment, configuration file and keys; and the one-line errors about them.
 
 use std::fs;
 use std::net::UdpSocket;
 use std::process::Command;
 
-use super::player::{Player, Ticket};
-use super::program::{OTHER_KEY, PRIVATE_KEY, Place, Program, assert_no_secret};
+use super::client::{TestClient, TestToken};
+use super::program::{OTHER_KEY, PRIVATE_KEY, Program, TestFolder, assert_no_secret};
 
 #[test]
-fn a_flag_is_above_the_environment_is_above_the_file_is_above_the_default() {
-    let place = Place::new();
+fn flag_overrides_environment_overrides_file_overrides_default() {
+    let folder = TestFolder::new();
     let text = "bind = [\"127.0.0.1:0\", \"[::1]:0\"]\nadvertise = [\"192.0.2.1:1\", \"192.0.2.2:2\"]\nslots = 10\n\
-                tick = 30\napp = \"relay\"\nmax_token_lifetime = \"20s\"\ntakeover_after = 2\ndrain = \"1m\"\ndscp = \"ef\"\n\
+                tick = 30\napp = \"relay\"\nmax_token_lifetime = \"20s\"\ntakeover_after = 2\ndrain = \"1m\"\n\
+                dscp = \"ef\"\n\
                 [limits]\npending_clients = 9\n";
-    place.write("server.toml", text, 0o644);
+    folder.write("server.toml", text, 0o644);
     let facts = |file: bool, variables: &[(&str, &str)], flags: &[&str]| {
-        let mut command = place.on(&[], flags);
+        let mut command = folder.on(&[], flags);
         command.env_remove("SLIPGATE_SERVER_DRAIN");
         if file {
             command.env("SLIPGATE_SERVER_CONFIG", "server.toml");
@@ -55,26 +56,26 @@ fn a_flag_is_above_the_environment_is_above_the_file_is_above_the_default() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_kernels_filter_is_there_unless_it_is_switched_off() {
-    let place = Place::new();
+fn kernel_filter_is_on_unless_disabled() {
+    let folder = TestFolder::new();
     for (flags, expected) in [(&[][..], "true"), (&["--kernel-filter"], "true"), (&["--kernel-filter=false"], "false")]
     {
-        let server = place.start(flags);
+        let server = folder.start(flags);
         assert_eq!(server.fact("kernel_filter"), expected, "{flags:?}");
         assert!(server.fact("receive_buffer").parse::<usize>().unwrap() > 0);
-        Player::join(1, server.address()).echo(b"through the filter, or without it");
+        TestClient::join(1, server.address()).echo(b"through the filter, or without it");
     }
 }
 
 #[test]
-fn a_limit_of_the_file_holds_and_a_full_history_is_told_once() {
-    let place = Place::new();
-    place.write("server.toml", "[limits]\nhistory_tokens = 1\n", 0o644);
-    let server = place.start(&["--config", "server.toml"]);
-    let mut first = Player::join(1, server.address());
-    let tokens = [2, 3].map(|id| Ticket::new(id, server.address()).impatient().mint());
+fn limit_of_the_file_applies_and_is_logged_once() {
+    let folder = TestFolder::new();
+    folder.write("server.toml", "[limits]\nhistory_tokens = 1\n", 0o644);
+    let server = folder.start(&["--config", "server.toml"]);
+    let mut first = TestClient::join(1, server.address());
+    let tokens = [2, 3].map(|id| TestToken::new(id, server.address()).with_short_timeout().mint());
     for token in tokens {
-        Player::fail(token);
+        TestClient::fail(token);
     }
     first.echo(b"still here");
     let log = server.stop();
@@ -82,93 +83,94 @@ fn a_limit_of_the_file_holds_and_a_full_history_is_told_once() {
 }
 
 #[test]
-fn keys_come_from_the_flags_file_or_the_environment_but_not_from_two_places_of_it() {
-    let place = Place::new();
+fn keys_come_from_a_file_or_one_environment_variable() {
+    let folder = TestFolder::new();
     let command = |flags: &[&str], key: &str| {
-        let mut command = place.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
+        let mut command = folder.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
         command.args(flags).env("SLIPGATE_PRIVATE_KEY", key);
         command
     };
     let server = Program::start(command(&[], OTHER_KEY));
     assert_eq!(server.fact("keys"), "environment");
-    Player::join_with(Ticket { key: OTHER_KEY, ..Ticket::new(1, server.address()) }.mint()).echo(b"by variable");
-    // A flag is above the environment.
+    TestClient::join_with(TestToken { key: OTHER_KEY, ..TestToken::new(1, server.address()) }.mint())
+        .echo(b"by variable");
+    // The flag overrides the environment.
     let server = Program::start(command(&["--key-file", "keys"], OTHER_KEY));
-    Player::join(1, server.address()).echo(b"by flag");
-    // And the environment is above the file, where a key file lies beside the file that names it.
-    fs::create_dir(place.path("etc")).unwrap();
-    place.write("etc/server.toml", "key_file = \"../keys\"\n", 0o644);
+    TestClient::join(1, server.address()).echo(b"by flag");
+    // The environment overrides the configuration file. Its `key_file` is relative to the file.
+    fs::create_dir(folder.path("etc")).unwrap();
+    folder.write("etc/server.toml", "key_file = \"../keys\"\n", 0o644);
     let server = Program::start(command(&["--config", "etc/server.toml"], OTHER_KEY));
     assert_eq!(server.fact("keys"), "environment");
-    let mut by_file = place.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
+    let mut by_file = folder.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
     by_file.args(["--config", "etc/server.toml"]);
-    Player::join(1, Program::start(by_file).address());
+    TestClient::join(1, Program::start(by_file).address());
 
     let mut two = command(&[], OTHER_KEY);
     two.env("SLIPGATE_KEY_FILE", "keys");
-    assert!(place.refused(two).1.contains("are both set"));
-    let (code, told) = place.refused(command(&[], &OTHER_KEY[1..]));
-    assert!(code == 2 && told.contains("SLIPGATE_PRIVATE_KEY is of no use"), "{told}");
+    assert!(folder.refused(two).1.contains("are both set"));
+    let (code, message) = folder.refused(command(&[], &OTHER_KEY[1..]));
+    assert!(code == 2 && message.contains("SLIPGATE_PRIVATE_KEY is invalid"), "{message}");
 }
 
 #[test]
-fn the_help_names_every_limit_of_the_file() {
-    let help = Place::new().bare(&["--help"]).output().unwrap();
-    // Wrapped wherever a line is full.
+fn help_lists_every_limit_of_the_file() {
+    let help = TestFolder::new().bare(&["--help"]).output().unwrap();
+    // Joined, because clap wraps the lines.
     let help = String::from_utf8(help.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    let readme = include_str!("../../../../server/README.md");
-    let table = readme.split_once("the file's table `[limits]`").unwrap().1.split_once("\n## ").unwrap().0;
+    let readme = include_str!("../../../README.md");
+    let table = readme.split_once("the file's table `[limits]`").unwrap().1.split_once("\n### ").unwrap().0;
     let keys: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     assert_eq!(keys.len(), 13);
     keys.iter().for_each(|key| assert!(help.contains(key), "{key}"));
 }
 
 #[test]
-fn secrets_stand_in_no_help_no_command_line_and_no_refusal() {
-    let place = Place::new();
-    let mut help = place.bare(&["--help"]);
+fn secrets_are_in_no_help_command_line_or_error() {
+    let folder = TestFolder::new();
+    let mut help = folder.bare(&["--help"]);
     let output = help.env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_no_secret(&text);
-    for named in ["SLIPGATE_PRIVATE_KEY", "--takeover-after", "[limits]", "SIGHUP", "Exit status"] {
-        assert!(text.contains(named), "{text}");
+    for part in ["SLIPGATE_PRIVATE_KEY", "--takeover-after", "[limits]", "SIGHUP", "Exit status"] {
+        assert!(text.contains(part), "{text}");
     }
-    // There is no flag for a key, so that nobody can give it where every user of the machine sees it.
+    // There is no flag for a key, because every user of the machine can read command lines.
     for flag in ["--key", "--private-key", "--keys"] {
-        assert_eq!(place.refused(place.complete(&[flag, "00"])).0, 2, "{flag}");
+        assert_eq!(folder.refused(folder.complete(&[flag, "00"])).0, 2, "{flag}");
     }
     for wrong in ["slots = \"KEY\"", "tick = \"KEY\"", "KEY = 1", "bind = [\"KEY\"]", "app = \"KEY\"", "KEY"] {
-        let file = place.write("server.toml", wrong.replace("KEY", PRIVATE_KEY), 0o600);
-        let (code, told) = place.refused(place.complete(&["--config", file.to_str().unwrap()]));
-        assert!(code == 2 && told.contains("is wrong in line 1") && told.lines().count() == 1, "{told}");
+        let file = folder.write("server.toml", wrong.replace("KEY", PRIVATE_KEY), 0o600);
+        let (code, message) = folder.refused(folder.complete(&["--config", file.to_str().unwrap()]));
+        assert!(code == 2 && message.contains("is wrong in line 1") && message.lines().count() == 1, "{message}");
     }
-    // A key given where its file's path, or another number, belongs.
-    let file = place.write("server.toml", format!("key_file = \"{PRIVATE_KEY}\""), 0o600);
+    // A key instead of the key file's path or of another number.
+    let file = folder.write("server.toml", format!("key_file = \"{PRIVATE_KEY}\""), 0o600);
     for flags in [
         vec!["--key-file", PRIVATE_KEY],
         vec!["--protocol-id", PRIVATE_KEY, "--key-file", "keys"],
         vec!["--config", PRIVATE_KEY],
         vec!["--protocol-id", "7", "--config", file.to_str().unwrap()],
     ] {
-        let mut command = place.bare(&["--bind", "127.0.0.1:0"]);
+        let mut command = folder.bare(&["--bind", "127.0.0.1:0"]);
         if flags[0] == "--key-file" {
             command.args(["--protocol-id", "7"]);
         }
         command.args(flags);
-        let (code, told) = place.refused(command);
-        assert!(code == 2 && told.contains('…'), "{told}");
+        let (code, message) = folder.refused(command);
+        assert!(code == 2 && message.contains('…'), "{message}");
     }
     #[cfg(target_os = "linux")]
     {
-        let mut command = place.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
+        let mut command = folder.bare(&["--protocol-id", "4660", "--bind", "127.0.0.1:0"]);
         command.env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY);
         assert_no_secret(&Program::start(command).proc("cmdline"));
     }
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_one_sentence_with_its_remedy() {
-    let place = Place::new();
+fn missing_or_wrong_setting_is_a_one_line_error_with_a_remedy() {
+    let folder = TestFolder::new();
     let (id, keys) = (["--protocol-id", "7"], ["--key-file", "keys"]);
     let bind = ["--bind", "127.0.0.1:0"];
     let missing: [(Vec<&str>, &str); 4] = [
@@ -190,76 +192,78 @@ fn what_is_missing_or_wrong_is_one_sentence_with_its_remedy() {
         (vec!["--key-file", "none"], "the key file none cannot be read"),
         (vec!["--key-file", "."], "is not a regular file"),
     ];
-    let missing = missing.map(|(flags, part)| (place.bare(&flags), part));
+    let missing = missing.map(|(flags, part)| (folder.bare(&flags), part));
     let wrong = wrong.map(|(flags, part)| {
-        let mut command = if flags[0] == "--key-file" { place.bare(&[id, bind].concat()) } else { place.complete(&[]) };
+        let mut command =
+            if flags[0] == "--key-file" { folder.bare(&[id, bind].concat()) } else { folder.complete(&[]) };
         command.args(flags);
         (command, part)
     });
     for (command, part) in missing.into_iter().chain(wrong) {
-        let (code, told) = place.refused(command);
-        assert_eq!((code, told.lines().count()), (2, 1), "{told}");
-        assert!(told.starts_with("slipgate-server: ") && told.contains(part), "{told}");
+        let (code, message) = folder.refused(command);
+        assert_eq!((code, message.lines().count()), (2, 1), "{message}");
+        assert!(message.starts_with("slipgate-server: ") && message.contains(part), "{message}");
     }
 }
 
 #[test]
-fn a_key_file_that_others_can_read_is_refused_with_the_remedy() {
-    let place = Place::new();
-    place.write("keys", PRIVATE_KEY, 0o640);
-    let (code, told) = place.refused(place.complete(&[]));
+fn key_file_readable_by_others_is_refused_with_the_remedy() {
+    let folder = TestFolder::new();
+    folder.write("keys", PRIVATE_KEY, 0o640);
+    let (code, message) = folder.refused(folder.complete(&[]));
     assert_eq!(code, 2);
-    assert!(told.contains("(mode 0640): run `chmod 600 keys`"), "{told}");
+    assert!(message.contains("(mode 0640): run `chmod 600 keys`"), "{message}");
 }
 
 #[test]
-fn what_the_system_refuses_is_one_sentence_and_status_1() {
-    let place = Place::new();
+fn refusal_by_the_system_is_a_one_line_error_with_status_1() {
+    let folder = TestFolder::new();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().to_string();
-    let holder = place.start(&["--history", "history"]);
-    place.write("foreign", "no history at all", 0o600);
-    let on = |bind: &str| place.on(&[bind], &[]);
-    let with = |history: &str| place.complete(&["--history", history]);
+    let running = folder.start(&["--history", "history"]);
+    folder.write("foreign", "no history at all", 0o600);
+    let on = |bind: &str| folder.on(&[bind], &[]);
+    let with = |history: &str| folder.complete(&["--history", history]);
     let cases: [(Command, String); 7] = [
         (on(&port), format!("cannot listen on {port}: another program listens there already")),
-        (place.on(&["[::1]:0", &port], &[]), format!("cannot listen on {port}: another")),
+        (folder.on(&["[::1]:0", &port], &[]), format!("cannot listen on {port}: another")),
         (on("192.0.2.1:0"), "cannot listen on 192.0.2.1:0: this machine has no such address".into()),
         (with("history"), "the history file history cannot be used: another server uses this history file".into()),
         (with("foreign"), "the history file foreign cannot be used: this is not a token history file".into()),
         (with("none/history"), "the history file none/history cannot be used: No such file".into()),
         (with("/dev/zero"), "the history file /dev/zero cannot be used: it is not a regular file".into()),
     ];
-    for (command, sentence) in cases {
-        let (code, told) = place.refused(command);
-        assert_eq!((code, told.lines().count()), (1, 1), "{told}");
-        assert!(told.starts_with(&format!("slipgate-server: {sentence}")), "{told}");
+    for (command, expected) in cases {
+        let (code, message) = folder.refused(command);
+        assert_eq!((code, message.lines().count()), (1, 1), "{message}");
+        assert!(message.starts_with(&format!("slipgate-server: {expected}")), "{message}");
     }
-    holder.stop();
+    running.stop();
 }
 
 #[test]
-fn development_is_told_loudly_and_lets_tokens_switch_time_outs_off() {
-    let place = Place::new();
-    let server = place.start(&["--development"]);
+fn development_mode_warns_and_lets_tokens_disable_time_outs() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--development"]);
     assert!(server.wait_for("DEVELOPMENT").contains("WARN"));
-    let token = Ticket { timeout_seconds: -1, ..Ticket::new(1, server.address()) }.mint();
-    // Our client clamps a negative time-out as our server does by default, so both stay connected.
-    Player::join_with(token).echo(b"debugged");
-    let log = place.start(&["--development=false"]).stop();
+    let token = TestToken { timeout_seconds: -1, ..TestToken::new(1, server.address()) }.mint();
+    // Slipgate's client clamps a negative time-out, so it stays connected in either mode.
+    TestClient::join_with(token).echo(b"debugged");
+    let log = folder.start(&["--development=false"]).stop();
     assert!(!log.contains("DEVELOPMENT"), "{log}");
 }
 
 #[test]
-fn a_lifetime_longer_than_allowed_is_refused_and_told_once() {
-    let place = Place::new();
-    let server = place.start(&["--max-token-lifetime", "10s"]);
-    let ticket = |lifetime_seconds| Ticket { lifetime_seconds, ..Ticket::new(1, server.address()).impatient() };
+fn too_long_token_lifetime_is_refused_and_logged_once() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--max-token-lifetime", "10s"]);
+    let token =
+        |lifetime_seconds| TestToken { lifetime_seconds, ..TestToken::new(1, server.address()).with_short_timeout() };
     for _ in 0..2 {
-        Player::fail(ticket(20).mint());
+        TestClient::fail(token(20).mint());
     }
-    Player::join_with(ticket(9).mint()).echo(b"short");
+    TestClient::join_with(token(9).mint()).echo(b"short");
     let log = server.stop();
-    assert_eq!(log.matches("expires further off than the maximum").count(), 1, "{log}");
+    assert_eq!(log.matches("expires later than the maximum").count(), 1, "{log}");
     assert!(log.contains("token_lifetime_too_long: "), "{log}");
 }

@@ -1,15 +1,15 @@
-//! Stopping with and without patience, and reading keys anew.
+//! Stopping with and without a drain time, and reloading keys.
 
-use slipgate_client::EndReason;
+use slipgate_client::CloseKind;
 
-use super::player::{Player, Ticket, until};
-use super::program::{OTHER_KEY, PRIVATE_KEY, Place, Program};
+use super::client::{TestClient, TestToken, until};
+use super::program::{OTHER_KEY, PRIVATE_KEY, Program, TestFolder};
 
 #[test]
-fn with_nobody_there_it_ends_at_once() {
+fn server_without_clients_stops_at_once() {
     for signal in ["-TERM", "-INT"] {
-        let place = Place::new();
-        let server = place.start(&["--drain", "1h"]);
+        let folder = TestFolder::new();
+        let server = folder.start(&["--drain", "1h"]);
         server.signal(signal);
         let (code, log) = server.end();
         assert_eq!(code, Some(0), "{log}");
@@ -18,17 +18,17 @@ fn with_nobody_there_it_ends_at_once() {
 }
 
 #[test]
-fn while_it_drains_newcomers_are_denied_and_the_others_talk_on_until_they_leave() {
-    let place = Place::new();
-    let mut server = place.start(&["--drain", "1h"]);
+fn draining_server_denies_new_clients_and_keeps_the_others() {
+    let folder = TestFolder::new();
+    let mut server = folder.start(&["--drain", "1h"]);
     let address = server.address();
-    let mut old = Player::join(1, address);
+    let mut old = TestClient::join(1, address);
     server.signal("-TERM");
     server.wait_for("stopping");
-    let mut new = Player::new(Ticket::new(2, address).mint());
-    until("denied", &mut [&mut old, &mut new], |players| players[1].ended.is_some());
-    assert_eq!(new.ended, Some(EndReason::Denied));
-    old.echo(b"the old one talks on");
+    let mut new = TestClient::new(TestToken::new(2, address).mint());
+    until("denied", &mut [&mut old, &mut new], |clients| clients[1].ended.is_some());
+    assert_eq!(new.ended, Some(CloseKind::Denied));
+    old.echo(b"still connected");
     assert!(server.is_running());
     old.leave();
     let (code, log) = server.end();
@@ -37,77 +37,78 @@ fn while_it_drains_newcomers_are_denied_and_the_others_talk_on_until_they_leave(
 }
 
 #[test]
-fn when_its_patience_is_over_it_disconnects_the_rest() {
-    let place = Place::new();
-    let server = place.start(&["--drain", "300ms"]);
-    let [mut one, mut other] = [1, 2].map(|id| Player::join(id, server.address()));
+fn clients_are_disconnected_when_the_drain_time_is_over() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--drain", "300ms"]);
+    let [mut one, mut other] = [1, 2].map(|id| TestClient::join(id, server.address()));
     server.signal("-INT");
-    until("disconnected", &mut [&mut one, &mut other], |players| players.iter().all(|player| player.ended.is_some()));
-    assert_eq!([one.ended, other.ended], [Some(EndReason::DisconnectedByServer); 2]);
+    until("disconnected", &mut [&mut one, &mut other], |clients| clients.iter().all(|client| client.ended.is_some()));
+    assert_eq!([one.ended, other.ended], [Some(CloseKind::DisconnectedByServer); 2]);
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(log.matches("reason=\"server_stopped\"").count(), 2, "{log}");
 }
 
 #[test]
-fn a_second_signal_does_not_wait() {
-    let place = Place::new();
-    let server = place.start(&["--drain", "1h"]);
-    let mut player = Player::join(1, server.address());
+fn second_signal_stops_at_once() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--drain", "1h"]);
+    let mut client = TestClient::join(1, server.address());
     server.signal("-TERM");
     server.wait_for("stopping");
     server.signal("-TERM");
-    player.until("disconnected", |player| player.ended.is_some());
-    assert_eq!(player.ended, Some(EndReason::DisconnectedByServer));
+    client.until("disconnected", |client| client.ended.is_some());
+    assert_eq!(client.ended, Some(CloseKind::DisconnectedByServer));
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
 }
 
 #[test]
-fn sighup_rotates_the_keys_and_drops_nobody() {
-    let place = Place::new();
-    let server = place.start(&[]);
+fn sighup_reloads_the_keys_and_keeps_all_clients() {
+    let folder = TestFolder::new();
+    let server = folder.start(&[]);
     let address = server.address();
-    let join = |id, key| Player::join_with(Ticket { key, ..Ticket::new(id, address) }.mint());
-    let refuse = |id, key| Player::fail(Ticket { key, ..Ticket::new(id, address).impatient() }.mint());
+    let join = |id, key| TestClient::join_with(TestToken { key, ..TestToken::new(id, address) }.mint());
+    let refuse =
+        |id, key| TestClient::fail(TestToken { key, ..TestToken::new(id, address).with_short_timeout() }.mint());
     let mut first = join(1, PRIVATE_KEY);
     refuse(2, OTHER_KEY);
 
-    place.write("keys", format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
+    folder.write("keys", format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
     server.signal("-HUP");
     server.wait_for("path=keys keys=2");
     let mut second = join(2, OTHER_KEY);
     let mut third = join(3, PRIVATE_KEY);
 
-    place.write("keys", OTHER_KEY, 0o600);
+    folder.write("keys", OTHER_KEY, 0o600);
     server.signal("-HUP");
     server.wait_for("path=keys keys=1");
     refuse(4, PRIVATE_KEY);
-    for player in [&mut first, &mut second, &mut third] {
-        player.echo(b"still here");
+    for client in [&mut first, &mut second, &mut third] {
+        client.echo(b"still here");
     }
     let log = server.stop();
-    assert_eq!(log.matches("was read anew").count(), 2, "{log}");
+    assert_eq!(log.matches("was read again").count(), 2, "{log}");
     assert_eq!(log.matches("does not open with any").count(), 1, "{log}");
 }
 
 #[test]
-fn a_bad_key_file_or_none_keeps_the_old_keys_and_warns() {
-    let place = Place::new();
-    let server = place.start(&[]);
+fn invalid_or_missing_key_file_keeps_the_current_keys() {
+    let folder = TestFolder::new();
+    let server = folder.start(&[]);
     for (content, mode, part) in [("junk", 0o600, "line 1 is not a key"), (OTHER_KEY, 0o644, "mode 0644")] {
-        place.write("keys", content, mode);
+        folder.write("keys", content, mode);
         server.signal("-HUP");
-        assert!(server.wait_for(part).contains("the old keys stay"));
+        assert!(server.wait_for(part).contains("keeping the current keys"));
     }
-    Player::join(1, server.address()).echo(b"the old key opens");
+    TestClient::join(1, server.address()).echo(b"the old key opens");
     server.stop();
 
-    let mut command = place.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0"]);
+    let mut command = folder.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0"]);
     command.env("SLIPGATE_PRIVATE_KEY", PRIVATE_KEY);
     let server = Program::start(command);
     server.signal("-HUP");
     server.wait_for("come from the environment");
-    Player::join(1, server.address()).echo(b"the old key opens");
+    TestClient::join(1, server.address()).echo(b"the old key opens");
     server.stop();
 }

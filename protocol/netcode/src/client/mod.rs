@@ -1,16 +1,16 @@
-//! The client: it tries a token's servers until one gives it a slot, and carries its payloads.
+//! The client: tries a token's servers until one gives it a slot, then exchanges payloads with it.
 //!
 //! ```text
 //!             connect              challenge               keep-alive
 //!  Disconnected ──▶ SendingRequest ──▶ SendingResponse ──▶ Connected ──▶ Disconnected, TimedOut
 //!                        │                   │
-//!                        ├── denied, silence ┤
+//!                        ├── denied, timeout ┤
 //!                        ▼                   ▼
 //!                  the token's next server; after the last one Denied, RequestTimedOut, ResponseTimedOut
-//!                  the token's lifetime over: TokenExpired
+//!                  after the token's lifetime: TokenExpired
 //! ```
 //!
-//! `session` is one use of one token; this file decides when there is one.
+//! `session` is one use of one token. This file starts and ends sessions.
 
 mod session;
 mod state;
@@ -20,58 +20,59 @@ use core::fmt;
 
 pub use self::state::{ClientState, EndReason};
 
-use self::session::{Heard, Session};
+use self::session::{Handled, TokenSession};
 use super::timing::TimeoutPolicy;
 use super::{Outbox, Payload, PayloadError, check_payload};
 use crate::address::Address;
 use crate::discard::{Discard, Discards};
+use crate::ids::ClientIndex;
 use crate::time::Instant;
 use crate::token::ConnectToken;
 use crate::wire::TAG_BYTES;
 
-/// How many used tokens a client remembers.
+/// The number of used tokens that a client remembers.
 const REMEMBERED_TOKENS: usize = 64;
 
-/// Something that happened to the client. The payloads come from [`Client::handle`].
+/// An event of the client. Payloads come from [`NetcodeClient::handle`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum NetcodeClientEvent {
     /// A server gave the client a slot.
     Connected {
-        /// The slot, from 0.
-        client_index: u32,
-        /// How many slots the server has.
+        /// The client's index on the server, from 0.
+        client_index: ClientIndex,
+        /// The number of slots of the server.
         max_clients: u32,
     },
     /// The attempt or the connection has ended.
     Ended {
-        /// Why; it has a sentence for the player, and the standard's state.
+        /// The reason, with a sentence for the player and the standard's state.
         reason: EndReason,
     },
 }
 
-/// Why no attempt was begun.
+/// Why no attempt was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Packets were sealed with this token already: a second attempt would repeat its keys and sequence numbers.
+    /// The client sealed packets with this token before. A second attempt would reuse its keys and sequence numbers.
     TokenUsed,
-    /// The token lists no address to which a packet could be sent.
+    /// The token lists no address to which a packet can be sent.
     NoServer,
-    /// The client is on its way or connected: disconnect first.
+    /// The client is connecting or connected. Disconnect it first.
     Busy,
-    /// The client carries packets or channels, and a connection within the same program bare payloads alone.
+    /// The client uses packets or channels, but a connection within one process carries only plain payloads.
     WrongTraffic,
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TokenUsed => "this connect token was used already; ask the issuer for a new one",
-            Self::NoServer => "the connect token lists no address to which a packet could be sent",
+            Self::TokenUsed => "this connect token was already used; request a new one from the issuer",
+            Self::NoServer => "the connect token lists no address to which a packet can be sent",
             Self::Busy => "the client is connecting or connected; disconnect it first",
             Self::WrongTraffic => {
-                "the client carries packets or channels, and a connection within the same program bare payloads alone; \
-                 connect by UDP"
+                "a connection within one process carries only plain payloads, but the client uses packets or channels; \
+                 connect over UDP instead"
             }
         })
     }
@@ -79,38 +80,38 @@ impl fmt::Display for ConnectError {
 
 impl core::error::Error for ConnectError {}
 
-enum Role {
-    /// No connection, and why the last one ended, if there was one.
+enum ClientRole {
+    /// Not connected. The reason is that of the last connection, if there was one.
     Idle(Option<EndReason>),
-    /// A token is in use.
-    Active(Box<Session>),
-    /// In the same program as the server.
-    Loopback { client_index: u32, max_clients: u32 },
+    /// Connecting or connected with a token.
+    Active(Box<TokenSession>),
+    /// Connected to a server in the same process.
+    Loopback { client_index: ClientIndex, max_clients: u32 },
 }
 
 /// A netcode 1.02 client without sockets.
 ///
-/// A turn: [`handle`](Self::handle) for every datagram, [`tick`](Self::tick), [`send`](Self::send),
+/// A turn calls [`handle`](Self::handle) for every datagram, then [`tick`](Self::tick), [`send`](Self::send) and
 /// [`transmit`](Self::transmit).
-pub struct Client {
+pub struct NetcodeClient {
     timeouts: TimeoutPolicy,
-    role: Role,
-    /// The session that still owes its disconnect packets.
-    leaving: Option<Box<Session>>,
-    connected: Option<Event>,
-    ended: Option<Event>,
+    role: ClientRole,
+    /// The last session, while its disconnect packets are not sent.
+    leaving: Option<Box<TokenSession>>,
+    connected: Option<NetcodeClientEvent>,
+    ended: Option<NetcodeClientEvent>,
     used: [Option<TokenName>; REMEMBERED_TOKENS],
     next_used: usize,
     discards: Discards,
 }
 
-impl Client {
-    /// A client that is not connected.
+impl NetcodeClient {
+    /// Returns a client that is not connected.
     #[must_use]
     pub fn new(timeouts: TimeoutPolicy) -> Self {
         Self {
             timeouts,
-            role: Role::Idle(None),
+            role: ClientRole::Idle(None),
             leaving: None,
             connected: None,
             ended: None,
@@ -120,103 +121,115 @@ impl Client {
         }
     }
 
-    /// Begins to connect: the first request leaves with the next [`transmit`](Self::transmit).
+    /// Starts to connect. The next [`transmit`](Self::transmit) sends the first request.
     ///
     /// # Errors
-    /// See [`ConnectError`]. Where the token is to blame the state becomes `InvalidToken`.
+    /// - `Busy` when the client is connecting or connected.
+    /// - `TokenUsed` when this client sealed packets with the token before. The state becomes `InvalidToken`.
+    /// - `NoServer` when the token lists no address that can be dialled. The state becomes `InvalidToken`.
     pub fn connect(&mut self, token: ConnectToken, now: Instant) -> Result<(), ConnectError> {
         self.connect_where(token, now, |_| true)
     }
 
-    /// As [`connect`](Self::connect), passing over the servers that `reaches` denies: those of a family for which there
-    /// is no socket would cost a time-out each.
+    /// Starts to connect like [`connect`](Self::connect), but skips the servers for which `is_reachable` returns false.
+    /// A server of an address family without a socket would cost a timeout.
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// See [`connect`](Self::connect). `NoServer` is also returned when all servers are skipped.
     pub fn connect_where(
         &mut self,
         token: ConnectToken,
         now: Instant,
-        reaches: impl Fn(Address) -> bool,
+        is_reachable: impl Fn(Address) -> bool,
     ) -> Result<(), ConnectError> {
         if self.state().is_active() {
             return Err(ConnectError::Busy);
         }
+        // Events of the last connection are obsolete.
         (self.connected, self.ended) = (None, None);
-        let began = if self.used.contains(&Some(name(&token))) {
+        let session = if self.used.contains(&Some(token_name(&token))) {
             Err(ConnectError::TokenUsed)
         } else {
-            Session::begin(token, self.timeouts, now, reaches).ok_or(ConnectError::NoServer)
+            TokenSession::start(token, self.timeouts, now, is_reachable).ok_or(ConnectError::NoServer)
         };
-        match began {
+        match session {
             Ok(session) => {
-                self.role = Role::Active(Box::new(session));
+                self.role = ClientRole::Active(Box::new(session));
                 Ok(())
             }
             Err(error) => {
-                self.role = Role::Idle(Some(EndReason::InvalidToken));
+                self.role = ClientRole::Idle(Some(EndReason::InvalidToken));
                 Err(error)
             }
         }
     }
 
-    /// Refuses a token that another client of this program has used, as if this one had; answers how.
+    /// Refuses a token that another client of this process used, as if this client had used it. Returns the error for
+    /// the caller of `connect`.
     pub fn refuse_used_token(&mut self) -> ConnectError {
         if self.state().is_active() {
             return ConnectError::Busy;
         }
         (self.connected, self.ended) = (None, None);
-        self.role = Role::Idle(Some(EndReason::InvalidToken));
+        self.role = ClientRole::Idle(Some(EndReason::InvalidToken));
         ConnectError::TokenUsed
     }
 
-    /// Becomes connected without packets, as the client of a server in the same program (host-and-play).
+    /// Connects without packets to a server in the same process (host-and-play).
     ///
     /// # Errors
-    /// `Busy`.
-    pub fn connect_loopback(&mut self, client_index: u32, max_clients: u32) -> Result<(), ConnectError> {
+    /// `Busy` when the client is connecting or connected.
+    pub fn connect_loopback(
+        &mut self,
+        client_index: impl Into<ClientIndex>,
+        max_clients: u32,
+    ) -> Result<(), ConnectError> {
+        let client_index = client_index.into();
         if self.state().is_active() {
             return Err(ConnectError::Busy);
         }
         self.ended = None;
-        self.connected = Some(Event::Connected { client_index, max_clients });
-        self.role = Role::Loopback { client_index, max_clients };
+        self.connected = Some(NetcodeClientEvent::Connected { client_index, max_clients });
+        self.role = ClientRole::Loopback { client_index, max_clients };
         Ok(())
     }
 
-    /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
+    /// Disconnects at once. The next [`transmit`](Self::transmit) sends ten disconnect packets.
     pub fn disconnect(&mut self) {
         self.disconnect_for(EndReason::Left);
     }
 
-    /// As [`disconnect`](Self::disconnect), for a reason that a layer above found.
+    /// Disconnects like [`disconnect`](Self::disconnect), with a reason from a higher layer.
     pub fn disconnect_for(&mut self, reason: EndReason) {
-        match core::mem::replace(&mut self.role, Role::Idle(Some(reason))) {
-            Role::Idle(reason) => self.role = Role::Idle(reason),
-            Role::Loopback { .. } => self.ended = Some(Event::Ended { reason }),
-            Role::Active(mut session) => {
-                // A server that has seen nothing sealed knows nothing to end, and the token stays unused.
+        match core::mem::replace(&mut self.role, ClientRole::Idle(Some(reason))) {
+            // Keep the first reason.
+            ClientRole::Idle(reason) => self.role = ClientRole::Idle(reason),
+            ClientRole::Loopback { .. } => self.ended = Some(NetcodeClientEvent::Ended { reason }),
+            ClientRole::Active(mut session) => {
+                // Before the first sealed packet the server has no connection to end, and the token stays unused.
                 if session.has_sealed() {
+                    // Remembered even before the disconnects are sent: they use the same lane.
                     self.remember(session.name());
                     session.leave();
                     self.leaving = Some(session);
                 }
-                self.ended = Some(Event::Ended { reason });
+                self.ended = Some(NetcodeClientEvent::Ended { reason });
             }
         }
     }
 
-    /// A layer above knows better why the last connection ended.
-    pub fn amend_end(&mut self, reason: EndReason) {
-        if let Role::Idle(Some(known)) = &mut self.role {
-            *known = reason;
+    /// Replaces the end reason of the last connection by one from a higher layer.
+    pub fn set_end_reason(&mut self, reason: EndReason) {
+        if let ClientRole::Idle(Some(last)) = &mut self.role {
+            *last = reason;
         }
     }
 
-    /// Brings a datagram in. It is decrypted where it lies; a payload is handed out from there.
+    /// Handles a received datagram. It is decrypted in place, and a returned payload borrows it.
     ///
     /// # Errors
-    /// Why it was dropped; it has been counted in [`discards`](Self::discards).
+    /// The [`Discard`] reason when the datagram was dropped. [`discards`](Self::discards) has counted it.
+    #[inline]
     pub fn handle<'d>(
         &mut self,
         from: Address,
@@ -224,18 +237,20 @@ impl Client {
         now: Instant,
     ) -> Result<Option<Payload<'d>>, Discard> {
         let result = match &mut self.role {
-            Role::Active(session) => session.handle(from, datagram, now),
+            ClientRole::Active(session) => session.handle(from, datagram, now),
             _ if datagram.is_empty() => Err(Discard::Empty),
+            // Late packets of an earlier connection end here.
             _ => Err(Discard::NotRunning),
         };
+        // The session borrows `role`, so its effects are applied after the call.
         match result {
-            Ok(Heard::Nothing) => Ok(None),
-            Ok(Heard::Payload(payload)) => Ok(Some(payload)),
-            Ok(Heard::Connected) => {
-                self.note_connected();
+            Ok(Handled::Nothing) => Ok(None),
+            Ok(Handled::Payload(payload)) => Ok(Some(payload)),
+            Ok(Handled::Connected) => {
+                self.on_connected();
                 Ok(None)
             }
-            Ok(Heard::Ended(reason)) => {
+            Ok(Handled::Ended(reason)) => {
                 self.end(reason);
                 Ok(None)
             }
@@ -246,156 +261,169 @@ impl Client {
         }
     }
 
-    /// Time has passed: tries the next server, or ends the attempt or the connection, if nothing came.
+    /// Handles timeouts: tries the next server, or ends the attempt or the connection.
     pub fn tick(&mut self, now: Instant) {
-        if let Role::Active(session) = &mut self.role
+        // A loopback connection has no timeout.
+        if let ClientRole::Active(session) = &mut self.role
             && let Some(reason) = session.tick(now)
         {
             self.end(reason);
         }
     }
 
-    /// Seals a payload of 1 to 1200 bytes for the server, into the outbox.
+    /// Seals a payload of 1 to 1200 bytes for the server into the outbox.
     ///
     /// # Errors
-    /// `Gone` when not connected (or in the same program, where no packets are needed), `Empty`, `TooLarge`, or
-    /// `Backlogged` when the outbox is full.
+    /// - `Gone` when the client is not connected over a network, or its sequence numbers are exhausted.
+    /// - `Empty` and `TooLarge` unless the payload has 1 to 1200 bytes.
+    /// - `Backlogged` when the outbox is full.
+    #[inline]
     pub fn send(&mut self, payload: &[u8], now: Instant, outbox: &mut impl Outbox) -> Result<(), PayloadError> {
         check_payload(payload)?;
         match &mut self.role {
-            Role::Active(session) => session.send(payload, now, outbox),
+            ClientRole::Active(session) => session.send(payload, now, outbox),
             _ => Err(PayloadError::Gone),
         }
     }
 
-    /// Sends what is due: a request, a response, a keep-alive, or the last disconnect packets.
+    /// Sends the packets that are due: a request, a response, a keep-alive, or disconnect packets.
     pub fn transmit(&mut self, now: Instant, outbox: &mut impl Outbox) {
-        if self.leaving.as_mut().is_some_and(|session| session.transmit_farewell(outbox)) {
+        // The last session's disconnects come before the first request of the next one.
+        if self.leaving.as_mut().is_some_and(|session| session.transmit_disconnects(outbox)) {
             self.leaving = None;
         }
-        if let Role::Active(session) = &mut self.role {
+        if let ClientRole::Active(session) = &mut self.role {
             session.transmit(now, outbox);
         }
     }
 
-    /// The oldest event that was not taken yet.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    /// Takes the oldest event.
+    pub fn poll_event(&mut self) -> Option<NetcodeClientEvent> {
+        // An attempt connects and ends at most once, so two fields are the whole queue.
         self.connected.take().or_else(|| self.ended.take())
     }
 
-    /// Where the client stands.
+    /// Returns the client's state.
+    #[inline]
     #[must_use]
     pub fn state(&self) -> ClientState {
         match &self.role {
-            Role::Idle(reason) => reason.map_or(ClientState::Disconnected, EndReason::state),
-            Role::Active(session) => session.state(),
-            Role::Loopback { .. } => ClientState::Connected,
+            ClientRole::Idle(reason) => reason.map_or(ClientState::Disconnected, EndReason::state),
+            ClientRole::Active(session) => session.state(),
+            ClientRole::Loopback { .. } => ClientState::Connected,
         }
     }
 
-    /// Why the last attempt or connection ended, until the next begins.
+    /// Returns why the last attempt or connection ended, until the next one starts.
     #[must_use]
     pub fn end_reason(&self) -> Option<EndReason> {
         match &self.role {
-            Role::Idle(reason) => *reason,
+            ClientRole::Idle(reason) => *reason,
             _ => None,
         }
     }
 
-    /// The slot that the server gave, from 0, while connected.
+    /// Returns the client's index on the server, from 0, while connected.
     #[must_use]
-    pub fn client_index(&self) -> Option<u32> {
-        self.seat().map(|(client_index, _)| client_index)
+    pub fn client_index(&self) -> Option<ClientIndex> {
+        self.slot_info().map(|(client_index, _)| client_index)
     }
 
-    /// How many slots the server has, while connected.
+    /// Returns the number of slots of the server, while connected.
     #[must_use]
     pub fn max_clients(&self) -> Option<u32> {
-        self.seat().map(|(_, max_clients)| max_clients)
+        self.slot_info().map(|(_, max_clients)| max_clients)
     }
 
-    /// The server that is tried or connected.
+    /// Returns the address of the server to which the client is connecting or connected.
     #[must_use]
     pub fn server(&self) -> Option<Address> {
         match &self.role {
-            Role::Active(session) => Some(session.server()),
+            ClientRole::Active(session) => Some(session.server()),
             _ => None,
         }
     }
 
-    /// When something authentic of the server arrived last, where one is tried or connected over a network.
-    pub fn heard_at(&self) -> Option<Instant> {
+    /// Returns when the last authentic packet of the server arrived, while connecting or connected over a network.
+    #[inline]
+    pub fn last_received_at(&self) -> Option<Instant> {
         match &self.role {
-            Role::Active(session) => Some(session.heard_at()),
+            ClientRole::Active(session) => Some(session.last_received_at()),
             _ => None,
         }
     }
 
-    /// When the client next has something to do of its own, if nothing arrives: wake up then.
+    /// Returns the next moment at which `tick` or `transmit` has work to do, even if no datagram arrives.
+    #[inline]
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.role {
-            Role::Active(session) => Some(session.next_deadline()),
+            ClientRole::Active(session) => Some(session.next_deadline()),
             _ => None,
         }
     }
 
-    /// The name of the token under which this session has sealed something: it must not be used again, by nobody.
+    /// Returns the name of the token with which the session has sealed packets. It must never be used again.
     #[must_use]
     pub fn used_token(&self) -> Option<TokenName> {
         match &self.role {
-            Role::Active(session) if session.has_sealed() => Some(session.name()),
+            ClientRole::Active(session) if session.has_sealed() => Some(session.name()),
             _ => None,
         }
     }
 
-    /// Whether disconnect packets still wait to leave.
+    /// Returns whether disconnect packets are not sent yet.
     #[must_use]
-    pub const fn owes(&self) -> bool {
+    pub const fn has_unsent_packets(&self) -> bool {
         self.leaving.is_some()
     }
 
-    /// How many datagrams were dropped, by reason.
+    /// Returns the number of dropped datagrams by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
         &self.discards
     }
 
-    fn seat(&self) -> Option<(u32, u32)> {
+    /// Returns the client index and the number of slots, while connected.
+    fn slot_info(&self) -> Option<(ClientIndex, u32)> {
         match &self.role {
-            Role::Active(session) => session.seat().map(|seat| (seat.client_index, seat.max_clients)),
-            Role::Loopback { client_index, max_clients } => Some((*client_index, *max_clients)),
-            Role::Idle(_) => None,
+            ClientRole::Active(session) => session.slot_info().map(|info| (info.client_index, info.max_clients)),
+            ClientRole::Loopback { client_index, max_clients } => Some((*client_index, *max_clients)),
+            ClientRole::Idle(_) => None,
         }
     }
 
-    fn note_connected(&mut self) {
-        self.connected = self.seat().map(|(client_index, max_clients)| Event::Connected { client_index, max_clients });
+    fn on_connected(&mut self) {
+        self.connected = self
+            .slot_info()
+            .map(|(client_index, max_clients)| NetcodeClientEvent::Connected { client_index, max_clients });
     }
 
     fn end(&mut self, reason: EndReason) {
-        if let Role::Active(session) = core::mem::replace(&mut self.role, Role::Idle(Some(reason)))
+        if let ClientRole::Active(session) = core::mem::replace(&mut self.role, ClientRole::Idle(Some(reason)))
             && session.has_sealed()
         {
             self.remember(session.name());
         }
-        self.ended = Some(Event::Ended { reason });
+        // Without a sealed packet the token stays usable: only a request with it was sent.
+        self.ended = Some(NetcodeClientEvent::Ended { reason });
     }
 
-    /// From now on this token is refused.
+    /// Stores the token as used, so that [`connect`](Self::connect) refuses it.
     fn remember(&mut self, token: TokenName) {
-        if let Some(home) = self.used.get_mut(self.next_used) {
-            *home = Some(token);
+        // A ring: the oldest of 64 names is overwritten. Its token has expired by then in any practical use.
+        if let Some(entry) = self.used.get_mut(self.next_used) {
+            *entry = Some(token);
         }
         self.next_used = (self.next_used + 1) % REMEMBERED_TOKENS;
     }
 }
 
-/// What tells one token from every other: the tag of its private part.
+/// The name of a token: the tag of its private part, unique to each token.
 pub type TokenName = [u8; TAG_BYTES];
 
-/// The name of a token.
+/// Returns the name of a token.
 #[must_use]
-pub fn name(token: &ConnectToken) -> TokenName {
+pub fn token_name(token: &ConnectToken) -> TokenName {
     token.sealed_private_part().last_chunk().copied().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! One use of one connect token: from the first request to the end.
+//! One use of one connect token, from the first request to the end.
 //!
-//! Client to server there is one lane of sequence numbers for the whole attempt, over all servers, because they share
-//! the key. The token's lifetime counts over the whole attempt, too.
+//! All servers of the token share its keys, so one lane of sequence numbers from the client serves the whole attempt.
+//! The token's lifetime limits the whole attempt, too.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::TokenName;
 use super::state::{ClientState, EndReason};
 use crate::address::{Address, is_dialable};
-use crate::crypto::aead::packets::Kept;
+use crate::crypto::aead::packets::PreparedKey;
 use crate::crypto::lane::{self, Lane};
 use crate::crypto::packet::PacketCipher;
 use crate::crypto::replay::ReplayWindow;
@@ -18,78 +18,78 @@ use crate::time::Instant;
 use crate::timing::{DISCONNECT_PACKETS, SEND_INTERVAL, TimeoutPolicy};
 use crate::token::ConnectToken;
 use crate::wire::cursor::Writer;
-use crate::wire::packet::{Challenge, Header, KeepAlive, PacketKind, REQUEST_PREFIX, Request};
+use crate::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX, Request};
 use crate::wire::{MAX_SERVERS_PER_TOKEN, TAG_BYTES};
-use crate::{Outbox, Payload, PayloadError, SealHalf, Unsent};
+use crate::{Outbox, Payload, PayloadError, SealError, SealHalf};
 
-/// What a datagram meant.
-pub(super) enum Heard<'d> {
+/// The effect of a handled datagram.
+pub(super) enum Handled<'d> {
     Nothing,
     Payload(Payload<'d>),
     Connected,
     Ended(EndReason),
 }
 
-/// How far the session has come; each step holds what it learned.
-#[expect(clippy::large_enum_variant, reason = "one session lies in one box; a second box would save nothing")]
-enum Step {
+/// The progress of a session.
+#[expect(clippy::large_enum_variant, reason = "a session is boxed as a whole, so a second box would save nothing")]
+enum SessionStep {
     Requesting,
     Responding(Challenge),
     Connected(KeepAlive),
-    /// On the way out: so many disconnect packets are still to leave.
+    /// Disconnecting, with the number of disconnect packets to send.
     Leaving(u8),
 }
 
-pub(super) struct Session {
+pub(super) struct TokenSession {
     name: TokenName,
     token: ConnectToken,
     cipher: PacketCipher,
-    client_to_server: Kept,
-    server_to_client: Kept,
+    client_to_server: PreparedKey,
+    server_to_client: PreparedKey,
     timeout: Option<Duration>,
     lane: Lane,
-    /// Something was sealed under the token's key, so that no other session may start its lane anew.
+    /// Whether packets were sealed with the token's key. No other session may use the token then.
     has_sealed: bool,
-    began: Instant,
+    started: Instant,
     server_index: usize,
     server: Address,
-    /// The servers to which a packet can be sent, a bit for each.
+    /// The servers to which a packet can be sent, as one bit for each index in the token's list.
     dialable: u32,
-    /// The tags of handshake packets that were taken: all servers of the token seal under one key, so one server's
-    /// denial would be believed when it is replayed in another's name. The replay window does not guard these.
+    /// The tags of accepted handshake packets, which the replay window does not protect. All servers of the token share
+    /// its keys, so an attacker could replay one server's denial under another server's address.
     handshake: HandshakeTags,
     window: ReplayWindow,
-    step: Step,
+    step: SessionStep,
     last_receive: Instant,
-    /// When something is to be sent at the latest: a request, a response, a keep-alive.
+    /// When the next request, response or keep-alive is due.
     next_send: Instant,
 }
 
-impl Session {
-    /// Begins with the first server that can be dialled, or answers `None` if there is none.
-    pub(super) fn begin(
+impl TokenSession {
+    /// Starts with the first server that can be dialled. Returns `None` if there is none.
+    pub(super) fn start(
         token: ConnectToken,
         timeouts: TimeoutPolicy,
         now: Instant,
-        reaches: impl Fn(Address) -> bool,
+        is_reachable: impl Fn(Address) -> bool,
     ) -> Option<Self> {
-        let dialable = dialable(&token, reaches);
+        let dialable = dialable_servers(&token, is_reachable);
         let (server_index, server) = next_server(&token, dialable, 0)?;
         Some(Self {
-            name: super::name(&token),
+            name: super::token_name(&token),
             cipher: PacketCipher::new(token.facts().protocol_id),
             client_to_server: token.client_to_server_key().into(),
             server_to_client: token.server_to_client_key().into(),
             timeout: timeouts.apply(token.facts().timeout_seconds),
             lane: Lane::client(),
             has_sealed: false,
-            began: now,
+            started: now,
             server_index,
             server,
             dialable,
             handshake: HandshakeTags::default(),
             window: ReplayWindow::default(),
-            step: Step::Requesting,
+            step: SessionStep::Requesting,
             last_receive: now,
             next_send: now,
             token,
@@ -100,7 +100,7 @@ impl Session {
         self.name
     }
 
-    /// Whether the token is used up: another session with it would seal under the same sequence numbers.
+    /// Returns whether packets were sealed. Another session with this token would reuse the sequence numbers.
     pub(super) const fn has_sealed(&self) -> bool {
         self.has_sealed
     }
@@ -111,151 +111,160 @@ impl Session {
 
     pub(super) fn state(&self) -> ClientState {
         match self.step {
-            Step::Requesting => ClientState::SendingRequest,
-            Step::Responding(_) => ClientState::SendingResponse,
-            Step::Connected(_) => ClientState::Connected,
-            Step::Leaving(_) => ClientState::Disconnected,
+            SessionStep::Requesting => ClientState::SendingRequest,
+            SessionStep::Responding(_) => ClientState::SendingResponse,
+            SessionStep::Connected(_) => ClientState::Connected,
+            SessionStep::Leaving(_) => ClientState::Disconnected,
         }
     }
 
-    pub(super) fn seat(&self) -> Option<KeepAlive> {
+    /// Returns the server's first keep-alive, while connected.
+    pub(super) fn slot_info(&self) -> Option<KeepAlive> {
         match self.step {
-            Step::Connected(seat) => Some(seat),
+            SessionStep::Connected(slot_info) => Some(slot_info),
             _ => None,
         }
     }
 
-    /// Handles a datagram in the order of §1.8; only the server that is tried or connected is listened to.
+    /// Handles a datagram in the order of §1.8. Only packets of the current server are accepted.
     pub(super) fn handle<'d>(
         &mut self,
         from: Address,
         datagram: &'d mut [u8],
         now: Instant,
-    ) -> Result<Heard<'d>, Discard> {
+    ) -> Result<Handled<'d>, Discard> {
+        // The address is not proof of the sender, but a cheap filter before the decryption.
         match datagram.first() {
             None => return Err(Discard::Empty),
             Some(&REQUEST_PREFIX) => return Err(Discard::UnexpectedType),
             Some(_) if from != self.server => return Err(Discard::UnknownSender),
             Some(_) => {}
         }
-        let header = Header::parse(datagram, PacketKind::TO_CLIENT)?;
+        let header = PacketHeader::parse(datagram, PacketKind::TO_CLIENT)?;
+        // Copied before the decryption in place overwrites it.
         let tag = datagram.last_chunk::<TAG_BYTES>().copied().ok_or(Discard::TooShort)?;
         if self.handshake.contains(&tag) || self.is_of_another_server(&header) {
             return Err(Discard::Replayed);
         }
+        // The cheap checks are done, decryption comes last.
         let content = self.cipher.open_fresh(&self.server_to_client, &mut self.window, &header, datagram)?;
         match (header.kind, &self.step) {
-            (PacketKind::Denied, Step::Requesting | Step::Responding(_)) => {
-                self.handshake.note(tag);
-                Ok(self.try_next_server(now).map_or(Heard::Ended(EndReason::Denied), |()| Heard::Nothing))
+            (PacketKind::Denied, SessionStep::Requesting | SessionStep::Responding(_)) => {
+                self.handshake.insert(tag);
+                Ok(self.try_next_server(now).map_or(Handled::Ended(EndReason::Denied), |()| Handled::Nothing))
             }
-            (PacketKind::Challenge, Step::Requesting) => {
+            (PacketKind::Challenge, SessionStep::Requesting) => {
                 let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
-                self.handshake.note(tag);
-                self.step = Step::Responding(challenge);
+                self.handshake.insert(tag);
+                self.step = SessionStep::Responding(challenge);
                 self.last_receive = now;
-                // DECISION: the response leaves at once. The reference waits for its next 10 Hz slot.
+                // DECISION: the response is sent at once. The reference waits for its next 10 Hz slot.
                 self.next_send = now;
-                Ok(Heard::Nothing)
+                Ok(Handled::Nothing)
             }
-            (PacketKind::KeepAlive, Step::Responding(_)) => {
-                let seat = KeepAlive::parse(content).ok_or(Discard::ContentSize)?;
-                self.step = Step::Connected(seat);
+            (PacketKind::KeepAlive, SessionStep::Responding(_)) => {
+                let slot_info = KeepAlive::parse(content).ok_or(Discard::ContentSize)?;
+                self.step = SessionStep::Connected(slot_info);
                 self.last_receive = now;
-                // The first keep-alive confirms the slot: until the server has it, it sends one before each payload.
+                // The first keep-alive confirms the slot. Until it arrives, the server sends one before each payload.
                 self.next_send = now;
-                Ok(Heard::Connected)
+                Ok(Handled::Connected)
             }
-            (PacketKind::KeepAlive, Step::Connected(_)) => {
+            (PacketKind::KeepAlive, SessionStep::Connected(_)) => {
                 self.last_receive = now;
-                Ok(Heard::Nothing)
+                Ok(Handled::Nothing)
             }
-            (PacketKind::Payload, Step::Connected(_)) => {
+            (PacketKind::Payload, SessionStep::Connected(_)) => {
                 self.last_receive = now;
-                Ok(Heard::Payload(Payload { sequence: header.sequence, bytes: content }))
+                Ok(Handled::Payload(Payload { sequence: header.sequence, bytes: content }))
             }
-            // DECISION: final, whatever servers the token still lists. The reference goes on to the next one, under the
-            // same keys, although the server meant it.
-            (PacketKind::Disconnect, Step::Connected(_)) => Ok(Heard::Ended(EndReason::DisconnectedByServer)),
+            // DECISION: a disconnect is final, even if the token lists more servers. The reference tries the next
+            // server with the same keys, although the server ended the connection on purpose.
+            (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(EndReason::DisconnectedByServer)),
             _ => Err(Discard::WrongState),
         }
     }
 
-    /// Whether a packet of a slot was sealed in the lane of another server of the token: recorded there, replayed here.
+    /// Returns whether a slot's packet has a sequence number of another server's lane, so that it was recorded there
+    /// and replayed here.
     ///
-    /// Servers of ours seal in the lane of their place in the token's list. Others all count from 0, so that lane says
-    /// nothing.
-    fn is_of_another_server(&self, header: &Header) -> bool {
+    /// Slipgate's servers seal in the lane of their index in the token's list. Servers of other libraries count from 0,
+    /// so lane 0 proves nothing.
+    fn is_of_another_server(&self, header: &PacketHeader) -> bool {
         if !header.kind.is_replay_protected() {
             return false;
         }
-        let Some(place) = lane::slot_lane(header.sequence).filter(|place| *place > 0) else { return false };
-        let listed = self.token.facts().servers.as_slice().get(place).copied().map(Address::from);
+        let Some(index) = lane::slot_lane(header.sequence).filter(|index| *index > 0) else { return false };
+        let listed = self.token.facts().servers.as_slice().get(index).copied().map(Address::from);
         listed.is_some_and(|server| server != self.server)
     }
 
-    /// What the time that passed means: nothing, the next server, or the end.
+    /// Handles timeouts: tries the next server, or returns the reason for which the session ends.
     pub(super) fn tick(&mut self, now: Instant) -> Option<EndReason> {
-        let connecting = !matches!(self.step, Step::Connected(_));
-        if connecting && now >= self.token_end() {
+        let connecting = !matches!(self.step, SessionStep::Connected(_));
+        // The token's lifetime does not limit an established connection.
+        if connecting && now >= self.token_deadline() {
             return Some(EndReason::TokenExpired);
         }
-        if now < self.silence_end() {
+        if now < self.silence_deadline() {
             return None;
         }
         let timed_out = match self.step {
-            Step::Connected(_) | Step::Leaving(_) => return Some(EndReason::TimedOut),
-            Step::Requesting => EndReason::RequestTimedOut,
-            Step::Responding(_) => EndReason::ResponseTimedOut,
+            SessionStep::Connected(_) | SessionStep::Leaving(_) => return Some(EndReason::TimedOut),
+            SessionStep::Requesting => EndReason::RequestTimedOut,
+            SessionStep::Responding(_) => EndReason::ResponseTimedOut,
         };
         self.try_next_server(now).is_none().then_some(timed_out)
     }
 
-    /// When something authentic arrived last.
-    pub(super) const fn heard_at(&self) -> Instant {
+    /// Returns when the last authentic packet arrived.
+    pub(super) const fn last_received_at(&self) -> Instant {
         self.last_receive
     }
 
-    /// When this session has something to do of its own.
+    /// Returns the next moment at which the session has work to do without a datagram.
     pub(super) fn next_deadline(&self) -> Instant {
-        let end = if matches!(self.step, Step::Connected(_)) { Instant::NEVER } else { self.token_end() };
-        self.next_send.min(self.silence_end()).min(end)
+        let end = if matches!(self.step, SessionStep::Connected(_)) { Instant::NEVER } else { self.token_deadline() };
+        self.next_send.min(self.silence_deadline()).min(end)
     }
 
-    fn token_end(&self) -> Instant {
+    fn token_deadline(&self) -> Instant {
         let facts = self.token.facts();
-        self.began.after(Duration::from_secs(facts.expires.0.saturating_sub(facts.created.0)))
+        self.started.after(Duration::from_secs(facts.expires.0.saturating_sub(facts.created.0)))
     }
 
-    fn silence_end(&self) -> Instant {
+    fn silence_deadline(&self) -> Instant {
         self.timeout.map_or(Instant::NEVER, |timeout| self.last_receive.after(timeout))
     }
 
-    /// Begins anew with the token's next server that can be dialled, or answers `None` if there is none.
+    /// Restarts with the token's next server that can be dialled. Returns `None` if there is none.
     fn try_next_server(&mut self, now: Instant) -> Option<()> {
         let (server_index, server) = next_server(&self.token, self.dialable, self.server_index + 1)?;
         (self.server_index, self.server) = (server_index, server);
+        // The next server has a lane of its own. The client's lane continues, because the servers share the key.
         self.window = ReplayWindow::default();
-        self.step = Step::Requesting;
+        self.step = SessionStep::Requesting;
         (self.last_receive, self.next_send) = (now, now);
         Some(())
     }
 
-    /// Sends what is due.
+    /// Sends the packet that is due, if any.
     pub(super) fn transmit(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        // One call sends at most one packet, so a slow caller does not send a burst afterwards.
         if now < self.next_send {
             return;
         }
         let sent = match &self.step {
-            Step::Requesting => self.send_request(outbox),
-            Step::Responding(challenge) => {
+            SessionStep::Requesting => self.send_request(outbox),
+            SessionStep::Responding(challenge) => {
                 let content = challenge.to_bytes();
                 self.seal_half().send(PacketKind::Response, &content, outbox).is_ok()
             }
-            Step::Connected(_) => {
+            SessionStep::Connected(_) => {
                 self.seal_half().send(PacketKind::KeepAlive, &KeepAlive::default().to_bytes(), outbox).is_ok()
             }
-            Step::Leaving(_) => false,
+            // `transmit_disconnects` sends these packets.
+            SessionStep::Leaving(_) => false,
         };
         if sent {
             self.next_send = now.after(SEND_INTERVAL);
@@ -263,70 +272,74 @@ impl Session {
     }
 
     pub(super) fn send(&mut self, payload: &[u8], now: Instant, outbox: &mut impl Outbox) -> Result<(), PayloadError> {
-        if !matches!(self.step, Step::Connected(_)) {
+        if !matches!(self.step, SessionStep::Connected(_)) {
             return Err(PayloadError::Gone);
         }
         match self.seal_half().send(PacketKind::Payload, payload, outbox) {
             Ok(()) => {
+                // Every payload replaces a keep-alive.
                 self.next_send = now.after(SEND_INTERVAL);
                 Ok(())
             }
-            Err(Unsent::NoRoom) => Err(PayloadError::Backlogged),
-            // 2^63 packets: not in this universe, and the server's time-out would end it.
-            Err(Unsent::LaneUsedUp) => Err(PayloadError::Gone),
+            Err(SealError::OutboxFull) => Err(PayloadError::Backlogged),
+            // After 2^63 packets. The server's timeout would end the connection.
+            Err(SealError::LaneExhausted) => Err(PayloadError::Gone),
         }
     }
 
-    /// The session owes its disconnect packets and nothing else.
+    /// Starts to disconnect: only disconnect packets are sent from now on.
     pub(super) fn leave(&mut self) {
-        self.step = Step::Leaving(DISCONNECT_PACKETS);
+        self.step = SessionStep::Leaving(DISCONNECT_PACKETS);
     }
 
-    /// Sends disconnect packets until all are out (then answers true) or the outbox is full.
-    pub(super) fn transmit_farewell(&mut self, outbox: &mut impl Outbox) -> bool {
-        while let Step::Leaving(left @ 1..) = self.step {
-            if self.seal_half().send(PacketKind::Disconnect, &[], outbox) == Err(Unsent::NoRoom) {
+    /// Sends disconnect packets until the outbox is full. Returns true when all are sent.
+    pub(super) fn transmit_disconnects(&mut self, outbox: &mut impl Outbox) -> bool {
+        while let SessionStep::Leaving(left @ 1..) = self.step {
+            // An exhausted lane counts as sent: there is no number left for another packet.
+            if self.seal_half().send(PacketKind::Disconnect, &[], outbox) == Err(SealError::OutboxFull) {
                 return false;
             }
-            self.step = Step::Leaving(left - 1);
+            self.step = SessionStep::Leaving(left - 1);
         }
         true
     }
 
-    /// Writes a connection request. It uses up a sequence number without showing it, as in the reference (§1.14).
+    /// Writes a connection request. It takes a sequence number that is not sent, as in the reference (§1.14).
     fn send_request(&mut self, outbox: &mut impl Outbox) -> bool {
-        let Some(room) = outbox.room() else { return false };
+        let Some(buf) = outbox.next_buf() else { return false };
         let (nonce, sealed) = (self.token.nonce(), self.token.sealed_private_part());
         let facts = self.token.facts();
         let request = Request { expires: facts.expires, nonce: &nonce, sealed: &sealed };
-        let mut writer = Writer::new(room);
+        let mut writer = Writer::new(buf);
         request.emit(facts.protocol_id, &mut writer);
         let Some(bytes) = writer.written() else { return false };
         outbox.commit(self.server, bytes);
+        // The request is not sealed, but the reference counts it.
         self.lane.take().is_some()
     }
 
-    fn seal_half(&mut self) -> SealHalf<'_, Kept> {
+    /// Returns the sealing half. Each caller seals a packet, so the token counts as used from here on.
+    fn seal_half(&mut self) -> SealHalf<'_, PreparedKey> {
         self.has_sealed = true;
         SealHalf { cipher: &self.cipher, key: &self.client_to_server, lane: &mut self.lane, to: self.server }
     }
 }
 
-/// The places of the token's servers to which a packet can be sent, a bit for each of 32.
-fn dialable(token: &ConnectToken, reaches: impl Fn(Address) -> bool) -> u32 {
+/// Returns the token's servers to which a packet can be sent, as one bit for each of up to 32 indices.
+fn dialable_servers(token: &ConnectToken, is_reachable: impl Fn(Address) -> bool) -> u32 {
     let servers = token.facts().servers.as_slice().iter().enumerate();
-    let can_dial = |address: SocketAddr| is_dialable(address) && reaches(Address::from(address));
-    servers.fold(0, |bits, (place, address)| bits | u32::from(can_dial(*address)) << place)
+    let can_dial = |address: SocketAddr| is_dialable(address) && is_reachable(Address::from(address));
+    servers.fold(0, |bits, (index, address)| bits | u32::from(can_dial(*address)) << index)
 }
 
-/// The first server from place `from` on in the token's list to which a packet can be sent.
+/// Returns the first server at index `from` or later in the token's list to which a packet can be sent.
 fn next_server(token: &ConnectToken, dialable: u32, from: usize) -> Option<(usize, Address)> {
     let servers = token.facts().servers.as_slice().iter().enumerate().skip(from);
-    let mut rest = servers.filter(|(place, _)| dialable >> place & 1 == 1);
-    rest.next().map(|(place, address)| (place, Address::from(*address)))
+    let mut rest = servers.filter(|(index, _)| dialable >> index & 1 == 1);
+    rest.next().map(|(index, address)| (index, Address::from(*address)))
 }
 
-/// The tags of the last handshake packets that were taken: two for each of a token's servers.
+/// The tags of accepted handshake packets: at most a challenge and a denial for each server of a token.
 struct HandshakeTags {
     tags: [[u8; TAG_BYTES]; 2 * MAX_SERVERS_PER_TOKEN],
     count: usize,
@@ -343,9 +356,9 @@ impl HandshakeTags {
         self.tags.iter().take(self.count).any(|seen| seen == tag)
     }
 
-    fn note(&mut self, tag: [u8; TAG_BYTES]) {
-        if let Some(home) = self.tags.get_mut(self.count) {
-            *home = tag;
+    fn insert(&mut self, tag: [u8; TAG_BYTES]) {
+        if let Some(entry) = self.tags.get_mut(self.count) {
+            *entry = tag;
             self.count += 1;
         }
     }

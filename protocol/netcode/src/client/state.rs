@@ -1,31 +1,31 @@
-//! The ten states of a client and the reasons of an end, with a sentence for each that a player can be shown (§1.14).
+//! The ten states of a client and the end reasons, each with a sentence for the player (§1.14).
 
 use core::fmt;
 
-/// Where a client stands. The numbers are the standard's.
+/// The state of a client. The numbers are those of the standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[repr(i8)]
 pub enum ClientState {
-    /// The attempt outlasted the token's lifetime.
+    /// The token expired during the attempt.
     TokenExpired = -6,
-    /// This client has used the token already, or the token lists no address that can be dialled.
+    /// This client used the token before, or the token lists no address that can be dialled.
     InvalidToken = -5,
-    /// It was connected, and nothing arrived for the token's time-out.
+    /// The connection ended because no packet arrived for the token's timeout.
     TimedOut = -4,
-    /// Challenged, but no slot was given in time.
+    /// The server sent a challenge, but gave no slot in time.
     ResponseTimedOut = -3,
-    /// No server answered the connection request.
+    /// No server replied to the connection request.
     RequestTimedOut = -2,
-    /// Every server said that it is full, or that it admits nobody now.
+    /// Every server replied that it is full or admits no clients.
     Denied = -1,
-    /// Not connected: the start, or a clean end.
+    /// The client is not connected: the initial state, and the state after a clean end.
     #[default]
     Disconnected = 0,
-    /// Asking a server.
+    /// The client sends connection requests.
     SendingRequest = 1,
-    /// Answering a server's challenge.
+    /// The client sends responses to a challenge.
     SendingResponse = 2,
-    /// In a slot.
+    /// The client is connected.
     Connected = 3,
 }
 
@@ -44,13 +44,13 @@ impl ClientState {
         Self::Connected,
     ];
 
-    /// The standard's number.
+    /// Returns the standard's number of the state.
     #[must_use]
     pub const fn code(self) -> i8 {
         self as i8
     }
 
-    /// The state as a stable `snake_case` word, for metrics and logs.
+    /// Returns the state as a stable `snake_case` word, for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,19 +67,18 @@ impl ClientState {
         }
     }
 
-    /// A sentence that a player can be shown.
+    /// Returns a sentence for the player.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::TokenExpired => "Connecting took too long. Please try again.",
-            Self::InvalidToken => "The game server's invitation is not valid. Please try again.",
+            Self::InvalidToken => "Your session is not valid. Please join again.",
             Self::TimedOut => "The connection to the game server was lost.",
-            Self::ResponseTimedOut => "The game server stopped answering while you were connecting. Please try again.",
+            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please try again.",
             Self::RequestTimedOut => {
-                "The game server does not answer: it may be down, your connection broken, or your invitation used or \
-                 expired. Please try again."
+                "The game server does not respond. It may be offline, or your session has expired. Please join again."
             }
-            Self::Denied => "The game server is full, or admits nobody now. Please try again later.",
+            Self::Denied => "The game server is full or closed. Please try again later.",
             Self::Disconnected => "You are not connected.",
             Self::SendingRequest => "Contacting the game server ...",
             Self::SendingResponse => "Joining the game ...",
@@ -87,19 +86,22 @@ impl ClientState {
         }
     }
 
-    /// Whether the client is on its way or in a slot.
+    /// Returns whether the client is connecting or connected.
+    #[inline]
     #[must_use]
     pub const fn is_active(self) -> bool {
+        // The standard gives errors negative numbers, and connecting states positive ones.
         self.code() > 0
     }
 
-    /// Whether the client is in a slot.
+    /// Returns whether the client is connected.
+    #[inline]
     #[must_use]
     pub const fn is_connected(self) -> bool {
         matches!(self, Self::Connected)
     }
 
-    /// Whether the last attempt or connection ended in an error.
+    /// Returns whether the last attempt or connection ended with an error.
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.code() < 0
@@ -114,63 +116,64 @@ impl fmt::Display for ClientState {
 
 /// Why an attempt or a connection ended.
 ///
-/// What each side is told, whichever way a connection ends (on channels, code and text are in
-/// `session::End`; without channels nothing travels but the fact):
+/// The two sides report these reasons. The close reason of the session layer adds code and text, if there are channels.
+/// Without channels only the disconnect itself is sent.
 ///
-/// | what happened | here | at the server ([`DisconnectReason`]) |
+/// | cause | here | at the server ([`DisconnectReason`]) |
 /// | --- | --- | --- |
 /// | the client leaves, with or without code and text | `Left` | `Left` |
-/// | the server kicks it, on channels | `Kicked` | `Kicked` |
+/// | the server kicks the client, on channels | `Kicked` | `Kicked` |
 /// | the server stops, on channels | `ServerStopped` | `ServerStopped` |
-/// | the server kicks or stops without channels, or its words got lost | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
-/// | nothing arrives for the token's time-out | `TimedOut` | `TimedOut` |
-/// | the server is full, or drains | `Denied` | |
-/// | the token is dropped unheard: used, expired, of another server | `RequestTimedOut`, or `TokenExpired` | |
-/// | this client has used the token | `InvalidToken` | |
-/// | the two ends have other channels | `LayoutMismatch` | `LayoutMismatch` |
-/// | one breaks the rules | `Violation` or `Accused` | `Accused` or `Violation` |
-/// | the player connects anew, by takeover | `TimedOut` | `TakenOver` |
-/// | a socket fails | none: it is counted, and may come to a time-out | the same |
+/// | as before, without channels, or with lost close frames | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
+/// | no packet arrives for the token's timeout | `TimedOut` | `TimedOut` |
+/// | the server is full, or admits no clients | `Denied` | |
+/// | the server drops the token: used, expired, of another server | `RequestTimedOut`, or `TokenExpired` | |
+/// | this client used the token before | `InvalidToken` | |
+/// | the two sides have different channels | `LayoutMismatch` | `LayoutMismatch` |
+/// | one side violates the protocol | `Violation` or `Accused` | `Accused` or `Violation` |
+/// | the player connects again, by takeover | `TimedOut` | `TakenOver` |
+/// | a socket fails | none: errors are counted, and may lead to a timeout | the same |
 ///
 /// [`DisconnectReason`]: crate::server::DisconnectReason
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// This client left.
+    /// This client disconnected.
     Left,
-    /// The server disconnected this client without saying why: there are no channels, or the words got lost. It was kicked,
-    /// or the server stops.
+    /// The server disconnected this client without a reason, because it kicked the client or stopped. There are no
+    /// channels, or the close frames were lost.
     DisconnectedByServer,
-    /// It was connected, and nothing arrived for the token's time-out: the path is broken, the server crashed, or another
-    /// client of this player took over.
+    /// The connection ended because no packet arrived for the token's timeout. The path is broken, the server crashed,
+    /// or another client of this player took over.
     TimedOut,
-    /// Challenged, but no slot was given in time: the path broke, or the token or the player got a slot meanwhile by another
-    /// address.
+    /// The server sent a challenge, but gave no slot in time. The path broke, or the token or the player got a slot
+    /// from another address.
     ResponseTimedOut,
-    /// No server answered the connection request. It is down, its address is wrong, or a firewall stands between. Or it drops
-    /// the token, which servers do without a word: one that was used already, that has expired, that is from before the
-    /// server's start, for other servers or another protocol id, or sealed with another key; or of a player who is connected.
+    /// No server replied to the connection request. The server is down, its address is wrong, or a firewall drops
+    /// packets. A server also drops an invalid token without a reply: a token that was used, has expired, was minted
+    /// before the server's start, names other servers or another protocol id, is sealed with another key, or belongs to
+    /// a player that is connected.
     RequestTimedOut,
-    /// Every server said that it is full, or that it admits nobody now: it drains. The packet has no room for which.
+    /// Every server replied that it is full or admits no clients. The packet does not distinguish the two.
     Denied,
-    /// The attempt outlasted the token's lifetime, all servers together.
+    /// The token expired during the attempt. Its lifetime covers all servers.
     TokenExpired,
-    /// This client has used the token already, or the token lists no address that can be dialled. (A token that was used by
-    /// another one is dropped by the server: `RequestTimedOut`.)
+    /// This client used the token before, or the token lists no address that can be dialled. A server drops a token
+    /// that another client used, which ends in `RequestTimedOut`.
     InvalidToken,
-    /// The server kicked this client, perhaps with a code and a text for the player.
+    /// The server kicked this client, with an optional code and text for the player.
     Kicked,
-    /// The server said that it stops, perhaps with a text for the player.
+    /// The server stopped, with an optional text for the player.
     ServerStopped,
-    /// The server's channels are not this client's.
+    /// The server's channels differ from this client's.
     LayoutMismatch,
-    /// The server speaks another version of the session layer.
+    /// The server uses another version of the session layer.
     VersionMismatch,
-    /// The server does not speak the session layer.
+    /// The server does not use the session layer.
     NotASession,
-    /// The server sent what no honest server sends.
+    /// The server violated the protocol.
     Violation,
-    /// The server says that this client sent what no honest client sends.
+    /// The server reports that this client violated the protocol.
     Accused,
 }
 
@@ -194,10 +197,11 @@ impl EndReason {
         Self::Accused,
     ];
 
-    /// The standard's state after such an end.
+    /// Returns the standard's state after this end.
     #[must_use]
     pub const fn state(self) -> ClientState {
         match self {
+            // The standard knows no reasons of the session layer: all of them are a clean end.
             Self::Left
             | Self::DisconnectedByServer
             | Self::Kicked
@@ -216,7 +220,7 @@ impl EndReason {
         }
     }
 
-    /// The reason as a stable `snake_case` word, for metrics and logs.
+    /// Returns the reason as a stable `snake_case` word, for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -229,23 +233,24 @@ impl EndReason {
             Self::NotASession => "not_a_session",
             Self::Violation => "violation",
             Self::Accused => "accused",
+            // The other reasons are states of the standard, with one name for both.
             _ => self.state().name(),
         }
     }
 
-    /// A sentence that a player can be shown.
+    /// Returns a sentence for the player.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Left => "You have left the game.",
-            Self::DisconnectedByServer => "The game server has ended the connection.",
-            Self::Kicked => "The game server has asked you to leave.",
-            Self::ServerStopped => "The game server shuts down.",
-            Self::LayoutMismatch => "Your game and the game server do not fit together. Is your game up to date?",
-            Self::VersionMismatch => "Your game and the game server are of different ages. Is your game up to date?",
-            Self::NotASession => "The game server speaks another language than your game.",
-            Self::Violation => "The game server sent something that makes no sense.",
-            Self::Accused => "The game server did not understand your game.",
+            Self::DisconnectedByServer => "The game server closed the connection.",
+            Self::Kicked => "You were removed from the game.",
+            Self::ServerStopped => "The game server is shutting down.",
+            Self::LayoutMismatch => "Your game does not match this server. Please update your game.",
+            Self::VersionMismatch => "This server runs a different version of the game. Please update your game.",
+            Self::NotASession => "This server runs a different game.",
+            Self::Violation => "The game server sent invalid data.",
+            Self::Accused => "The game server rejected data from your game.",
             _ => self.state().sentence(),
         }
     }
@@ -265,7 +270,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn every_state_and_reason_has_a_sentence_and_a_name_of_its_own() {
+    fn each_state_and_reason_has_its_own_sentence_and_name() {
         let codes: Vec<_> = ClientState::ALL.iter().map(|state| state.code()).collect();
         assert_eq!(codes, (-6..=3).collect::<Vec<_>>());
         let sentences: BTreeSet<_> = ClientState::ALL.iter().map(ToString::to_string).collect();

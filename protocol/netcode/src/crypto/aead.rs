@@ -1,8 +1,8 @@
-//! ChaCha20-Poly1305 (RFC 8439) in place, by one of two backends that give the same bytes.
+//! ChaCha20-Poly1305 (RFC 8439) in place, by one of two backends with equal output.
 //!
-//! [`ring`] carries what it builds for (feature `ring`, on by default): its assembly costs a tenth (16 bytes) to a
-//! quarter (1200 bytes) of the portable crate's time on x86-64 without any flag of the final user. [`portable`] is the
-//! `chacha20poly1305` crate: any CPU, `no_std`, wasm. The measured reason for the choice stands in `specs/ciphers.md`.
+//! [`ring`] is the backend of packets with the feature `ring` (on by default). Its assembly takes a tenth (16 bytes) to
+//! a quarter (1200 bytes) of the portable crate's time on x86-64, without compiler flags. [`portable`] is the
+//! `chacha20poly1305` crate for any CPU, `no_std` and wasm. `specs/ciphers.md` has the measurements.
 
 #[cfg(not(feature = "ring"))]
 pub use self::portable as packets;
@@ -15,27 +15,28 @@ use crate::wire::TAG_BYTES;
 /// Bytes of the nonce of ChaCha20-Poly1305 (RFC 8439, section 2.8).
 pub const NONCE_BYTES: usize = 12;
 
-/// The nonce of a sequence number: four zero bytes, then the number, little-endian (§1.3).
+/// Returns the nonce of a sequence number: four zero bytes, then the number, little-endian (§1.3).
+#[inline]
 #[must_use]
 pub const fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
     let [a, b, c, d, e, f, g, h] = sequence.to_le_bytes();
     [0, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// The tag did not match: wrong key, nonce or associated data, or altered bytes.
+/// The error of a tag that does not match: a wrong key, nonce or associated data, or altered bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAuthentic;
 
-/// What packets are sealed and opened with: a [`Key`] for one of them, [`packets::Kept`] for many.
+/// A key that seals and opens packets: a [`Key`] for a single packet, a [`packets::PreparedKey`] for many.
 pub trait PacketKey {
-    /// Encrypts in place and returns the tag.
+    /// Encrypts `plain` in place and returns the tag.
     #[must_use]
     fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES];
 
-    /// Decrypts ciphertext and tag in place and returns the plaintext.
+    /// Decrypts `sealed`, ciphertext and tag, in place and returns the plaintext.
     ///
     /// # Errors
-    /// [`NotAuthentic`]; the bytes are worthless then.
+    /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
     fn open<'a>(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -68,28 +69,30 @@ pub mod portable {
     use crate::crypto::key::Key;
     use crate::wire::TAG_BYTES;
 
-    /// The key of many packets. This backend prepares nothing.
-    pub type Kept = Key;
+    /// The key of a connection's packets. This backend prepares nothing.
+    pub type PreparedKey = Key;
 
-    /// Encrypts in place and returns the tag.
+    /// Encrypts `plain` in place and returns the tag.
     #[must_use]
     pub fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
         let cipher = ChaCha20Poly1305::new(key.expose().into());
         let tag = cipher.encrypt_inout_detached(&nonce.into(), associated, plain.into());
+        // RFC 8439, section 2.8, limits the plaintext to 2^32 blocks of 64 bytes. No packet gets near it.
         debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
         tag.map(Into::into).unwrap_or_default()
     }
 
-    /// Decrypts ciphertext and tag in place and returns the plaintext.
+    /// Decrypts `sealed`, ciphertext and tag, in place and returns the plaintext.
     ///
     /// # Errors
-    /// [`NotAuthentic`]; the bytes are worthless then.
+    /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
     pub fn open<'a>(
         key: &Key,
         nonce: [u8; NONCE_BYTES],
         associated: &[u8],
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], NotAuthentic> {
+        // A datagram shorter than a tag cannot be authentic.
         let (plain, tag) = sealed.split_last_chunk_mut::<TAG_BYTES>().ok_or(NotAuthentic)?;
         let cipher = ChaCha20Poly1305::new(key.expose().into());
         cipher
@@ -110,38 +113,38 @@ pub mod ring {
     use crate::crypto::key::Key;
     use crate::wire::{KEY_BYTES, TAG_BYTES};
 
-    /// The key of many packets: ring's key object, 544 bytes, which takes about 30 ns to make. Wiped when dropped.
-    pub struct Kept(LessSafeKey);
+    /// The key of a connection's packets: ring's key object of 544 bytes, wiped when dropped. Preparing one takes 30
+    /// ns.
+    pub struct PreparedKey(LessSafeKey);
 
-    impl From<Key> for Kept {
+    impl From<Key> for PreparedKey {
         fn from(key: Key) -> Self {
-            Self(made(&key))
+            Self(prepare(&key))
         }
     }
 
-    impl Kept {
-        /// ring does not wipe its keys: another one is written over this one, and is looked at, so that it is written.
+    impl PreparedKey {
+        /// Overwrites the key with an all-zero one, because ring does not wipe its keys.
         fn wipe(&mut self) {
-            self.0 = made(&Key::from_bytes([0; KEY_BYTES]));
+            // The crate forbids `unsafe`, so a volatile write is not available.
+            self.0 = prepare(&Key::from_bytes([0; KEY_BYTES]));
+            // Without a reader the compiler could remove the write to a value that is about to be dropped.
             black_box(&self.0);
         }
     }
 
-    impl Drop for Kept {
+    impl Drop for PreparedKey {
         fn drop(&mut self) {
             self.wipe();
         }
     }
 
-    #[expect(
-        clippy::expect_used,
-        reason = "ring refuses a key for its length alone, and this one has the right length"
-    )]
-    fn made(key: &Key) -> LessSafeKey {
+    #[expect(clippy::expect_used, reason = "ring refuses a key only for its length, and this one has the right length")]
+    fn prepare(key: &Key) -> LessSafeKey {
         LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.expose()).expect("a key of 32 bytes"))
     }
 
-    impl PacketKey for Kept {
+    impl PacketKey for PreparedKey {
         fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
             seal_with(&self.0, nonce, associated, plain)
         }
@@ -156,13 +159,16 @@ pub mod ring {
         }
     }
 
+    #[inline]
     fn seal_with(key: &LessSafeKey, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+        // The lanes guarantee uniqueness: a sequence number is taken once under each key.
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = key.seal_in_place_separate_tag(nonce, Aad::from(associated), plain);
         debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
         tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or_default()
     }
 
+    #[inline]
     fn open_with<'a>(
         key: &LessSafeKey,
         nonce: [u8; NONCE_BYTES],
@@ -170,26 +176,27 @@ pub mod ring {
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], NotAuthentic> {
         let nonce = Nonce::assume_unique_for_key(nonce);
+        // The name `assume_unique_for_key` concerns sealing. Opening a nonce twice is harmless.
         key.open_in_place(nonce, Aad::from(associated), sealed).map_err(|_| NotAuthentic)
     }
 
-    /// Encrypts in place and returns the tag.
+    /// Encrypts `plain` in place and returns the tag.
     #[must_use]
     pub fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        seal_with(&made(key), nonce, associated, plain)
+        seal_with(&prepare(key), nonce, associated, plain)
     }
 
-    /// Decrypts ciphertext and tag in place and returns the plaintext.
+    /// Decrypts `sealed`, ciphertext and tag, in place and returns the plaintext.
     ///
     /// # Errors
-    /// [`NotAuthentic`]; the bytes are worthless then.
+    /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
     pub fn open<'a>(
         key: &Key,
         nonce: [u8; NONCE_BYTES],
         associated: &[u8],
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], NotAuthentic> {
-        open_with(&made(key), nonce, associated, sealed)
+        open_with(&prepare(key), nonce, associated, sealed)
     }
 
     #[cfg(test)]
@@ -197,17 +204,17 @@ pub mod ring {
         use super::*;
 
         #[test]
-        fn a_kept_key_seals_as_its_bytes_do_and_is_gone_when_wiped() {
+        fn prepared_key_seals_like_its_bytes_until_it_is_wiped() {
             let bytes = |byte| Key::from_bytes([byte; KEY_BYTES]);
-            let mut kept = Kept::from(bytes(7));
+            let mut prepared = PreparedKey::from(bytes(7));
             let sealed = |key: &dyn Fn(&mut [u8]) -> [u8; TAG_BYTES]| {
                 let mut plain = [1; 40];
                 (key(&mut plain), plain)
             };
             let of = |byte| sealed(&|plain| seal(&bytes(byte), [5; NONCE_BYTES], b"beside", plain));
-            assert_eq!(sealed(&|plain| kept.seal([5; NONCE_BYTES], b"beside", plain)), of(7));
-            kept.wipe();
-            assert_eq!(sealed(&|plain| kept.seal([5; NONCE_BYTES], b"beside", plain)), of(0));
+            assert_eq!(sealed(&|plain| prepared.seal([5; NONCE_BYTES], b"beside", plain)), of(7));
+            prepared.wipe();
+            assert_eq!(sealed(&|plain| prepared.seal([5; NONCE_BYTES], b"beside", plain)), of(0));
         }
     }
 }
@@ -220,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_backends_give_and_take_the_same_bytes(
+        fn both_backends_produce_and_accept_the_same_bytes(
             key in any::<[u8; 32]>(),
             sequence in any::<u64>(),
             associated in prop::collection::vec(any::<u8>(), 0..64),
@@ -239,8 +246,8 @@ mod tests {
             prop_assert_eq!(portable::open(&key, nonce(sequence), &associated, &mut fast), Ok(&mut plain.clone()[..]));
             prop_assert_eq!(ring::open(&key, nonce(sequence), &associated, &mut crossed), Ok(&mut plain.clone()[..]));
 
-            let place = flip.index(altered.len());
-            altered[place] ^= 0x40;
+            let index = flip.index(altered.len());
+            altered[index] ^= 0x40;
             let mut again = altered.clone();
             prop_assert_eq!(portable::open(&key, nonce(sequence), &associated, &mut altered), Err(NotAuthentic));
             prop_assert_eq!(ring::open(&key, nonce(sequence), &associated, &mut again), Err(NotAuthentic));

@@ -1,13 +1,14 @@
-//! Keyed digests, HMAC-SHA256 (RFC 2104, FIPS 180-4): the binding of challenges and the names of tokens in the history.
+//! Keyed digests, HMAC-SHA256 (RFC 2104, FIPS 180-4), for the binding of challenges and the names of tokens in the
+//! history.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// Bytes of a truncated digest: 128 bits, beyond guessing and beyond chance collision.
+/// Bytes of a truncated digest: 128 bits, which neither guesses nor chance collisions reach.
 pub const DIGEST_BYTES: usize = 16;
 
-/// A truncated keyed digest. It compares in constant time.
+/// A truncated keyed digest, compared in constant time.
 #[derive(Clone, Copy, Debug, Eq)]
 pub struct Digest(pub [u8; DIGEST_BYTES]);
 
@@ -23,18 +24,18 @@ impl PartialEq for Digest {
     }
 }
 
-/// A prepared HMAC-SHA256 key: its two key blocks are hashed once, here. Wiped when dropped.
+/// A prepared HMAC-SHA256 key, wiped when dropped. Preparing it hashes the two key blocks once.
 #[derive(Clone)]
 pub struct DigestKey(Hmac<Sha256>);
 
 impl DigestKey {
-    /// The key with these bytes.
+    /// Prepares the key with these bytes.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
         Self(Hmac::new(&block(key).into()))
     }
 
-    /// The digest of the parts, one behind the other, cut to 16 bytes. Parts must have fixed lengths.
+    /// Returns the digest of the concatenated parts, truncated to 16 bytes. Each part must have a fixed length.
     #[must_use]
     pub fn digest(&self, parts: &[&[u8]]) -> Digest {
         let full = self.full(parts);
@@ -43,9 +44,10 @@ impl DigestKey {
         Digest(cut)
     }
 
-    /// The whole digest of 32 bytes.
+    /// Returns the full digest of 32 bytes.
     #[must_use]
     pub fn full(&self, parts: &[&[u8]]) -> [u8; 32] {
+        // The clone contains the hashed key blocks, which saves two compressions for each digest.
         let mut mac = self.0.clone();
         for part in parts {
             mac.update(part);
@@ -54,8 +56,9 @@ impl DigestKey {
     }
 }
 
-/// HMAC pads a key shorter than the hash's block with zeros (RFC 2104, section 2); done here, it cannot fail.
+/// Pads the key with zeros to the hash's block of 64 bytes, as HMAC does (RFC 2104, section 2).
 fn block(key: &[u8; 32]) -> [u8; 64] {
+    // A key of exactly one block makes the constructor infallible.
     let mut block = [0; 64];
     block.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
     block
@@ -66,8 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_hmac_sha256() {
-        // RFC 4231, test case 1: its 20-byte key and zeros are the same key to HMAC.
+    fn digest_is_hmac_sha256() {
+        // RFC 4231, test case 1. HMAC treats its 20-byte key and the zero-padded one as the same key.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let full = DigestKey::new(&key).full(&[b"Hi ", b"There"]);

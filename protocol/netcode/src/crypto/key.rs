@@ -1,4 +1,4 @@
-//! Keys: wiped when dropped, never printed, compared in constant time.
+//! Keys and seeds: wiped when dropped, without `Debug`, compared in constant time.
 
 use alloc::boxed::Box;
 
@@ -8,24 +8,24 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::wire::KEY_BYTES;
 
-/// A 32-byte key. It has no `Debug`, is wiped when dropped, and compares in constant time.
+/// A 32-byte key. It has no `Debug`, is wiped when dropped, and is compared in constant time.
 ///
 /// # Examples
 /// ```compile_fail
-/// // A key cannot be printed, so it cannot reach a log by accident.
+/// // A key cannot be printed, so it cannot get into a log by accident.
 /// println!("{:?}", slipgate_netcode::crypto::key::Key::from_bytes([7; 32]));
 /// ```
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// A new random key.
+    /// Draws a new random key.
     #[must_use]
     pub fn random(entropy: &mut impl CryptoRng) -> Self {
         let mut key = Self([0; KEY_BYTES]);
@@ -33,10 +33,11 @@ impl Key {
         key
     }
 
-    /// Reads 64 hexadecimal digits, upper or lower case; `None` for anything else.
+    /// Parses 64 hexadecimal digits in upper or lower case. Returns `None` for any other text.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits: &[u8; 2 * KEY_BYTES] = text.as_bytes().try_into().ok()?;
+        // The digits go straight into a `Key`, so that a failed parse leaves no unwiped copy behind.
         let mut key = Self([0; KEY_BYTES]);
         for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
             let [high, low] = pair else { return None };
@@ -45,7 +46,7 @@ impl Key {
         Some(key)
     }
 
-    /// The key's bytes, for the one who must hand them on. Wipe every copy.
+    /// Returns the key's bytes. The caller must wipe every copy.
     #[must_use]
     pub const fn expose(&self) -> &[u8; KEY_BYTES] {
         &self.0
@@ -58,30 +59,31 @@ fn hex_value(digit: u8) -> Option<u8> {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
+        // A comparison that stops at the first difference would reveal the key by its timing.
         self.0.ct_eq(&other.0).into()
     }
 }
 
 impl Eq for Key {}
 
-/// The most private keys that a server accepts at a time.
+/// The maximum of private keys that a server accepts at a time.
 pub const MAX_PRIVATE_KEYS: usize = 3;
 
-/// One to three private keys, newest first: what issuer and servers share, and how they change it without an outage.
+/// One to three private keys, newest first, which the issuer and the servers share.
 ///
-/// To rotate: put the new key first on every server, then let the issuer seal with it, then, when the last token under
-/// the old key has expired, drop the old one.
+/// Rotate keys without an outage in three steps: put the new key first on every server, let the issuer seal with it,
+/// and remove the old key when the last token under it has expired.
 #[derive(Clone)]
 pub struct KeyRing(Box<[Key]>);
 
 impl KeyRing {
-    /// The ring of these keys, newest first; `None` if there are none or more than three.
+    /// Returns the ring of these keys, newest first, or `None` unless there are 1 to 3.
     #[must_use]
     pub fn new(newest_first: &[Key]) -> Option<Self> {
         (1..=MAX_PRIVATE_KEYS).contains(&newest_first.len()).then(|| Self(newest_first.into()))
     }
 
-    /// The keys, newest first.
+    /// Returns the keys, newest first.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.0
@@ -94,15 +96,15 @@ impl From<Key> for KeyRing {
     }
 }
 
-/// The entropy of one start: 32 random bytes from which a server derives all it must not share with another start.
+/// The entropy of one start: 32 random bytes, from which a server derives each secret that two starts must not share.
 ///
-/// The same seed twice means the same challenge key and the same handshake lane twice: draw it anew for every start,
-/// from the operating system. Only simulations fix it.
+/// Draw a new seed from the operating system for every start. Reusing one repeats the challenge key and the handshake
+/// lane. Only simulations use a fixed seed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// A new seed from the caller's entropy.
+    /// Draws a new seed from the caller's entropy.
     #[must_use]
     pub fn random(entropy: &mut impl CryptoRng) -> Self {
         let mut seed = Self([0; 32]);
@@ -110,15 +112,16 @@ impl Seed {
         seed
     }
 
-    /// A seed of known bytes, for simulations that must run the same way twice.
+    /// Returns a seed of known bytes, for simulations that must be reproducible.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// 32 bytes for the purpose `label`, unrelated to those for any other label.
+    /// Returns 32 bytes for the purpose `label`, independent of those for every other label.
     #[must_use]
-    pub fn derive(&self, label: &str) -> [u8; 32] {
+    pub(crate) fn derive(&self, label: &str) -> [u8; 32] {
+        // HMAC is a pseudorandom function, so its outputs for different labels are independent.
         super::digest::DigestKey::new(&self.0).full(&[label.as_bytes()])
     }
 }
@@ -129,7 +132,7 @@ mod tests {
     use std::{borrow::ToOwned, format};
 
     #[test]
-    fn a_key_is_read_from_64_hexadecimal_digits_and_from_nothing_else() {
+    fn key_is_parsed_from_exactly_64_hexadecimal_digits() {
         let text = "00ffA0".to_owned() + &"1b".repeat(29);
         let key = Key::from_hex(&text).unwrap();
         assert_eq!(key.expose()[..4], [0, 0xff, 0xa0, 0x1b]);
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_seed_gives_depends_on_seed_and_label() {
+    fn derived_bytes_depend_on_seed_and_label() {
         let (one, other) = (Seed::from_bytes([1; 32]), Seed::from_bytes([2; 32]));
         assert_eq!(one.derive("a"), one.derive("a"));
         assert_ne!(one.derive("a"), one.derive("b"));
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_holds_one_to_three_keys() {
+    fn key_ring_holds_one_to_three_keys() {
         let key = Key::from_bytes([1; 32]);
         assert!(KeyRing::new(&[]).is_none());
         assert!(KeyRing::new(&[key.clone(), key.clone(), key.clone()]).is_some());

@@ -1,7 +1,7 @@
-//! Hash maps whose hash is keyed, so that nobody outside can choose keys that collide.
+//! Hash maps with a keyed hash, so that an attacker cannot choose keys that collide.
 //!
-//! SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 random key bits: addresses, client ids and token digests come
-//! from strangers.
+//! The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 random key bits. Addresses, client ids and token
+//! digests come from untrusted peers.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -18,7 +18,7 @@ pub type KeyedMap<K, V> = HashMap<K, V, HashKey>;
 pub struct HashKey(SipHasher13);
 
 impl HashKey {
-    /// The hash key for the purpose `label`.
+    /// Derives the hash key for the purpose `label`.
     #[must_use]
     pub fn derive(seed: &Seed, label: &str) -> Self {
         let bytes = seed.derive(label);
@@ -26,9 +26,10 @@ impl HashKey {
         Self(SipHasher13::new_with_keys(half(0), half(8)))
     }
 
-    /// The keyed hash of a value.
+    /// Returns the keyed hash of a value.
+    #[inline]
     #[must_use]
-    pub fn hash(&self, value: &impl Hash) -> u64 {
+    pub(crate) fn hash(&self, value: &impl Hash) -> u64 {
         self.hash_one(value)
     }
 }
@@ -36,16 +37,16 @@ impl HashKey {
 impl BuildHasher for HashKey {
     type Hasher = SipHasher13;
 
+    #[inline]
     fn build_hasher(&self) -> SipHasher13 {
         self.0
     }
 }
 
-/// A map that holds up to `capacity` entries without asking for memory again.
-///
-/// Twice the room: a hash table that is at most half full clears its tombstones in place instead of growing.
+/// Returns a map that holds up to `capacity` entries without another allocation.
 #[must_use]
-pub fn map_with_capacity<K: Eq + Hash, V>(capacity: usize, key: HashKey) -> KeyedMap<K, V> {
+pub(crate) fn map_with_capacity<K: Eq + Hash, V>(capacity: usize, key: HashKey) -> KeyedMap<K, V> {
+    // Twice the capacity: a hash table that is at most half full clears its tombstones in place instead of growing.
     HashMap::with_capacity_and_hasher(capacity.saturating_mul(2), key)
 }
 
@@ -54,10 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_depend_on_the_seed_and_on_what_the_key_is_for() {
+    fn hashes_depend_on_seed_and_label() {
         let key = |seed, label| HashKey::derive(&Seed::from_bytes([seed; 32]), label);
         assert_eq!(key(1, "a").hash(&7_u64), key(1, "a").hash(&7_u64));
-        assert_ne!(key(1, "a").hash(&7_u64), key(2, "a").hash(&7_u64), "another start, other collisions");
+        assert_ne!(key(1, "a").hash(&7_u64), key(2, "a").hash(&7_u64), "another start has other collisions");
         assert_ne!(key(1, "a").hash(&7_u64), key(1, "b").hash(&7_u64));
         assert_ne!(key(1, "a").hash(&7_u64), key(1, "a").hash(&8_u64));
     }

@@ -1,4 +1,4 @@
-//! The only place that names a cipher or holds a key.
+//! Cryptography: the only module that names a cipher or holds a key.
 //!
 //! ```text
 //!            key ────────┬──────────────┬───────────────┐
@@ -7,13 +7,13 @@
 //!  window ◀──────── packet open    token open       keyed (SipHash-1-3)
 //! ```
 //!
-//! [`aead`] has two backends that give the same bytes, for packets and tokens alike.
+//! [`aead`] has two backends with equal output. Packets and tokens use the same one.
 
 pub mod aead;
 pub mod digest;
 pub mod key;
 pub mod keyed;
-pub mod lane;
+pub(crate) mod lane;
 pub mod packet;
 pub mod replay;
 pub mod sealed_token;

@@ -1,23 +1,23 @@
-//! Sealing and opening packets: the associated data, the nonce, and the replay window in their right order (§1.3, §1.8).
+//! Sealing and opening packets: associated data, nonce, and the replay window in the standard's order (§1.3, §1.8).
 
 use super::aead::{NotAuthentic, PacketKey, nonce};
 use super::replay::ReplayWindow;
 use crate::discard::Discard;
 use crate::wire::cursor::Writer;
-use crate::wire::packet::{Header, PacketKind};
+use crate::wire::packet::{PacketHeader, PacketKind};
 use crate::wire::{TAG_BYTES, VERSION};
 
-/// Version, protocol id and prefix: what is authenticated beside the content.
+/// Bytes of the associated data: version, protocol id and prefix.
 const ASSOCIATED_BYTES: usize = VERSION.len() + 8 + 1;
 
-/// Seals and opens the packets of one game.
+/// The cipher for the packets of one game.
 #[derive(Clone)]
 pub struct PacketCipher {
     associated: [u8; ASSOCIATED_BYTES],
 }
 
 impl PacketCipher {
-    /// For the game `protocol_id`.
+    /// Returns the cipher for the game `protocol_id`.
     #[must_use]
     pub fn new(protocol_id: u64) -> Self {
         let mut associated = [0; ASSOCIATED_BYTES];
@@ -27,17 +27,19 @@ impl PacketCipher {
         Self { associated }
     }
 
+    #[inline]
     fn associated(&self, prefix: u8) -> [u8; ASSOCIATED_BYTES] {
         let mut associated = self.associated;
+        // Only the prefix differs between packets, so the rest is prepared once.
         if let Some(last) = associated.last_mut() {
             *last = prefix;
         }
         associated
     }
 
-    /// Writes and seals a packet into `datagram`; answers its length, or `None` if it does not fit.
+    /// Writes and seals a packet into `datagram`. Returns its length in bytes, or `None` if it does not fit.
     ///
-    /// The sequence number must be one that was never used with this key: take it from a [`Lane`](super::lane::Lane).
+    /// The sequence number must never have been used with this key.
     #[must_use]
     pub fn seal(
         &self,
@@ -47,12 +49,13 @@ impl PacketCipher {
         content: &[u8],
         datagram: &mut [u8],
     ) -> Option<usize> {
-        debug_assert!(kind.allows_content(content.len()), "the caller checked the size of a {kind:?}");
-        let header = Header::canonical(kind, sequence);
+        debug_assert!(kind.allows_content(content.len()), "the caller checks the content size of a {kind:?}");
+        let header = PacketHeader::canonical(kind, sequence);
         let length = header.bytes + content.len() + TAG_BYTES;
         let datagram = datagram.get_mut(..length)?;
         header.emit(&mut Writer::new(datagram));
         let (plain, tag) = datagram.get_mut(header.bytes..)?.split_last_chunk_mut::<TAG_BYTES>()?;
+        // The content is encrypted where it is sent from, without another buffer.
         plain.copy_from_slice(content);
         *tag = key.seal(nonce(sequence), &self.associated(header.prefix), plain);
         Some(length)
@@ -61,43 +64,49 @@ impl PacketCipher {
     /// Opens a packet of the handshake in place and checks the size of its content.
     ///
     /// # Errors
-    /// `NotAuthentic` or `ContentSize`.
+    /// - `TooShort` when the datagram ends before the header does.
+    /// - `NotAuthentic` when the packet does not decrypt with `key`.
+    /// - `ContentSize` when the content has the wrong size for the packet's kind.
     pub fn open<'d>(
         &self,
         key: &impl PacketKey,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &'d mut [u8],
     ) -> Result<&'d mut [u8], Discard> {
-        let content = self.open_unsized(key, header, datagram)?;
-        checked_content(header.kind, content)
+        let content = self.decrypt(key, header, datagram)?;
+        check_content_size(header.kind, content)
     }
 
-    /// Opens a packet of a connection in place: replay window, cipher, mark, size of the content, in this order.
+    /// Opens a packet of a connection in place: tests the replay window, decrypts, marks the window and checks the size
+    /// of the content, in this order.
     ///
     /// # Errors
-    /// `Replayed`, `NotAuthentic` or `ContentSize`.
+    /// - `Replayed` when the sequence number was received before or lies behind the window.
+    /// - `TooShort`, `NotAuthentic` and `ContentSize` as in [`open`](Self::open).
     pub fn open_fresh<'d>(
         &self,
         key: &impl PacketKey,
         window: &mut ReplayWindow,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &'d mut [u8],
     ) -> Result<&'d mut [u8], Discard> {
         let guarded = header.kind.is_replay_protected();
+        // Before the decryption, so that replayed packets cost almost nothing.
         if guarded && !window.is_fresh(header.sequence) {
             return Err(Discard::Replayed);
         }
-        let content = self.open_unsized(key, header, datagram)?;
+        let content = self.decrypt(key, header, datagram)?;
+        // Marked only now: a forged sequence number must not move the window.
         if guarded {
             window.mark(header.sequence);
         }
-        checked_content(header.kind, content)
+        check_content_size(header.kind, content)
     }
 
-    fn open_unsized<'d>(
+    fn decrypt<'d>(
         &self,
         key: &impl PacketKey,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &'d mut [u8],
     ) -> Result<&'d mut [u8], Discard> {
         let sealed = datagram.get_mut(header.bytes..).ok_or(Discard::TooShort)?;
@@ -106,6 +115,7 @@ impl PacketCipher {
     }
 }
 
-fn checked_content(kind: PacketKind, content: &mut [u8]) -> Result<&mut [u8], Discard> {
+#[inline]
+fn check_content_size(kind: PacketKind, content: &mut [u8]) -> Result<&mut [u8], Discard> {
     if kind.allows_content(content.len()) { Ok(content) } else { Err(Discard::ContentSize) }
 }

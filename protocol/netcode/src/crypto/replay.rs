@@ -1,67 +1,71 @@
-//! The replay window: which sequence numbers were received (§1.9).
+//! The replay window: the sequence numbers that were received (§1.9).
 //!
-//! A bitmap after RFC 6479: moving forward clears whole words, and nothing is ever added to a number from outside, so
-//! nothing wraps near 2^64.
+//! The window is a bitmap after RFC 6479, which clears whole words when it moves. No arithmetic adds to a received
+//! number, so nothing overflows near 2^64.
 
-/// How far behind the newest a sequence number may lie: 1,024 packets, where the reference has 256 (§1.2).
+/// The size of the replay window: 1,024 packets behind the newest, instead of the reference's 256 (§1.2).
 ///
-/// A path that reorders what a fast sender sent, or a burst that overtakes another, loses nothing for it.
+/// A larger window loses no packets when a path reorders the bursts of a fast sender.
 pub const WINDOW: u64 = ReplayWindow::SIZE;
 
-/// The sequence numbers of the last 1,024 that were marked.
-pub type ReplayWindow = Window<17>;
+/// The replay window of a connection: 1,024 sequence numbers.
+pub type ReplayWindow = ReplayBitmap<17>;
 
-/// The sequence numbers of the last `64 * (WORDS - 1)` that were marked: one word more than the window needs is being
-/// filled.
+/// A replay window of `64 * (WORDS - 1)` sequence numbers. The additional word is the one that is being filled.
 ///
-/// Test, then open the packet, then mark: a number that was not authenticated must not move the window.
+/// Test the number, then open the packet, then mark the number: an unauthenticated number must not move the window.
 #[derive(Clone, Debug)]
-pub struct Window<const WORDS: usize> {
+pub struct ReplayBitmap<const WORDS: usize> {
     newest: Option<u64>,
     seen: [u64; WORDS],
 }
 
-impl<const WORDS: usize> Default for Window<WORDS> {
+impl<const WORDS: usize> Default for ReplayBitmap<WORDS> {
     fn default() -> Self {
         Self { newest: None, seen: [0; WORDS] }
     }
 }
 
-impl<const WORDS: usize> Window<WORDS> {
-    /// How far behind the newest a sequence number may lie.
+impl<const WORDS: usize> ReplayBitmap<WORDS> {
+    /// The number of sequence numbers in the window.
     pub const SIZE: u64 = (WORDS as u64 - 1) * 64;
 
-    /// The newest sequence number marked so far.
+    /// Returns the newest marked sequence number.
     #[must_use]
     pub const fn newest(&self) -> Option<u64> {
         self.newest
     }
 
-    /// Whether this sequence number was neither marked nor lies behind the window.
+    /// Returns whether a sequence number is not marked and does not lie behind the window.
+    #[inline]
     #[must_use]
     pub fn is_fresh(&self, sequence: u64) -> bool {
+        // Without `newest`, number 0 would look like a replay before the first packet.
         let Some(newest) = self.newest else { return true };
         if sequence > newest {
             return true;
         }
+        // The subtraction cannot underflow: `sequence` is at most `newest` here.
         newest - sequence < Self::SIZE && self.word(sequence) & bit(sequence) == 0
     }
 
     /// Marks the sequence number of an authentic packet.
+    #[inline]
     pub fn mark(&mut self, sequence: u64) {
         if self.newest.is_none_or(|newest| sequence > newest) {
             self.advance(sequence);
         }
-        if let Some(word) = self.seen.get_mut(Self::place(sequence)) {
+        if let Some(word) = self.seen.get_mut(Self::word_index(sequence)) {
             *word |= bit(sequence);
         }
     }
 
     fn advance(&mut self, sequence: u64) {
+        // The loop clears at most WORDS words, however far the number jumps.
         let from = self.newest.map_or(0, |newest| newest / 64);
         let words = (sequence / 64 - from).min(WORDS as u64);
         for step in 0..words {
-            if let Some(word) = self.seen.get_mut(Self::place((sequence / 64 - step) * 64)) {
+            if let Some(word) = self.seen.get_mut(Self::word_index((sequence / 64 - step) * 64)) {
                 *word = 0;
             }
         }
@@ -69,10 +73,10 @@ impl<const WORDS: usize> Window<WORDS> {
     }
 
     fn word(&self, sequence: u64) -> u64 {
-        self.seen.get(Self::place(sequence)).copied().unwrap_or(u64::MAX)
+        self.seen.get(Self::word_index(sequence)).copied().unwrap_or(u64::MAX)
     }
 
-    const fn place(sequence: u64) -> usize {
+    const fn word_index(sequence: u64) -> usize {
         (sequence / 64 % WORDS as u64) as usize
     }
 }
@@ -88,7 +92,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
-    /// The same rule, told the slow way.
+    /// The rule of the window, implemented with a set.
     #[derive(Default)]
     struct Model(BTreeSet<u64>);
 
@@ -99,23 +103,23 @@ mod tests {
         }
     }
 
-    /// Numbers near each other, near zero and near the top, with jumps of every size.
+    /// Generates numbers near each other, near 0 and near 2^64, with jumps of every size.
     fn sequences() -> impl Strategy<Value = Vec<u64>> {
         let start = prop_oneof![Just(0), Just(u64::MAX - 5000), any::<u64>(), Just(1 << 63)];
         let step = prop_oneof![0..4_u64, 0..70_u64, 250..260_u64, 1010..1100_u64, 0..5000_u64];
         (start, prop::collection::vec((step, any::<bool>()), 1..400)).prop_map(|(start, steps)| {
-            let mut at = start;
-            let go = |(step, forward): (u64, bool)| {
-                at = if forward { at.saturating_add(step) } else { at.saturating_sub(step) };
-                at
+            let mut sequence = start;
+            let advance = |(step, forward): (u64, bool)| {
+                sequence = if forward { sequence.saturating_add(step) } else { sequence.saturating_sub(step) };
+                sequence
             };
-            steps.into_iter().map(go).collect()
+            steps.into_iter().map(advance).collect()
         })
     }
 
     proptest! {
         #[test]
-        fn the_bitmap_decides_as_the_rule_says(sequences in sequences()) {
+        fn bitmap_agrees_with_the_model(sequences in sequences()) {
             let (mut window, mut model) = (ReplayWindow::default(), Model::default());
             for sequence in sequences {
                 let fresh = window.is_fresh(sequence);
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_packets_that_overtake_one_do_not_lose_it() {
+    fn packet_overtaken_by_1023_others_is_accepted() {
         let mut window = ReplayWindow::default();
         for sequence in 1..1024 {
             window.mark(sequence);
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_of_all_is_accepted_once() {
+    fn highest_sequence_number_is_accepted_once() {
         let mut window = ReplayWindow::default();
         for sequence in [u64::MAX - WINDOW, u64::MAX] {
             assert!(window.is_fresh(sequence));

@@ -1,4 +1,4 @@
-//! Sealing and opening of the two tokens: the private part of a connect token, and the challenge token (§1.3).
+//! Sealing and opening of both token types: the private part of a connect token, and the challenge token (§1.3).
 
 use chacha20::R20;
 use zeroize::Zeroize;
@@ -12,15 +12,15 @@ use crate::wire::{
     TOKEN_NONCE_BYTES, VERSION,
 };
 
-/// Version, protocol id and expiry: what is authenticated beside the private part.
+/// Bytes of the associated data of a private part: version, protocol id and expiry.
 const ASSOCIATED_BYTES: usize = VERSION.len() + 8 + 8;
 
-/// What a private part is sealed with beside the key: changing any of it makes the seal break.
+/// The public inputs of a private part's seal. A change of any of them makes opening fail.
 #[derive(Clone, Copy)]
 pub struct PrivateContext<'a> {
-    /// The game.
+    /// The id of the game.
     pub protocol_id: u64,
-    /// When the token expires.
+    /// The second in which the token expires.
     pub expires: UnixSeconds,
     /// The token's random nonce.
     pub nonce: &'a [u8; TOKEN_NONCE_BYTES],
@@ -37,56 +37,60 @@ impl PrivateContext<'_> {
     }
 }
 
-/// XChaCha20-Poly1305 as ChaCha20-Poly1305: the key that HChaCha20 makes of the first 16 bytes of the nonce, and the last 8
-/// as the sequence number (draft-irtf-cfrg-xchacha-03, sections 2.2 and 2.3).
-fn extended(key: &Key, nonce: &[u8; TOKEN_NONCE_BYTES]) -> (Key, [u8; NONCE_BYTES]) {
+/// Reduces XChaCha20-Poly1305 to ChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03, sections 2.2 and 2.3): HChaCha20 of the
+/// key and the first 16 bytes of the nonce gives the subkey, and the last 8 bytes are the sequence number.
+fn xchacha_subkey(key: &Key, nonce: &[u8; TOKEN_NONCE_BYTES]) -> (Key, [u8; NONCE_BYTES]) {
+    // Both backends lack XChaCha20 or differ in its interface, so HChaCha20 derives the key for either.
     let (mut first, mut last) = ([0; 16], [0; 8]);
     let (head, tail) = nonce.split_at(first.len());
     first.copy_from_slice(head);
     last.copy_from_slice(tail);
-    let mut made = chacha20::hchacha::<R20>(key.expose().into(), &first.into());
-    let subkey = Key::from_bytes(made.into());
-    made.zeroize();
+    let mut bytes = chacha20::hchacha::<R20>(key.expose().into(), &first.into());
+    let subkey = Key::from_bytes(bytes.into());
+    // `Key` wipes its own copy. This is the other one.
+    bytes.zeroize();
     (subkey, super::aead::nonce(u64::from_le_bytes(last)))
 }
 
-/// Seals a private part with XChaCha20-Poly1305: `token` holds the plaintext, and room for the tag behind it.
+/// Seals a private part with XChaCha20-Poly1305. `token` holds the plaintext, and its last 16 bytes receive the tag.
 pub fn seal_private(key: &Key, context: &PrivateContext<'_>, token: &mut [u8; PRIVATE_TOKEN_BYTES]) {
-    let Some((plain, room)) = token.split_last_chunk_mut::<TAG_BYTES>() else { return };
-    let (key, nonce) = extended(key, context.nonce);
-    *room = packets::seal(&key, nonce, &context.associated(), plain);
+    let Some((plain, tag)) = token.split_last_chunk_mut::<TAG_BYTES>() else { return };
+    let (key, nonce) = xchacha_subkey(key, context.nonce);
+    *tag = packets::seal(&key, nonce, &context.associated(), plain);
 }
 
 /// Opens a private part in place.
 ///
 /// # Errors
-/// [`NotAuthentic`]: another key, or something was changed. The bytes are worthless then.
+/// [`NotAuthentic`] when the key or the context differs, or a byte was altered. The content of `token` is undefined
+/// then.
 pub fn open_private<'a>(
     key: &Key,
     context: &PrivateContext<'_>,
     token: &'a mut [u8; PRIVATE_TOKEN_BYTES],
 ) -> Result<&'a mut [u8; PRIVATE_TOKEN_PLAIN_BYTES], NotAuthentic> {
-    let (key, nonce) = extended(key, context.nonce);
+    let (key, nonce) = xchacha_subkey(key, context.nonce);
     let plain = packets::open(&key, nonce, &context.associated(), token)?;
     plain.try_into().map_err(|_| NotAuthentic)
 }
 
-/// Seals a challenge token under the server's own key; no associated data.
+/// Seals a challenge token under the server's own key, without associated data.
 pub fn seal_challenge(key: &Key, sequence: u64, token: &mut [u8; CHALLENGE_TOKEN_BYTES]) {
-    if let Some((plain, room)) = token.split_last_chunk_mut::<TAG_BYTES>() {
-        *room = packets::seal(key, nonce(sequence), &[], plain);
+    if let Some((plain, tag)) = token.split_last_chunk_mut::<TAG_BYTES>() {
+        *tag = packets::seal(key, nonce(sequence), &[], plain);
     }
 }
 
 /// Opens a challenge token in place.
 ///
 /// # Errors
-/// [`NotAuthentic`]: not one of ours, or not under this sequence number.
+/// [`NotAuthentic`] when another key or sequence number sealed it. The content of `token` is undefined then.
 pub fn open_challenge<'a>(
     key: &Key,
     sequence: u64,
     token: &'a mut [u8; CHALLENGE_TOKEN_BYTES],
 ) -> Result<&'a mut [u8; CHALLENGE_TOKEN_PLAIN_BYTES], NotAuthentic> {
+    // The sequence number is sent unencrypted, but a changed one gives another nonce and fails here.
     let plain = packets::open(key, nonce(sequence), &[], token)?;
     plain.try_into().map_err(|_| NotAuthentic)
 }
@@ -101,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_private_part_is_sealed_as_the_portable_crate_seals_it(
+        fn private_part_is_sealed_like_the_portable_crate(
             (key, noise, nonce) in any::<([u8; 32], [u8; 32], [u8; 24])>(),
             (protocol_id, expires) in any::<(u64, u64)>(),
         ) {

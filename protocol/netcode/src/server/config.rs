@@ -1,7 +1,8 @@
-//! The settings of a server: every limit, with its default and the reason for it.
+//! The settings of a server: every limit with its default and its reason.
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use crate::address::{Address, is_dialable};
@@ -9,103 +10,115 @@ use crate::crypto::key::MAX_PRIVATE_KEYS;
 use crate::time::UnixMillis;
 use crate::timing::TimeoutPolicy;
 
-/// The most client slots of one server.
+/// The maximum of client slots of one server.
 pub const MAX_SLOTS: u32 = 65_536;
-/// The most addresses at which one token may be pending at a time.
+/// The maximum of addresses at which one token may be pending at a time.
 pub const MAX_ADDRESSES_PER_TOKEN: u8 = 8;
 
 /// The settings of a server.
 ///
-/// [`Config::new`] gives the defaults, which admit clients of any netcode 1.02 library; each field says when one would
-/// change it.
+/// [`ServerConfig::new`] returns the defaults, which admit clients of every netcode 1.02 library.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use slipgate_netcode::server::ServerConfig;
+///
+/// let advertised = ["192.0.2.1:40000".parse().unwrap()];
+/// let mut config = ServerConfig::new(0x1234, 32, &advertised);
+/// config.takeover_after = Some(Duration::from_secs(2));
+/// assert!(config.check().is_ok());
+/// ```
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// The game: tokens and packets of another are refused.
+pub struct ServerConfig {
+    /// The id of the game. Tokens and packets with another id are refused.
     pub protocol_id: u64,
-    /// How many clients there is room for, 1 to 65,536.
+    /// The number of client slots, 1 to 65,536.
     pub slots: u32,
-    /// The addresses under which clients know this server, as they stand in connect tokens: at least one.
+    /// The addresses of this server in connect tokens, at least one.
     pub advertised: Vec<Address>,
-    /// Tokens that expire further off are refused, and tokens without a mint time are judged by it after a start.
-    /// 45 s by default; `None` accepts any expiry, as the reference does. Then a start without a history refuses
-    /// every token without a mint time, because it could be of any age.
+    /// The maximum lifetime of a token, 45 s by default. A token that expires later than this is refused, and a token
+    /// without a mint time counts as minted this long before it expires. `None` accepts any expiry, like the reference.
+    /// Then [`token_cutoff`](Self::token_cutoff) refuses every token without a mint time.
     pub max_token_lifetime: Option<Duration>,
-    /// Whether tokens from before this start are refused.
-    pub fence: Fence,
-    /// What is done with the time-out that a token asks for.
+    /// The mint time before which tokens are refused: this start by default.
+    pub token_cutoff: TokenCutoff,
+    /// The policy for the timeout that a token requests.
     pub timeouts: TimeoutPolicy,
-    /// After how much silence a newer token for a connected client id may take its slot over. `None`, the default:
-    /// never, as in the reference, where a player whose game crashed waits for the time-out.
+    /// The silence after which a newer token for a connected client id may take over its slot. `None`, the default,
+    /// forbids takeovers, like the reference: after a crash of its game, a player must wait for the timeout.
     pub takeover_after: Option<Duration>,
-    /// At how many addresses one token may be pending at a time, 1 to 8; 4 by default. With 1, as in the reference,
-    /// whoever presents a sniffed token first locks its owner out.
+    /// The maximum of addresses at which one token may be pending at a time, 1 to 8, 4 by default. The reference has 1,
+    /// so an attacker that replays a sniffed request first locks its owner out.
     pub addresses_per_token: u8,
-    /// How many clients may be pending at a time; by default as many as there are slots, at least 1,024.
+    /// The maximum of pending clients, by default the number of slots, but at least 1,024.
     pub pending_clients: u32,
-    /// How long a client may be pending, 5 s by default; a token's shorter time-out shortens it.
+    /// The time for which a client may be pending, 5 s by default. A shorter timeout in its token shortens it.
     pub pending_lifetime: Duration,
-    /// How old a challenge may be when it comes back: 5 s by default.
+    /// The maximum age of a returned challenge, 5 s by default.
     pub challenge_lifetime: Duration,
-    /// How many unexpired tokens are remembered; by default sixteen for each slot, at least 4,096. A full history
-    /// refuses new tokens.
+    /// The capacity of the history of used, unexpired tokens, by default 16 for each slot, but at least 4,096. A full
+    /// history refuses new tokens.
     pub history_tokens: usize,
-    /// How much work others may cause.
+    /// The limits on the work that received datagrams cause.
     pub budgets: Budgets,
 }
 
-/// Whether tokens from before the start of this server are refused.
+/// The mint time before which a server refuses tokens.
 ///
-/// A server that starts anew has forgotten which tokens were used; one that was used before the start would be admitted
-/// again, under the same keys and sequence numbers.
+/// A restarted server does not know which tokens were used before its start. Without a cutoff it would admit a used
+/// token again, with the same keys and sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Fence {
-    /// Refuse a token that was, or may have been, minted before this start. The default.
+pub enum TokenCutoff {
+    /// Refuses a token that was or may have been minted before this start. The default.
     #[default]
-    Closed,
-    /// Refuse a token that was, or may have been, minted before this moment: since then a journal has been kept, which
-    /// knows every token used.
-    Since(UnixMillis),
-    /// Nothing to fear: this is the first start of this instance (a fresh address, or longer away than any token
-    /// lives), or a journal brings back what was used since that one.
-    Open,
+    AtStart,
+    /// Refuses a token that was or may have been minted before this moment, since which a journal contains every used
+    /// token.
+    At(UnixMillis),
+    /// Refuses no token for its age. This is safe at the first start of an instance (a new address, or a pause longer
+    /// than any token's lifetime), and with a journal that was used since then.
+    None,
 }
 
-/// How much work others may cause.
+/// The limits on the work that received datagrams cause.
 ///
-/// Those of a turn come back with each [`tick`](super::Server::tick), whatever time has passed: the defaults are made for
-/// 60 ticks a second, and a server with 10 looks at a sixth of it in a second.
+/// Each [`tick`](super::NetcodeServer::tick) restores the budgets of a turn, regardless of the elapsed time. The
+/// defaults suit 60 ticks per second. A server with 10 ticks per second handles a sixth of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
-    /// Requests of strangers that one turn looks at; 1,024. What is beyond is dropped unseen, and
-    /// connected clients are not affected.
+    /// The maximum of connection requests that one turn examines, 1,024 by default. Further requests are dropped.
+    /// Connected clients are not affected.
     pub strangers_per_turn: u32,
-    /// Responses from the addresses of pending clients that one turn opens; 1,024. A flood of strangers takes nothing from
-    /// it. From each pending client's address a turn opens 64, and half of all are kept for the first of each.
+    /// The maximum of responses from pending clients' addresses that one turn decrypts, 1,024 by default. Requests do
+    /// not use it. A turn decrypts at most 64 from each address, and reserves half of the budget for first responses.
     pub responses_per_turn: u32,
-    /// Authentic packets of one connected client that one turn opens, those of a wrong size among them; 256.
+    /// The maximum of authentic packets of one connected client that one turn accepts, 256 by default. Packets with a
+    /// wrong content size count, too.
     pub packets_per_client_and_turn: u32,
-    /// Packets under the addresses of connected clients that one turn opens in vain; 16,384, and 1,024 of them under one
-    /// address. They cost about 0.3 us each, and are not charged to the client in whose name they come. Once they are
-    /// spent, clients under whose address fewer than 4 came still have theirs opened.
+    /// The maximum of forged packets under connected clients' addresses that one turn tries to decrypt, 16,384 by
+    /// default and at most 1,024 under one address. Each takes about 0.3 us, and is not charged to the client. When the
+    /// budget is used up, a client's packets are still decrypted until 4 were forged under its address.
     pub forgeries_per_turn: u32,
-    /// Tokens that are decrypted for one source (IPv4 /32, IPv6 /64) in a second, and at once; 1,000. A token costs
-    /// about 1 us.
+    /// The maximum of tokens decrypted for one source (IPv4 /32, IPv6 /64), per second and at once, 1,000 by default. A
+    /// decryption takes about 1 us.
     pub decrypts_per_source: u32,
-    /// Tokens that are decrypted for all sources together in a second, and at once; 20,000: about 2 % of a core.
+    /// The maximum of tokens decrypted for all sources, per second and at once, 20,000 by default: 2 % of a core.
     pub decrypts: u32,
 }
 
 impl Budgets {
-    /// A request is charged a decryption for each private key, and a rotation must not lock everybody out.
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), ServerConfigError> {
+        // A request takes one decryption for each private key, so during a rotation a smaller budget would refuse all.
         let keys = MAX_PRIVATE_KEYS as u32;
-        let suffice = self.strangers_per_turn > 0
+        let is_sufficient = self.strangers_per_turn > 0
             && self.responses_per_turn > 0
             && self.packets_per_client_and_turn > 0
             && self.forgeries_per_turn > 0
             && self.decrypts_per_source >= keys
             && self.decrypts >= keys;
-        if suffice { Ok(()) } else { Err(ConfigError::Budgets) }
+        if is_sufficient { Ok(()) } else { Err(ServerConfigError::Budgets) }
     }
 }
 
@@ -122,112 +135,118 @@ impl Default for Budgets {
     }
 }
 
-/// The default of [`Config::max_token_lifetime`].
+/// The default of [`ServerConfig::max_token_lifetime`].
 pub const DEFAULT_MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(45);
-/// The default of [`Config::pending_lifetime`] and of [`Config::challenge_lifetime`].
+/// The default of [`ServerConfig::pending_lifetime`] and of [`ServerConfig::challenge_lifetime`].
 pub const DEFAULT_PENDING_LIFETIME: Duration = Duration::from_secs(5);
 
-/// The shortest life of a pending client and of a challenge: a round trip must fit into it.
+/// The minimum lifetime of a pending client and of a challenge. A round trip must fit into it.
 pub const MIN_PENDING_LIFETIME: Duration = Duration::from_millis(100);
-/// The longest life of a pending client and of a challenge.
+/// The maximum lifetime of a pending client and of a challenge.
 pub const MAX_PENDING_LIFETIME: Duration = Duration::from_secs(60);
 
-impl Config {
-    /// The defaults for a game, a number of slots and the addresses under which clients know the server.
+impl ServerConfig {
+    /// Returns the defaults for a game, a number of slots, and the server's addresses in connect tokens.
     #[must_use]
-    pub fn new(protocol_id: u64, slots: u32, advertised: Vec<Address>) -> Self {
+    pub fn new(protocol_id: u64, slots: u32, advertised: &[SocketAddr]) -> Self {
         Self {
             protocol_id,
             slots,
-            advertised,
+            advertised: advertised.iter().copied().map(Address::from).collect(),
             max_token_lifetime: Some(DEFAULT_MAX_TOKEN_LIFETIME),
-            fence: Fence::Closed,
+            token_cutoff: TokenCutoff::AtStart,
             timeouts: TimeoutPolicy::Clamped,
             takeover_after: None,
             addresses_per_token: 4,
+            // The minimum of 1,024 lets a small server survive a burst of requests.
             pending_clients: slots.clamp(1024, MAX_SLOTS),
             pending_lifetime: DEFAULT_PENDING_LIFETIME,
             challenge_lifetime: DEFAULT_PENDING_LIFETIME,
+            // 16 tokens for each slot within 45 s: players that reconnect often still fit.
             history_tokens: (slots as usize).saturating_mul(16).max(4096),
             budgets: Budgets::default(),
         }
     }
 
-    /// Checks the settings, as every start of a server does.
+    /// Checks the settings. Every start of a server does this, too.
     ///
     /// # Errors
-    /// The first setting that no server can run with.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// The variant of [`ServerConfigError`] for the first setting that is out of range.
+    pub fn check(&self) -> Result<(), ServerConfigError> {
         if !(1..=MAX_SLOTS).contains(&self.slots) {
-            return Err(ConfigError::Slots);
+            return Err(ServerConfigError::Slots);
         }
+        // A wildcard address never appears in a token, so it would refuse every client.
         if self.advertised.is_empty() || !self.advertised.iter().all(|address| is_dialable(address.socket_addr())) {
-            return Err(ConfigError::Advertised);
+            return Err(ServerConfigError::Advertised);
         }
         if !(1..=MAX_ADDRESSES_PER_TOKEN).contains(&self.addresses_per_token) {
-            return Err(ConfigError::AddressesPerToken);
+            return Err(ServerConfigError::AddressesPerToken);
         }
         if !(1..=MAX_SLOTS).contains(&self.pending_clients) {
-            return Err(ConfigError::PendingClients);
+            return Err(ServerConfigError::PendingClients);
         }
+        // 2^24 entries take more than 512 MiB, and the history's indices are 32 bits wide.
         if self.history_tokens == 0 || self.history_tokens > 1 << 24 {
-            return Err(ConfigError::HistoryTokens);
+            return Err(ServerConfigError::HistoryTokens);
         }
         let lifetimes = MIN_PENDING_LIFETIME..=MAX_PENDING_LIFETIME;
         if !lifetimes.contains(&self.pending_lifetime) || !lifetimes.contains(&self.challenge_lifetime) {
-            return Err(ConfigError::PendingLifetime);
+            return Err(ServerConfigError::PendingLifetime);
         }
-        if self.max_token_lifetime.is_some_and(|most| most < Duration::from_secs(1)) {
-            return Err(ConfigError::TokenLifetime);
+        // Token timestamps have whole seconds, so a shorter lifetime would refuse every token.
+        if self.max_token_lifetime.is_some_and(|max| max < Duration::from_secs(1)) {
+            return Err(ServerConfigError::TokenLifetime);
         }
         self.budgets.check()
     }
 }
 
-/// A setting that no server can run with.
+/// The error of a server setting that is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum ConfigError {
-    /// Not 1 to 65,536 slots.
+pub enum ServerConfigError {
+    /// The number of slots is not 1 to 65,536.
     Slots,
-    /// No advertised address.
+    /// There is no advertised address, or packets cannot be sent to one of them.
     Advertised,
-    /// Not 1 to 8 addresses per token.
+    /// The number of addresses per token is not 1 to 8.
     AddressesPerToken,
-    /// Not 1 to 65,536 pending clients.
+    /// The number of pending clients is not 1 to 65,536.
     PendingClients,
-    /// Not 1 to 16,777,216 tokens in the history.
+    /// The capacity of the history is not 1 to 16,777,216 tokens.
     HistoryTokens,
-    /// A pending client or a challenge lives shorter than 100 ms or longer than 60 s.
+    /// The lifetime of pending clients or challenges is not 100 ms to 60 s.
     PendingLifetime,
-    /// Tokens live shorter than a second.
+    /// The maximum lifetime of tokens is less than 1 s.
     TokenLifetime,
-    /// A budget under which nobody could connect: 0, or fewer than three decryptions a second.
+    /// A budget is 0, or a budget of decryptions is less than 3 per second, so that no client could connect.
     Budgets,
-    /// Not 1 to 256 shards.
+    /// The number of shards is not 1 to 256, or a shard id is not one of them.
     Shards,
-    /// The journal holds more unexpired tokens than the history has room for.
+    /// The journal holds more unexpired tokens than the history's capacity.
     JournalTooLarge,
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for ServerConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Slots => "a server has 1 to 65536 slots",
+            Self::Slots => "a server must have 1 to 65536 slots",
             Self::Advertised => {
-                "a server needs at least one advertised address, as it stands in connect tokens, and each must be one to \
-                 which packets can be sent"
+                "a server needs at least one advertised address, and packets must be deliverable to each of them"
             }
             Self::AddressesPerToken => "one token may be pending at 1 to 8 addresses",
-            Self::PendingClients => "a server has room for 1 to 65536 pending clients",
-            Self::HistoryTokens => "the token history has room for 1 to 16777216 tokens",
-            Self::PendingLifetime => "pending clients and challenges live 100 ms to 60 s",
-            Self::TokenLifetime => "tokens live at least a second",
-            Self::Budgets => "every budget is at least 1, and those of decryptions at least 3 a second, one for each key",
-            Self::Shards => "a server has 1 to 256 shards",
-            Self::JournalTooLarge => "the history file holds more unexpired tokens than the history has room for",
+            Self::PendingClients => "the number of pending clients must be 1 to 65536",
+            Self::HistoryTokens => "the capacity of the token history must be 1 to 16777216 tokens",
+            Self::PendingLifetime => "the lifetime of pending clients and challenges must be 100 ms to 60 s",
+            Self::TokenLifetime => "the maximum lifetime of tokens must be at least 1 second",
+            Self::Budgets => "every budget must be at least 1, and those of decryptions at least 3 per second",
+            Self::Shards => "a server must have 1 to 256 shards",
+            Self::JournalTooLarge => {
+                "the history file holds more unexpired tokens than the capacity of the token history"
+            }
         })
     }
 }
 
-impl core::error::Error for ConfigError {}
+impl core::error::Error for ServerConfigError {}

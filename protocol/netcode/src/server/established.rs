@@ -1,40 +1,43 @@
-//! The room behind the doors: packets of clients that have a slot (§1.13).
+//! Packets of clients that have a slot (§1.13).
 
-use super::{ClientHandle, DisconnectReason, Server};
+use super::{ClientHandle, DisconnectReason, NetcodeServer};
 use crate::Payload;
 use crate::discard::Discard;
+use crate::ids::SlotIndex;
 use crate::time::Instant;
-use crate::wire::packet::{Header, PacketKind};
+use crate::wire::packet::{PacketHeader, PacketKind};
 
-/// Packets under one client's address that a turn opens in vain, while all together have not spent their budget.
-const FORGERIES_PER_TURN: u32 = 1024;
+/// The maximum of packets under one client's address that fail to decrypt in a turn, while the common budget lasts.
+const MAX_FORGERIES_PER_TURN: u32 = 1024;
 
-/// Packets under one client's address that a turn opens in vain even when all together have spent theirs: whoever writes
-/// under many players' addresses silences those alone. What it costs in excess is this for each connected client.
-const SPARED_FORGERIES: u32 = 4;
+/// The maximum of packets under one client's address that fail to decrypt in a turn, when the common budget is used up.
+/// An attacker that forges many addresses then silences only those clients, at the cost of this number for each client.
+const MIN_FORGERIES_PER_TURN: u32 = 4;
 
-impl Server {
-    /// Handles a packet from the address of a slot, in the client's own budget.
-    pub(super) fn established<'d>(
+impl NetcodeServer {
+    /// Handles a packet from the address of a slot, within the client's own budget.
+    #[inline]
+    pub(super) fn on_established<'d>(
         &mut self,
-        slot: u32,
+        slot: SlotIndex,
         datagram: &'d mut [u8],
         now: Instant,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
         let turn = self.turn as u32;
-        let link = self.slots.link(slot).ok_or(Discard::UnknownSender)?;
+        let link = self.slots.link_mut(slot);
         if link.turn != turn {
             (link.turn, link.turn_packets, link.turn_forgeries) = (turn, 0, 0);
         }
         if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
             return Err(Discard::ClientBudget);
         }
-        let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
-        // Whoever writes under a player's address must not be able to use up what the player may send: only what opens
-        // counts for the client. What does not counts for those who write under this address, and for all forgers together,
-        // so that their work is bounded. A client under whose address nobody else writes loses nothing by them.
-        let most = if self.ledger.has_forgeries() { FORGERIES_PER_TURN } else { SPARED_FORGERIES };
-        if link.turn_forgeries >= most {
+        let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
+        // Packets that decrypt count against the client. Others count against this address and against all forgeries
+        // together. An attacker that spoofs the address therefore cannot use up the client's own budget, and the work
+        // for forgeries stays bounded.
+        let max_forgeries =
+            if self.turn_budgets.has_forgeries_left() { MAX_FORGERIES_PER_TURN } else { MIN_FORGERIES_PER_TURN };
+        if link.turn_forgeries >= max_forgeries {
             return Err(Discard::ForgeryBudget);
         }
         let keys = link.keys.as_ref().ok_or(Discard::UnknownSender)?;
@@ -42,11 +45,11 @@ impl Server {
         match &opened {
             Err(Discard::NotAuthentic) => {
                 link.turn_forgeries += 1;
-                self.ledger.note_forgery();
+                self.turn_budgets.count_forgery();
             }
-            // Nothing was decrypted.
+            // The replay window refused it before the decryption, so it cost almost nothing.
             Err(Discard::Replayed) => {}
-            // Of the wrong size too: it was opened, and its sender holds the key.
+            // A wrong content size counts, too: the packet was decrypted, and its sender has the key.
             Ok(_) | Err(_) => link.turn_packets += 1,
         }
         let content = opened?;
@@ -55,13 +58,15 @@ impl Server {
             return Ok(None);
         }
         link.confirmed = true;
-        self.slots.heard(slot, now);
-        // One of whom nobody knows yet has nobody to talk to. It has the keys, and may try.
-        if header.kind != PacketKind::Payload || !self.slots.is_announced(slot) {
+        let is_durable = link.durable;
+        self.slots.on_received(slot, now);
+        // The application does not know the client before its token is durable, so payloads are dropped until then. The
+        // client could send one early, because it has the keys.
+        if header.kind != PacketKind::Payload || !is_durable {
             return Ok(None);
         }
         self.stats.payloads_received += 1;
         let payload = Payload { sequence: header.sequence, bytes: content };
-        Ok(self.slots.handle(slot).map(|client| (client, payload)))
+        Ok(Some((self.slots.handle_for(slot), payload)))
     }
 }

@@ -1,17 +1,18 @@
-//! The server: it admits holders of valid tokens into slots, and carries their payloads.
+//! The server: admits clients with valid tokens into slots, and exchanges payloads with them.
 //!
 //! ```text
 //!                        request                response
-//!   stranger ──────────────────────▶ pending ─────────────▶ slot
-//!     │  length, version, protocol,     │  opens, challenge    │  replay window, cipher
-//!     │  expiry, used?, budgets,        │  is this address's,  │
-//!     │  decrypt, address list,         │  this token's, fresh │  ├─▶ payloads, keep-alives
-//!     │  before start?, connected?      │  still room?         │  └─▶ disconnect, silence
+//!   unknown ───────────────────────▶ pending ─────────────▶ slot
+//!     │  length, version, protocol,     │  authentic, bound to │  replay window, cipher
+//!     │  expiry, used?, budgets,        │  address and token,  │
+//!     │  decrypt, address list,         │  fresh, unused,      │  ├─▶ payloads, keep-alives
+//!     │  cutoff, connected?             │  a slot is free?     │  └─▶ disconnect, timeout
 //!     ▼                                 ▼                      ▼
 //!   Discard, counted                 challenge, denied       events
 //! ```
 //!
-//! `request` and `response` are the two doors, `established` is the room behind them, `transmit` pays what is owed.
+//! `request` and `response` are the handshake, `established` handles packets of connected clients, and `transmit` sends
+//! the packets that are due.
 
 pub mod config;
 
@@ -19,9 +20,10 @@ mod budget;
 mod established;
 mod loopback;
 mod pending;
-mod register;
+mod registry;
 mod request;
 mod response;
+mod slab;
 mod slots;
 mod transmit;
 
@@ -32,15 +34,17 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-pub use self::config::{Budgets, Config, ConfigError, Fence};
-pub use self::loopback::LoopbackError;
-pub use self::register::{Lend, MAX_SHARDS, Register, ShardId};
+pub use self::config::{Budgets, ServerConfig, ServerConfigError, TokenCutoff};
+pub use self::loopback::LoopbackSlotError;
+#[cfg(feature = "std")]
+pub use self::registry::SharedRegistry;
+pub use self::registry::{ClientRegistry, MAX_SHARDS, ShardId};
 pub use self::slots::ClientHandle;
 
-use self::budget::Ledger;
+use self::budget::TurnBudgets;
 use self::pending::PendingClients;
-use self::register::{Common, Question};
-use self::slots::{Due, Owes, Slots, State};
+use self::registry::{OwnerQuery, RegistryRef};
+use self::slots::{DuePackets, SlotDeadline, SlotState, Slots};
 use super::Payload;
 use super::timing::DISCONNECT_PACKETS;
 use crate::address::Address;
@@ -49,6 +53,7 @@ use crate::crypto::key::{KeyRing, Seed};
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
 use crate::discard::{Discard, Discards};
+use crate::ids::{ClientId, ClientIndex, SlotIndex};
 use crate::time::{Instant, Now};
 use crate::token::challenge::Challenger;
 use crate::token::history::{Journal, UsedToken};
@@ -56,68 +61,68 @@ use crate::wire::UserData;
 use crate::wire::packet::REQUEST_PREFIX;
 use crate::wire::token::Servers;
 
-/// How often what has expired in the register is looked for.
+/// The interval of sweeps of a shared registry.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Something that happened to a client. The payloads come from [`Server::handle`].
+/// An event of a client. Payloads come from [`NetcodeServer::handle`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A client has a slot, and with a journal its token is durable, so that it can be sent to. Its user data is in
-    /// [`Server::client`].
+pub enum NetcodeEvent {
+    /// A client has a slot, and with a journal its token's record is durable. [`NetcodeServer::client`] has its user
+    /// data.
     Connected {
-        /// Its handle from now on.
+        /// The handle of the connection.
         client: ClientHandle,
-        /// Who it is, by its token.
-        client_id: u64,
+        /// The client id in its token.
+        client_id: ClientId,
     },
-    /// A client's connection has ended; its handle reaches nobody any more.
+    /// A client's connection has ended. Its handle is invalid.
     Disconnected {
-        /// The handle it had.
+        /// The handle that the connection had.
         client: ClientHandle,
-        /// Who it was.
-        client_id: u64,
-        /// Why.
+        /// The client id in its token.
+        client_id: ClientId,
+        /// The reason of the end.
         reason: DisconnectReason,
     },
 }
 
-/// A client that has a slot, and whose token's record, by its number, may not be durable yet.
-struct Unannounced {
+/// A client that has a slot, but no durable token record yet.
+struct AwaitingDurability {
     client: ClientHandle,
+    /// The number of the record in the journal.
     record: u64,
 }
 
-/// Why a client's connection ended. What the client is told of it stands at
-/// [`EndReason`](crate::client::EndReason).
+/// Why a client's connection ended. [`EndReason`](crate::client::EndReason) lists the reasons at the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum DisconnectReason {
-    /// The client said that it leaves.
+    /// The client disconnected.
     Left,
-    /// Nothing authentic arrived for the token's time-out.
+    /// No authentic packet arrived for the token's timeout.
     TimedOut,
-    /// The application disconnected it.
+    /// The application disconnected the client.
     Kicked,
-    /// The server stops.
+    /// The server stopped.
     ServerStopped,
-    /// The same player connected anew, with a newer token, after a silence.
+    /// The same player connected again with a newer token, after a silence.
     TakenOver,
-    /// A trillion packets were sent and no sequence number is left.
+    /// All 2^40 sequence numbers of the connection are used.
     SequencesUsedUp,
-    /// Its channels are not the server's.
+    /// The client's channels differ from the server's.
     LayoutMismatch,
-    /// It speaks another version of the session layer.
+    /// The client uses another version of the session layer.
     VersionMismatch,
-    /// It does not speak the session layer.
+    /// The client does not use the session layer.
     NotASession,
-    /// It sent what no honest client sends.
+    /// The client violated the protocol.
     Violation,
-    /// It says that the server sent what no honest server sends.
+    /// The client reports that the server violated the protocol.
     Accused,
 }
 
 impl DisconnectReason {
-    /// The reason as a stable `snake_case` word, for metrics and logs.
+    /// Returns the reason as a stable `snake_case` word, for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,28 +147,27 @@ impl fmt::Display for DisconnectReason {
     }
 }
 
-/// What the application may know of a connected client.
+/// The data of a connected client.
 #[derive(Clone, Copy)]
 pub struct ClientInfo<'a> {
-    /// Its index in the game, of all clients of all shards: the lowest one that was free. It learns it from its first
-    /// keep-alive.
-    pub index: u32,
-    /// Who it is, by its token.
-    pub client_id: u64,
-    /// Where its packets come from; `None` for a client in the same program.
+    /// The client's index over all shards, which the client learns from its first keep-alive.
+    pub index: ClientIndex,
+    /// The client id in its token.
+    pub client_id: ClientId,
+    /// The client's address, `None` for a client in the same process.
     pub address: Option<Address>,
-    /// What the backend wrote into its token.
+    /// The backend's data in its token.
     pub user_data: &'a UserData,
-    /// Whether something arrived from it since it got its slot.
+    /// Whether an authentic packet arrived from the client in its slot.
     pub confirmed: bool,
 }
 
-/// What a server has counted since its start; none of it is ever reset.
+/// The counters of a server since its start. They are never reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
+pub struct NetcodeStats {
     /// Clients that got a slot.
     pub connects: u64,
-    /// Connections that ended, for whatever reason.
+    /// Connections that ended for any reason.
     pub disconnects: u64,
     /// Payloads received from connected clients.
     pub payloads_received: u64,
@@ -171,14 +175,14 @@ pub struct Stats {
     pub payloads_sent: u64,
     /// Challenges sent.
     pub challenges_sent: u64,
-    /// Requests and responses answered with a denial.
+    /// Denials sent.
     pub denials_sent: u64,
-    /// Times the journal could not be written or made durable.
+    /// Failed writes and flushes of the journal.
     pub journal_failures: u64,
 }
 
-impl Stats {
-    /// Counts what another shard has counted.
+impl NetcodeStats {
+    /// Adds the counters of another shard.
     pub const fn add_all(&mut self, other: &Self) {
         self.connects += other.connects;
         self.disconnects += other.disconnects;
@@ -192,295 +196,322 @@ impl Stats {
 
 /// A netcode 1.02 server without sockets.
 ///
-/// A turn: [`handle`](Self::handle) for every datagram, taking the events with [`poll_event`](Self::poll_event) before
-/// each; then [`tick`](Self::tick); then [`send`](Self::send) and [`transmit`](Self::transmit).
-pub struct Server {
-    config: Config,
+/// A turn calls [`handle`](Self::handle) for every datagram, with [`poll_event`](Self::poll_event) before each, then
+/// [`tick`](Self::tick), then [`send`](Self::send) and [`transmit`](Self::transmit).
+pub struct NetcodeServer {
+    config: ServerConfig,
     keys: KeyRing,
     cipher: PacketCipher,
     handshake: Lane,
     challenger: Challenger,
     names: DigestKey,
     shard: ShardId,
-    common: Common,
-    /// Rung when other shards ask; none where there are no others.
-    bell: Option<Arc<AtomicBool>>,
+    registry: RegistryRef,
+    /// Set while other shards have queries, `None` without other shards.
+    has_queries: Option<Arc<AtomicBool>>,
     next_sweep: Instant,
-    /// By then not all had been read that had arrived: before it nobody is known to have been silent.
-    unread_at: Instant,
+    /// The last moment at which unread packets were waiting. Silence before it proves nothing.
+    backlog_until: Instant,
     journal: Option<Box<dyn Journal>>,
-    /// Records that the journal has taken, and how many of them are durable, the oldest ones first.
+    /// The number of records in the journal, and the number of durable ones, counted from the oldest.
     recorded: u64,
     durable: u64,
-    /// Newcomers whose tokens may not be durable yet: nobody is told of them, themselves included.
-    unannounced: VecDeque<Unannounced>,
+    /// Clients without a durable token record. No event and no packet reveals their connection.
+    awaiting_durability: VecDeque<AwaitingDurability>,
     started: Now,
-    ledger: Ledger,
+    turn_budgets: TurnBudgets,
     pending: PendingClients,
     slots: Slots,
-    events: VecDeque<Event>,
-    /// One entry for each payload that a client in the same program sent, oldest first.
+    events: VecDeque<NetcodeEvent>,
+    /// One entry for each payload from a client in the same process, oldest first.
     loopbacks: VecDeque<ClientHandle>,
     turn: u64,
-    admitting: bool,
+    accepts_clients: bool,
     misdirected: Option<Servers>,
     discards: Discards,
-    stats: Stats,
+    stats: NetcodeStats,
 }
 
-/// A token history that survives restarts: what it kept, and where to write on.
-pub struct Storage {
-    /// Where used tokens are written.
+/// The storage of a token history that survives restarts: restored tokens, and a journal for new ones.
+pub struct TokenStorage {
+    /// The journal for used tokens.
     pub journal: Box<dyn Journal>,
-    /// The key under which the journal names tokens; it lives as long as the journal does.
+    /// The key of the token names in the journal. It lives as long as the journal.
     pub names: [u8; 32],
     /// The unexpired tokens that earlier starts used.
     pub used: alloc::vec::Vec<UsedToken>,
 }
 
-/// The place of a shard in its server.
-pub struct ShardPlace {
-    /// Which one it is.
+/// The setup of one shard of a server.
+#[cfg(feature = "std")]
+pub struct ShardSetup {
+    /// The shard's number.
     pub shard: ShardId,
-    /// What it shares with the others.
-    pub register: Box<dyn Lend>,
-    /// Where used tokens are written, if anywhere.
+    /// The registry that all shards share.
+    pub registry: SharedRegistry,
+    /// The journal for used tokens, if there is one.
     pub journal: Option<Box<dyn Journal>>,
 }
 
-impl Server {
-    /// A server that starts now, with the entropy of this start, without a history of earlier ones.
+impl NetcodeServer {
+    /// Returns a server that starts now, with the entropy of this start, and without a history of earlier starts.
     ///
     /// # Errors
-    /// A setting that no server can run with.
-    pub fn new(config: Config, keys: KeyRing, seed: &Seed, now: Now) -> Result<Self, ConfigError> {
-        let register = Register::new(&config, 1, seed, now, None)?;
-        Self::around(config, keys, seed, now, ShardId::default(), Common::Own(Box::new(register)))
+    /// Any error of [`ServerConfig::check`].
+    pub fn new(config: ServerConfig, keys: KeyRing, seed: &Seed, now: Now) -> Result<Self, ServerConfigError> {
+        let registry = ClientRegistry::new(&config, 1, seed, now, None)?;
+        Self::with_registry(config, keys, seed, now, ShardId::default(), RegistryRef::Own(Box::new(registry)))
     }
 
-    fn around(
-        config: Config,
+    fn with_registry(
+        config: ServerConfig,
         keys: KeyRing,
         seed: &Seed,
         now: Now,
         shard: ShardId,
-        common: Common,
-    ) -> Result<Self, ConfigError> {
+        registry: RegistryRef,
+    ) -> Result<Self, ServerConfigError> {
         config.check()?;
-        let (names, bell) = common.ask((None, None), |register| (Some(register.names().clone()), register.bell(shard)));
-        let (names, bell) = (names.ok_or(ConfigError::Shards)?, bell.ok_or(ConfigError::Shards)?);
+        let (names, flag) = registry.read(|registry| (registry.names().clone(), registry.has_queries(shard)));
+        // Each shard of the registry has a flag, so a missing one means a shard id out of range.
+        let flag = flag.ok_or(ServerConfigError::Shards)?;
         let slots = config.slots as usize;
         Ok(Self {
             names,
             shard,
-            bell: matches!(common, Common::Shared(_)).then_some(bell),
-            common,
+            has_queries: registry.is_shared().then_some(flag),
+            registry,
             next_sweep: now.monotonic,
-            unread_at: now.monotonic,
+            backlog_until: now.monotonic,
             cipher: PacketCipher::new(config.protocol_id),
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),
             journal: None,
             recorded: 0,
             durable: 0,
-            // Without a journal everybody is told of at once.
-            unannounced: VecDeque::with_capacity(1),
+            // Without a journal a client waits here only within one call.
+            awaiting_durability: VecDeque::with_capacity(1),
             started: now,
-            ledger: Ledger::new(config.budgets),
+            turn_budgets: TurnBudgets::new(config.budgets),
             pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
             slots: Slots::new(config.slots, shard, seed),
-            // Admission stops at two events for each slot; two of a takeover and one end of each client may follow.
+            // Admission stops at two events for each slot. A takeover (two events) and the end of each client may
+            // follow.
             events: VecDeque::with_capacity(3 * slots + 2),
             loopbacks: VecDeque::new(),
             turn: 0,
-            admitting: true,
+            accepts_clients: true,
             misdirected: None,
             discards: Discards::default(),
-            stats: Stats::default(),
+            stats: NetcodeStats::default(),
             config,
             keys,
         })
     }
 
-    /// A server that remembers which tokens its earlier starts used, and writes down those of this one.
+    /// Returns a server that restores the used tokens of earlier starts, and records those of this start.
     ///
-    /// Set [`Config::fence`] to [`Fence::Since`] with the moment since which the journal has been kept.
+    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`] the moment at which the journal began.
     ///
     /// # Errors
-    /// A setting that no server can run with.
+    /// - `JournalTooLarge` when the storage holds more tokens than the history.
+    /// - Any error of [`ServerConfig::check`].
     pub fn with_storage(
-        config: Config,
+        config: ServerConfig,
         keys: KeyRing,
         seed: &Seed,
         now: Now,
-        storage: Storage,
-    ) -> Result<Self, ConfigError> {
-        let register = Register::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
-        let mut server = Self::around(config, keys, seed, now, ShardId::default(), Common::Own(Box::new(register)))?;
-        server.write_to(storage.journal);
+        storage: TokenStorage,
+    ) -> Result<Self, ServerConfigError> {
+        let registry = ClientRegistry::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
+        let registry = RegistryRef::Own(Box::new(registry));
+        let mut server = Self::with_registry(config, keys, seed, now, ShardId::default(), registry)?;
+        server.set_journal(storage.journal);
         Ok(server)
     }
 
-    /// One of the shards of a server, which share a register; each has datagrams of its own, a clock in common with the
-    /// others, and entropy that no other has. A journal is written by all of them.
+    /// Returns one shard of a server. All shards share a registry, a clock and a journal. Each has its own datagrams
+    /// and its own entropy.
     ///
-    /// The shard holds as many slots as the whole server, and touches the memory of those that are used. When it is
-    /// dropped, what it held in the register is free.
+    /// A shard has as many slots as the whole server, but touches the memory only of used ones. Dropping a shard frees
+    /// its client ids and indices.
     ///
     /// # Errors
-    /// A setting that no server can run with, or a shard that the register does not have.
-    pub fn shard(config: Config, keys: KeyRing, seed: &Seed, now: Now, place: ShardPlace) -> Result<Self, ConfigError> {
-        let ShardPlace { shard, register, journal } = place;
-        let mut server = Self::around(config, keys, seed, now, shard, Common::Shared(register))?;
+    /// - `Shards` when the registry does not have this shard.
+    /// - Any error of [`ServerConfig::check`].
+    #[cfg(feature = "std")]
+    pub fn shard(
+        config: ServerConfig,
+        keys: KeyRing,
+        seed: &Seed,
+        now: Now,
+        setup: ShardSetup,
+    ) -> Result<Self, ServerConfigError> {
+        let ShardSetup { shard, registry, journal } = setup;
+        let mut server = Self::with_registry(config, keys, seed, now, shard, RegistryRef::Shared(registry))?;
         if let Some(journal) = journal {
-            server.write_to(journal);
+            server.set_journal(journal);
         }
         Ok(server)
     }
 
-    fn write_to(&mut self, journal: Box<dyn Journal>) {
+    fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
-        // Everybody may come while the disk is at it; who leaves meanwhile, and comes again, asks for memory, once.
-        self.unannounced.reserve(self.slots.count() as usize);
+        // All clients may connect during one flush. More entries, by clients that reconnect meanwhile, allocate once.
+        self.awaiting_durability.reserve(self.slots.count() as usize);
     }
 
-    /// Which shard this is: the first one, where there is but one.
+    /// Returns the number of this shard, 0 for a server without shards.
     #[must_use]
     pub const fn shard_id(&self) -> ShardId {
         self.shard
     }
 
-    /// Brings a datagram in. It is decrypted where it lies; a payload is handed out from there.
+    /// Handles a received datagram. It is decrypted in place, and a returned payload borrows it.
     ///
     /// # Errors
-    /// Why it was dropped; it has been counted in [`discards`](Self::discards).
+    /// The [`Discard`] reason when the datagram was dropped. [`discards`](Self::discards) has counted it.
+    #[inline]
     pub fn handle<'d>(
         &mut self,
         from: Address,
         datagram: &'d mut [u8],
         now: Now,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
-        let result = self.route(from, datagram, now);
+        let result = self.dispatch(from, datagram, now);
+        // The only place that counts, so that each datagram is counted at most once.
         if let Err(reason) = result {
             self.discards.add(reason);
         }
         result
     }
 
-    fn route<'d>(
+    #[inline]
+    fn dispatch<'d>(
         &mut self,
         from: Address,
         datagram: &'d mut [u8],
         now: Now,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
         let Some(prefix) = datagram.first().copied() else { return Err(Discard::Empty) };
+        // Requests are unencrypted, so their prefix is checked before any lookup.
         if prefix == REQUEST_PREFIX {
-            return self.request(from, datagram, now).map(|()| None);
+            return self.on_request(from, datagram, now).map(|()| None);
         }
         match self.slots.at_address(&from) {
-            Some(slot) if !response::is_response(prefix) => self.established(slot, datagram, now.monotonic),
-            slot => self.response(from, slot.is_some(), datagram, now).map(|()| None),
+            // A response from a slot's address may belong to a takeover by the same player.
+            Some(slot) if !response::is_response(prefix) => self.on_established(slot, datagram, now.monotonic),
+            slot => self.on_response(from, slot.is_some(), datagram, now).map(|()| None),
         }
     }
 
-    /// The oldest event that was not taken yet.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    /// Takes the oldest event.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<NetcodeEvent> {
         self.events.pop_front()
     }
 
-    /// A turn has passed: ends what was silent for too long, owes keep-alives, forgets what has expired, and gives
-    /// everyone their budgets anew.
+    /// Ends a turn: disconnects clients that timed out, schedules keep-alives, forgets expired entries and restores the
+    /// budgets of a turn.
     pub fn tick(&mut self, now: Now) {
+        // Each slot compares this number with its own, which restores the slots' budgets without a loop.
         self.turn += 1;
-        self.ledger.begin_turn();
-        self.answer_other_shards(now.monotonic);
-        for slot in 0..self.slots.used() {
-            match self.slots.due(slot, now.monotonic) {
-                Some(Due::Silence) => self.end(slot, DisconnectReason::TimedOut, 0),
-                Some(Due::KeepAlive) => self.slots.owe(slot, Owes { keep_alive: true, disconnects: 0 }),
+        self.turn_budgets.start_turn();
+        self.reply_to_queries(now.monotonic);
+        for slot in self.slots.used() {
+            match self.slots.expired_deadline(slot, now.monotonic) {
+                // No disconnect packets: a client that is silent has most likely gone.
+                Some(SlotDeadline::Timeout) => self.end(slot, DisconnectReason::TimedOut, 0),
+                Some(SlotDeadline::KeepAlive) => self.slots.add_due(slot, DuePackets::KEEP_ALIVE),
                 None => {}
             }
         }
         self.pending.sweep(now.monotonic);
-        // A lock is not worth a look at every turn.
-        if self.bell.is_none() || now.monotonic >= self.next_sweep {
+        // A shared registry is swept every 20 ms: a lock in every turn of every shard would cost more than the sweep.
+        if self.has_queries.is_none() || now.monotonic >= self.next_sweep {
             self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
-            self.common.with((), |register| register.sweep(now));
+            self.registry.lock().sweep(now);
         }
     }
 
-    /// As [`tick`](Self::tick), after a turn that has left unread what had arrived: nobody is taken for silent whose packets
-    /// may lie there, and everybody has the time-out anew.
-    pub fn tick_unread(&mut self, now: Now) {
-        self.unread_at = now.monotonic;
-        (0..self.slots.used()).for_each(|slot| self.slots.bear_with(slot, now.monotonic));
+    /// Ends a turn like [`tick`](Self::tick) when received packets are still unread. Every client's timeout restarts,
+    /// because its packets may be among them.
+    pub fn tick_with_backlog(&mut self, now: Now) {
+        self.backlog_until = now.monotonic;
+        // This precedes `tick`, which would disconnect clients with packets in the socket's buffer.
+        self.slots.used().for_each(|slot| self.slots.extend_timeout(slot, now.monotonic));
         self.tick(now);
     }
 
-    /// Tells other shards what they ask of this one's clients: one look at a flag a turn, when nobody asks.
-    fn answer_other_shards(&mut self, now: Instant) {
-        let rung = |bell: &Arc<AtomicBool>| bell.load(Ordering::Relaxed) && bell.swap(false, Ordering::Acquire);
-        if !self.bell.as_ref().is_some_and(rung) {
+    /// Replies to the queries of other shards about this shard's clients.
+    fn reply_to_queries(&mut self, now: Instant) {
+        // One relaxed load per turn while there are no queries.
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Acquire);
+        if !self.has_queries.as_ref().is_some_and(is_set) {
             return;
         }
         let shard = self.shard;
-        while let Some((client_id, question)) = self.common.with(None, |register| register.next_question(shard)) {
+        // Each guard is dropped at the end of its statement: `end` locks the registry again.
+        loop {
+            let query = self.registry.lock().next_query(shard);
+            let Some((client_id, query)) = query else { return };
             let Some(slot) = self.slots.of_client(client_id) else { continue };
-            let Some(last) = self.slots.link(slot).map(|link| link.last_receive) else { continue };
-            let last = last.max(self.unread_at);
-            let is_silent = self.config.takeover_after.is_some_and(|grace| now.reached(last, grace));
-            // One whose end could not be told stays until it can.
-            if question == Question::MayItGo && is_silent && self.has_room_for_events() {
-                self.common.with((), |register| register.keep(client_id, now));
+            // Unread packets count as received, because they may be from this client.
+            let last = self.slots.link(slot).last_receive.max(self.backlog_until);
+            let is_silent = self.config.takeover_after.is_some_and(|after| now.reached(last, after));
+            // Without capacity for the `Disconnected` event, the client stays connected until the next query.
+            if query == OwnerQuery::Takeover && is_silent && self.has_event_capacity() {
+                // The reservation comes first: `end` would otherwise remove the id, and another token could claim it.
+                self.registry.lock().reserve(client_id, now);
                 self.end(slot, DisconnectReason::TakenOver, 0);
             } else {
-                self.common.with((), |register| register.tell_heard(client_id, last));
+                self.registry.lock().report_last_receive(client_id, last);
             }
         }
     }
 
-    /// Disconnects a client: ten disconnect packets are owed to it, and its event comes.
-    ///
-    /// Answers whether the client was connected.
+    /// Disconnects a client, queues its event, and makes ten disconnect packets due. Returns whether it was connected.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
         self.disconnect_for(client, DisconnectReason::Kicked)
     }
 
-    /// As [`disconnect`](Self::disconnect), for a reason that a layer above found.
+    /// Disconnects a client like [`disconnect`](Self::disconnect), with a reason from a higher layer.
     pub fn disconnect_for(&mut self, client: ClientHandle, reason: DisconnectReason) -> bool {
-        let Some((slot, _)) = self.slots.live(client) else { return false };
+        let Some((slot, _)) = self.slots.get(client) else { return false };
+        // Ten packets, because UDP may lose some and none is acknowledged (§1.2).
         self.end(slot, reason, DISCONNECT_PACKETS);
         true
     }
 
-    /// Disconnects everyone and admits nobody any more.
+    /// Disconnects all clients and stops admitting new ones.
     pub fn stop(&mut self) {
-        self.admitting = false;
-        for slot in 0..self.slots.used() {
-            if let Some(client) = self.slots.handle(slot)
-                && self.slots.live(client).is_some()
-            {
+        self.accepts_clients = false;
+        // Closing and free slots are skipped: their connections have ended.
+        for slot in self.slots.used() {
+            if self.slots.get(self.slots.handle_for(slot)).is_some() {
                 self.end(slot, DisconnectReason::ServerStopped, DISCONNECT_PACKETS);
             }
         }
     }
 
-    /// Whether new clients are admitted (at first they are). While not, they are answered as if the server were full,
-    /// so that they try the next server of their token at once.
-    pub fn set_admitting(&mut self, admitting: bool) {
-        self.admitting = admitting;
+    /// Sets whether new clients are admitted, initially true. Otherwise new clients are denied, as if the server were
+    /// full, and try the next server of their token at once.
+    pub fn accept_new_clients(&mut self, accept: bool) {
+        self.accepts_clients = accept;
     }
 
-    /// Replaces the private keys, newest first. Nobody connected is concerned: sessions have keys of their own.
+    /// Replaces the private keys, newest first. Connected clients are not affected, because each connection has its own
+    /// keys.
     pub fn set_keys(&mut self, keys: KeyRing) {
         self.keys = keys;
     }
 
-    /// What the application may know of a client, while it is connected.
+    /// Returns the data of a client while it is connected.
+    #[inline]
     #[must_use]
     pub fn client(&self, client: ClientHandle) -> Option<ClientInfo<'_>> {
-        let (slot, link) = self.slots.live(client)?;
-        let profile = self.slots.profile(slot)?;
+        let (slot, link) = self.slots.get(client)?;
+        let profile = self.slots.profile(slot);
         Some(ClientInfo {
             index: link.index,
             client_id: profile.client_id,
@@ -490,138 +521,140 @@ impl Server {
         })
     }
 
-    /// When something authentic of a client arrived last, while it is connected.
-    pub fn heard_at(&mut self, client: ClientHandle) -> Option<Instant> {
-        let slot = client.slot();
-        (self.slots.handle(slot) == Some(client)).then(|| self.slots.link(slot).map(|link| link.last_receive))?
-    }
-
-    /// The handle of a client id, while it is connected.
+    /// Returns when the last authentic packet of a client arrived, while its slot is not reused.
+    #[inline]
     #[must_use]
-    pub fn find(&self, client_id: u64) -> Option<ClientHandle> {
-        self.slots.of_client(client_id).and_then(|slot| self.slots.handle(slot))
+    pub fn last_received_at(&self, client: ClientHandle) -> Option<Instant> {
+        self.slots.last_receive(client)
     }
 
-    /// Whether a connected client was told of by an event: with a journal, as soon as its used token is durable. Until then
-    /// nothing can be sent to it, and should its connection end, no event tells of that either.
+    /// Returns the handle of a client id while it is connected to this shard.
     #[must_use]
-    pub fn is_announced(&self, client: ClientHandle) -> bool {
-        self.slots.live(client).is_some_and(|(_, link)| link.announced)
+    pub fn find(&self, client_id: impl Into<ClientId>) -> Option<ClientHandle> {
+        self.slots.of_client(client_id.into()).map(|slot| self.slots.handle_for(slot))
     }
 
-    /// Every connected client, in the order of the slots.
+    /// Returns whether a connected client's `Connected` event was queued. A journal delays the event until the token's
+    /// record is durable. Before that, payloads cannot be sent to it, and no event reports its end.
+    #[inline]
+    #[must_use]
+    pub fn is_durable(&self, client: ClientHandle) -> bool {
+        self.slots.get(client).is_some_and(|(_, link)| link.durable)
+    }
+
+    /// Returns every connected client in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.slots.iter()
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connected(&self) -> u32 {
         self.slots.connected()
     }
 
-    /// How many clients are pending.
+    /// Returns the number of pending clients.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// How many used, unexpired tokens are remembered.
+    /// Returns the number of used, unexpired tokens in the history of all shards.
     #[must_use]
     pub fn remembered_tokens(&self) -> usize {
-        self.common.ask(0, Register::remembered_tokens)
+        self.registry.read(ClientRegistry::remembered_tokens)
     }
 
-    /// Whether someone is still owed a packet: a stopped server transmits until this is false.
+    /// Returns whether packets are due. A stopped server should call `transmit` until this is false.
     #[must_use]
-    pub fn owes(&self) -> bool {
-        self.slots.has_debts()
+    pub fn has_unsent_packets(&self) -> bool {
+        self.slots.has_due()
     }
 
-    /// How many datagrams were dropped, by reason.
+    /// Returns the number of dropped datagrams by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
         &self.discards
     }
 
-    /// What else was counted.
+    /// Returns the counters.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
+    pub const fn stats(&self) -> &NetcodeStats {
         &self.stats
     }
 
-    /// The settings.
+    /// Returns the settings.
+    #[inline]
     #[must_use]
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &ServerConfig {
         &self.config
     }
 
-    /// The address list of the last valid token that was refused because none of our addresses stands in it: almost
-    /// always a wrong advertised address, and the reason why nobody can connect.
+    /// Returns the address list of the last valid token that names none of the advertised addresses. This almost always
+    /// means that the advertised addresses are wrong, so that no client can connect.
     #[must_use]
     pub const fn misdirected(&self) -> Option<&Servers> {
         self.misdirected.as_ref()
     }
 
-    /// Ends a connection: its event, and its slot free at once or after `disconnects` packets.
-    fn end(&mut self, slot: u32, reason: DisconnectReason, disconnects: u8) {
-        let (Some(client), Some(profile)) = (self.slots.handle(slot), self.slots.profile(slot)) else { return };
-        let (shard, client_id) = (self.shard, profile.client_id);
-        let was_announced = self.slots.is_announced(slot);
-        self.tell_end(client, client_id, reason);
-        self.common.with((), |register| register.leave(shard, client_id));
-        let networked = self.slots.link(slot).is_some_and(|link| link.state == State::Connected);
-        if disconnects > 0 && networked && was_announced {
+    /// Ends a connection and queues its event. The slot is free at once, or after `disconnects` packets.
+    fn end(&mut self, slot: SlotIndex, reason: DisconnectReason, disconnects: u8) {
+        let (client, client_id) = (self.slots.handle_for(slot), self.slots.profile(slot).client_id);
+        let was_durable = self.slots.is_durable(slot);
+        // The event comes first, because it needs the slot's present generation.
+        self.emit_disconnected(client, client_id, reason);
+        self.registry.lock().leave(self.shard, client_id);
+        let has_network = self.slots.link(slot).state == SlotState::Connected;
+        // Without a durable record the client does not know of its slot, so there is nothing to disconnect.
+        if disconnects > 0 && has_network && was_durable {
             self.slots.close(slot, disconnects);
         } else {
             self.vacate(slot);
         }
     }
 
-    /// Tells of an end, unless nothing was told of the beginning.
-    fn tell_end(&mut self, client: ClientHandle, client_id: u64, reason: DisconnectReason) {
+    /// Queues the `Disconnected` event of a client, if its `Connected` event was queued.
+    fn emit_disconnected(&mut self, client: ClientHandle, client_id: ClientId, reason: DisconnectReason) {
         self.stats.disconnects += 1;
-        if self.slots.is_announced(client.slot()) {
-            self.events.push_back(Event::Disconnected { client, client_id, reason });
+        if self.slots.is_durable(client.slot()) {
+            self.events.push_back(NetcodeEvent::Disconnected { client, client_id, reason });
         }
     }
 
-    /// Tells of those newcomers whose tokens are durable by now, and owes them what tells themselves. Those who have gone
-    /// meanwhile were never here.
-    fn announce(&mut self) {
-        while let Some(newcomer) = self.unannounced.pop_front_if(|newcomer| newcomer.record <= self.durable) {
-            let (client, slot) = (newcomer.client, newcomer.client.slot());
-            if self.slots.live(client).is_none() {
-                continue;
-            }
-            let Some(client_id) = self.slots.profile(slot).map(|profile| profile.client_id) else { continue };
-            self.slots.announce(slot);
-            self.events.push_back(Event::Connected { client, client_id });
-            self.slots.owe(slot, Owes { keep_alive: true, disconnects: 0 });
+    /// Queues a `Connected` event and a keep-alive for each client with a durable record. A client that has
+    /// gone meanwhile gets neither.
+    fn on_durable(&mut self) {
+        // Records become durable in order, so the queue needs no search.
+        while let Some(waiting) = self.awaiting_durability.pop_front_if(|waiting| waiting.record <= self.durable) {
+            let client = waiting.client;
+            let Some((slot, _)) = self.slots.get(client) else { continue };
+            let client_id = self.slots.profile(slot).client_id;
+            self.slots.set_durable(slot);
+            self.events.push_back(NetcodeEvent::Connected { client, client_id });
+            self.slots.add_due(slot, DuePackets::KEEP_ALIVE);
         }
     }
 
-    /// Whether what a turn brings can be told of: events that were not taken are kept, and so they are bounded.
-    fn has_room_for_events(&self) -> bool {
-        self.events.len() + self.unannounced.len() < 2 * self.slots.count() as usize
+    /// Returns whether the event queue has capacity for another client. Untaken events stay queued, so admission must
+    /// stop.
+    fn has_event_capacity(&self) -> bool {
+        self.events.len() + self.awaiting_durability.len() < 2 * self.slots.count() as usize
     }
 
-    /// A slot, and its client's index, are free.
-    fn vacate(&mut self, slot: u32) {
-        let (shard, index) = (self.shard, self.slots.link(slot).map(|link| link.index));
+    /// Frees a slot and its client's index.
+    fn vacate(&mut self, slot: SlotIndex) {
+        // Read before the slot is reset. The index is free for other shards only after the slot is.
+        let index = self.slots.link(slot).index;
         self.slots.vacate(slot);
-        if let Some(index) = index {
-            self.common.with((), |register| register.release(shard, index));
-        }
+        self.registry.lock().release(self.shard, index);
     }
 }
 
-impl Drop for Server {
-    /// A shard that is gone, in order or by a panic, keeps nobody from coming in elsewhere.
+impl Drop for NetcodeServer {
+    /// Frees the client ids and indices of a shard that ends, even by a panic.
     fn drop(&mut self) {
-        let shard = self.shard;
-        if let Common::Shared(_) = &self.common {
-            self.common.with((), |register| register.leave_all(shard));
+        if self.registry.is_shared() {
+            self.registry.lock().leave_all(self.shard);
         }
     }
 }

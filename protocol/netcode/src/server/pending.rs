@@ -1,47 +1,66 @@
-//! Pending clients: they presented a valid token, and have not yet proven that they receive at their address.
+//! Pending clients: they presented a valid token, but have not yet proven that they receive at their address.
 //!
-//! One client id is pending with one token at a time, and one token at a few addresses (so that whoever sniffed a
-//! request cannot lock its owner out by being first). Entries live a few seconds whatever arrives.
+//! A client id is pending with one token at a time, and a token at a few addresses. An attacker that replays a sniffed
+//! request first therefore cannot lock its owner out. Each entry lives for some seconds, regardless of further packets.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::budget::Try;
-use super::config::MAX_ADDRESSES_PER_TOKEN;
 use zeroize::Zeroize;
 
+use super::budget::Attempt;
+use super::config::MAX_ADDRESSES_PER_TOKEN;
+use super::slab::{Slab, SlabIndex};
 use crate::address::Address;
 use crate::crypto::digest::Digest;
 use crate::crypto::key::{Key, Seed};
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
+use crate::ids::ClientId;
 use crate::time::{Instant, UnixSeconds};
 use crate::token::challenge::Binding;
 use crate::token::history::TokenTag;
-use crate::token::redeem::{Age, Redeemed};
+use crate::token::redeem::{Redeemed, TokenAge};
 use crate::wire::UserData;
 
-/// How long a pending client may keep its place against others who want it: time for a challenge and its response on
-/// any path on which a game is played.
+/// The time for which a pending client keeps its entry against competing requests. A challenge and its response fit
+/// into it on every path that is fit for a game.
 const FAIR_TIME: Duration = Duration::from_secs(1);
 
-/// Responses from one pending client's address that one turn opens, whoever sealed them. Clients answer a challenge ten times
-/// a second for five seconds: even among a thousand forgeries a turn, one of these fifty is nearly sure to be opened.
-const TRIES_PER_TURN: u32 = 64;
+/// The maximum of responses that one turn decrypts from one pending client's address, authentic or forged. A client
+/// repeats its response 10 times per second for 5 s. Even among 1000 forgeries per turn, one of these 50 is almost
+/// surely decrypted.
+const MAX_ATTEMPTS_PER_TURN: u32 = 64;
 
-/// What a pending client is owed.
+/// The index of a pending entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct PendingIndex(u32);
+
+impl SlabIndex for PendingIndex {
+    fn from_usize(index: usize) -> Self {
+        // A server has at most 65,536 pending entries.
+        Self(index as u32)
+    }
+
+    #[inline]
+    fn to_usize(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A reply that is due to a pending client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
-    /// A challenge to prove its address with.
+pub(super) enum HandshakeReply {
+    /// A challenge, with which the client proves its address.
     Challenge,
-    /// Word that there is no room.
+    /// A denial: the server is full or admits no clients.
     Denied,
 }
 
-/// The token of a request, as the history finds it and as all else names it.
+/// The token of a request: its tag for the history, and its name for everything else.
 #[derive(Clone, Copy)]
-pub(super) struct Presented {
+pub(super) struct PresentedToken {
     pub(super) tag: TokenTag,
     pub(super) name: Digest,
 }
@@ -50,7 +69,7 @@ pub(super) struct Presented {
 pub(super) struct Pending {
     pub(super) bound: Binding,
     pub(super) tag: TokenTag,
-    pub(super) age: Age,
+    pub(super) age: TokenAge,
     pub(super) expires: UnixSeconds,
     pub(super) client_to_server: Key,
     pub(super) server_to_client: Key,
@@ -58,41 +77,41 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
-    /// The turn in which responses from its address were opened last, and how many.
+    /// The last turn in which responses from the address were decrypted, and their number.
     turn: u64,
-    tries: u32,
-    /// It was sent a challenge, so that a response may come.
+    attempts: u32,
+    /// Whether a challenge was sent, so that a response may arrive.
     challenged: bool,
-    owes: Option<Reply>,
+    due: Option<HandshakeReply>,
 }
 
-/// The places of one client id's pending entries: one token, up to eight addresses.
-struct Group {
+/// The pending entries of one client id: one token at up to eight addresses.
+struct PendingGroup {
     token: Digest,
-    age: Age,
-    places: [u32; MAX_ADDRESSES_PER_TOKEN as usize],
+    age: TokenAge,
+    indices: [PendingIndex; MAX_ADDRESSES_PER_TOKEN as usize],
     count: usize,
 }
 
-impl Group {
-    fn places(&self) -> &[u32] {
-        self.places.get(..self.count).unwrap_or_default()
+impl PendingGroup {
+    fn indices(&self) -> &[PendingIndex] {
+        self.indices.get(..self.count).unwrap_or_default()
     }
 }
 
 /// All pending clients of a server.
 pub(super) struct PendingClients {
     capacity: usize,
-    /// As many as were ever used: memory for the others is reserved, and not touched.
-    entries: Vec<Option<Pending>>,
-    /// When each entry's time runs out; [`Instant::NEVER`] where there is none.
-    deadlines: Vec<Instant>,
-    free: Vec<u32>,
-    by_address: KeyedMap<Address, u32>,
-    by_client_id: KeyedMap<u64, Group>,
-    /// Places that are owed a reply, each at most once; `in_debts` says which. A place may have been left meanwhile.
-    debts: VecDeque<u32>,
-    in_debts: Vec<bool>,
+    /// The entries that were ever used. Memory for the others is reserved, but not touched.
+    entries: Slab<PendingIndex, Option<Pending>>,
+    /// The deadline of each entry, [`Instant::NEVER`] for a free one. A separate array keeps the sweep's scan short.
+    deadlines: Slab<PendingIndex, Instant>,
+    free: Vec<PendingIndex>,
+    by_address: KeyedMap<Address, PendingIndex>,
+    by_client_id: KeyedMap<ClientId, PendingGroup>,
+    /// Entries with a due reply, each at most once, as `in_due_queue` records. An entry may be free again meanwhile.
+    due_queue: VecDeque<PendingIndex>,
+    in_due_queue: Slab<PendingIndex, bool>,
     per_token: usize,
     next_identity: u64,
 }
@@ -102,13 +121,13 @@ impl PendingClients {
         let size = capacity as usize;
         Self {
             capacity: size,
-            entries: Vec::with_capacity(size),
-            deadlines: Vec::with_capacity(size),
+            entries: Slab::with_capacity(size, None),
+            deadlines: Slab::with_capacity(size, Instant::NEVER),
             free: Vec::with_capacity(size),
             by_address: map_with_capacity(size, HashKey::derive(seed, "pending by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "pending by client id")),
-            debts: VecDeque::with_capacity(size),
-            in_debts: Vec::with_capacity(size),
+            due_queue: VecDeque::with_capacity(size),
+            in_due_queue: Slab::with_capacity(size, false),
             per_token: usize::from(per_token),
             next_identity: 0,
         }
@@ -118,59 +137,65 @@ impl PendingClients {
         self.by_address.len()
     }
 
-    /// The client pending at an address, if its time has not run out.
-    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<u32> {
-        self.by_address.get(address).copied().filter(|place| !self.is_late(*place, now))
+    /// Returns the entry of an address, unless its deadline has passed.
+    pub(super) fn at_address(&self, address: &Address, now: Instant) -> Option<PendingIndex> {
+        self.by_address.get(address).copied().filter(|index| !self.has_expired(*index, now))
     }
 
-    /// Which try another response of a pending client is in this turn, unless it has had them all: whoever writes under its
-    /// address, and whoever holds its token, must not take what other clients may send.
-    pub(super) fn next_try(&self, place: u32, turn: u64) -> Option<Try> {
-        let entry = self.get(place)?;
-        match if entry.turn == turn { entry.tries } else { 0 } {
-            0 => Some(Try::First),
-            tries => (tries < TRIES_PER_TURN).then_some(Try::Further),
+    /// Returns whether another response of a pending client is its first or a further attempt in this turn, or `None`
+    /// when it has used all its attempts. The limit keeps attackers under its address, and holders of its token, from
+    /// using up the budget of other clients.
+    pub(super) fn next_attempt(&self, index: PendingIndex, turn: u64) -> Option<Attempt> {
+        let entry = self.get(index)?;
+        match if entry.turn == turn { entry.attempts } else { 0 } {
+            0 => Some(Attempt::First),
+            attempts => (attempts < MAX_ATTEMPTS_PER_TURN).then_some(Attempt::Further),
         }
     }
 
-    /// A response from a pending client's address is opened. It counts whatever comes of it: a token's holder can seal as
-    /// many as a stranger can forge.
-    pub(super) fn note_try(&mut self, place: u32, turn: u64) {
-        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
+    /// Counts a response that is decrypted, whether it is authentic or not: a holder of the token can seal as many as
+    /// an attacker can forge.
+    pub(super) fn count_attempt(&mut self, index: PendingIndex, turn: u64) {
+        let Some(entry) = &mut self.entries[index] else { return };
         if entry.turn != turn {
-            (entry.turn, entry.tries) = (turn, 0);
+            (entry.turn, entry.attempts) = (turn, 0);
         }
-        entry.tries += 1;
+        entry.attempts += 1;
     }
 
-    fn is_late(&self, place: u32, now: Instant) -> bool {
-        self.deadlines.get(place as usize).is_none_or(|deadline| *deadline <= now)
+    fn has_expired(&self, index: PendingIndex, now: Instant) -> bool {
+        self.deadlines[index] <= now
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<&Pending> {
-        self.entries.get(place as usize)?.as_ref()
+    pub(super) fn get(&self, index: PendingIndex) -> Option<&Pending> {
+        self.entries[index].as_ref()
     }
 
-    /// Takes a client in, or finds it where it already is. Its time does not start anew then.
+    /// Makes a client pending, or returns its present entry, which keeps its deadline.
     ///
     /// # Errors
-    /// `AddressPending`, `ClientIdPending`, `TokenAddresses` or `PendingFull`.
+    /// - `AddressPending` when another client is pending at the address.
+    /// - `ClientIdPending` when a token for the same client id is pending that is not older.
+    /// - `TokenAddresses` when the token is pending at the maximum of addresses.
+    /// - `PendingFull` when the table is full.
     pub(super) fn admit(
         &mut self,
-        token: Presented,
+        token: PresentedToken,
         redeemed: &Redeemed,
         server_index: u8,
         from: Address,
         now: Instant,
         lifetime: Duration,
-    ) -> Result<u32, Discard> {
-        if let Some(place) = self.repeated(token.name, redeemed, from, now)? {
-            return Ok(place);
+    ) -> Result<PendingIndex, Discard> {
+        // A repeated request is the normal case: clients send one every 100 ms.
+        if let Some(index) = self.find_repeated(token.name, redeemed, from, now)? {
+            return Ok(index);
         }
-        self.make_room_for_client(token.name, redeemed, now)?;
-        let place = self.take_free().ok_or(Discard::PendingFull)?;
+        self.make_space_for_client(token.name, redeemed, now)?;
+        let index = self.take_free().ok_or(Discard::PendingFull)?;
         let bound =
             Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
+        // 64 bits never overflow, so a challenge of an earlier entry is never valid for a later one.
         self.next_identity += 1;
         let entry = Pending {
             bound,
@@ -184,68 +209,66 @@ impl PendingClients {
             server_index,
             since: now,
             turn: 0,
-            tries: 0,
+            attempts: 0,
             challenged: false,
-            owes: None,
+            due: None,
         };
-        self.list(place, &entry);
-        if let Some(deadline) = self.deadlines.get_mut(place as usize) {
-            *deadline = now.after(lifetime);
-        }
-        if let Some(home) = self.entries.get_mut(place as usize) {
-            *home = Some(entry);
-        }
-        Ok(place)
+        // No step after this one can fail.
+        self.list(index, &entry);
+        self.deadlines[index] = now.after(lifetime);
+        self.entries[index] = Some(entry);
+        Ok(index)
     }
 
-    fn take_free(&mut self) -> Option<u32> {
-        if let Some(place) = self.free.pop() {
-            return Some(place);
+    fn take_free(&mut self) -> Option<PendingIndex> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
         }
-        let place = self.entries.len();
-        (place < self.capacity).then(|| {
-            self.entries.push(None);
+        (self.entries.len() < self.capacity).then(|| {
             self.deadlines.push(Instant::NEVER);
-            self.in_debts.push(false);
-            place as u32
+            self.in_due_queue.push(false);
+            self.entries.push(None)
         })
     }
 
-    /// The place of this very token at this very address; room is made if something older is in the way.
-    fn repeated(
+    /// Returns the entry of this token at this address, and removes an older entry that occupies the address.
+    fn find_repeated(
         &mut self,
         token: Digest,
         redeemed: &Redeemed,
         from: Address,
         now: Instant,
-    ) -> Result<Option<u32>, Discard> {
-        let Some(place) = self.by_address.get(&from).copied() else { return Ok(None) };
-        if self.is_late(place, now) {
-            self.remove(place);
+    ) -> Result<Option<PendingIndex>, Discard> {
+        let Some(index) = self.by_address.get(&from).copied() else { return Ok(None) };
+        if self.has_expired(index, now) {
+            self.remove(index);
             return Ok(None);
         }
-        let Some(entry) = self.get(place) else { return Ok(None) };
+        let Some(entry) = self.get(index) else { return Ok(None) };
         if entry.bound.token == token {
-            return Ok(Some(place));
+            return Ok(Some(index));
         }
+        // Another token of the same client: `make_space_for_client` decides by its age.
         if entry.bound.client_id == redeemed.client_id {
             return Ok(None);
         }
-        // Whoever writes from this address under another name must neither push out the client that waits here, nor
-        // keep its place for ever.
+        // Another client id from this address must neither evict the pending client at once, nor be locked out for
+        // long.
         if !now.reached(entry.since, FAIR_TIME) {
             return Err(Discard::AddressPending);
         }
-        self.remove(place);
+        self.remove(index);
         Ok(None)
     }
 
-    fn make_room_for_client(&mut self, token: Digest, redeemed: &Redeemed, now: Instant) -> Result<(), Discard> {
-        self.remove_late_of(redeemed.client_id, now);
+    /// Checks that the client id may have another entry, and removes the entries that a newer token replaces.
+    fn make_space_for_client(&mut self, token: Digest, redeemed: &Redeemed, now: Instant) -> Result<(), Discard> {
+        self.remove_expired_of(redeemed.client_id, now);
         let Some(group) = self.by_client_id.get(&redeemed.client_id) else { return Ok(()) };
         if group.token == token {
             return if group.count < self.per_token { Ok(()) } else { self.remove_oldest_of(redeemed.client_id, now) };
         }
+        // An attacker with an old token of the client must not evict its newer one.
         if !redeemed.age().is_newer_than(group.age) {
             return Err(Discard::ClientIdPending);
         }
@@ -253,12 +276,13 @@ impl PendingClients {
         Ok(())
     }
 
-    /// Makes room at another address for a token that is pending at as many as it may be: the oldest entry goes, if it
-    /// has had a fair time. So thieves can neither keep all places nor push the owner out before it has answered.
-    fn remove_oldest_of(&mut self, client_id: u64, now: Instant) -> Result<(), Discard> {
-        let places = self.by_client_id.get(&client_id).map(Group::places).unwrap_or_default();
-        let since = |place: &u32| self.get(*place).map_or(Instant::NEVER, |entry| entry.since);
-        let oldest = places.iter().copied().min_by_key(since).ok_or(Discard::TokenAddresses)?;
+    /// Removes the oldest entry of a token that is pending at the maximum of addresses, if it is older than
+    /// [`FAIR_TIME`].
+    fn remove_oldest_of(&mut self, client_id: ClientId, now: Instant) -> Result<(), Discard> {
+        let indices = self.by_client_id.get(&client_id).map(PendingGroup::indices).unwrap_or_default();
+        let since = |index: &PendingIndex| self.get(*index).map_or(Instant::NEVER, |entry| entry.since);
+        let oldest = indices.iter().copied().min_by_key(since).ok_or(Discard::TokenAddresses)?;
+        // Attackers with the token can neither keep all entries, nor evict the owner before its response can arrive.
         if !now.reached(since(&oldest), FAIR_TIME) {
             return Err(Discard::TokenAddresses);
         }
@@ -267,102 +291,104 @@ impl PendingClients {
     }
 
     /// Removes every pending entry of a client id.
-    pub(super) fn remove_client(&mut self, client_id: u64) {
+    pub(super) fn remove_client(&mut self, client_id: ClientId) {
         self.remove_of(client_id, |_, _| true);
     }
 
-    fn remove_late_of(&mut self, client_id: u64, now: Instant) {
-        self.remove_of(client_id, |pending, place| pending.is_late(place, now));
+    fn remove_expired_of(&mut self, client_id: ClientId, now: Instant) {
+        self.remove_of(client_id, |pending, index| pending.has_expired(index, now));
     }
 
-    fn remove_of(&mut self, client_id: u64, unwanted: impl Fn(&Self, u32) -> bool) {
+    fn remove_of(&mut self, client_id: ClientId, is_unwanted: impl Fn(&Self, PendingIndex) -> bool) {
         let Some(group) = self.by_client_id.get(&client_id) else { return };
-        let (places, count) = (group.places, group.count);
-        for place in places.into_iter().take(count) {
-            if unwanted(self, place) {
-                self.remove(place);
+        // A copy, because `remove` changes the group.
+        let (indices, count) = (group.indices, group.count);
+        for index in indices.into_iter().take(count) {
+            if is_unwanted(self, index) {
+                self.remove(index);
             }
         }
     }
 
-    /// Removes what has had its time.
+    /// Removes the entries with a deadline in the past.
     pub(super) fn sweep(&mut self, now: Instant) {
+        // The usual case: no handshake is under way, and the turn costs one comparison.
         if self.by_address.is_empty() {
             return;
         }
-        for place in 0..self.entries.len() as u32 {
-            if self.is_late(place, now) {
-                self.remove(place);
+        for index in self.entries.indices() {
+            if self.has_expired(index, now) {
+                self.remove(index);
             }
         }
     }
 
-    /// From now on this client is owed a reply; a later one replaces an earlier one.
-    pub(super) fn owe(&mut self, place: u32, reply: Reply) {
-        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
-        entry.owes = Some(reply);
-        if let Some(in_debts) = self.in_debts.get_mut(place as usize).filter(|in_debts| !**in_debts) {
-            *in_debts = true;
-            self.debts.push_back(place);
+    /// Sets the reply that is due to a pending client. A later reply replaces an earlier one.
+    pub(super) fn set_due(&mut self, index: PendingIndex, reply: HandshakeReply) {
+        let Some(entry) = &mut self.entries[index] else { return };
+        entry.due = Some(reply);
+        let in_due_queue = &mut self.in_due_queue[index];
+        if !*in_due_queue {
+            *in_due_queue = true;
+            self.due_queue.push_back(index);
         }
     }
 
-    /// The next client that is owed a reply, and which.
-    pub(super) fn next_debt(&mut self) -> Option<(u32, Reply)> {
+    /// Takes the next due reply and its client.
+    pub(super) fn next_due(&mut self) -> Option<(PendingIndex, HandshakeReply)> {
         loop {
-            let place = self.debts.pop_front()?;
-            if let Some(in_debts) = self.in_debts.get_mut(place as usize) {
-                *in_debts = false;
-            }
-            let Some(Some(entry)) = self.entries.get_mut(place as usize) else { continue };
-            if let Some(reply) = entry.owes.take() {
-                return Some((place, reply));
+            let index = self.due_queue.pop_front()?;
+            self.in_due_queue[index] = false;
+            // The entry may have been removed, or replaced by one without a due reply.
+            if let Some(reply) = self.entries[index].as_mut().and_then(|entry| entry.due.take()) {
+                return Some((index, reply));
             }
         }
     }
 
-    /// A reply has left. One that was denied without ever being challenged has nothing to come back for, and keeps no
-    /// place: a full server can deny everybody who asks.
-    pub(super) fn note_replied(&mut self, place: u32, reply: Reply) {
-        let Some(Some(entry)) = self.entries.get_mut(place as usize) else { return };
-        entry.challenged |= reply == Reply::Challenge;
+    /// Records that a reply was sent. A client that was denied before any challenge is removed: it has no challenge to
+    /// return, and a full server can deny any number of clients.
+    pub(super) fn on_replied(&mut self, index: PendingIndex, reply: HandshakeReply) {
+        let Some(entry) = &mut self.entries[index] else { return };
+        entry.challenged |= reply == HandshakeReply::Challenge;
         if !entry.challenged {
-            self.remove(place);
+            self.remove(index);
         }
     }
 
-    fn list(&mut self, place: u32, entry: &Pending) {
-        self.by_address.insert(entry.bound.address, place);
-        let group = self.by_client_id.entry(entry.bound.client_id).or_insert(Group {
+    fn list(&mut self, index: PendingIndex, entry: &Pending) {
+        self.by_address.insert(entry.bound.address, index);
+        let group = self.by_client_id.entry(entry.bound.client_id).or_insert(PendingGroup {
             token: entry.bound.token,
             age: entry.age,
-            places: [0; MAX_ADDRESSES_PER_TOKEN as usize],
+            indices: [PendingIndex::default(); MAX_ADDRESSES_PER_TOKEN as usize],
             count: 0,
         });
-        if let Some(home) = group.places.get_mut(group.count) {
-            *home = place;
+        // `per_token` is at most the array's length, so the entry always fits.
+        if let Some(end) = group.indices.get_mut(group.count) {
+            *end = index;
             group.count += 1;
         }
     }
 
-    pub(super) fn remove(&mut self, place: u32) {
-        let Some(home) = self.entries.get_mut(place as usize) else { return };
-        if let Some(entry) = home {
-            // Taking the entry out copies it, so its keys are wiped where they lie.
+    pub(super) fn remove(&mut self, index: PendingIndex) {
+        let slot = &mut self.entries[index];
+        if let Some(entry) = slot {
+            // `take` copies the entry, so the keys are wiped in place first.
             entry.client_to_server.zeroize();
             entry.server_to_client.zeroize();
         }
-        let Some(entry) = home.take() else { return };
-        if let Some(deadline) = self.deadlines.get_mut(place as usize) {
-            *deadline = Instant::NEVER;
-        }
+        // The sweep also visits free entries: their deadline is NEVER, so they do not get here.
+        let Some(entry) = slot.take() else { return };
+        self.deadlines[index] = Instant::NEVER;
         self.by_address.remove(&entry.bound.address);
-        self.free.push(place);
+        self.free.push(index);
         let Some(group) = self.by_client_id.get_mut(&entry.bound.client_id) else { return };
-        if let Some(index) = group.places().iter().position(|other| *other == place) {
+        if let Some(position) = group.indices().iter().position(|other| *other == index) {
             group.count -= 1;
-            group.places.swap(index, group.count);
+            group.indices.swap(position, group.count);
         }
+        // An empty group would keep its token's age and refuse older tokens forever.
         if group.count == 0 {
             self.by_client_id.remove(&entry.bound.client_id);
         }

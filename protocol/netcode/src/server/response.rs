@@ -1,86 +1,119 @@
-//! The second door: a returned challenge proves the address, and its sender gets a slot (§1.12).
+//! Responses: a returned challenge proves the client's address, and the client gets a slot (§1.12).
 
-use super::pending::Reply;
-use super::register::{Claim, Refused, Using};
-use super::request::Way;
-use super::slots::{LinkKeys, Newcomer};
-use super::{DisconnectReason, Server, Unannounced};
+use super::pending::{HandshakeReply, PendingIndex};
+use super::registry::{ClaimError, IndexClaim, Presence, TokenUse};
+use super::request::Admission;
+use super::slots::{LinkKeys, NewClient};
+use super::{AwaitingDurability, DisconnectReason, NetcodeServer};
 use crate::address::Address;
 use crate::crypto::lane::Lane;
 use crate::discard::Discard;
-use crate::time::Now;
-use crate::token::history::UsedToken;
+use crate::ids::{ClientIndex, SlotIndex};
+use crate::time::{Instant, Now};
+use crate::token::challenge::Binding;
+use crate::token::history::{TokenTag, UsedToken};
+use crate::token::redeem::TokenAge;
 use crate::wire::TAG_BYTES;
-use crate::wire::packet::{Challenge, Header, PacketKind};
+use crate::wire::packet::{Challenge, PacketHeader, PacketKind};
 
-/// Whether a packet with this prefix claims to be a response.
+/// Returns whether a packet with this prefix claims to be a response.
+#[inline]
 pub(super) const fn is_response(prefix: u8) -> bool {
     prefix & 0x0f == PacketKind::Response as u8
 }
 
-impl Server {
-    /// Handles an encrypted packet from an address without a slot, or a response from any: at best its sender gets a
-    /// slot and is owed a keep-alive.
-    pub(super) fn response(
+impl NetcodeServer {
+    /// Handles an encrypted packet from an address without a slot, or a response from any address. If all checks pass,
+    /// its sender gets a slot, and a keep-alive is due.
+    pub(super) fn on_response(
         &mut self,
         from: Address,
-        connected: bool,
+        is_connected: bool,
         datagram: &mut [u8],
         now: Now,
     ) -> Result<(), Discard> {
-        let Some(place) = self.pending.at_address(&from, now.monotonic) else {
-            // Two lookups: what is known by now costs requests nothing of their budget.
-            return Err(if connected { Discard::AddressConnected } else { Discard::UnknownSender });
+        let Some(index) = self.pending.at_address(&from, now.monotonic) else {
+            // Only two lookups were made so far, so packets of unknown senders use up no budget.
+            return Err(if is_connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
-        // What is no response is seen at a glance, and costs nobody's budget.
-        let header = Header::parse(datagram, PacketKind::TO_SERVER)?;
+        // Checks without decryption come before the budget: malformed packets cost almost nothing and must not use it
+        // up.
+        let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
         if header.kind != PacketKind::Response {
             return Err(Discard::WrongState);
         }
         if !header.kind.allows_content(datagram.len() - header.bytes - TAG_BYTES) {
             return Err(Discard::ContentSize);
         }
-        self.ledger.take_response(self.pending.next_try(place, self.turn).ok_or(Discard::PendingBudget)?)?;
-        self.pending.note_try(place, self.turn);
-        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        let attempt = self.pending.next_attempt(index, self.turn).ok_or(Discard::PendingBudget)?;
+        self.turn_budgets.take_response(attempt)?;
+        // Counted before the decryption, so that forged responses count as well.
+        self.pending.count_attempt(index, self.turn);
+        let Some(pending) = self.pending.get(index) else { return Err(Discard::UnknownSender) };
         let content = self.cipher.open(&pending.client_to_server, &header, datagram)?;
         let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
         self.challenger.verify(challenge, &pending.bound, now.monotonic, self.config.challenge_lifetime)?;
         let (bound, age, tag) = (pending.bound, pending.age, pending.tag);
-        let (is_used, has_free_slot) =
-            self.common.with((true, false), |register| (register.is_consumed(&tag), register.has_room(now.monotonic)));
-        if is_used {
-            return Err(Discard::TokenUsed);
-        }
-        let way = self.check_occupants(from, bound.client_id, age, &bound.token, now.monotonic)?;
-        if way == Way::Elsewhere {
-            // Its shard ends it in its next turn, and this client will have said this again by then.
-            self.common.with((), |register| register.want(bound.client_id, bound.token));
+        let (admission, has_free_index) = self.check_proven(&bound, age, &tag, now.monotonic)?;
+        if admission == Admission::RemoteTakeover {
+            // The client repeats its response 10 times per second. The predecessor's shard ends it before the next one.
             return Err(Discard::ClientIdConnected);
         }
-        if !self.admitting || (way == Way::Free && !has_free_slot) {
-            self.pending.owe(place, Reply::Denied);
+        if !self.accepts_clients || (admission == Admission::NewSlot && !has_free_index) {
+            self.pending.set_due(index, HandshakeReply::Denied);
             return Ok(());
         }
-        let takes_over = if let Way::TakesOver(slot) = way { Some(slot) } else { None };
-        self.admit(place, takes_over, now)
+        // A reserved index is claimed like a free one.
+        let takeover = if let Admission::Takeover(slot) = admission { Some(slot) } else { None };
+        self.admit(index, takeover, now)
     }
 
-    /// Consumes the token and gives its holder a slot. From here on the token admits nobody else, from anywhere.
-    fn admit(&mut self, place: u32, takes_over: Option<u32>, now: Now) -> Result<(), Discard> {
-        if !self.has_room_for_events() {
+    /// Checks a client with a proven address: its token must be unused, and its client id free or ready for a takeover.
+    /// Returns the way to a slot, and whether a client index is free.
+    fn check_proven(
+        &mut self,
+        bound: &Binding,
+        age: TokenAge,
+        tag: &TokenTag,
+        now: Instant,
+    ) -> Result<(Admission, bool), Discard> {
+        let takeover_after = self.config.takeover_after;
+        // `lock` borrows the registry alone, so the guard covers the whole step, including the checks of local slots.
+        let local = self.check_local_occupants(bound.address, bound.client_id, age, now);
+        let mut registry = self.registry.lock();
+        let has_free_index = registry.has_free_index(now);
+        if registry.is_consumed(tag) {
+            return Err(Discard::TokenUsed);
+        }
+        if let Some(slot) = local? {
+            return Ok((Admission::Takeover(slot), has_free_index));
+        }
+        let admission = match registry.presence(bound.client_id, age, &bound.token, takeover_after, now)? {
+            Presence::Absent => Admission::NewSlot,
+            Presence::Reserved => Admission::Reserved,
+            Presence::SilentElsewhere => {
+                registry.request_takeover(bound.client_id, bound.token);
+                Admission::RemoteTakeover
+            }
+        };
+        Ok((admission, has_free_index))
+    }
+
+    /// Uses the token and gives its client a slot. Afterwards the token admits no other client.
+    fn admit(&mut self, index: PendingIndex, takeover: Option<SlotIndex>, now: Now) -> Result<(), Discard> {
+        if !self.has_event_capacity() {
             return Err(Discard::EventsFull);
         }
         if self.journal.as_ref().is_some_and(|journal| journal.is_busy()) {
             return Err(Discard::HistoryUnavailable);
         }
-        let Some(pending) = self.pending.get(place) else { return Err(Discard::UnknownSender) };
+        let Some(pending) = self.pending.get(index) else { return Err(Discard::UnknownSender) };
         let used = UsedToken { name: pending.bound.token, expires: pending.expires };
-        let using = Using { tag: pending.tag, used };
+        let token = TokenUse { tag: pending.tag, used };
         let (client_id, age) = (pending.bound.client_id, pending.age);
-        let claim = Claim { shard: self.shard, client_id, age: Some(age), token: Some(using) };
-        let mut newcomer = Newcomer {
-            index: 0,
+        let claim = IndexClaim { shard: self.shard, client_id, age: Some(age), token: Some(token) };
+        let mut client = NewClient {
+            index: ClientIndex(0),
             client_id,
             user_data: pending.user_data,
             age: Some(age),
@@ -92,50 +125,54 @@ impl Server {
             lane: Lane::slot(pending.server_index),
             timeout: self.config.timeouts.apply(pending.timeout_seconds),
         };
-        newcomer.index = match self.claim(&claim, takes_over, now) {
+        client.index = match self.claim_index(&claim, takeover, now) {
             Ok(index) => index,
-            Err(Refused::Discard(reason)) => return Err(reason),
-            // Another shard was quicker.
-            Err(Refused::Full) => {
-                self.pending.owe(place, Reply::Denied);
+            Err(ClaimError::Discard(reason)) => return Err(reason),
+            // Another shard took the last index since the check.
+            Err(ClaimError::Full) => {
+                self.pending.set_due(index, HandshakeReply::Denied);
                 return Ok(());
             }
         };
+        // The record is written without the registry's lock, because a journal may be slow.
         if let Err(reason) = self.record(used) {
-            self.take_back(&claim, takes_over.is_none().then_some(newcomer.index));
+            self.revert_claim(&claim, takeover.is_none().then_some(client.index));
             return Err(reason);
         }
         self.pending.remove_client(client_id);
-        self.seat(newcomer, takes_over, now);
+        self.occupy_slot(client, takeover, now);
         Ok(())
     }
 
-    /// Uses the token, for a client index that is free or that of the client whom the newcomer takes over.
-    fn claim(&mut self, claim: &Claim, takes_over: Option<u32>, now: Now) -> Result<u32, Refused> {
-        let refused = Refused::Discard(Discard::HistoryFull);
-        let Some(index) = takes_over.and_then(|slot| self.slots.link(slot)).map(|link| link.index) else {
-            return self.common.with(Err(refused), |register| register.claim(claim, now));
-        };
-        let used = self.common.with(Err(Discard::HistoryFull), |register| {
-            claim.token.map_or(Ok(()), |using| register.consume(&using, now))
-        });
-        used.map(|()| index).map_err(Refused::Discard)
+    /// Uses the token and returns a client index: a new one, or the present one of the client that is taken over.
+    fn claim_index(
+        &mut self,
+        claim: &IndexClaim,
+        takeover: Option<SlotIndex>,
+        now: Now,
+    ) -> Result<ClientIndex, ClaimError> {
+        let mut registry = self.registry.lock();
+        // A takeover on the same shard keeps the client index, so it needs only the token.
+        let Some(slot) = takeover else { return registry.claim(claim, now) };
+        if let Some(token) = &claim.token {
+            registry.consume(token, now).map_err(ClaimError::Discard)?;
+        }
+        Ok(self.slots.link(slot).index)
     }
 
-    /// Gives back what was claimed: the token could not be written down.
-    pub(super) fn take_back(&mut self, claim: &Claim, index: Option<u32>) {
-        self.common.with((), |register| {
-            if let Some(using) = &claim.token {
-                register.retract(&using.tag);
-            }
-            if let Some(index) = index {
-                register.leave(claim.shard, claim.client_id);
-                register.release(claim.shard, index);
-            }
-        });
+    /// Reverts a claim when its token could not be recorded, or its client got no slot.
+    pub(super) fn revert_claim(&mut self, claim: &IndexClaim, index: Option<ClientIndex>) {
+        let mut registry = self.registry.lock();
+        if let Some(token) = &claim.token {
+            registry.retract(&token.tag);
+        }
+        if let Some(index) = index {
+            registry.leave(claim.shard, claim.client_id);
+            registry.release(claim.shard, index);
+        }
     }
 
-    /// Writes down that a token was used, where there is a journal.
+    /// Records a used token in the journal, if there is one.
     fn record(&mut self, used: UsedToken) -> Result<(), Discard> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if journal.record(used).is_err() {
@@ -146,25 +183,24 @@ impl Server {
         Ok(())
     }
 
-    fn seat(&mut self, newcomer: Newcomer, takes_over: Option<u32>, now: Now) {
-        let client_id = newcomer.client_id;
-        let seat = match takes_over {
-            None => self.slots.assign(newcomer, now.monotonic),
+    fn occupy_slot(&mut self, client: NewClient, takeover: Option<SlotIndex>, now: Now) {
+        let client_id = client.client_id;
+        let handle = match takeover {
+            None => self.slots.assign(client, now.monotonic),
             Some(slot) => {
-                if let Some(client) = self.slots.handle(slot) {
-                    self.tell_end(client, client_id, DisconnectReason::TakenOver);
+                // The predecessor's event comes before that of the new client with the same id.
+                self.emit_disconnected(self.slots.handle_for(slot), client_id, DisconnectReason::TakenOver);
+                if let Some(age) = client.age {
+                    self.registry.lock().renew(client_id, age);
                 }
-                if let Some(age) = newcomer.age {
-                    self.common.with((), |register| register.renew(client_id, age));
-                }
-                self.slots.replace(slot, newcomer, now.monotonic)
+                Some(self.slots.replace(slot, client, now.monotonic))
             }
         };
-        debug_assert!(seat.is_some(), "there are as many slots as indices");
-        if let Some(client) = seat {
+        debug_assert!(handle.is_some(), "there are as many slots as client indices");
+        if let Some(client) = handle {
             self.stats.connects += 1;
-            self.unannounced.push_back(Unannounced { client, record: self.recorded });
-            self.announce();
+            self.awaiting_durability.push_back(AwaitingDurability { client, record: self.recorded });
+            self.on_durable();
         }
     }
 }

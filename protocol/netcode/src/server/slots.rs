@@ -1,30 +1,31 @@
-//! The client slots: who is connected, found by address or client id without looking at the others.
+//! The client slots of a shard, found by address or client id without a scan.
 //!
-//! What every packet touches ([`Link`]), what every turn sweeps ([`Timers`]) and what is seldom needed ([`Profile`]) lie
-//! in arrays of their own.
+//! Three arrays separate the data by use: [`Link`] for every packet, [`SlotTimers`] for every turn, and [`Profile`] for
+//! rare events.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use super::register::ShardId;
+use super::registry::ShardId;
+use super::slab::Slab;
 use crate::address::Address;
-use crate::crypto::aead::packets::Kept;
+use crate::crypto::aead::packets::PreparedKey;
 use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::crypto::lane::Lane;
 use crate::crypto::replay::ReplayWindow;
+use crate::ids::{ClientId, ClientIndex, SlotIndex};
 use crate::loopback::PayloadQueue;
 use crate::time::Instant;
-use crate::token::redeem::Age;
+use crate::token::redeem::TokenAge;
 use crate::wire::{USER_DATA_BYTES, UserData};
 
-/// Names one connection of a server: its shard, its slot there, and which of the slot's connections it is.
+/// The handle of one connection of a server: its shard, its slot there, and the generation of the slot.
 ///
-/// After the connection has ended the handle reaches nobody: not the next client of the same slot either. On another
-/// shard it reaches nobody at all.
+/// When the connection has ended, the handle is invalid. It never refers to the next client of the same slot, nor to a
+/// client of another shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ClientHandle {
     shard: ShardId,
@@ -33,136 +34,143 @@ pub struct ClientHandle {
 }
 
 impl ClientHandle {
-    /// The client's slot on its shard, from 0. A server of one shard numbers its clients by it; with more of them, that is
-    /// [`ClientInfo::index`](super::ClientInfo::index).
+    /// Returns the client's slot on its shard. If a server has several shards,
+    /// [`ClientInfo::index`](super::ClientInfo::index) is the number that is unique to the client.
+    #[inline]
     #[must_use]
-    pub const fn slot(self) -> u32 {
-        self.slot as u32
+    pub const fn slot(self) -> SlotIndex {
+        SlotIndex(self.slot as u32)
     }
 
-    /// The shard that has it: the first one, where there is but one.
+    /// Returns the client's shard. A server without shards has shard 0 only.
+    #[inline]
     #[must_use]
     pub const fn shard(self) -> ShardId {
         self.shard
     }
 }
 
-/// What a slot is doing.
+/// The state of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum SlotState {
     Free,
     Connected,
-    /// Owes its last packets, then it is free.
+    /// The connection has ended, and its last packets are not sent yet.
     Closing,
-    /// A client in the same program.
+    /// The client is in the same process.
     Loopback,
 }
 
-/// What every packet of a connection touches.
+/// The data of a connection that every packet needs.
 pub(super) struct Link {
-    pub(super) state: State,
+    pub(super) state: SlotState,
     pub(super) generation: u32,
-    /// The client's index in the game, of all clients of all shards, which it learns from its first keep-alive.
-    pub(super) index: u32,
+    /// The client's index over all shards, which the client learns from its first keep-alive.
+    pub(super) index: ClientIndex,
     pub(super) address: Option<Address>,
-    /// None while the slot is free, and for a client in the same program.
+    /// `None` while the slot is free, and for a client in the same process.
     pub(super) keys: Option<LinkKeys>,
     pub(super) window: ReplayWindow,
     pub(super) lane: Lane,
     pub(super) timeout: Option<Duration>,
     pub(super) last_receive: Instant,
-    /// Something authentic arrived since the slot was assigned, so the client knows that it is connected.
+    /// Whether an authentic packet arrived in the slot, so the client knows that it is connected.
     pub(super) confirmed: bool,
-    /// The application knows of it. The client itself may, from then on.
-    pub(super) announced: bool,
-    /// Packets in the turn numbered `turn`, which begins anew after 2^32 turns.
+    /// Whether the token's record is durable, so that the application and the client may learn of the connection.
+    pub(super) durable: bool,
+    /// The turn of the two counts below. It overflows after 2^32 turns, which is harmless.
     pub(super) turn: u32,
     pub(super) turn_packets: u32,
-    /// Packets under its address in that turn that did not open.
+    /// Packets under the client's address in that turn which did not decrypt.
     pub(super) turn_forgeries: u32,
-    owes: Owes,
-    in_debts: bool,
+    due: DuePackets,
+    in_due_queue: bool,
 }
 
-/// The keys of a connection, ready for its packets.
+/// The prepared keys of a connection.
 pub(super) struct LinkKeys {
-    pub(super) client_to_server: Kept,
-    pub(super) server_to_client: Kept,
+    pub(super) client_to_server: PreparedKey,
+    pub(super) server_to_client: PreparedKey,
 }
 
-/// What a slot owes its client.
+/// The packets of a slot that are due.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Owes {
+pub(super) struct DuePackets {
     pub(super) keep_alive: bool,
     pub(super) disconnects: u8,
 }
 
-impl Owes {
-    /// What is left when the next packet has left: the keep-alive comes first.
-    pub(super) const fn less_one(self) -> Self {
+impl DuePackets {
+    pub(super) const KEEP_ALIVE: Self = Self { keep_alive: true, disconnects: 0 };
+
+    /// Returns the packets that remain after the next one. The keep-alive is the first.
+    pub(super) const fn after_one(self) -> Self {
         let disconnects = if self.keep_alive { self.disconnects } else { self.disconnects.saturating_sub(1) };
         Self { keep_alive: false, disconnects }
     }
 }
 
-/// What a turn sweeps: two moments for each slot, [`Instant::NEVER`] where nothing is due.
+/// The two deadlines of a slot. [`Instant::NEVER`] means that a timer is off.
 #[derive(Clone, Copy)]
-struct Timers {
+struct SlotTimers {
     keep_alive: Instant,
-    silence: Instant,
+    timeout: Instant,
 }
 
-const NO_TIMERS: Timers = Timers { keep_alive: Instant::NEVER, silence: Instant::NEVER };
+const NO_TIMERS: SlotTimers = SlotTimers { keep_alive: Instant::NEVER, timeout: Instant::NEVER };
 
-/// What is seldom needed.
+/// The rarely used data of a connection.
 pub(super) struct Profile {
-    pub(super) client_id: u64,
+    pub(super) client_id: ClientId,
     pub(super) user_data: UserData,
-    pub(super) age: Option<Age>,
-    pub(super) loopback: Option<Box<Loopback>>,
-    /// What was sent to a client in the same program that is gone, and had not been taken by then.
-    left_over: Option<(ClientHandle, Box<Loopback>)>,
+    /// The age of the client's token. A client in the same process has none.
+    pub(super) age: Option<TokenAge>,
+    pub(super) loopback: Option<Box<LoopbackQueues>>,
+    /// Payloads for the slot's last client in the same process which it has not received.
+    unreceived: Option<(ClientHandle, Box<LoopbackQueues>)>,
 }
 
-/// Both directions of a client in the same program.
-pub(super) struct Loopback {
+/// Both directions of a client in the same process.
+pub(super) struct LoopbackQueues {
     pub(super) to_client: PayloadQueue,
     pub(super) to_server: PayloadQueue,
 }
 
 /// A client that gets a slot.
-pub(super) struct Newcomer {
-    pub(super) index: u32,
-    pub(super) client_id: u64,
+pub(super) struct NewClient {
+    pub(super) index: ClientIndex,
+    pub(super) client_id: ClientId,
     pub(super) user_data: UserData,
-    pub(super) age: Option<Age>,
+    pub(super) age: Option<TokenAge>,
     pub(super) address: Option<Address>,
     pub(super) keys: Option<LinkKeys>,
     pub(super) lane: Lane,
     pub(super) timeout: Option<Duration>,
 }
 
-/// What is due in a slot.
+/// A deadline of a slot that has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Due {
+pub(super) enum SlotDeadline {
     KeepAlive,
-    Silence,
+    Timeout,
 }
 
-/// All slots of a shard: as many as the server has, for the system's hash may send all its clients here.
+/// All slots of a shard. A shard has as many slots as the whole server, because the kernel's hash may send it all
+/// clients.
 ///
-/// What they take is reserved and not touched before they are used, so that a shard costs what its clients do.
+/// Memory for all slots is reserved, but touched only when a slot is used.
 pub(super) struct Slots {
     shard: ShardId,
     count: u32,
-    links: Vec<Link>,
-    timers: Vec<Timers>,
-    profiles: Vec<Profile>,
-    /// By as few bytes as it takes: there are at most 65,536 slots, and twice the entries.
+    links: Slab<SlotIndex, Link>,
+    timers: Slab<SlotIndex, SlotTimers>,
+    profiles: Slab<SlotIndex, Profile>,
+    /// Slots as `u16`, because there are at most 65,536 of them and the table has capacity for twice the entries.
     by_address: KeyedMap<Address, u16>,
-    by_client_id: KeyedMap<u64, u32>,
-    free: BinaryHeap<Reverse<u32>>,
-    debts: VecDeque<u32>,
+    by_client_id: KeyedMap<ClientId, SlotIndex>,
+    free: BinaryHeap<Reverse<SlotIndex>>,
+    /// Slots with due packets. `Link::in_due_queue` keeps each from being queued twice.
+    due_queue: VecDeque<SlotIndex>,
 }
 
 impl Slots {
@@ -171,36 +179,38 @@ impl Slots {
         Self {
             shard,
             count,
-            links: Vec::with_capacity(size),
-            timers: Vec::with_capacity(size),
-            profiles: Vec::with_capacity(size),
+            links: Slab::with_capacity(size, Link::vacant(0)),
+            timers: Slab::with_capacity(size, NO_TIMERS),
+            profiles: Slab::with_capacity(size, Profile::vacant()),
             by_address: map_with_capacity(size, HashKey::derive(seed, "slots by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "slots by client id")),
             free: BinaryHeap::with_capacity(size),
-            debts: VecDeque::with_capacity(size),
+            due_queue: VecDeque::with_capacity(size),
         }
     }
 
+    /// Returns the number of slots.
     pub(super) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many slots were ever used: those from there on are free.
-    pub(super) fn used(&self) -> u32 {
-        self.links.len() as u32
+    /// Returns every slot that was ever used. The slots after them are free.
+    #[inline]
+    pub(super) fn used(&self) -> impl Iterator<Item = SlotIndex> + use<> {
+        self.links.indices()
     }
 
-    /// The lowest free slot, or none.
-    fn take_free(&mut self) -> Option<u32> {
+    /// Takes the lowest free slot, or returns `None` if there is none.
+    fn take_free(&mut self) -> Option<SlotIndex> {
+        // Freed slots are lower than unused ones.
         if let Some(Reverse(slot)) = self.free.pop() {
             return Some(slot);
         }
-        let slot = self.used();
-        (slot < self.count).then(|| {
-            self.links.push(Link::vacant(0));
+        (self.links.len() < self.count as usize).then(|| {
+            // The three arrays grow together, so one index is valid for all of them.
             self.timers.push(NO_TIMERS);
             self.profiles.push(Profile::vacant());
-            slot
+            self.links.push(Link::vacant(0))
         })
     }
 
@@ -208,222 +218,245 @@ impl Slots {
         self.by_client_id.len() as u32
     }
 
-    pub(super) fn at_address(&self, address: &Address) -> Option<u32> {
-        self.by_address.get(address).copied().map(u32::from)
+    #[inline]
+    pub(super) fn at_address(&self, address: &Address) -> Option<SlotIndex> {
+        self.by_address.get(address).copied().map(|slot| SlotIndex(slot.into()))
     }
 
-    pub(super) fn of_client(&self, client_id: u64) -> Option<u32> {
+    pub(super) fn of_client(&self, client_id: ClientId) -> Option<SlotIndex> {
         self.by_client_id.get(&client_id).copied()
     }
 
-    pub(super) fn link(&mut self, slot: u32) -> Option<&mut Link> {
-        self.links.get_mut(slot as usize)
+    #[inline]
+    pub(super) fn link(&self, slot: SlotIndex) -> &Link {
+        &self.links[slot]
     }
 
-    pub(super) fn profile(&self, slot: u32) -> Option<&Profile> {
-        self.profiles.get(slot as usize)
+    #[inline]
+    pub(super) fn link_mut(&mut self, slot: SlotIndex) -> &mut Link {
+        &mut self.links[slot]
     }
 
-    pub(super) fn profile_mut(&mut self, slot: u32) -> Option<&mut Profile> {
-        self.profiles.get_mut(slot as usize)
+    #[inline]
+    pub(super) fn profile(&self, slot: SlotIndex) -> &Profile {
+        &self.profiles[slot]
     }
 
-    pub(super) fn handle(&self, slot: u32) -> Option<ClientHandle> {
-        self.links.get(slot as usize).map(|link| self.named(slot, link.generation))
+    pub(super) fn profile_mut(&mut self, slot: SlotIndex) -> &mut Profile {
+        &mut self.profiles[slot]
     }
 
-    const fn named(&self, slot: u32, generation: u32) -> ClientHandle {
-        // There are at most 65,536.
-        ClientHandle { shard: self.shard, slot: slot as u16, generation }
+    /// Returns the handle of the slot's present connection.
+    #[inline]
+    pub(super) fn handle_for(&self, slot: SlotIndex) -> ClientHandle {
+        self.handle_with(slot, self.links[slot].generation)
     }
 
-    /// The slot of a live connection, or `None` if it has ended.
-    pub(super) fn live(&self, client: ClientHandle) -> Option<(u32, &Link)> {
-        let link = self.links.get(usize::from(client.slot)).filter(|_| client.shard == self.shard)?;
+    #[inline]
+    const fn handle_with(&self, slot: SlotIndex, generation: u32) -> ClientHandle {
+        // The cast is lossless: there are at most 65,536 slots.
+        ClientHandle { shard: self.shard, slot: slot.0 as u16, generation }
+    }
+
+    /// Returns the slot and link of a live connection, or `None` if it has ended.
+    #[inline]
+    pub(super) fn get(&self, client: ClientHandle) -> Option<(SlotIndex, &Link)> {
+        // The handle comes from the application, so neither shard nor slot nor generation can be trusted.
+        let link = self.links.lookup(client.slot()).filter(|_| client.shard == self.shard)?;
         (link.is_live() && link.generation == client.generation).then_some((client.slot(), link))
     }
 
-    /// Every live connection, in the order of the slots.
+    /// Returns when the last authentic packet of a connection arrived, even while it is closing.
+    #[inline]
+    pub(super) fn last_receive(&self, client: ClientHandle) -> Option<Instant> {
+        let link = self.links.lookup(client.slot()).filter(|_| client.shard == self.shard)?;
+        (link.generation == client.generation).then_some(link.last_receive)
+    }
+
+    /// Returns every live connection in the order of the slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        let live = |(slot, link): (usize, &Link)| link.is_live().then(|| self.named(slot as u32, link.generation));
-        self.links.iter().enumerate().filter_map(live)
+        let handle = |(slot, link): (SlotIndex, &Link)| link.is_live().then(|| self.handle_with(slot, link.generation));
+        self.links.iter().filter_map(handle)
     }
 
-    /// Gives a newcomer the lowest free slot (§1.12), or none.
-    pub(super) fn assign(&mut self, newcomer: Newcomer, now: Instant) -> Option<ClientHandle> {
+    /// Gives a new client the lowest free slot (§1.12). Returns `None` if all slots are used.
+    pub(super) fn assign(&mut self, client: NewClient, now: Instant) -> Option<ClientHandle> {
         let slot = self.take_free()?;
-        self.occupy(slot, newcomer, now)
+        Some(self.occupy(slot, client, now))
     }
 
-    /// Gives a newcomer the slot of the client whom it takes over, without a word to that one.
-    pub(super) fn replace(&mut self, slot: u32, newcomer: Newcomer, now: Instant) -> Option<ClientHandle> {
-        self.forget(slot);
-        self.occupy(slot, newcomer, now)
+    /// Gives a new client the slot of the client that it takes over. The old client gets no packet about it.
+    pub(super) fn replace(&mut self, slot: SlotIndex, client: NewClient, now: Instant) -> ClientHandle {
+        self.reset(slot);
+        self.occupy(slot, client, now)
     }
 
-    fn occupy(&mut self, slot: u32, newcomer: Newcomer, now: Instant) -> Option<ClientHandle> {
-        let link = self.links.get_mut(slot as usize)?;
-        link.state = if newcomer.address.is_some() { State::Connected } else { State::Loopback };
-        link.index = newcomer.index;
-        link.address = newcomer.address;
-        link.keys = newcomer.keys;
-        link.lane = newcomer.lane;
-        link.timeout = newcomer.timeout;
+    fn occupy(&mut self, slot: SlotIndex, client: NewClient, now: Instant) -> ClientHandle {
+        let link = &mut self.links[slot];
+        link.state = if client.address.is_some() { SlotState::Connected } else { SlotState::Loopback };
+        link.index = client.index;
+        link.address = client.address;
+        // Window and generation were set when the slot was reset.
+        link.keys = client.keys;
+        link.lane = client.lane;
+        link.timeout = client.timeout;
         link.last_receive = now;
-        let generation = link.generation;
-        let profile = self.profiles.get_mut(slot as usize)?;
-        profile.client_id = newcomer.client_id;
-        profile.user_data = newcomer.user_data;
-        profile.age = newcomer.age;
-        self.by_client_id.insert(newcomer.client_id, slot);
-        if let Some(address) = newcomer.address {
-            self.by_address.insert(address, slot as u16);
-            self.heard(slot, now);
+        let profile = &mut self.profiles[slot];
+        profile.client_id = client.client_id;
+        profile.user_data = client.user_data;
+        profile.age = client.age;
+        // The caller has checked that neither id nor address is in use.
+        self.by_client_id.insert(client.client_id, slot);
+        // A client in the same process has neither an address nor a timeout.
+        if let Some(address) = client.address {
+            self.by_address.insert(address, slot.0 as u16);
+            self.on_received(slot, now);
         }
-        Some(self.named(slot, generation))
+        self.handle_for(slot)
     }
 
-    pub(super) fn is_announced(&self, slot: u32) -> bool {
-        self.links.get(slot as usize).is_some_and(|link| link.announced)
+    #[inline]
+    pub(super) fn is_durable(&self, slot: SlotIndex) -> bool {
+        self.links[slot].durable
     }
 
-    pub(super) fn announce(&mut self, slot: u32) {
-        if let Some(link) = self.links.get_mut(slot as usize) {
-            link.announced = true;
-        }
+    pub(super) fn set_durable(&mut self, slot: SlotIndex) {
+        self.links[slot].durable = true;
     }
 
-    /// Something authentic arrived.
-    pub(super) fn heard(&mut self, slot: u32, now: Instant) {
-        let (Some(link), Some(timers)) = (self.links.get_mut(slot as usize), self.timers.get_mut(slot as usize)) else {
-            return;
-        };
+    /// Restarts the timeout of a slot when an authentic packet has arrived.
+    #[inline]
+    pub(super) fn on_received(&mut self, slot: SlotIndex, now: Instant) {
+        let link = &mut self.links[slot];
         link.last_receive = now;
-        timers.silence = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
+        self.timers[slot].timeout = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
     }
 
-    /// Gives a connection its time-out anew, though nothing of it was read.
-    pub(super) fn bear_with(&mut self, slot: u32, now: Instant) {
-        let (Some(link), Some(timers)) = (self.links.get(slot as usize), self.timers.get_mut(slot as usize)) else {
-            return;
-        };
-        if let (Some(timeout), true) = (link.timeout, timers.silence != Instant::NEVER) {
-            timers.silence = now.after(timeout);
+    /// Restarts the timeout of a slot although none of its packets was read.
+    pub(super) fn extend_timeout(&mut self, slot: SlotIndex, now: Instant) {
+        let timers = &mut self.timers[slot];
+        // A timer that is off stays off: the slot is not connected.
+        if let (Some(timeout), true) = (self.links[slot].timeout, timers.timeout != Instant::NEVER) {
+            timers.timeout = now.after(timeout);
         }
     }
 
-    /// Whether a packet has left for this connection: before that its client knows nothing of its slot.
-    pub(super) fn was_told(&self, slot: u32) -> bool {
-        self.timers.get(slot as usize).is_some_and(|timers| timers.keep_alive != Instant::NEVER)
+    /// Returns whether a packet was sent in the slot. Before the first one, the client does not know of its slot.
+    pub(super) fn has_sent(&self, slot: SlotIndex) -> bool {
+        self.timers[slot].keep_alive != Instant::NEVER
     }
 
-    /// Something left, so no keep-alive is due before `next`.
-    pub(super) fn spoke(&mut self, slot: u32, next: Instant) {
-        if let Some(timers) = self.timers.get_mut(slot as usize) {
-            timers.keep_alive = next;
+    /// Postpones the keep-alive of a slot to `next`, because a packet was sent.
+    #[inline]
+    pub(super) fn on_sent(&mut self, slot: SlotIndex, next: Instant) {
+        self.timers[slot].keep_alive = next;
+    }
+
+    /// Returns the deadline of a slot that has passed, if any.
+    #[inline]
+    pub(super) fn expired_deadline(&self, slot: SlotIndex, now: Instant) -> Option<SlotDeadline> {
+        let timers = &self.timers[slot];
+        // A timeout comes first: a connection that ends needs no keep-alive.
+        if timers.timeout <= now {
+            Some(SlotDeadline::Timeout)
+        } else {
+            (timers.keep_alive <= now).then_some(SlotDeadline::KeepAlive)
         }
     }
 
-    /// What is due in this slot at this moment.
-    pub(super) fn due(&self, slot: u32, now: Instant) -> Option<Due> {
-        let timers = self.timers.get(slot as usize)?;
-        if timers.silence <= now { Some(Due::Silence) } else { (timers.keep_alive <= now).then_some(Due::KeepAlive) }
-    }
-
-    /// From now on the slot owes this too.
-    pub(super) fn owe(&mut self, slot: u32, more: Owes) {
-        let Some(link) = self.links.get_mut(slot as usize) else { return };
-        link.owes.keep_alive |= more.keep_alive;
-        link.owes.disconnects = link.owes.disconnects.max(more.disconnects);
-        if !link.in_debts {
-            link.in_debts = true;
-            self.debts.push_back(slot);
+    /// Adds due packets to a slot.
+    pub(super) fn add_due(&mut self, slot: SlotIndex, more: DuePackets) {
+        let link = &mut self.links[slot];
+        link.due.keep_alive |= more.keep_alive;
+        // The maximum, not the sum: repeated calls must not multiply packets.
+        link.due.disconnects = link.due.disconnects.max(more.disconnects);
+        if !link.in_due_queue {
+            link.in_due_queue = true;
+            self.due_queue.push_back(slot);
         }
     }
 
-    /// The next slot that owes something, and what.
-    pub(super) fn next_debt(&mut self) -> Option<(u32, Owes)> {
-        let slot = self.debts.pop_front()?;
-        let link = self.links.get_mut(slot as usize)?;
-        link.in_debts = false;
-        Some((slot, core::mem::take(&mut link.owes)))
+    /// Takes the next slot with due packets, and these packets.
+    pub(super) fn next_due(&mut self) -> Option<(SlotIndex, DuePackets)> {
+        let slot = self.due_queue.pop_front()?;
+        let link = &mut self.links[slot];
+        link.in_due_queue = false;
+        Some((slot, core::mem::take(&mut link.due)))
     }
 
-    pub(super) fn has_debts(&self) -> bool {
-        !self.debts.is_empty()
+    pub(super) fn has_due(&self) -> bool {
+        !self.due_queue.is_empty()
     }
 
-    /// The connection is over, but the slot owes its farewell: neither address nor client id lead here any more.
-    ///
-    /// A client that was not told of its slot yet would not understand one, so it is still owed that keep-alive.
-    pub(super) fn close(&mut self, slot: u32, disconnects: u8) {
-        let untold = !self.was_told(slot);
+    /// Ends the connection of a slot, which stays occupied until its disconnect packets are sent. Address and client id
+    /// are free at once.
+    pub(super) fn close(&mut self, slot: SlotIndex, disconnects: u8) {
+        // A client that does not know of its slot would ignore a disconnect, so the keep-alive stays due.
+        let keep_alive = !self.has_sent(slot);
         self.unlist(slot);
-        if let Some(link) = self.links.get_mut(slot as usize) {
-            link.state = State::Closing;
-            link.owes.keep_alive = untold;
-        }
-        self.owe(slot, Owes { keep_alive: false, disconnects });
+        let link = &mut self.links[slot];
+        link.state = SlotState::Closing;
+        link.due.keep_alive = keep_alive;
+        self.add_due(slot, DuePackets { keep_alive: false, disconnects });
     }
 
-    /// The slot is free for the next client.
-    pub(super) fn vacate(&mut self, slot: u32) {
-        self.forget(slot);
+    /// Frees a slot for the next client.
+    pub(super) fn vacate(&mut self, slot: SlotIndex) {
+        self.reset(slot);
         self.free.push(Reverse(slot));
     }
 
-    fn forget(&mut self, slot: u32) {
+    /// Removes a slot's connection and starts the next generation.
+    fn reset(&mut self, slot: SlotIndex) {
         self.unlist(slot);
-        let generation = self.links.get(slot as usize).map_or(0, |link| link.generation);
-        if let Some(link) = self.links.get_mut(slot as usize) {
-            let in_debts = link.in_debts;
-            // A generation comes back after 2^32 connections of one slot: at one a second, after 136 years.
-            *link = Link::vacant(link.generation.wrapping_add(1));
-            link.in_debts = in_debts;
-        }
-        if let Some(profile) = self.profiles.get_mut(slot as usize) {
-            let client = ClientHandle { shard: self.shard, slot: slot as u16, generation };
-            let left_over = profile.loopback.take().filter(|queues| !queues.to_client.is_empty());
-            *profile = Profile::vacant();
-            profile.left_over = left_over.map(|queues| (client, queues));
-        }
+        let client = self.handle_for(slot);
+        let link = &mut self.links[slot];
+        // The queue may still contain the slot. Clearing the flag would let it be queued twice.
+        let in_due_queue = link.in_due_queue;
+        // A generation repeats after 2^32 connections of one slot: at one per second, after 136 years.
+        *link = Link::vacant(link.generation.wrapping_add(1));
+        link.in_due_queue = in_due_queue;
+        let profile = &mut self.profiles[slot];
+        // The application may receive the last payloads after the end. They are dropped at the slot's next end.
+        let unreceived = profile.loopback.take().filter(|queues| !queues.to_client.is_empty());
+        *profile = Profile::vacant();
+        profile.unreceived = unreceived.map(|queues| (client, queues));
     }
 
-    /// What was sent to a client in the same program and has not been taken, whether or not the client is gone.
-    pub(super) fn for_loopback(&mut self, client: ClientHandle) -> Option<&mut PayloadQueue> {
-        let is_live = self.live(client).is_some();
-        let profile = self.profiles.get_mut(usize::from(client.slot))?;
+    /// Returns the payloads for a client in the same process, even after its connection has ended.
+    pub(super) fn loopback_payloads(&mut self, client: ClientHandle) -> Option<&mut PayloadQueue> {
+        let is_live = self.get(client).is_some();
+        let profile = self.profiles.lookup_mut(client.slot())?;
         let queues = if is_live {
             profile.loopback.as_mut()
         } else {
-            profile.left_over.as_mut().filter(|(gone, _)| *gone == client).map(|(_, queues)| queues)
+            profile.unreceived.as_mut().filter(|(ended, _)| *ended == client).map(|(_, queues)| queues)
         };
         queues.map(|queues| &mut queues.to_client)
     }
 
-    fn unlist(&mut self, slot: u32) {
-        let (Some(link), Some(profile)) = (self.links.get_mut(slot as usize), self.profiles.get(slot as usize)) else {
-            return;
-        };
+    /// Removes a slot's connection from both maps and stops its timers.
+    fn unlist(&mut self, slot: SlotIndex) {
+        let link = &self.links[slot];
+        // A closing slot was removed before, and its address may belong to another slot by now.
         if !link.is_live() {
             return;
         }
         if let Some(address) = link.address {
             self.by_address.remove(&address);
         }
-        self.by_client_id.remove(&profile.client_id);
-        if let Some(timers) = self.timers.get_mut(slot as usize) {
-            *timers = NO_TIMERS;
-        }
+        self.by_client_id.remove(&self.profiles[slot].client_id);
+        // A closing slot must neither time out nor become due for a keep-alive.
+        self.timers[slot] = NO_TIMERS;
     }
 }
 
 impl Link {
     fn vacant(generation: u32) -> Self {
         Self {
-            state: State::Free,
+            state: SlotState::Free,
             generation,
-            index: 0,
+            index: ClientIndex(0),
             address: None,
             keys: None,
             window: ReplayWindow::default(),
@@ -431,22 +464,24 @@ impl Link {
             timeout: None,
             last_receive: Instant::default(),
             confirmed: false,
-            announced: false,
+            durable: false,
             turn: 0,
             turn_packets: 0,
             turn_forgeries: 0,
-            owes: Owes::default(),
-            in_debts: false,
+            due: DuePackets::default(),
+            in_due_queue: false,
         }
     }
 
+    #[inline]
     fn is_live(&self) -> bool {
-        matches!(self.state, State::Connected | State::Loopback)
+        matches!(self.state, SlotState::Connected | SlotState::Loopback)
     }
 }
 
 impl Profile {
     fn vacant() -> Self {
-        Self { client_id: 0, user_data: [0; USER_DATA_BYTES], age: None, loopback: None, left_over: None }
+        let user_data = [0; USER_DATA_BYTES];
+        Self { client_id: ClientId(0), user_data, age: None, loopback: None, unreceived: None }
     }
 }

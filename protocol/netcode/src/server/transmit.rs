@@ -1,23 +1,27 @@
-//! Paying what is owed: farewells, keep-alives, challenges, denials; and sealing payloads (§1.12, §1.13).
+//! Sending: due keep-alives, disconnects, challenges and denials, and payloads of the application (§1.12, §1.13).
 
-use super::pending::Reply;
-use super::slots::{Owes, Slots, State};
-use super::{ClientHandle, DisconnectReason, Server};
+use super::pending::{HandshakeReply, PendingIndex};
+use super::slots::{DuePackets, SlotState, Slots};
+use super::{ClientHandle, DisconnectReason, NetcodeServer};
 use crate::crypto::packet::PacketCipher;
+use crate::ids::SlotIndex;
 use crate::time::{Instant, Now};
 use crate::timing::SEND_INTERVAL;
 use crate::token::history::JournalError;
 use crate::wire::packet::{KeepAlive, PacketKind};
-use crate::{Outbox, PayloadError, SealHalf, Unsent, check_payload};
+use crate::{Outbox, PayloadError, SealError, SealHalf, check_payload};
 
-impl Server {
-    /// Seals a payload of 1 to 1200 bytes for a client, into the outbox.
+impl NetcodeServer {
+    /// Seals a payload of 1 to 1200 bytes for a client into the outbox.
     ///
-    /// Until something has arrived from the client, each payload is preceded by a keep-alive, because it ignores
-    /// payloads before it knows that it is connected.
+    /// Until a packet has arrived from the client, each payload is preceded by a keep-alive. A client ignores payloads
+    /// before it knows that it is connected.
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, or `Backlogged` when the outbox is full.
+    /// - `Gone` when the connection has ended, or its sequence numbers are exhausted.
+    /// - `Empty` and `TooLarge` unless the payload has 1 to 1200 bytes.
+    /// - `Backlogged` when the outbox is full, or the client's token is not durable yet.
+    #[inline]
     pub fn send(
         &mut self,
         client: ClientHandle,
@@ -26,82 +30,97 @@ impl Server {
         outbox: &mut impl Outbox,
     ) -> Result<(), PayloadError> {
         check_payload(payload)?;
-        let (slot, link) = self.slots.live(client).ok_or(PayloadError::Gone)?;
-        if link.state == State::Loopback {
+        let (slot, link) = self.slots.get(client).ok_or(PayloadError::Gone)?;
+        // A client in the same process has a queue instead of packets.
+        if link.state == SlotState::Loopback {
             return self.send_loopback(slot, payload);
         }
-        let confirmed = link.confirmed;
-        if !link.announced {
+        let is_confirmed = link.confirmed;
+        if !link.durable {
             self.make_durable();
         }
-        let sent = if self.slots.is_announced(slot) {
-            let introduced =
-                if confirmed { Ok(()) } else { self.slots.send_keep_alive(slot, &self.cipher, now.monotonic, outbox) };
+        let sent = if self.slots.is_durable(slot) {
+            let introduced = if is_confirmed {
+                Ok(())
+            } else {
+                self.slots.send_keep_alive(slot, &self.cipher, now.monotonic, outbox)
+            };
             introduced
                 .and_then(|()| self.slots.send(slot, &self.cipher, PacketKind::Payload, payload, now.monotonic, outbox))
         } else {
-            Err(Unsent::NoRoom)
+            Err(SealError::OutboxFull)
         };
         match sent {
             Ok(()) => {
                 self.stats.payloads_sent += 1;
                 Ok(())
             }
-            Err(Unsent::NoRoom) => Err(PayloadError::Backlogged),
-            Err(Unsent::LaneUsedUp) => {
+            Err(SealError::OutboxFull) => Err(PayloadError::Backlogged),
+            // A sequence number must never repeat under one key, so the connection ends here.
+            Err(SealError::LaneExhausted) => {
                 self.end(slot, DisconnectReason::SequencesUsedUp, 0);
                 Err(PayloadError::Gone)
             }
         }
     }
 
-    /// Pays what is owed until nothing is or the outbox is full; the rest is paid in the next turn.
+    /// Sends due packets until none is left or the outbox is full. The rest stays due for the next turn.
     ///
-    /// Connected clients come before strangers.
+    /// Connected clients come before pending ones.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
         self.make_durable();
-        for _ in 0..self.slots.used() {
-            let Some((slot, owes)) = self.slots.next_debt() else { break };
-            if let Err(Unsent::NoRoom) = self.pay(slot, owes, now.monotonic, outbox) {
+        // Each slot gets at most one visit, because a slot is queued again if its packets did not fit.
+        for _ in self.slots.used() {
+            let Some((slot, due)) = self.slots.next_due() else { break };
+            if let Err(SealError::OutboxFull) = self.send_due(slot, due, now.monotonic, outbox) {
                 break;
             }
         }
-        while let Some((place, reply)) = self.pending.next_debt() {
-            if self.reply(place, reply, now.monotonic, outbox).is_none() {
-                self.pending.owe(place, reply);
+        // Each reply needs at most one packet, and a reply that does not fit ends the loop.
+        while let Some((index, reply)) = self.pending.next_due() {
+            if self.send_reply(index, reply, now.monotonic, outbox).is_none() {
+                self.pending.set_due(index, reply);
                 break;
             }
         }
     }
 
-    /// Has used tokens made durable, and tells of those newcomers whose are. No packet may tell a client of its slot before,
-    /// and no event the application, which could not answer it.
+    /// Flushes the journal, and emits the events of clients with durable records. Before that, no packet
+    /// may reveal a slot to its client, and no event may reveal the client to the application.
     fn make_durable(&mut self) {
         if self.durable < self.recorded
             && let Some(journal) = &mut self.journal
         {
             match journal.flush() {
                 Ok(durable) => self.durable = durable,
+                // The clients stay queued. The next turn tries again.
                 Err(JournalError) => self.stats.journal_failures += 1,
             }
         }
-        self.announce();
+        self.on_durable();
     }
 
-    fn pay(&mut self, slot: u32, owes: Owes, now: Instant, outbox: &mut impl Outbox) -> Result<(), Unsent> {
-        let Some(link) = self.slots.link(slot) else { return Ok(()) };
-        if link.state == State::Closing {
-            return self.say_farewell(slot, owes, now, outbox);
+    fn send_due(
+        &mut self,
+        slot: SlotIndex,
+        due: DuePackets,
+        now: Instant,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), SealError> {
+        let state = self.slots.link(slot).state;
+        if state == SlotState::Closing {
+            return self.send_disconnects(slot, due, now, outbox);
         }
-        if !owes.keep_alive || link.state != State::Connected {
+        // The slot may have been vacated since the packets became due.
+        if !due.keep_alive || state != SlotState::Connected {
             return Ok(());
         }
         match self.slots.send_keep_alive(slot, &self.cipher, now, outbox) {
-            Err(Unsent::NoRoom) => {
-                self.slots.owe(slot, owes);
-                Err(Unsent::NoRoom)
+            Err(SealError::OutboxFull) => {
+                self.slots.add_due(slot, due);
+                Err(SealError::OutboxFull)
             }
-            Err(Unsent::LaneUsedUp) => {
+            Err(SealError::LaneExhausted) => {
                 self.end(slot, DisconnectReason::SequencesUsedUp, 0);
                 Ok(())
             }
@@ -109,35 +128,43 @@ impl Server {
         }
     }
 
-    /// Sends the last packets of a connection; then its slot is free.
+    /// Sends the last packets of a connection, then frees its slot.
     ///
-    /// A client that does not know of its slot yet is told first, or it would ignore the rest.
-    fn say_farewell(
+    /// A client that does not know of its slot gets a keep-alive first. Without it the client would ignore the
+    /// disconnects.
+    fn send_disconnects(
         &mut self,
-        slot: u32,
-        mut owes: Owes,
+        slot: SlotIndex,
+        mut due: DuePackets,
         now: Instant,
         outbox: &mut impl Outbox,
-    ) -> Result<(), Unsent> {
-        while owes != Owes::default() {
-            let sent = if owes.keep_alive {
+    ) -> Result<(), SealError> {
+        while due != DuePackets::default() {
+            let sent = if due.keep_alive {
                 self.slots.send_keep_alive(slot, &self.cipher, now, outbox)
             } else {
                 self.slots.send(slot, &self.cipher, PacketKind::Disconnect, &[], now, outbox)
             };
-            if sent == Err(Unsent::NoRoom) {
-                self.slots.owe(slot, owes);
+            if sent == Err(SealError::OutboxFull) {
+                self.slots.add_due(slot, due);
                 return sent;
             }
-            owes = owes.less_one();
+            due = due.after_one();
         }
         self.vacate(slot);
         Ok(())
     }
 
-    /// Sends a challenge or a denial; `None` if the outbox is full.
-    fn reply(&mut self, place: u32, reply: Reply, now: Instant, outbox: &mut impl Outbox) -> Option<()> {
-        let Some(pending) = self.pending.get(place) else { return Some(()) };
+    /// Sends a challenge or a denial. Returns `None` if the outbox is full.
+    fn send_reply(
+        &mut self,
+        index: PendingIndex,
+        reply: HandshakeReply,
+        now: Instant,
+        outbox: &mut impl Outbox,
+    ) -> Option<()> {
+        let Some(pending) = self.pending.get(index) else { return Some(()) };
+        // Handshake packets use a lane of their own, so that they never share a number with the slot (§1.12).
         let mut half = SealHalf {
             cipher: &self.cipher,
             key: &pending.server_to_client,
@@ -145,52 +172,54 @@ impl Server {
             to: pending.bound.address,
         };
         let sent = match reply {
-            Reply::Denied => half.send(PacketKind::Denied, &[], outbox),
-            Reply::Challenge => {
+            HandshakeReply::Denied => half.send(PacketKind::Denied, &[], outbox),
+            HandshakeReply::Challenge => {
                 let challenge = self.challenger.challenge(&pending.bound, &pending.user_data, now)?;
                 half.send(PacketKind::Challenge, &challenge.to_bytes(), outbox)
             }
         };
         match (sent, reply) {
-            (Err(Unsent::NoRoom), _) => return None,
-            // 2^62 handshakes are behind us: nobody new can be answered under fresh numbers.
-            (Err(Unsent::LaneUsedUp), _) => {}
-            (Ok(()), Reply::Denied) => self.stats.denials_sent += 1,
-            (Ok(()), Reply::Challenge) => self.stats.challenges_sent += 1,
+            (Err(SealError::OutboxFull), _) => return None,
+            // After 2^62 handshakes no fresh sequence number is left for another reply.
+            (Err(SealError::LaneExhausted), _) => {}
+            (Ok(()), HandshakeReply::Denied) => self.stats.denials_sent += 1,
+            (Ok(()), HandshakeReply::Challenge) => self.stats.challenges_sent += 1,
         }
-        self.pending.note_replied(place, reply);
+        self.pending.on_replied(index, reply);
         Some(())
     }
 }
 
 impl Slots {
-    /// Seals one packet for a slot; any packet puts its next keep-alive off.
+    /// Seals one packet for a slot. Every packet postpones the slot's next keep-alive.
+    #[inline]
     fn send(
         &mut self,
-        slot: u32,
+        slot: SlotIndex,
         cipher: &PacketCipher,
         kind: PacketKind,
         content: &[u8],
         now: Instant,
         outbox: &mut impl Outbox,
-    ) -> Result<(), Unsent> {
-        let Some(link) = self.link(slot) else { return Ok(()) };
+    ) -> Result<(), SealError> {
+        let link = self.link_mut(slot);
+        // Only a client in the same process has neither address nor keys, and it gets no packets.
         let (Some(to), Some(keys)) = (link.address, &link.keys) else { return Ok(()) };
         SealHalf { cipher, key: &keys.server_to_client, lane: &mut link.lane, to }.send(kind, content, outbox)?;
-        if link.state == State::Connected {
-            self.spoke(slot, now.after(SEND_INTERVAL));
+        if link.state == SlotState::Connected {
+            self.on_sent(slot, now.after(SEND_INTERVAL));
         }
         Ok(())
     }
 
     fn send_keep_alive(
         &mut self,
-        slot: u32,
+        slot: SlotIndex,
         cipher: &PacketCipher,
         now: Instant,
         outbox: &mut impl Outbox,
-    ) -> Result<(), Unsent> {
-        let Some(client_index) = self.link(slot).map(|link| link.index) else { return Ok(()) };
+    ) -> Result<(), SealError> {
+        let client_index = self.link(slot).index;
         let content = KeepAlive { client_index, max_clients: self.count() }.to_bytes();
         self.send(slot, cipher, PacketKind::KeepAlive, &content, now, outbox)
     }

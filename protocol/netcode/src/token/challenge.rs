@@ -1,7 +1,8 @@
-//! The challenge: proof that a client receives at the address it writes from, with the token it presented there.
+//! The challenge: the proof that a client receives packets at the address that it sends from.
 //!
-//! The standard ties a challenge to nothing, so one earned at an attacker's own address admits a spoofed one. Ours
-//! carries, in 20 plaintext bytes that clients never read, its mint time and a keyed digest of all it stands for:
+//! The standard binds a challenge to nothing, so a challenge that an attacker earned at its own address admits a
+//! spoofed one. This server's challenges carry their mint time and a keyed digest of their binding, in 20 plaintext
+//! bytes that clients never read:
 //!
 //! ```text
 //!  0         8                    264          268                284
@@ -18,25 +19,26 @@ use crate::crypto::key::{Key, Seed};
 use crate::crypto::lane::Lane;
 use crate::crypto::sealed_token::{open_challenge, seal_challenge};
 use crate::discard::Discard;
+use crate::ids::ClientId;
 use crate::time::Instant;
 use crate::wire::cursor::{Reader, Writer};
 use crate::wire::packet::Challenge;
 use crate::wire::{CHALLENGE_TOKEN_BYTES, USER_DATA_BYTES, UserData};
 
-/// What a challenge stands for: all of it must be the same when it comes back.
+/// The binding of a challenge. Each field must be the same when the challenge is returned.
 #[derive(Clone, Copy)]
 pub struct Binding {
-    /// Where it was sent.
+    /// The address to which the challenge was sent.
     pub address: Address,
-    /// The token that was presented there.
+    /// The name of the token that was presented there.
     pub token: Digest,
-    /// The pending client for which it was made: a number that is never used twice in one start.
+    /// The number of the pending entry. It is never reused within one start.
     pub pending: u64,
-    /// The client whom the token names.
-    pub client_id: u64,
+    /// The client id in the token.
+    pub client_id: ClientId,
 }
 
-/// Makes challenges and recognises them; its keys are those of one start of a server.
+/// Makes and verifies challenges. Its keys belong to one start of a server.
 pub struct Challenger {
     key: Key,
     binding: DigestKey,
@@ -44,7 +46,7 @@ pub struct Challenger {
 }
 
 impl Challenger {
-    /// The challenger of this start.
+    /// Returns the challenger of the start with this seed.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
@@ -54,13 +56,14 @@ impl Challenger {
         }
     }
 
-    /// A new challenge, or `None` after 2^64 of them.
+    /// Makes a new challenge. Returns `None` after 2^64 challenges.
     pub fn challenge(&mut self, bound: &Binding, user_data: &UserData, now: Instant) -> Option<Challenge> {
+        // The sequence number is the nonce, so it must never repeat under the start's key.
         let sequence = self.lane.take()?;
         let minted = millis(now);
         let mut sealed = [0; CHALLENGE_TOKEN_BYTES];
         let mut writer = Writer::new(&mut sealed);
-        writer.u64(bound.client_id);
+        writer.u64(bound.client_id.0);
         writer.bytes(user_data);
         writer.u32(minted);
         writer.bytes(&self.digest(bound, minted).0);
@@ -68,10 +71,12 @@ impl Challenger {
         Some(Challenge { sequence, sealed })
     }
 
-    /// Whether a returned challenge is ours, was made for this binding, and is at most `lifetime` old.
+    /// Checks a returned challenge: it must be authentic, made for this binding, and at most `lifetime` old.
     ///
     /// # Errors
-    /// `ChallengeNotAuthentic`, `ChallengeForeign` or `ChallengeExpired`.
+    /// - `ChallengeNotAuthentic` when it does not decrypt with this start's key.
+    /// - `ChallengeForeign` when it was made for another binding.
+    /// - `ChallengeExpired` when it is older than `lifetime`.
     pub fn verify(
         &self,
         mut challenge: Challenge,
@@ -86,25 +91,28 @@ impl Challenger {
         let (Some(client_id), Some(_), Some(minted), Some(digest)) = fields else {
             return Err(Discard::ChallengeNotAuthentic);
         };
-        if client_id != bound.client_id || self.digest(bound, minted) != Digest(*digest) {
+        // The digest covers the client id too. The plain comparison is cheaper and comes first.
+        if client_id != bound.client_id.0 || self.digest(bound, minted) != Digest(*digest) {
             return Err(Discard::ChallengeForeign);
         }
+        // Wrapping: the 32-bit mint time overflows every 49 days.
         let age = Duration::from_millis(u64::from(millis(now).wrapping_sub(minted)));
         if age > lifetime { Err(Discard::ChallengeExpired) } else { Ok(()) }
     }
 
     fn digest(&self, bound: &Binding, minted: u32) -> Digest {
+        // Every part has a fixed length, so no two bindings have the same bytes.
         self.binding.digest(&[
             &bound.address.to_bytes(),
             &bound.token.0,
             &bound.pending.to_le_bytes(),
-            &bound.client_id.to_le_bytes(),
+            &bound.client_id.0.to_le_bytes(),
             &minted.to_le_bytes(),
         ])
     }
 }
 
-/// Milliseconds of the server's clock, modulo 2^32 (49 days): a pending client does not live nearly as long.
+/// Returns the server's monotonic clock in milliseconds modulo 2^32 (49 days). A challenge lives at most 60 s.
 fn millis(now: Instant) -> u32 {
     now.since_start().as_millis() as u32
 }
@@ -117,7 +125,7 @@ mod tests {
 
     fn bound() -> Binding {
         let address: core::net::SocketAddr = "192.0.2.1:4000".parse().unwrap();
-        Binding { address: address.into(), token: Digest([1; 16]), pending: 7, client_id: 9 }
+        Binding { address: address.into(), token: Digest([1; 16]), pending: 7, client_id: ClientId(9) }
     }
 
     fn at(millis: u64) -> Instant {
@@ -125,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_is_worth_nothing_for_another_address_token_pending_client_or_client_id() {
+    fn challenge_with_any_other_binding_is_foreign() {
         let mut challenger = Challenger::new(&Seed::from_bytes([1; 32]));
         let challenge = challenger.challenge(&bound(), &[5; 256], at(0)).unwrap();
         assert_eq!(challenger.verify(challenge, &bound(), at(1), LIFETIME), Ok(()));
-        let elsewhere: core::net::SocketAddr = "192.0.2.1:4001".parse().unwrap();
+        let other_port: core::net::SocketAddr = "192.0.2.1:4001".parse().unwrap();
         let others = [
-            Binding { address: elsewhere.into(), ..bound() },
+            Binding { address: other_port.into(), ..bound() },
             Binding { token: Digest([2; 16]), ..bound() },
             Binding { pending: 8, ..bound() },
-            Binding { client_id: 10, ..bound() },
+            Binding { client_id: ClientId(10), ..bound() },
         ];
         for other in others {
             assert_eq!(challenger.verify(challenge, &other, at(1), LIFETIME), Err(Discard::ChallengeForeign));
@@ -142,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_expires_and_the_clock_may_wrap_meanwhile() {
+    fn challenge_expires_even_if_the_clock_wraps() {
         let mut challenger = Challenger::new(&Seed::from_bytes([1; 32]));
         for start in [0, u64::from(u32::MAX) - 100] {
             let challenge = challenger.challenge(&bound(), &[5; 256], at(start)).unwrap();
@@ -153,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_of_another_start_does_not_open() {
+    fn challenge_of_another_start_is_not_authentic() {
         let mut before = Challenger::new(&Seed::from_bytes([1; 32]));
         let after = Challenger::new(&Seed::from_bytes([2; 32]));
         let challenge = before.challenge(&bound(), &[5; 256], at(0)).unwrap();

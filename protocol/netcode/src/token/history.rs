@@ -1,154 +1,155 @@
-//! The history of tokens: each admits one connection, once.
+//! The history of used tokens: each token admits one connection.
 //!
-//! A token is *pending* from its first valid request on: those lie in the server's table of pending clients, which is
-//! bounded and forgets in seconds. It is *consumed* when a slot is assigned: those lie here, until the token has expired,
-//! and are never evicted. A full history refuses new tokens instead of forgetting old ones.
+//! A token is *pending* from its first valid request on. The server's bounded table of pending clients holds it for
+//! some seconds. It is *consumed* when a slot is assigned, and is then stored here until it expires. A full history
+//! refuses new tokens and never evicts old ones.
 //!
-//! So only connections fill the history. Were an entry made at the request, whoever is given tokens could fill it
-//! without ever connecting, and lock everybody out.
+//! Only connections fill the history. If a request made an entry, a holder of many tokens could fill it without ever
+//! connecting, and lock all other clients out.
 //!
-//! A token of this start is found by its tag as it stands in the request, so that one that is replayed costs one keyed
-//! lookup. A journal knows the names of tokens alone: names are made where it, or what it kept, asks for them.
+//! Tokens of this start are found by their tag, which the request contains, so a replayed token costs one keyed lookup.
+//! A journal stores the keyed names of tokens. Names are computed only for the journal and for entries that it
+//! restored.
 
-use super::used::Used;
+use super::used::UsedSet;
 use crate::crypto::digest::{Digest, DigestKey};
 use crate::crypto::keyed::HashKey;
 use crate::discard::Discard;
 use crate::time::{Now, UnixSeconds};
 use crate::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
 
-/// A token that was used for a connection, as a journal keeps it.
+/// A token that was used for a connection, as a journal stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UsedToken {
     /// The keyed digest of the token's tag.
     pub name: Digest,
-    /// When the token expires, and so when the record may be forgotten.
+    /// The second in which the token expires. The record may be forgotten then.
     pub expires: UnixSeconds,
 }
 
-/// Storage that survives a restart of the server, so that used tokens stay used.
+/// Storage for used tokens that survives a restart of the server.
 pub trait Journal: Send {
-    /// Writes down that a token was used. Called before its client gets a slot; an error refuses the connection.
+    /// Records that a token was used. The server calls this before the client gets a slot, and refuses the connection
+    /// on an error.
     ///
     /// # Errors
-    /// When it could not be written.
+    /// [`JournalError`] when the record could not be written.
     fn record(&mut self, used: UsedToken) -> Result<(), JournalError>;
 
-    /// Whether it takes no records for a moment. Nobody is admitted then, and whoever would be asks again.
+    /// Returns whether the journal accepts no records for the moment. The server admits no client then, and clients
+    /// repeat their responses.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// Makes what was recorded durable, or goes on with it while others do that; answers how many of its records are durable
-    /// by now, the oldest ones first. Called once a turn, and before something is sent to a newcomer, while there are fewer
-    /// than were recorded: clients are told of their slots when their records are durable.
+    /// Makes recorded tokens durable, or continues to do so in the background. Returns how many records of this journal
+    /// are durable by now, counted from the oldest.
+    ///
+    /// The server calls this once per turn, and before it sends to a new client, as long as a record is not durable. A
+    /// client gets its first keep-alive when its record is durable.
     ///
     /// # Errors
-    /// When nothing more could be made durable; the clients concerned are not told of their slots yet.
+    /// [`JournalError`] when no more records could be made durable. Their clients keep waiting for a keep-alive.
     fn flush(&mut self) -> Result<u64, JournalError>;
 }
 
-/// The journal could not be written. The journal itself knows and tells why.
+/// The error of a journal that could not be written. The journal itself reports the cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalError;
 
-/// A token's tag: the last 16 bytes of its sealed private part, which no two tokens share.
+/// A token's tag: the last 16 bytes of its sealed private part, unique to each token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct TokenTag(pub [u8; TAG_BYTES]);
+pub(crate) struct TokenTag(pub(crate) [u8; TAG_BYTES]);
 
 impl TokenTag {
-    /// The tag of a sealed private part.
+    /// Returns the tag of a sealed private part.
     #[must_use]
-    pub fn of(sealed: &[u8; PRIVATE_TOKEN_BYTES]) -> Self {
+    pub(crate) fn of(sealed: &[u8; PRIVATE_TOKEN_BYTES]) -> Self {
         Self(sealed.last_chunk().copied().unwrap_or_default())
     }
 }
 
-/// Which tokens were used for a connection.
-pub struct History {
+/// The set of tokens that were used for a connection.
+pub(crate) struct TokenHistory {
     names: DigestKey,
-    used: Used<TokenTag>,
-    /// Those that earlier starts used.
-    restored: Used<Digest>,
+    used: UsedSet<TokenTag>,
+    /// The tokens that earlier starts used, by name.
+    restored: UsedSet<Digest>,
     capacity: usize,
-    /// The latest expiry of an entry that was forgotten: a token that expires by then may have been used, whatever a
-    /// wall clock says that was stepped back since.
+    /// The latest expiry of a forgotten entry. A token that expires by then may have been used, even if the wall clock
+    /// was stepped back since.
     forgotten: UnixSeconds,
 }
 
-impl History {
-    /// An empty history for `capacity` unexpired tokens, which names them under `names`.
+impl TokenHistory {
+    /// Returns an empty history for `capacity` unexpired tokens. `names` is the key of their names.
     #[must_use]
-    pub fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
+    pub(crate) fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
         Self {
             names,
-            used: Used::new(capacity, hash.clone()),
-            restored: Used::new(0, hash),
+            used: UsedSet::new(capacity, hash.clone()),
+            restored: UsedSet::new(0, hash),
             capacity,
             forgotten: UnixSeconds(0),
         }
     }
 
-    /// The name under which a journal keeps a token: the keyed digest of its tag.
+    /// Returns the name of a token in a journal: the keyed digest of its tag.
     #[must_use]
-    pub fn name(&self, tag: &TokenTag) -> Digest {
+    pub(crate) fn name(&self, tag: &TokenTag) -> Digest {
         self.names.digest(&[&tag.0])
     }
 
-    /// Whether the token with this tag was used for a connection, in this start or in those that a journal has kept.
+    /// Returns whether the token with this tag was used for a connection, in this start or in a restored one.
     #[must_use]
-    pub fn is_consumed(&self, tag: &TokenTag) -> bool {
+    pub(crate) fn is_consumed(&self, tag: &TokenTag) -> bool {
+        // The digest is computed only while restored entries are left: after a minute or so there are none.
         self.used.contains(tag) || (self.restored.len() > 0 && self.restored.contains(&self.name(tag)))
     }
 
-    /// Whether tokens that expire then may have been forgotten, so that none of them can be trusted to be unused.
+    /// Returns whether a used token with this expiry may have been forgotten. The server must refuse that token.
     #[must_use]
-    pub fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
+    pub(crate) fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
         expires <= self.forgotten
     }
 
-    /// How many tokens are remembered.
+    /// Returns the number of stored tokens.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.used.len() + self.restored.len()
     }
 
-    /// Whether no token is remembered.
+    /// Returns whether the history has no capacity for another token.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether there is no room for another token.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.capacity
     }
 
-    /// Remembers that the token with this tag was used.
+    /// Stores that the token with this tag was used.
     ///
     /// # Errors
-    /// `HistoryFull` when there is no room.
-    pub fn consume(&mut self, tag: TokenTag, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
+    /// `HistoryFull` when the history is full.
+    pub(crate) fn consume(&mut self, tag: TokenTag, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
+        // A token that was retracted and used again is inserted once.
         if !self.used.contains(&tag) {
             self.used.insert(tag, expires, now);
         }
         Ok(())
     }
 
-    /// The token with this tag was not used after all: it could not be written down.
-    pub fn retract(&mut self, tag: &TokenTag) {
+    /// Removes the token with this tag, because its record could not be written.
+    pub(crate) fn retract(&mut self, tag: &TokenTag) {
         self.used.remove(tag);
     }
 
-    /// Remembers a token that an earlier start used, as a journal has kept it. Asks for memory: it is for the start.
+    /// Stores a token that an earlier start used, as a journal recorded it. It allocates, so call it at the start only.
     ///
     /// # Errors
-    /// `HistoryFull` when there is no room.
-    pub fn restore(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
+    /// `HistoryFull` when the history is full.
+    pub(crate) fn restore(&mut self, used: UsedToken, now: Now) -> Result<(), Discard> {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
@@ -158,10 +159,12 @@ impl History {
         Ok(())
     }
 
-    /// Forgets tokens that have expired by both clocks: all of them within about a second, and few at a time.
-    pub fn sweep(&mut self, now: Now) {
+    /// Forgets tokens that have expired by both clocks. One call examines a small share of all entries, and calls over
+    /// one second examine each entry once.
+    pub(crate) fn sweep(&mut self, now: Now) {
         let Self { used, restored, forgotten, .. } = self;
         let mut forgets = |expires| *forgotten = (*forgotten).max(expires);
+        // Forgotten expiries are recorded, because the wall clock may be stepped back later.
         used.sweep(now, &mut forgets);
         restored.sweep(now, &mut forgets);
     }
@@ -174,9 +177,9 @@ mod tests {
     use crate::time::{Instant, UnixMillis};
     use core::time::Duration;
 
-    fn history(capacity: usize) -> History {
+    fn history(capacity: usize) -> TokenHistory {
         let seed = Seed::from_bytes([3; 32]);
-        History::new(capacity, DigestKey::new(&seed.derive("names")), HashKey::derive(&seed, "hash"))
+        TokenHistory::new(capacity, DigestKey::new(&seed.derive("names")), HashKey::derive(&seed, "hash"))
     }
 
     fn at(monotonic: u64, unix: u64) -> Now {
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_history_refuses_and_never_evicts() {
+    fn full_history_refuses_and_never_evicts() {
         let mut history = history(2);
         for number in 1..=2 {
             history.consume(tag(number), UnixSeconds(100), at(0, 60)).unwrap();
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_start_used_is_found_by_its_tag_takes_room_and_is_forgotten_like_the_rest() {
+    fn restored_token_is_found_counted_and_forgotten_like_others() {
         let mut history = history(2);
         let used = |number| UsedToken { name: history.name(&tag(number)), expires: UnixSeconds(100) };
         let (first, second) = (used(1), used(2));
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_jumps_forward_and_back_revives_no_used_token() {
+    fn stepping_the_wall_clock_does_not_make_a_used_token_valid() {
         let mut history = history(8);
         history.consume(tag(1), UnixSeconds(100), at(0, 60)).unwrap();
         history.sweep(at(2, 5000));

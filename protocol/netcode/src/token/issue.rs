@@ -1,4 +1,4 @@
-//! Issuing: from what a backend claims about a player to a connect token.
+//! Issuing connect tokens from a backend's claims about a player.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,25 +9,26 @@ use zeroize::Zeroizing;
 use super::ConnectToken;
 use crate::crypto::key::Key;
 use crate::crypto::sealed_token::{PrivateContext, seal_private};
+use crate::ids::ClientId;
 use crate::time::{UnixMillis, UnixSeconds};
 use crate::wire::token::{PrivateLayout, PublicLayout, Servers};
 use crate::wire::{CONNECT_TOKEN_BYTES, PRIVATE_TOKEN_BYTES, PRIVATE_TOKEN_PLAIN_BYTES, TOKEN_NONCE_BYTES, UserData};
 
-/// What a backend says of a player: who it is, where it may go, and for how long.
+/// The claims of a backend about a player: its id, the servers that it may join, and the token's lifetime.
 #[derive(Clone)]
 pub struct Claims<'a> {
-    /// The game: servers of another game refuse the token.
+    /// The id of the game. Servers of another game refuse the token.
     pub protocol_id: u64,
-    /// Who the player is: unique among the players of a server at a time.
-    pub client_id: u64,
+    /// The player's id, unique among the players that are connected to a server at a time.
+    pub client_id: ClientId,
     /// The addresses that the client dials, in this order.
     pub servers: &'a Servers,
-    /// The addresses by which the servers know themselves, one for each of `servers`, where NAT makes them differ.
+    /// The servers' own advertised addresses, one for each of `servers`, if NAT makes them differ.
     pub internal_servers: Option<&'a Servers>,
-    /// How many seconds the token is accepted, at least 1. Players need it for one connect: 30 is plenty.
+    /// The lifetime of the token in seconds, at least 1. A client needs the token for one connect, so 30 is enough.
     pub lifetime_seconds: u32,
-    /// Seconds of silence that end the connection, at least 1. Negative ones switch time-outs off, for development;
-    /// 0 cannot connect to servers of the reference. Our servers clamp it to 1..=60 unless told otherwise.
+    /// The seconds of silence that end the connection, at least 1. A negative value disables the timeout, for
+    /// development. Servers of the reference refuse 0. Slipgate's servers clamp the value to 1..=60 by default.
     pub timeout_seconds: i32,
     /// The application's own data, which the server hands to the game when the player connects.
     pub user_data: &'a UserData,
@@ -36,30 +37,31 @@ pub struct Claims<'a> {
 /// Why no token was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IssueError {
-    /// A lifetime of 0 s: such a token would have expired at once.
+    /// The lifetime is 0 s, so the token would expire at once.
     NoLifetime,
-    /// Internal and dialled server lists have different lengths.
+    /// The internal and the dialled server list have different lengths.
     ServerLists,
 }
 
 impl fmt::Display for IssueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoLifetime => "a connect token needs a lifetime of at least one second",
-            Self::ServerLists => "the internal server list must have one address for each dialled one",
+            Self::NoLifetime => "a connect token needs a lifetime of at least 1 second",
+            Self::ServerLists => "the internal server list must have one address for each dialled address",
         })
     }
 }
 
 impl core::error::Error for IssueError {}
 
-/// Makes a connect token, sealed with the private key that the servers hold.
+/// Issues a connect token, sealed with the private key that the servers hold.
 ///
-/// It carries its mint time in the sealed part, in bytes that the standard fills with zeros and others ignore: a server
-/// of ours uses it to refuse tokens from before its start.
+/// The sealed part carries the mint time, in bytes that the standard fills with zeros and other libraries ignore.
+/// Slipgate's servers use it to refuse tokens from before their start.
 ///
 /// # Errors
-/// See [`IssueError`].
+/// - `NoLifetime` when the lifetime is 0.
+/// - `ServerLists` when the two server lists have different lengths.
 pub fn issue(
     claims: &Claims<'_>,
     key: &Key,
@@ -70,11 +72,13 @@ pub fn issue(
     if claims.lifetime_seconds == 0 {
         return Err(IssueError::NoLifetime);
     }
+    // A server finds itself by the same index in either list, which is also its lane (§1.12).
     if internal.as_slice().len() != claims.servers.as_slice().len() {
         return Err(IssueError::ServerLists);
     }
     let mut nonce = [0; TOKEN_NONCE_BYTES];
     entropy.fill_bytes(&mut nonce);
+    // Each token has its own keys, so the sequence numbers of every connection may start at 0.
     let (client_to_server, server_to_client) = (Key::random(entropy), Key::random(entropy));
     let created = now.seconds();
     let expires = UnixSeconds(created.0.saturating_add(u64::from(claims.lifetime_seconds)));
@@ -90,6 +94,7 @@ pub fn issue(
     };
     let sealed = seal(&private, key, &PrivateContext { protocol_id: claims.protocol_id, expires, nonce: &nonce });
 
+    // The token is written on the heap: no copy with keys is left on the stack.
     let mut bytes = Box::new(Zeroizing::new([0; CONNECT_TOKEN_BYTES]));
     let public = PublicLayout {
         protocol_id: claims.protocol_id,
@@ -120,6 +125,7 @@ pub fn seal(private: &PrivateLayout<'_>, key: &Key, context: &PrivateContext<'_>
     if let Some(plain) = sealed.first_chunk_mut::<PRIVATE_TOKEN_PLAIN_BYTES>() {
         private.emit(plain);
     }
+    // The nonce is random: XChaCha20 has 192 bits of it, so collisions are out of reach.
     seal_private(key, context, &mut sealed);
     sealed
 }

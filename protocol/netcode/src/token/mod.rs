@@ -1,4 +1,4 @@
-//! The connect token as a story.
+//! The connect token, from its issue to a connection.
 //!
 //! ```text
 //!  claims ──issue──▶ connect token ──request──▶ redeemed ──history──▶ pending ──challenge──▶ proven ──▶ slot
@@ -6,7 +6,7 @@
 //!                                                server, in time)      was not used) the challenge is fresh)
 //! ```
 //!
-//! Each arrow is one function, and each value is made only by the arrow before it.
+//! Each arrow is one function, and only that function makes the value behind it.
 
 pub mod challenge;
 pub mod history;
@@ -21,40 +21,44 @@ use zeroize::Zeroizing;
 
 use crate::crypto::key::Key;
 use crate::time::UnixSeconds;
-use crate::wire::token::{LayoutError, PublicLayout, Servers};
+use crate::wire::token::{PublicLayout, Servers, TokenLayoutError};
 use crate::wire::{CONNECT_TOKEN_BYTES, PRIVATE_TOKEN_BYTES, TOKEN_NONCE_BYTES};
 
-/// A connect token: 2048 bytes that admit one player to one of a few servers for a short time.
+/// A connect token: 2048 bytes that admit one client to one of up to 32 servers for a short time.
 ///
-/// It holds the session's keys in the clear: hand it to its player over HTTPS and to nobody else. It is wiped when
-/// dropped, and its `Debug` shows only public facts.
+/// It holds the connection's keys in the clear. Send it over HTTPS, and only to its player. It is wiped when dropped,
+/// and its `Debug` shows only [`PublicFacts`].
 #[derive(Clone)]
 pub struct ConnectToken {
     bytes: Box<Zeroizing<[u8; CONNECT_TOKEN_BYTES]>>,
     facts: PublicFacts,
 }
 
-/// What anybody may know of a connect token.
+/// The fields of a connect token that are not secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicFacts {
-    /// The game.
+    /// The id of the game.
     pub protocol_id: u64,
-    /// When it was made.
+    /// The second in which the token was made.
     pub created: UnixSeconds,
-    /// From this second on it is refused.
+    /// The second from which on the token is refused.
     pub expires: UnixSeconds,
-    /// Seconds of silence that end the connection; negative: none do.
+    /// The seconds of silence that end the connection. A negative value disables the timeout.
     pub timeout_seconds: i32,
-    /// The servers, in the order in which they are tried.
+    /// The servers, in the order in which a client tries them.
     pub servers: Servers,
 }
 
 impl ConnectToken {
-    /// Reads a connect token. The private part cannot be checked without the private key, and is not.
+    /// Parses a connect token. The private part stays unchecked, because only servers have its key.
     ///
     /// # Errors
-    /// The first check of §1.5 that fails.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, LayoutError> {
+    /// - `Length` when `bytes` are not 2048, or a field is past the end.
+    /// - `Version` when the version is not `NETCODE 1.02`.
+    /// - `CreatedAfterExpiry` when the token expires before its creation.
+    /// - `ServerCount` unless it lists 1 to 32 servers.
+    /// - `AddressType` when an address is neither IPv4 nor IPv6.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenLayoutError> {
         let layout = PublicLayout::parse(bytes)?;
         let facts = PublicFacts {
             protocol_id: layout.protocol_id,
@@ -63,55 +67,57 @@ impl ConnectToken {
             timeout_seconds: layout.timeout_seconds,
             servers: layout.servers,
         };
-        let bytes: &[u8; CONNECT_TOKEN_BYTES] = bytes.try_into().map_err(|_| LayoutError::Length)?;
+        let bytes: &[u8; CONNECT_TOKEN_BYTES] = bytes.try_into().map_err(|_| TokenLayoutError::Length)?;
         Ok(Self { bytes: Box::new(Zeroizing::new(*bytes)), facts })
     }
 
-    /// The 2048 bytes, keys included.
+    /// Returns the 2048 bytes of the token, keys included.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; CONNECT_TOKEN_BYTES] {
         &self.bytes
     }
 
-    /// What anybody may know of it.
+    /// Returns the fields that are not secret.
     #[must_use]
     pub const fn facts(&self) -> &PublicFacts {
         &self.facts
     }
 
-    /// The key that seals what the client sends. Secret.
+    /// Returns the secret key of the packets from the client.
     #[must_use]
     pub fn client_to_server_key(&self) -> Key {
         Key::from_bytes(self.layout().map_or([0; 32], |layout| *layout.client_to_server))
     }
 
-    /// The key that opens what the client receives. Secret.
+    /// Returns the secret key of the packets to the client.
     #[must_use]
     pub fn server_to_client_key(&self) -> Key {
         Key::from_bytes(self.layout().map_or([0; 32], |layout| *layout.server_to_client))
     }
 
-    /// The nonce of the private part: unlike for every token.
+    /// Returns the nonce of the private part, unique to each token.
     #[must_use]
     pub fn nonce(&self) -> [u8; TOKEN_NONCE_BYTES] {
         self.layout().map_or([0; TOKEN_NONCE_BYTES], |layout| *layout.nonce)
     }
 
-    /// The sealed private part.
+    /// Returns the sealed private part.
     #[must_use]
     pub fn sealed_private_part(&self) -> [u8; PRIVATE_TOKEN_BYTES] {
         self.layout().map_or([0; PRIVATE_TOKEN_BYTES], |layout| *layout.sealed)
     }
 
     fn layout(&self) -> Option<PublicLayout<'_>> {
+        // Parsed again on each call, so that keys exist only once, in `bytes`.
         let layout = PublicLayout::parse(self.bytes.as_slice()).ok();
-        debug_assert!(layout.is_some(), "the bytes were read once when the token was made");
+        debug_assert!(layout.is_some(), "the bytes were parsed when the token was made");
         layout
     }
 }
 
 impl fmt::Debug for ConnectToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys must not get into logs.
         f.debug_tuple("ConnectToken").field(&self.facts).finish()
     }
 }

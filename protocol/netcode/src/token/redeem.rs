@@ -1,4 +1,4 @@
-//! Redeeming: a sealed private part becomes what the issuer said, if it was said to us.
+//! Redeeming: opening the sealed private part of a token and reading the issuer's claims.
 
 use zeroize::Zeroizing;
 
@@ -7,64 +7,67 @@ use crate::crypto::aead::NotAuthentic;
 use crate::crypto::key::{Key, KeyRing};
 use crate::crypto::sealed_token::{PrivateContext, open_private};
 use crate::discard::Discard;
+use crate::ids::ClientId;
 use crate::time::{UnixMillis, UnixSeconds};
 use crate::wire::packet::Request;
 use crate::wire::token::{PrivateLayout, Servers};
 use crate::wire::{PRIVATE_TOKEN_BYTES, UserData};
 
-/// A connect token that opened with one of our keys: its content is the issuer's word.
+/// The content of a connect token that opened with one of the server's keys, so the issuer wrote it.
 ///
-/// Whether it was used before, and who presents it, is not known yet.
+/// The token may have been used before, and its sender's address is not verified yet.
 pub struct Redeemed {
-    /// Who the client is.
-    pub client_id: u64,
-    /// Seconds of silence after which the server gives up; negative: never.
+    /// The client's id.
+    pub client_id: ClientId,
+    /// The seconds of silence that end the connection. A negative value requests no timeout.
     pub timeout_seconds: i32,
-    /// The servers that may accept it.
+    /// The servers that may accept the token.
     pub servers: Servers,
-    /// Opens what the client sends.
+    /// The key of the packets from the client.
     pub client_to_server: Key,
-    /// Seals what the client receives.
+    /// The key of the packets to the client.
     pub server_to_client: Key,
     /// The application's own data.
     pub user_data: UserData,
-    /// When it was minted, to the millisecond, if the issuer says so.
+    /// The mint time, if the issuer wrote one.
     pub minted: Option<UnixMillis>,
-    /// When it stops being accepted.
+    /// The second from which on the token is refused.
     pub expires: UnixSeconds,
 }
 
 impl Redeemed {
-    /// Our own place in the token's address list: the first entry that is one of ours.
+    /// Returns this server's index in the token's address list: the first entry that is in `ours`.
     #[must_use]
     pub fn server_index(&self, ours: &[Address]) -> Option<u8> {
         let listed = |address: &core::net::SocketAddr| ours.contains(&Address::from(*address));
+        // A list has at most 32 entries, so the index fits.
         self.servers.as_slice().iter().position(listed).map(|index| index as u8)
     }
 
-    /// Which of two tokens for one client is newer: by mint time where known, else by expiry.
+    /// Returns the token's age, which orders the tokens of one client.
     #[must_use]
-    pub fn age(&self) -> Age {
-        Age { minted: self.minted, expires: self.expires }
+    pub fn age(&self) -> TokenAge {
+        TokenAge { minted: self.minted, expires: self.expires }
     }
 }
 
-/// When a token was made, as far as it tells.
+/// The age of a token: its mint time, if it has one, and its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Age {
+pub struct TokenAge {
     minted: Option<UnixMillis>,
     expires: UnixSeconds,
 }
 
-impl Age {
+impl TokenAge {
     #[cfg(test)]
     pub(crate) const fn new(minted: Option<UnixMillis>, expires: UnixSeconds) -> Self {
         Self { minted, expires }
     }
 
-    /// Whether this token was made after the other one. Tokens of the same moment are not newer than each other.
+    /// Returns whether this token is newer than the other one. Tokens with the same time are not.
     #[must_use]
     pub fn is_newer_than(self, other: Self) -> bool {
+        // Tokens of other issuers have no mint time. Their expiry orders tokens of equal lifetime.
         match (self.minted, other.minted) {
             (Some(this), Some(that)) => this > that,
             _ => self.expires > other.expires,
@@ -75,13 +78,15 @@ impl Age {
 /// Opens the private part of a connection request with the first key that fits.
 ///
 /// # Errors
-/// `TokenNotAuthentic` or `TokenMalformed`.
+/// - `TokenNotAuthentic` when no key opens it.
+/// - `TokenMalformed` when it opens, but its content is malformed.
 pub fn redeem(request: &Request<'_>, protocol_id: u64, keys: &KeyRing) -> Result<Redeemed, Discard> {
     let context = PrivateContext { protocol_id, expires: request.expires, nonce: request.nonce };
-    let mut buffer = Zeroizing::new([0; PRIVATE_TOKEN_BYTES]);
+    let mut buf = Zeroizing::new([0; PRIVATE_TOKEN_BYTES]);
     for key in keys.keys() {
-        *buffer = *request.sealed;
-        let plain = match open_private(key, &context, &mut buffer) {
+        // A failed attempt leaves garbage behind, so each key starts from the sealed bytes.
+        *buf = *request.sealed;
+        let plain = match open_private(key, &context, &mut buf) {
             Ok(plain) => plain,
             Err(NotAuthentic) => continue,
         };

@@ -1,7 +1,7 @@
-//! Which keys were used until when: entries side by side, and a table of their places.
+//! A set of used keys with expiry: a dense array of entries, and a hash table of their indices.
 //!
-//! A hash table takes room for twice what it holds. Here that is four bytes for each place, and what an entry says lies
-//! apart, as close as it gets.
+//! A hash table has capacity for twice its entries. This one holds 4-byte indices, and the entries are in an array
+//! without gaps, so memory is small.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -12,40 +12,41 @@ use hashbrown::HashTable;
 use crate::crypto::keyed::HashKey;
 use crate::time::{Instant, Now, UnixSeconds};
 
-/// In which time every entry is looked at once. Between two moments its share of them is, so that no turn looks at all.
-const SWEEP: Duration = Duration::from_secs(1);
+/// The time in which sweeps examine every entry once. A sweep examines the share for the time since the last one.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// Entries that a sweep looks at in any case no more than: some tens of microseconds. Of a million it takes a while longer.
-const MOST_AT_ONCE: usize = 4096;
+/// The maximum of entries that one sweep examines, which takes some tens of microseconds. More than 240,000 entries
+/// take longer than [`SWEEP_PERIOD`] at 60 turns per second.
+const MAX_SWEPT_AT_ONCE: usize = 4096;
 
-/// What is used, and until when that matters.
-pub(super) struct Used<K> {
-    entries: Vec<Entry<K>>,
-    places: HashTable<u32>,
+/// A set of used keys, each with its expiry.
+pub(super) struct UsedSet<K> {
+    entries: Vec<UsedEntry<K>>,
+    indices: HashTable<u32>,
     hash: HashKey,
-    /// The entry that was looked at last. The sweep goes downwards: what takes a removed one's place has been seen.
+    /// The entry that was examined last. The sweep goes downwards, so an entry that fills a gap was examined before.
     cursor: usize,
-    /// How many entries there were when the sweep began with the last one.
+    /// The number of entries when the present round of the sweep began.
     round: usize,
     swept: Instant,
 }
 
-/// One that is used.
+/// A used key.
 #[derive(Clone, Copy)]
-struct Entry<K> {
+struct UsedEntry<K> {
     key: K,
     expires: UnixSeconds,
-    /// When it has expired by the monotonic clock. A wall clock that jumps forward must not empty the history.
+    /// The expiry by the monotonic clock. A wall clock that is stepped forward must not empty the history.
     until: Instant,
 }
 
-impl<K: Copy + Eq + Hash> Used<K> {
-    /// An empty one, that holds `capacity` entries without asking for memory again.
+impl<K: Copy + Eq + Hash> UsedSet<K> {
+    /// Returns an empty set that holds `capacity` entries without another allocation.
     pub(super) fn new(capacity: usize, hash: HashKey) -> Self {
         Self {
             entries: Vec::with_capacity(capacity),
             // A table that is at most half full clears its tombstones in place instead of growing.
-            places: HashTable::with_capacity(capacity.saturating_mul(2)),
+            indices: HashTable::with_capacity(capacity.saturating_mul(2)),
             hash,
             cursor: 0,
             round: 0,
@@ -58,67 +59,69 @@ impl<K: Copy + Eq + Hash> Used<K> {
     }
 
     pub(super) fn contains(&self, key: &K) -> bool {
-        !self.entries.is_empty() && self.places.find(self.hash.hash(key), |place| self.is_at(*place, key)).is_some()
+        !self.entries.is_empty()
+            && self.indices.find(self.hash.hash(key), |index| self.is_key_at(*index, key)).is_some()
     }
 
-    fn is_at(&self, place: u32, key: &K) -> bool {
-        self.entries.get(place as usize).is_some_and(|entry| entry.key == *key)
+    fn is_key_at(&self, index: u32, key: &K) -> bool {
+        self.entries.get(index as usize).is_some_and(|entry| entry.key == *key)
     }
 
-    /// Remembers a key that is not remembered yet.
+    /// Inserts a key that is not in the set.
     pub(super) fn insert(&mut self, key: K, expires: UnixSeconds, now: Now) {
         debug_assert!(!self.contains(&key), "a key is used once");
+        // The remaining lifetime, measured once, so that later steps of the wall clock do not matter.
         let until = now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(now.unix.seconds().0)));
-        let place = self.entries.len() as u32;
-        self.entries.push(Entry { key, expires, until });
-        let Self { entries, places, hash, .. } = self;
-        let rehash = |place: &u32| entries.get(*place as usize).map_or(0, |entry| hash.hash(&entry.key));
-        places.insert_unique(hash.hash(&key), place, rehash);
+        let index = self.entries.len() as u32;
+        self.entries.push(UsedEntry { key, expires, until });
+        let Self { entries, indices, hash, .. } = self;
+        let rehash = |index: &u32| entries.get(*index as usize).map_or(0, |entry| hash.hash(&entry.key));
+        indices.insert_unique(hash.hash(&key), index, rehash);
     }
 
-    /// Forgets a key.
+    /// Removes a key, if it is in the set.
     pub(super) fn remove(&mut self, key: &K) {
-        let place = self.places.find(self.hash.hash(key), |place| self.is_at(*place, key));
-        if let Some(place) = place.copied() {
-            self.remove_at(place);
+        let index = self.indices.find(self.hash.hash(key), |index| self.is_key_at(*index, key));
+        if let Some(index) = index.copied() {
+            self.remove_at(index);
         }
     }
 
-    fn remove_at(&mut self, place: u32) {
-        let Some(gone) = self.entries.get(place as usize).copied() else { return };
-        if let Ok(entry) = self.places.find_entry(self.hash.hash(&gone.key), |other| *other == place) {
+    fn remove_at(&mut self, index: u32) {
+        let Some(removed) = self.entries.get(index as usize).copied() else { return };
+        if let Ok(entry) = self.indices.find_entry(self.hash.hash(&removed.key), |other| *other == index) {
             entry.remove();
         }
-        // The last one moves to the place of the one that goes.
-        self.entries.swap_remove(place as usize);
+        // The last entry moves into the gap, so its index changes.
+        self.entries.swap_remove(index as usize);
         let last = self.entries.len() as u32;
-        if let Some(moved) = self.entries.get(place as usize)
-            && let Some(its_place) = self.places.find_mut(self.hash.hash(&moved.key), |other| *other == last)
+        if let Some(moved) = self.entries.get(index as usize)
+            && let Some(moved_index) = self.indices.find_mut(self.hash.hash(&moved.key), |other| *other == last)
         {
-            *its_place = place;
+            *moved_index = index;
         }
     }
 
-    /// Forgets entries that have expired by both clocks, and tells when each of them did. It looks at a share of all,
-    /// for the time since the last sweep: at each about once a second.
-    pub(super) fn sweep(&mut self, now: Now, mut forgets: impl FnMut(UnixSeconds)) {
-        let elapsed = now.monotonic.since(self.swept).min(SWEEP);
-        // Shards read the clock each for themselves.
+    /// Removes entries that have expired by both clocks, and passes the expiry of each to `on_forgotten`. It examines
+    /// the share of entries for the time since the last sweep, so that each is examined about once per second.
+    pub(super) fn sweep(&mut self, now: Now, mut on_forgotten: impl FnMut(UnixSeconds)) {
+        let elapsed = now.monotonic.since(self.swept).min(SWEEP_PERIOD);
+        // The maximum: shards read the clock separately, and a sweep by a slower one must not count time twice.
         self.swept = self.swept.max(now.monotonic);
         let all = self.entries.len().max(self.round);
-        let share = (all as u128 * elapsed.as_micros()).div_ceil(SWEEP.as_micros()) as usize;
-        let share = share.min(MOST_AT_ONCE);
+        let share = (all as u128 * elapsed.as_micros()).div_ceil(SWEEP_PERIOD.as_micros()) as usize;
+        let share = share.min(MAX_SWEPT_AT_ONCE);
         let today = now.unix.seconds();
         for _ in 0..share {
             if !(1..=self.entries.len()).contains(&self.cursor) {
                 (self.cursor, self.round) = (self.entries.len(), self.entries.len());
             }
-            let Some(place) = self.cursor.checked_sub(1) else { return };
-            self.cursor = place;
-            let Some(entry) = self.entries.get(place).copied() else { return };
+            let Some(index) = self.cursor.checked_sub(1) else { return };
+            self.cursor = index;
+            let Some(entry) = self.entries.get(index).copied() else { return };
             if entry.expires <= today && entry.until <= now.monotonic {
-                forgets(entry.expires);
-                self.remove_at(place as u32);
+                on_forgotten(entry.expires);
+                self.remove_at(index as u32);
             }
         }
     }
@@ -132,8 +135,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn used(capacity: usize) -> Used<u16> {
-        Used::new(capacity, HashKey::derive(&Seed::from_bytes([5; 32]), "used"))
+    fn used(capacity: usize) -> UsedSet<u16> {
+        UsedSet::new(capacity, HashKey::derive(&Seed::from_bytes([5; 32]), "used"))
     }
 
     fn at(millis: u64) -> Now {
@@ -141,40 +144,40 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Step {
+    enum SetStep {
         Insert(u16, u64),
         Remove(u16),
         Pass(u64),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<SetStep>> {
         let step = prop_oneof![
-            4 => (0..80_u16, 0..20_u64).prop_map(|(key, seconds)| Step::Insert(key, seconds)),
-            1 => (0..80_u16).prop_map(Step::Remove),
-            2 => (0..1500_u64).prop_map(Step::Pass),
+            4 => (0..80_u16, 0..20_u64).prop_map(|(key, seconds)| SetStep::Insert(key, seconds)),
+            1 => (0..80_u16).prop_map(SetStep::Remove),
+            2 => (0..1500_u64).prop_map(SetStep::Pass),
         ];
         prop::collection::vec(step, 1..400)
     }
 
     proptest! {
         #[test]
-        fn it_knows_what_a_plain_map_knows_and_forgets_within_four_seconds_of_the_expiry(steps in steps()) {
+        fn set_matches_a_map_and_forgets_4_s_after_expiry(steps in steps()) {
             let (mut used, mut model) = (used(80), BTreeMap::<u16, u64>::new());
             let mut now = 0;
             for step in steps {
                 match step {
-                    Step::Insert(key, seconds) if !used.contains(&key) => {
+                    SetStep::Insert(key, seconds) if !used.contains(&key) => {
                         let expires = now / 1000 + seconds;
                         used.insert(key, UnixSeconds(expires), at(now));
                         model.insert(key, expires);
                     }
-                    Step::Insert(..) => {}
-                    Step::Remove(key) => {
+                    SetStep::Insert(..) => {}
+                    SetStep::Remove(key) => {
                         used.remove(&key);
                         model.remove(&key);
                     }
-                    Step::Pass(millis) => {
-                        // As turns would.
+                    SetStep::Pass(millis) => {
+                        // Ten sweeps, like ten turns of a server.
                         for _ in 0..10 {
                             now += millis / 10;
                             used.sweep(at(now), |expired| assert!(expired.0 <= now / 1000));
@@ -195,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_looks_at_its_share_only() {
+    fn one_sweep_examines_only_its_share() {
         let mut used = used(6000);
         (0..6000).for_each(|key| used.insert(key, UnixSeconds(1), at(0)));
         used.sweep(at(2000), |_| ());
-        assert_eq!(used.len(), 6000 - MOST_AT_ONCE, "a second and more has passed, and no turn looks at more");
+        assert_eq!(used.len(), 6000 - MAX_SWEPT_AT_ONCE, "one sweep examines no more, even after 2 s");
         used.sweep(at(3000), |_| ());
         assert_eq!(used.len(), 0);
         (0..6000).for_each(|key| used.insert(key, UnixSeconds(4), at(3000)));

@@ -1,4 +1,4 @@
-//! Bytes and their meaning: netcode 1.02, and reliable 1.0 in its payloads. No keys, no policy.
+//! The wire format of netcode 1.02: packets and token layouts. It has no keys and no policy.
 //!
 //! ```text
 //!  connect token (2048, for the client)      connection request (1078)
@@ -13,14 +13,13 @@
 //!                                            └────────┴──────────┴─────────┴─────┘
 //! ```
 //!
-//! Section numbers §1.x in this module are those of `specs/netcode-1.02.md`; §2.x, in [`reliable`], those of
-//! `specs/reliable-1.0.md`.
+//! Section numbers §1.x in this crate are those of `specs/netcode-1.02.md`.
 
 pub mod cursor;
 pub mod packet;
 pub mod token;
 
-/// The protocol version that every connect token and connection request starts with (§1.1).
+/// The protocol version at the start of every connect token, and in every connection request (§1.1).
 pub const VERSION: [u8; 13] = *b"NETCODE 1.02\0";
 
 /// Bytes of a connect token (§1.2).
@@ -41,18 +40,18 @@ pub const TAG_BYTES: usize = 16;
 pub const KEY_BYTES: usize = 32;
 /// Bytes of the application's own data in a connect token (§1.2).
 pub const USER_DATA_BYTES: usize = 256;
-/// The most server addresses in one connect token (§1.2).
+/// The maximum of server addresses in one connect token (§1.2).
 pub const MAX_SERVERS_PER_TOKEN: usize = 32;
-/// The most bytes of a payload (§1.2); the fewest are 1.
+/// The maximum of bytes in a payload (§1.2). The minimum is 1.
 pub const MAX_PAYLOAD_BYTES: usize = 1200;
 /// Bytes of a connection request (§1.2).
 pub const REQUEST_BYTES: usize = 1078;
-/// The most bytes of an encrypted packet: prefix, eight sequence bytes, largest payload, tag (§1.2).
+/// The maximum of bytes in an encrypted packet: prefix, 8 sequence bytes, the largest payload, tag (§1.2).
 pub const MAX_ENCRYPTED_BYTES: usize = 1 + 8 + MAX_PAYLOAD_BYTES + TAG_BYTES;
-/// A buffer of this size holds every datagram that we send.
+/// The size of a buffer that holds every sent datagram.
 pub const MAX_DATAGRAM_BYTES: usize = MAX_ENCRYPTED_BYTES;
-/// A buffer of this size receives any datagram: the reference's 1300 bytes (§1.2). Longer ones are cut, and then fail.
+/// The size of a receive buffer: the reference's 1300 bytes (§1.2). A longer datagram is truncated and then dropped.
 pub const RECEIVE_BUFFER_BYTES: usize = 1300;
 
-/// The application's own data in a connect token: the server reads there what the backend wrote.
+/// The application's own data in a connect token, from the backend to the server.
 pub type UserData = [u8; USER_DATA_BYTES];

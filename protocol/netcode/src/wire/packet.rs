@@ -1,6 +1,6 @@
-//! The seven packets: what their bytes mean before anything is believed (§1.7, §1.8).
+//! The wire layout of the seven packet types (§1.7, §1.8).
 //!
-//! Opening and sealing them is `crypto`'s work; whether one is welcome is `netcode`'s.
+//! [`crypto`](crate::crypto) seals and opens packets. The state machines decide which types they accept.
 
 use super::cursor::{Reader, Writer};
 use super::{
@@ -8,9 +8,10 @@ use super::{
     TOKEN_NONCE_BYTES, VERSION,
 };
 use crate::discard::Discard;
+use crate::ids::ClientIndex;
 use crate::time::UnixSeconds;
 
-/// The first byte of a connection request. No other byte starts one.
+/// The first byte of every connection request, and of no other packet.
 pub const REQUEST_PREFIX: u8 = 0;
 
 /// The shortest encrypted packet: prefix, one sequence byte, no content, tag.
@@ -20,34 +21,36 @@ const MIN_ENCRYPTED_BYTES: usize = 2 + TAG_BYTES;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum PacketKind {
-    /// Server to client: there is no place.
+    /// Server to client: the server is full or admits no clients.
     Denied = 1,
-    /// Server to client: prove that you receive at this address.
+    /// Server to client: a challenge token, which the client must return.
     Challenge = 2,
-    /// Client to server: the challenge, returned.
+    /// Client to server: the returned challenge token.
     Response = 3,
-    /// Both ways: I am here; from the server also your client index.
+    /// Both directions: the connection is alive. The server also sends the client index.
     KeepAlive = 4,
-    /// Both ways: the application's bytes.
+    /// Both directions: bytes of the application.
     Payload = 5,
-    /// Both ways: this connection has ended.
+    /// Both directions: the connection has ended.
     Disconnect = 6,
 }
 
 impl PacketKind {
-    /// What a server accepts from an address for which it has a key.
+    /// The kinds that a server accepts from an address for which it has a key.
     pub const TO_SERVER: &'static [Self] = &[Self::Response, Self::KeepAlive, Self::Payload, Self::Disconnect];
-    /// What a client accepts from its server.
+    /// The kinds that a client accepts from its server.
     pub const TO_CLIENT: &'static [Self] =
         &[Self::Denied, Self::Challenge, Self::KeepAlive, Self::Payload, Self::Disconnect];
 
-    /// Whether the replay window guards this kind (§1.8: types 4, 5 and 6).
+    /// Returns whether the replay window protects this kind (§1.8: types 4, 5 and 6).
+    #[inline]
     #[must_use]
     pub const fn is_replay_protected(self) -> bool {
         matches!(self, Self::KeepAlive | Self::Payload | Self::Disconnect)
     }
 
-    /// Whether a content of `bytes` bytes has the right size for this kind.
+    /// Returns whether `bytes` is a permitted content size for this kind.
+    #[inline]
     #[must_use]
     pub const fn allows_content(self, bytes: usize) -> bool {
         match self {
@@ -71,25 +74,31 @@ impl PacketKind {
     }
 }
 
-/// The clear front of an encrypted packet: prefix and sequence number.
+/// The unencrypted header of an encrypted packet: prefix and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
-    /// What the packet claims to be.
+pub struct PacketHeader {
+    /// The packet's kind, not authenticated yet.
     pub kind: PacketKind,
-    /// Its sequence number, which is the nonce.
+    /// The sequence number, which is also the nonce.
     pub sequence: u64,
-    /// The prefix byte as it arrived: it is part of the associated data, whatever form the sequence took.
+    /// The prefix byte as received. It is part of the associated data, so a non-minimal sequence length must be kept.
     pub prefix: u8,
-    /// Bytes of prefix and sequence number together.
+    /// The length of prefix and sequence number in bytes, 2 to 9.
     pub bytes: usize,
 }
 
-impl Header {
-    /// Reads the front of a datagram that is not a connection request, checking in the order of §1.8.
+impl PacketHeader {
+    /// Parses the header of a datagram that is not a connection request. The checks have the order of §1.8.
     ///
     /// # Errors
-    /// `TooShort`, `TooLong`, `UnknownType`, `UnexpectedType` (not in `accepted`) or `SequenceLength`.
+    /// - `TooShort` when the datagram has fewer than 18 bytes, or ends before the tag does.
+    /// - `UnknownType` when the type is 7 to 15.
+    /// - `UnexpectedType` when the type is 0 or not in `accepted`.
+    /// - `SequenceLength` unless the sequence number has 1 to 8 bytes.
+    /// - `TooLong` when the datagram is longer than every packet.
+    #[inline]
     pub fn parse(datagram: &[u8], accepted: &[PacketKind]) -> Result<Self, Discard> {
+        // The order of the checks decides the counted reason, so it follows the standard.
         if datagram.len() < MIN_ENCRYPTED_BYTES {
             return Err(Discard::TooShort);
         }
@@ -99,7 +108,7 @@ impl Header {
         if nibble > PacketKind::Disconnect as u8 {
             return Err(Discard::UnknownType);
         }
-        // A low nibble of 0 behind sequence bits is no packet at all (§1.8, step 11): there is nothing to open.
+        // Type 0 with sequence bits is not a packet (§1.8, step 11): a request has the prefix 0 exactly.
         let kind =
             PacketKind::from_nibble(nibble).filter(|kind| accepted.contains(kind)).ok_or(Discard::UnexpectedType)?;
         let sequence_bytes = usize::from(prefix >> 4);
@@ -114,43 +123,50 @@ impl Header {
             return Err(Discard::TooLong);
         }
         let sequence = (0..sequence_bytes)
-            .try_fold(0_u64, |sequence, place| Some(sequence | u64::from(reader.u8()?) << (8 * place)));
+            .try_fold(0_u64, |sequence, index| Some(sequence | u64::from(reader.u8()?) << (8 * index)));
         Ok(Self { kind, sequence: sequence.ok_or(Discard::TooShort)?, prefix, bytes })
     }
 
-    /// The front that we write for this kind and sequence number: as few sequence bytes as hold it, at least one.
+    /// Returns the header to send for a kind and a sequence number, with the minimum of sequence bytes (at least one).
+    #[inline]
     #[must_use]
     pub const fn canonical(kind: PacketKind, sequence: u64) -> Self {
+        // Number 0 has no significant bits, but at least one byte is sent.
         let significant = 64 - sequence.leading_zeros();
         let sequence_bytes = if significant == 0 { 1 } else { significant.div_ceil(8) };
         Self { kind, sequence, prefix: (sequence_bytes as u8) << 4 | kind as u8, bytes: 1 + sequence_bytes as usize }
     }
 
-    /// Writes prefix and sequence number.
+    /// Writes the prefix and the sequence number.
+    #[inline]
     pub fn emit(self, writer: &mut Writer<'_>) {
         writer.u8(self.prefix);
+        // Little-endian without the leading zero bytes (§1.7).
         for byte in self.sequence.to_le_bytes().iter().take(self.bytes - 1) {
             writer.u8(*byte);
         }
     }
 }
 
-/// A connection request, the only packet in the clear: where a token's private part meets the server (§1.7).
+/// A connection request, the only unencrypted packet. It carries a token's sealed private part (§1.7).
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// When the token expires; authenticated with the private part.
+    /// The second in which the token expires, authenticated with the private part.
     pub expires: UnixSeconds,
     /// The token's nonce.
     pub nonce: &'a [u8; TOKEN_NONCE_BYTES],
-    /// The sealed private part, as the issuer wrote it.
+    /// The sealed private part.
     pub sealed: &'a [u8; PRIVATE_TOKEN_BYTES],
 }
 
 impl<'a> Request<'a> {
-    /// Reads a connection request for the game `protocol_id`, checking in the order of §1.8.
+    /// Parses a connection request for the game `protocol_id`. The checks have the order of §1.8.
     ///
     /// # Errors
-    /// `RequestLength`, `UnexpectedType` (first byte not 0), `RequestVersion` or `RequestProtocol`.
+    /// - `RequestLength` when the datagram is not 1078 bytes long.
+    /// - `UnexpectedType` when the first byte is not 0.
+    /// - `RequestVersion` when the version is not `NETCODE 1.02`.
+    /// - `RequestProtocol` when the protocol id is another one.
     pub fn parse(datagram: &'a [u8], protocol_id: u64) -> Result<Self, Discard> {
         if datagram.len() != REQUEST_BYTES {
             return Err(Discard::RequestLength);
@@ -165,6 +181,7 @@ impl<'a> Request<'a> {
         if reader.u64() != Some(protocol_id) {
             return Err(Discard::RequestProtocol);
         }
+        // The length was checked, so every field is there.
         let fields = (reader.u64(), reader.array(), reader.array());
         let (Some(expires), Some(nonce), Some(sealed)) = fields else {
             return Err(Discard::RequestLength);
@@ -172,7 +189,7 @@ impl<'a> Request<'a> {
         Ok(Self { expires: UnixSeconds(expires), nonce, sealed })
     }
 
-    /// Writes the request; it takes [`REQUEST_BYTES`].
+    /// Writes the request, [`REQUEST_BYTES`] long.
     pub fn emit(&self, protocol_id: u64, writer: &mut Writer<'_>) {
         writer.u8(REQUEST_PREFIX);
         writer.bytes(&VERSION);
@@ -183,7 +200,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes of the content of challenge and response: challenge sequence and sealed challenge token.
+/// Bytes of the content of a challenge and of a response: challenge sequence and sealed challenge token.
 pub const CHALLENGE_CONTENT_BYTES: usize = 8 + CHALLENGE_TOKEN_BYTES;
 /// Bytes of the content of a keep-alive.
 pub const KEEP_ALIVE_CONTENT_BYTES: usize = 8;
@@ -198,14 +215,14 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Reads the content of a challenge or response.
+    /// Parses the content of a challenge or response.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(content);
         Some(Self { sequence: reader.u64()?, sealed: *reader.array()? })
     }
 
-    /// The content as bytes.
+    /// Returns the content as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CHALLENGE_CONTENT_BYTES] {
         let mut bytes = [0; CHALLENGE_CONTENT_BYTES];
@@ -216,29 +233,29 @@ impl Challenge {
     }
 }
 
-/// The content of a keep-alive. A client sends zeros, and a server does not look at them (§1.7).
+/// The content of a keep-alive. A client sends zeros, and a server ignores them (§1.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeepAlive {
-    /// The slot of the client to whom it goes.
-    pub client_index: u32,
-    /// How many slots the server has.
+    /// The index of the receiving client, 0 to `max_clients - 1`.
+    pub client_index: ClientIndex,
+    /// The number of slots of the server.
     pub max_clients: u32,
 }
 
 impl KeepAlive {
-    /// Reads the content of a keep-alive.
+    /// Parses the content of a keep-alive.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(content);
-        Some(Self { client_index: reader.u32()?, max_clients: reader.u32()? })
+        Some(Self { client_index: ClientIndex(reader.u32()?), max_clients: reader.u32()? })
     }
 
-    /// The content as bytes.
+    /// Returns the content as bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; KEEP_ALIVE_CONTENT_BYTES] {
         let mut bytes = [0; KEEP_ALIVE_CONTENT_BYTES];
         let mut writer = Writer::new(&mut bytes);
-        writer.u32(self.client_index);
+        writer.u32(self.client_index.0);
         writer.u32(self.max_clients);
         bytes
     }

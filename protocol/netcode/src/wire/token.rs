@@ -1,6 +1,6 @@
-//! The layouts of a connect token: its public face, and its private part before sealing (§1.4, §1.5).
+//! The layouts of a connect token: its public fields, and its private part before sealing (§1.4, §1.5).
 //!
-//! What a token is for, and who may trust one, is told in `token`.
+//! [`token`](crate::token) issues and redeems tokens.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,20 +9,22 @@ use super::{
     CONNECT_TOKEN_BYTES, KEY_BYTES, MAX_SERVERS_PER_TOKEN, PRIVATE_TOKEN_BYTES, PRIVATE_TOKEN_PLAIN_BYTES,
     TOKEN_NONCE_BYTES, USER_DATA_BYTES, VERSION,
 };
+use crate::ids::ClientId;
 use crate::time::{UnixMillis, UnixSeconds};
 
-/// The address record of IPv4: 7 bytes.
+/// The type of an IPv4 address record, 7 bytes long.
 const IPV4: u8 = 1;
-/// The address record of IPv6: 19 bytes.
+/// The type of an IPv6 address record, 19 bytes long.
 const IPV6: u8 = 2;
 
-/// Where our mint time lies in the private part: in its last 16 bytes, which the standard fills with zeros and no
-/// reader inspects. The largest standard content ends at byte 944, so the two never meet.
+/// The offset of Slipgate's mint time in the private part: its last 16 bytes, which the standard fills with zeros and
+/// no parser inspects. The largest standard content ends at byte 944, so they never overlap.
 const MINT_MARK_OFFSET: usize = PRIVATE_TOKEN_PLAIN_BYTES - 16;
-/// Says that a mint time follows.
+/// The mark before a mint time.
 const MINT_MARK: [u8; 8] = *b"sg-mint1";
 
-/// One to 32 server addresses, in the order in which a client tries them. It lies in place, without an allocation.
+/// One to 32 server addresses, in the order in which a client tries them. They are stored inline, without an
+/// allocation.
 #[derive(Clone)]
 pub struct Servers {
     count: usize,
@@ -32,7 +34,7 @@ pub struct Servers {
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Servers {
-    /// The list, or `None` if it is empty or longer than 32.
+    /// Returns the list, or `None` unless it has 1 to 32 addresses.
     #[must_use]
     pub fn new(addresses: &[SocketAddr]) -> Option<Self> {
         if addresses.is_empty() {
@@ -43,18 +45,19 @@ impl Servers {
         Some(servers)
     }
 
-    /// The addresses.
+    /// Returns the addresses.
     #[must_use]
     pub fn as_slice(&self) -> &[SocketAddr] {
         self.addresses.get(..self.count).unwrap_or_default()
     }
 
-    fn parse(reader: &mut Reader<'_>) -> Result<Self, LayoutError> {
-        let count = reader.u32().ok_or(LayoutError::Length)?;
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, TokenLayoutError> {
+        let count = reader.u32().ok_or(TokenLayoutError::Length)?;
         let count = usize::try_from(count)
             .ok()
             .filter(|count| (1..=MAX_SERVERS_PER_TOKEN).contains(count))
-            .ok_or(LayoutError::ServerCount)?;
+            .ok_or(TokenLayoutError::ServerCount)?;
+        // The count was checked against 1..=32 before any address is parsed.
         let mut servers = Self { count, addresses: [NO_ADDRESS; MAX_SERVERS_PER_TOKEN] };
         for address in servers.addresses.iter_mut().take(count) {
             *address = parse_address(reader)?;
@@ -84,20 +87,21 @@ impl core::fmt::Debug for Servers {
     }
 }
 
-/// Reads one address record. IPv6 groups are little-endian each, first group first: not network order.
-fn parse_address(reader: &mut Reader<'_>) -> Result<SocketAddr, LayoutError> {
-    let ip: IpAddr = match reader.u8().ok_or(LayoutError::Length)? {
-        IPV4 => Ipv4Addr::from(*reader.array::<4>().ok_or(LayoutError::Length)?).into(),
+/// Parses one address record. Each IPv6 group is little-endian, unlike in network byte order. The first group comes
+/// first.
+fn parse_address(reader: &mut Reader<'_>) -> Result<SocketAddr, TokenLayoutError> {
+    let ip: IpAddr = match reader.u8().ok_or(TokenLayoutError::Length)? {
+        IPV4 => Ipv4Addr::from(*reader.array::<4>().ok_or(TokenLayoutError::Length)?).into(),
         IPV6 => {
             let mut groups = [0_u16; 8];
             for group in &mut groups {
-                *group = reader.u16().ok_or(LayoutError::Length)?;
+                *group = reader.u16().ok_or(TokenLayoutError::Length)?;
             }
             Ipv6Addr::from(groups).into()
         }
-        _ => return Err(LayoutError::AddressType),
+        _ => return Err(TokenLayoutError::AddressType),
     };
-    let port = reader.u16().ok_or(LayoutError::Length)?;
+    let port = reader.u16().ok_or(TokenLayoutError::Length)?;
     Ok(SocketAddr::new(ip, port))
 }
 
@@ -120,23 +124,23 @@ fn emit_address(address: SocketAddr, writer: &mut Writer<'_>) {
 /// Why bytes are not a connect token, or not the private part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
-pub enum LayoutError {
-    /// Not 2048 bytes, or a field lies past the end.
+pub enum TokenLayoutError {
+    /// The token is not 2048 bytes long, or a field is past the end.
     Length,
     /// The version is not `NETCODE 1.02`.
     Version,
-    /// It was created after it expires.
+    /// The token was created after it expires.
     CreatedAfterExpiry,
-    /// It lists no server, or more than 32.
+    /// The token lists no server, or more than 32.
     ServerCount,
-    /// A server address is neither IPv4 (1) nor IPv6 (2).
+    /// A server address is neither IPv4 (type 1) nor IPv6 (type 2).
     AddressType,
 }
 
-impl core::fmt::Display for LayoutError {
+impl core::fmt::Display for TokenLayoutError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Length => "a connect token is exactly 2048 bytes long",
+            Self::Length => "a connect token must be exactly 2048 bytes long",
             Self::Version => "this is not a connect token of protocol version NETCODE 1.02",
             Self::CreatedAfterExpiry => "the connect token was created after it expires",
             Self::ServerCount => "a connect token lists 1 to 32 server addresses",
@@ -145,65 +149,70 @@ impl core::fmt::Display for LayoutError {
     }
 }
 
-impl core::error::Error for LayoutError {}
+impl core::error::Error for TokenLayoutError {}
 
-/// The public face of a connect token: all that a client reads (§1.5).
+/// The public fields of a connect token, which a client reads (§1.5).
 ///
-/// It borrows keys and private part from the token's bytes, so that no copy of a key is left behind.
+/// Keys and private part borrow the token's bytes, so that no unwiped copy of a key is left behind.
 pub struct PublicLayout<'a> {
-    /// The game.
+    /// The id of the game.
     pub protocol_id: u64,
-    /// When it was made.
+    /// The second in which the token was made.
     pub created: UnixSeconds,
-    /// When it stops being accepted.
+    /// The second from which on the token is refused.
     pub expires: UnixSeconds,
     /// The nonce of the private part.
     pub nonce: &'a [u8; TOKEN_NONCE_BYTES],
     /// The sealed private part.
     pub sealed: &'a [u8; PRIVATE_TOKEN_BYTES],
-    /// Seconds of silence after which the client gives up; negative: never.
+    /// The seconds of silence after which the client ends the connection. A negative value disables the timeout.
     pub timeout_seconds: i32,
     /// The addresses to dial.
     pub servers: Servers,
-    /// Seals what the client sends.
+    /// The key of the packets from the client.
     pub client_to_server: &'a [u8; KEY_BYTES],
-    /// Opens what the client receives.
+    /// The key of the packets to the client.
     pub server_to_client: &'a [u8; KEY_BYTES],
 }
 
 impl<'a> PublicLayout<'a> {
-    /// Reads a connect token, checking in the order of §1.5. Padding is not inspected.
+    /// Parses a connect token. The checks have the order of §1.5, and padding is ignored.
     ///
     /// # Errors
-    /// The first check that fails.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, LayoutError> {
+    /// - `Length` when `bytes` are not 2048, or a field is past the end.
+    /// - `Version` when the version is not `NETCODE 1.02`.
+    /// - `CreatedAfterExpiry` when the token expires before its creation.
+    /// - `ServerCount` unless it lists 1 to 32 servers.
+    /// - `AddressType` when an address is neither IPv4 nor IPv6.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TokenLayoutError> {
         if bytes.len() != CONNECT_TOKEN_BYTES {
-            return Err(LayoutError::Length);
+            return Err(TokenLayoutError::Length);
         }
         let mut reader = Reader::new(bytes);
         if reader.array() != Some(&VERSION) {
-            return Err(LayoutError::Version);
+            return Err(TokenLayoutError::Version);
         }
-        let protocol_id = reader.u64().ok_or(LayoutError::Length)?;
-        let created = UnixSeconds(reader.u64().ok_or(LayoutError::Length)?);
-        let expires = UnixSeconds(reader.u64().ok_or(LayoutError::Length)?);
+        let protocol_id = reader.u64().ok_or(TokenLayoutError::Length)?;
+        let created = UnixSeconds(reader.u64().ok_or(TokenLayoutError::Length)?);
+        let expires = UnixSeconds(reader.u64().ok_or(TokenLayoutError::Length)?);
+        // Equal times are permitted: such a token is valid, but expired at once.
         if created > expires {
-            return Err(LayoutError::CreatedAfterExpiry);
+            return Err(TokenLayoutError::CreatedAfterExpiry);
         }
         Ok(Self {
             protocol_id,
             created,
             expires,
-            nonce: reader.array().ok_or(LayoutError::Length)?,
-            sealed: reader.array().ok_or(LayoutError::Length)?,
-            timeout_seconds: reader.i32().ok_or(LayoutError::Length)?,
+            nonce: reader.array().ok_or(TokenLayoutError::Length)?,
+            sealed: reader.array().ok_or(TokenLayoutError::Length)?,
+            timeout_seconds: reader.i32().ok_or(TokenLayoutError::Length)?,
             servers: Servers::parse(&mut reader)?,
-            client_to_server: reader.array().ok_or(LayoutError::Length)?,
-            server_to_client: reader.array().ok_or(LayoutError::Length)?,
+            client_to_server: reader.array().ok_or(TokenLayoutError::Length)?,
+            server_to_client: reader.array().ok_or(TokenLayoutError::Length)?,
         })
     }
 
-    /// Writes the token.
+    /// Writes the token and fills the padding with zeros.
     pub fn emit(&self, token: &mut [u8; CONNECT_TOKEN_BYTES]) {
         let mut writer = Writer::new(token);
         writer.bytes(&VERSION);
@@ -221,46 +230,49 @@ impl<'a> PublicLayout<'a> {
     }
 }
 
-/// The private part before sealing: what backend and server tell each other about a client (§1.4).
+/// The private part before sealing: the backend's data about a client for the server (§1.4).
 pub struct PrivateLayout<'a> {
-    /// Who the client is.
-    pub client_id: u64,
-    /// Seconds of silence after which the server gives up; negative: never.
+    /// The client's id.
+    pub client_id: ClientId,
+    /// The seconds of silence after which the server ends the connection. A negative value disables the timeout.
     pub timeout_seconds: i32,
-    /// The servers that may accept it.
+    /// The servers that may accept the token.
     pub servers: Servers,
-    /// Opens what the server receives.
+    /// The key of the packets from the client.
     pub client_to_server: &'a [u8; KEY_BYTES],
-    /// Seals what the server sends.
+    /// The key of the packets to the client.
     pub server_to_client: &'a [u8; KEY_BYTES],
     /// The application's own data.
     pub user_data: &'a [u8; USER_DATA_BYTES],
-    /// When it was minted, if the issuer says so (ours does; see `specs/hardening.md`).
+    /// The mint time, if the issuer wrote one. Slipgate's issuer does (see `specs/hardening.md`).
     pub minted: Option<UnixMillis>,
 }
 
 impl<'a> PrivateLayout<'a> {
-    /// Reads an opened private part, checking in the order of §1.4. Padding is not inspected but for our mint mark.
+    /// Parses an opened private part. The checks have the order of §1.4. Padding is ignored except for the mint mark.
     ///
     /// # Errors
-    /// The first check that fails.
-    pub fn parse(plain: &'a [u8; PRIVATE_TOKEN_PLAIN_BYTES]) -> Result<Self, LayoutError> {
+    /// - `Length` when a field is past the end.
+    /// - `ServerCount` unless it lists 1 to 32 servers.
+    /// - `AddressType` when an address is neither IPv4 nor IPv6.
+    pub fn parse(plain: &'a [u8; PRIVATE_TOKEN_PLAIN_BYTES]) -> Result<Self, TokenLayoutError> {
         let mut reader = Reader::new(plain);
         Ok(Self {
-            client_id: reader.u64().ok_or(LayoutError::Length)?,
-            timeout_seconds: reader.i32().ok_or(LayoutError::Length)?,
+            client_id: ClientId(reader.u64().ok_or(TokenLayoutError::Length)?),
+            timeout_seconds: reader.i32().ok_or(TokenLayoutError::Length)?,
             servers: Servers::parse(&mut reader)?,
-            client_to_server: reader.array().ok_or(LayoutError::Length)?,
-            server_to_client: reader.array().ok_or(LayoutError::Length)?,
-            user_data: reader.array().ok_or(LayoutError::Length)?,
+            client_to_server: reader.array().ok_or(TokenLayoutError::Length)?,
+            server_to_client: reader.array().ok_or(TokenLayoutError::Length)?,
+            user_data: reader.array().ok_or(TokenLayoutError::Length)?,
+            // After the checks of the standard, and never a reason to refuse a token.
             minted: parse_mint_time(plain),
         })
     }
 
-    /// Writes the private part.
+    /// Writes the private part and fills the padding with zeros, except for the mint mark.
     pub fn emit(&self, plain: &mut [u8; PRIVATE_TOKEN_PLAIN_BYTES]) {
         let mut writer = Writer::new(plain);
-        writer.u64(self.client_id);
+        writer.u64(self.client_id.0);
         writer.i32(self.timeout_seconds);
         self.servers.emit(&mut writer);
         writer.bytes(self.client_to_server);
@@ -268,6 +280,7 @@ impl<'a> PrivateLayout<'a> {
         writer.bytes(self.user_data);
         writer.zeros();
         debug_assert!(writer.written().is_some(), "32 addresses, two keys and user data fit into 1008 bytes");
+        // Written last, over the zeros: the mark is in the padding.
         if let (Some(minted), Some(mark)) = (self.minted, plain.get_mut(MINT_MARK_OFFSET..)) {
             let mut writer = Writer::new(mark);
             writer.bytes(&MINT_MARK);
@@ -278,6 +291,7 @@ impl<'a> PrivateLayout<'a> {
 
 fn parse_mint_time(plain: &[u8; PRIVATE_TOKEN_PLAIN_BYTES]) -> Option<UnixMillis> {
     let mut reader = Reader::new(plain.get(MINT_MARK_OFFSET..)?);
+    // A token of another issuer has zeros here.
     (reader.array()? == &MINT_MARK).then_some(())?;
     reader.u64().map(UnixMillis)
 }

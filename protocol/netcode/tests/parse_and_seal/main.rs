@@ -1,4 +1,4 @@
-//! Parsers and ciphers from outside: properties of what they accept, and of what they write.
+//! Property tests of the public parsers and ciphers.
 
 mod parsers;
 mod seals;

@@ -1,14 +1,15 @@
-//! Whatever bytes arrive: parsers answer, and never panic. What they accept, writers write back.
+//! Properties of the parsers: they never panic, and writers reproduce the bytes that they accept.
 
 use std::net::SocketAddr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use slipgate_netcode::address::{Address, is_dialable};
+use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::time::{UnixMillis, UnixSeconds};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Challenge, Header, KeepAlive, PacketKind, Request};
+use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, Request};
 use slipgate_netcode::wire::token::{PrivateLayout, PublicLayout, Servers};
 use slipgate_netcode::wire::{
     CONNECT_TOKEN_BYTES, MAX_ENCRYPTED_BYTES, MAX_SERVERS_PER_TOKEN, PRIVATE_TOKEN_PLAIN_BYTES, REQUEST_BYTES,
@@ -28,7 +29,7 @@ fn bytes<const N: usize>() -> impl Strategy<Value = [u8; N]> {
     vec(any::<u8>(), N).prop_map(|bytes| bytes.try_into().expect("N bytes"))
 }
 
-/// Sequence numbers of every length.
+/// Generates sequence numbers of every length.
 fn sequence() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| number >> shift)
 }
@@ -45,7 +46,7 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![8 => any::<SocketAddr>().prop_map(on_the_wire), 1 => special]
 }
 
-/// The wire carries neither scope nor flow label.
+/// Removes scope and flow label, which the wire format does not contain.
 fn on_the_wire(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
@@ -54,7 +55,7 @@ fn servers() -> impl Strategy<Value = Servers> {
     vec(address(), 1..=MAX_SERVERS_PER_TOKEN).prop_map(|list| Servers::new(&list).expect("1 to 32 servers"))
 }
 
-/// Bytes that are no noise all over: a valid beginning gets a parser further.
+/// Generates noise behind a valid prefix, so that a parser gets past its first checks.
 fn nearly(valid: Vec<u8>, longest: usize) -> impl Strategy<Value = Vec<u8>> {
     (0..=valid.len(), vec(any::<u8>(), 0..=longest)).prop_map(move |(kept, noise)| {
         let rest = noise.into_iter().skip(kept);
@@ -64,7 +65,7 @@ fn nearly(valid: Vec<u8>, longest: usize) -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_datagram_makes_a_parser_panic(
+    fn packet_parsers_never_panic(
         datagram in prop_oneof![vec(any::<u8>(), 0..64), vec(any::<u8>(), 0..=1300)],
         first in any::<u8>(),
         protocol_id in any::<u64>(),
@@ -75,7 +76,7 @@ proptest! {
         }
         for datagram in [&datagram, &chosen] {
             for accepted in [PacketKind::TO_SERVER, PacketKind::TO_CLIENT, &KINDS, &[]] {
-                if let Ok(header) = Header::parse(datagram, accepted) {
+                if let Ok(header) = PacketHeader::parse(datagram, accepted) {
                     prop_assert!(accepted.contains(&header.kind));
                     prop_assert!((2..=9).contains(&header.bytes) && header.bytes + TAG_BYTES <= datagram.len());
                 }
@@ -87,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_of_connect_tokens_panic(
+    fn connect_token_parser_never_panics(
         bytes in nearly([&VERSION[..], &[0; 24], &[7; 24 + 1024 + 4], &[32, 0, 0, 0]].concat(), 2200),
         to_length in any::<bool>(),
     ) {
@@ -100,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn no_plaintext_makes_the_reader_of_private_parts_panic(
+    fn private_part_parser_never_panics(
         mut plain in bytes::<PRIVATE_TOKEN_PLAIN_BYTES>(),
         count in 0..40_u32,
         kind in 0..4_u8,
@@ -114,20 +115,20 @@ proptest! {
     }
 
     #[test]
-    fn a_header_is_read_as_it_was_written(sequence in sequence(), kind in prop::sample::select(&KINDS[..])) {
-        let header = Header::canonical(kind, sequence);
+    fn header_round_trips(sequence in sequence(), kind in prop::sample::select(&KINDS[..])) {
+        let header = PacketHeader::canonical(kind, sequence);
         let mut datagram = [0; 1 + 8 + TAG_BYTES];
         let mut writer = Writer::new(&mut datagram);
         header.emit(&mut writer);
         prop_assert_eq!(writer.written(), Some(header.bytes));
         prop_assert_eq!(header.bytes, 2.max(1 + (64 - sequence.leading_zeros() as usize).div_ceil(8)));
         let length = (header.bytes + TAG_BYTES).max(18);
-        prop_assert_eq!(Header::parse(&datagram[..length], &[kind]), Ok(header));
+        prop_assert_eq!(PacketHeader::parse(&datagram[..length], &[kind]), Ok(header));
     }
 
     #[test]
-    fn a_header_that_was_read_is_written_back_as_it_was(datagram in vec(any::<u8>(), 18..=MAX_ENCRYPTED_BYTES)) {
-        if let Ok(header) = Header::parse(&datagram, &KINDS) {
+    fn parsed_header_is_written_back_unchanged(datagram in vec(any::<u8>(), 18..=MAX_ENCRYPTED_BYTES)) {
+        if let Ok(header) = PacketHeader::parse(&datagram, &KINDS) {
             let mut written = [0; 9];
             header.emit(&mut Writer::new(&mut written));
             prop_assert_eq!(&written[..header.bytes], &datagram[..header.bytes]);
@@ -135,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_is_read_as_it_was_written(
+    fn request_round_trips(
         protocol_id in any::<u64>(),
         expires in any::<u64>(),
         nonce in bytes::<24>(),
@@ -151,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn challenges_and_keep_alives_are_read_as_they_were_written(
+    fn challenge_and_keep_alive_round_trip(
         sequence in any::<u64>(),
         sealed in bytes::<300>(),
         client_index in any::<u32>(),
@@ -159,12 +160,12 @@ proptest! {
     ) {
         let challenge = Challenge { sequence, sealed };
         prop_assert!(Challenge::parse(&challenge.to_bytes()) == Some(challenge));
-        let keep_alive = KeepAlive { client_index, max_clients };
+        let keep_alive = KeepAlive { client_index: ClientIndex(client_index), max_clients };
         prop_assert_eq!(KeepAlive::parse(&keep_alive.to_bytes()), Some(keep_alive));
     }
 
     #[test]
-    fn a_public_layout_is_read_as_it_was_written(
+    fn public_layout_round_trips(
         (protocol_id, created, lifetime) in (any::<u64>(), any::<u64>(), any::<u64>()),
         timeout_seconds in any::<i32>(),
         servers in servers(),
@@ -194,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn a_private_layout_is_read_as_it_was_written(
+    fn private_layout_round_trips(
         client_id in any::<u64>(),
         timeout_seconds in any::<i32>(),
         servers in servers(),
@@ -203,7 +204,7 @@ proptest! {
         minted in any::<Option<u64>>(),
     ) {
         let layout = PrivateLayout {
-            client_id,
+            client_id: ClientId(client_id),
             timeout_seconds,
             servers: servers.clone(),
             client_to_server: &client_to_server,
@@ -214,13 +215,14 @@ proptest! {
         let mut plain = [0xaa; PRIVATE_TOKEN_PLAIN_BYTES];
         layout.emit(&mut plain);
         let read = PrivateLayout::parse(&plain).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        prop_assert_eq!((read.client_id, read.timeout_seconds, &read.servers), (client_id, timeout_seconds, &servers));
+        prop_assert_eq!(read.client_id.0, client_id);
+        prop_assert_eq!((read.timeout_seconds, &read.servers), (timeout_seconds, &servers));
         prop_assert_eq!((read.client_to_server, read.server_to_client), (&client_to_server, &server_to_client));
         prop_assert_eq!((read.user_data, read.minted), (&user_data, minted.map(UnixMillis)));
     }
 
     #[test]
-    fn an_address_has_one_canonical_form(address in address(), other in address()) {
+    fn address_has_one_canonical_form(address in address(), other in address()) {
         let (canonical, other) = (Address::from(address), Address::from(other));
         prop_assert_eq!(Address::from(canonical.socket_addr()), canonical);
         prop_assert_eq!(canonical.to_bytes() == other.to_bytes(), canonical == other);

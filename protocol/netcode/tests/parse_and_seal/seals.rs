@@ -1,4 +1,4 @@
-//! What was sealed opens to the same, and no single bit of it can be changed.
+//! Properties of sealing: sealed bytes open to their content, and changing any bit of them makes opening fail.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,12 +9,13 @@ use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::crypto::replay::ReplayWindow;
 use slipgate_netcode::crypto::sealed_token::{PrivateContext, open_challenge, open_private, seal_challenge};
 use slipgate_netcode::discard::Discard;
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::{UnixMillis, UnixSeconds};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Header, PacketKind, Request};
+use slipgate_netcode::wire::packet::{PacketHeader, PacketKind, Request};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_netcode::wire::{MAX_ENCRYPTED_BYTES, PRIVATE_TOKEN_BYTES, REQUEST_BYTES};
 use std::convert::Infallible;
@@ -25,10 +26,10 @@ const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
 
 // Tokens -----------------------------------------------------------------------------------------------------------
 
-/// Entropy for tests: the bytes count up from a start, so that two starts give two tokens.
-struct Counting(u8);
+/// Deterministic entropy: the bytes count up from a start value, so that two start values make two tokens.
+struct CountingRng(u8);
 
-impl TryRng for Counting {
+impl TryRng for CountingRng {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -49,7 +50,7 @@ impl TryRng for Counting {
     }
 }
 
-impl TryCryptoRng for Counting {}
+impl TryCryptoRng for CountingRng {}
 
 fn key() -> Key {
     Key::from_bytes([0x5a; 32])
@@ -59,14 +60,14 @@ fn some_token() -> ConnectToken {
     let servers = Servers::new(&["192.0.2.1:40000", "[2001:db8::1]:40001"].map(|text| text.parse().expect("address")));
     let claims = Claims {
         protocol_id: PROTOCOL_ID,
-        client_id: 77,
+        client_id: ClientId(77),
         servers: &servers.expect("two servers"),
         internal_servers: None,
         lifetime_seconds: 30,
         timeout_seconds: 5,
         user_data: &[9; 256],
     };
-    issue(&claims, &key(), NOW, &mut Counting(1)).expect("a token")
+    issue(&claims, &key(), NOW, &mut CountingRng(1)).expect("a token")
 }
 
 fn request_of(token: &ConnectToken) -> [u8; REQUEST_BYTES] {
@@ -89,7 +90,7 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn an_issued_token_is_redeemed_to_its_claims_with_any_key_of_the_ring(
+    fn issued_token_redeems_to_its_claims_with_each_key_of_the_ring(
         (protocol_id, client_id) in any::<(u64, u64)>(),
         list in vec(any::<(SocketAddr, SocketAddr)>(), 1..=32),
         nat in any::<bool>(),
@@ -97,7 +98,7 @@ proptest! {
         user_data in vec(any::<u8>(), 256),
         now in any::<u64>(),
         entropy in any::<u8>(),
-        place in 0..3_usize,
+        index in 0..3_usize,
     ) {
         let plain = |address: &SocketAddr| SocketAddr::new(address.ip(), address.port());
         let (dialled, internal): (Vec<_>, Vec<_>) = list.iter().map(|(one, other)| (plain(one), plain(other))).unzip();
@@ -105,32 +106,32 @@ proptest! {
         let user_data = user_data.try_into().expect("256 bytes");
         let claims = Claims {
             protocol_id,
-            client_id,
+            client_id: ClientId(client_id),
             servers: &dialled,
             internal_servers: nat.then_some(&internal),
             lifetime_seconds,
             timeout_seconds,
             user_data: &user_data,
         };
-        let token = issue(&claims, &key(), UnixMillis(now), &mut Counting(entropy)).expect("a token");
+        let token = issue(&claims, &key(), UnixMillis(now), &mut CountingRng(entropy)).expect("a token");
         let token = ConnectToken::from_bytes(token.as_bytes()).expect("what we issue, we read");
         prop_assert_eq!(&token.facts().servers, &dialled);
         prop_assert_eq!(token.facts().created.0, now / 1000);
         prop_assert_eq!(token.facts().expires.0, now / 1000 + u64::from(lifetime_seconds));
 
         let mut ring = [1, 2, 3].map(|byte| Key::from_bytes([byte; 32]));
-        ring[place] = key();
+        ring[index] = key();
         let keys = KeyRing::new(&ring).expect("three keys");
         let redeemed = redeem_datagram(&request_of(&token), protocol_id, &keys);
         let redeemed = redeemed.map_err(|discard| TestCaseError::fail(discard.name()))?;
-        prop_assert_eq!((redeemed.client_id, redeemed.timeout_seconds), (client_id, timeout_seconds));
+        prop_assert_eq!((redeemed.client_id.0, redeemed.timeout_seconds), (client_id, timeout_seconds));
         prop_assert_eq!(&redeemed.servers, if nat { &internal } else { &dialled });
         prop_assert_eq!(redeemed.user_data, user_data);
         prop_assert_eq!((redeemed.minted, redeemed.expires), (Some(UnixMillis(now)), token.facts().expires));
         prop_assert!(redeemed.client_to_server == token.client_to_server_key());
         prop_assert!(redeemed.server_to_client == token.server_to_client_key());
 
-        ring[place] = Key::from_bytes([4; 32]);
+        ring[index] = Key::from_bytes([4; 32]);
         let keys = KeyRing::new(&ring).expect("three keys");
         let discard = redeem_datagram(&request_of(&token), protocol_id, &keys).map(|_| ());
         prop_assert_eq!(discard, Err(Discard::TokenNotAuthentic));
@@ -138,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn no_bit_of_a_sealed_private_part_can_be_changed() {
+fn changing_any_bit_of_a_private_part_is_detected() {
     let token = some_token();
     let nonce = token.nonce();
     let context = PrivateContext { protocol_id: PROTOCOL_ID, expires: token.facts().expires, nonce: &nonce };
@@ -151,8 +152,8 @@ fn no_bit_of_a_sealed_private_part_can_be_changed() {
 }
 
 #[test]
-fn no_bit_of_a_connection_request_can_be_changed() {
-    // Where each field ends (§1.7), and what a change in it is refused as.
+fn changing_any_bit_of_a_request_is_detected() {
+    // The end of each field (§1.7), and the discard reason for a change in it.
     const FIELDS: [(usize, Discard); 4] = [
         (1, Discard::UnexpectedType),
         (14, Discard::RequestVersion),
@@ -170,7 +171,7 @@ fn no_bit_of_a_connection_request_can_be_changed() {
 }
 
 #[test]
-fn a_private_part_does_not_open_with_a_bit_of_key_protocol_expiry_or_nonce_changed() {
+fn changing_any_bit_of_key_protocol_expiry_or_nonce_is_detected() {
     let token = some_token();
     let open = |key: &Key, protocol_id: u64, expires: u64, nonce: &[u8; 24]| {
         let context = PrivateContext { protocol_id, expires: UnixSeconds(expires), nonce };
@@ -193,7 +194,7 @@ fn a_private_part_does_not_open_with_a_bit_of_key_protocol_expiry_or_nonce_chang
 }
 
 #[test]
-fn no_bit_of_a_challenge_token_or_its_sequence_can_be_changed() {
+fn changing_any_bit_of_a_challenge_token_is_detected() {
     let mut sealed = [3; 300];
     seal_challenge(&key(), 1000, &mut sealed);
     assert!(open_challenge(&key(), 1000, &mut sealed.clone()).is_ok());
@@ -219,7 +220,7 @@ const KINDS: [PacketKind; 6] = [
     PacketKind::Disconnect,
 ];
 
-/// The fewest content bytes of a kind: for all but payloads also the most.
+/// Returns the minimum of content bytes of a kind. Except for payloads this is also the maximum.
 fn smallest_content(kind: PacketKind) -> usize {
     (0..=1200).find(|bytes| kind.allows_content(*bytes)).expect("every kind has a size")
 }
@@ -231,14 +232,14 @@ fn sealed_packet(kind: PacketKind, sequence: u64, content: &[u8]) -> Vec<u8> {
     datagram
 }
 
-fn open_packet(datagram: &[u8], window: &mut ReplayWindow) -> Result<(Header, Vec<u8>), Discard> {
-    let header = Header::parse(datagram, &KINDS)?;
+fn open_packet(datagram: &[u8], window: &mut ReplayWindow) -> Result<(PacketHeader, Vec<u8>), Discard> {
+    let header = PacketHeader::parse(datagram, &KINDS)?;
     let mut datagram = datagram.to_vec();
     let content = PacketCipher::new(PROTOCOL_ID).open_fresh(&key(), window, &header, &mut datagram)?;
     Ok((header, content.to_vec()))
 }
 
-fn assert_no_bit_can_be_changed(kind: PacketKind, sequence: u64, content: &[u8]) {
+fn assert_any_change_is_detected(kind: PacketKind, sequence: u64, content: &[u8]) {
     let datagram = sealed_packet(kind, sequence, content);
     let mut window = ReplayWindow::default();
     for bit in 0..datagram.len() * 8 {
@@ -250,24 +251,24 @@ fn assert_no_bit_can_be_changed(kind: PacketKind, sequence: u64, content: &[u8])
             assert_eq!(refused, Some(Discard::NotAuthentic), "{what}");
         }
     }
-    assert_eq!(window.newest(), None, "what does not open does not move the window");
+    assert_eq!(window.newest(), None, "a packet that does not open must not move the window");
     assert_eq!(open_packet(&datagram, &mut window).map(|(_, opened)| opened), Ok(content.to_vec()));
 }
 
 #[test]
-fn no_bit_of_a_sealed_packet_can_be_changed_prefix_and_sequence_included() {
+fn changing_any_bit_of_a_sealed_packet_is_detected() {
     for sequence in [0, 1, 255, 256, 0x01_0203, 1 << 63, u64::MAX] {
         for kind in KINDS {
             let content = vec![0xc3; smallest_content(kind)];
-            assert_no_bit_can_be_changed(kind, sequence, &content);
+            assert_any_change_is_detected(kind, sequence, &content);
         }
     }
-    assert_no_bit_can_be_changed(PacketKind::Payload, u64::MAX, &[0x11; 1200]);
+    assert_any_change_is_detected(PacketKind::Payload, u64::MAX, &[0x11; 1200]);
 }
 
 proptest! {
     #[test]
-    fn a_sealed_packet_opens_to_its_content_once(
+    fn sealed_packet_opens_to_its_content_once(
         kind in prop::sample::select(&KINDS[..]),
         (sequence, shift) in (any::<u64>(), 0..64_u32),
         noise in vec(any::<u8>(), 1200),
@@ -279,7 +280,7 @@ proptest! {
         let datagram = sealed_packet(kind, sequence, content);
         let mut window = ReplayWindow::default();
         let opened = open_packet(&datagram, &mut window);
-        prop_assert_eq!(opened, Ok((Header::canonical(kind, sequence), content.to_vec())));
+        prop_assert_eq!(opened, Ok((PacketHeader::canonical(kind, sequence), content.to_vec())));
         let again = open_packet(&datagram, &mut window).map(|(_, again)| again);
         let expected = if kind.is_replay_protected() { Err(Discard::Replayed) } else { Ok(content.to_vec()) };
         prop_assert_eq!(again, expected);

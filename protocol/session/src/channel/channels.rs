@@ -1,260 +1,319 @@
-//! All channels of one connection: messages in, frames out; frames in, messages out.
+//! All channels of one connection: their state, the sending interface, and their events.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-mod pack;
-mod receive;
-mod share;
-
-use super::block::{Block, BlockId, Blocks, HashingGrant, PartialBlock};
-use super::block_lane::{BlockLane, End};
-use super::carried::Carried;
-use super::incoming::Incoming;
-use super::layout::{ChannelId, Kind, Layout};
-use super::outgoing::Outgoing;
-use super::pieces::{RETENTION, Store};
-use super::precedence::Bursts;
-use super::queue::Terms;
-use super::receipts::Asked;
-use super::schedule::Schedule;
-use super::sending::Sending;
-use super::stats::ChannelStats;
-use super::{ChannelEvent, Free, SendError, SendOptions};
+use crate::channel::chunks::{ChunkPool, RETENTION};
+use crate::channel::config::{ChannelConfig, ChannelId, Kind};
+use crate::channel::events::ChannelEvent;
+use crate::channel::layout::Layout;
+use crate::channel::options::{ChannelSendError, Remaining, SendOptions};
+use crate::channel::recv::receiver::ChannelReceiver;
+use crate::channel::scheduling::budget::BurstEstimator;
+use crate::channel::scheduling::scheduler::{Candidate, Scheduler};
+use crate::channel::send::context::SendContext;
+use crate::channel::send::frames_in_flight::FramesInFlight;
+use crate::channel::send::queue::{MessageSource, SendParams};
+use crate::channel::send::receipts::ReceiptRequest;
+use crate::channel::send::sender::ChannelSender;
+use crate::channel::shared::SharedMessage;
+use crate::channel::stats::ChannelStats;
+use crate::channel::transfer::{HashingGrant, PartialTransfer, Transfer, TransferId, Transfers};
+use crate::channel::transfer_channel::{TransferChannel, TransferRole};
 use crate::reliability::MemoryBudget;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
 
 /// The channels of one connection.
 ///
-/// Messages go in by [`Channels::send`] and leave as frames by [`Channels::write`]; what the peer's packets carry comes
-/// out by [`Channels::next`]. It takes memory for messages as they need it, at most what the layout allows for each channel,
-/// and keeps it for ten seconds after the last use; while traffic lasts nothing is allocated. The lists that say which
-/// message is where are none of it: they grow as far as messages are ahead of each other, at most to the channel's
-/// `queue_messages` (what a peer sends takes 16 bytes for each), and stay as long as the connection, so that what comes now
-/// and then asks for nothing.
+/// [`Channels::send`] queues messages, [`Channels::write`] writes them as frames, and [`Channels::next`] returns the
+/// messages in the peer's packets. Memory for messages is allocated as needed, at most what the layout allows for each
+/// channel, and kept for ten seconds after the last use: nothing is allocated while traffic lasts. The lists of
+/// messages are not part of that memory. They grow to at most the channel's `queue_messages` (16 bytes for each message
+/// of the peer) and are kept as long as the connection.
 pub struct Channels {
-    layout: Arc<Layout>,
-    outgoing: Vec<Outgoing>,
-    incoming: Vec<Incoming>,
-    /// In the places of channels of blocks.
-    blocks: Vec<BlockLane>,
-    block_memory: Option<MemoryBudget>,
+    pub(super) layout: Arc<Layout>,
+    pub(super) senders: Vec<ChannelSender>,
+    pub(super) receivers: Vec<ChannelReceiver>,
+    /// One for each channel, unused on channels of messages.
+    pub(super) transfers: Vec<TransferChannel>,
+    transfer_memory: Option<MemoryBudget>,
     hashing: Option<HashingGrant>,
-    /// The channel that is asked for news of blocks first, and hashes first: each has its turn.
-    first_blocks: usize,
-    end: End,
-    schedule: Schedule,
-    bursts: Bursts,
-    carried: Carried,
-    /// Of messages that leave.
-    sending: Sending,
-    /// Of messages that arrive.
-    receiving: Store,
-    /// The newest packet.
-    newest: Option<Sequence>,
-    /// A channel whose next message in order may have waited for the one that was delivered last.
-    draining: Option<ChannelId>,
+    /// The channel that is polled first for transfers, and hashes first. It rotates.
+    first_transfers: usize,
+    role: TransferRole,
+    pub(super) scheduler: Scheduler,
+    pub(super) bursts: BurstEstimator,
+    pub(super) in_flight: FramesInFlight,
+    /// Memory and receipts of messages that leave.
+    pub(super) context: SendContext,
+    /// Memory of messages that arrive.
+    pub(super) receive_pool: ChunkPool,
+    /// The newest sequence number.
+    pub(super) newest: Option<Sequence>,
+    /// An ordered channel of which the next message may have waited for the one that was delivered last.
+    pub(super) draining: Option<ChannelId>,
 }
 
 impl Channels {
-    /// The channels of a new connection. What arrives and must wait is stored in memory of `memory`, if it is given:
-    /// a budget that many connections share. Ask [`Channels::can_take`] then before a packet is accepted.
+    /// Creates the channels of a new connection. Received data that must wait is stored in `memory`, a budget that many
+    /// connections share, if it is given. Call [`Channels::can_take`] then before a packet is accepted.
     #[must_use]
     pub fn new(layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Self {
         Self {
-            outgoing: layout.channels().map(Outgoing::new).collect(),
-            incoming: layout.channels().map(|config| Incoming::new(config.kind)).collect(),
-            blocks: layout.channels().map(|_| BlockLane::default()).collect(),
-            block_memory: None,
+            senders: layout.channels().map(ChannelSender::new).collect(),
+            receivers: layout.channels().map(|config| ChannelReceiver::new(config.kind)).collect(),
+            transfers: layout.channels().map(|_| TransferChannel::default()).collect(),
+            transfer_memory: None,
             hashing: None,
-            first_blocks: 0,
-            end: End::Other,
-            schedule: Schedule::new(&layout),
-            bursts: Bursts::new(layout.channels().count()),
-            carried: Carried::default(),
-            sending: Sending::new(),
-            receiving: Store::new(memory),
+            first_transfers: 0,
+            role: TransferRole::Other,
+            scheduler: Scheduler::new(&layout),
+            bursts: BurstEstimator::new(layout.channels().count()),
+            in_flight: FramesInFlight::default(),
+            context: SendContext::new(ChunkPool::new(None)),
+            receive_pool: ChunkPool::new(memory),
             newest: None,
             draining: None,
             layout,
         }
     }
 
-    /// Both halves of each channel count messages from this id on.
+    /// Counts messages from this id on, in both directions of each channel.
     #[cfg(test)]
-    pub(super) fn begin_ids_at(&mut self, number: u32) {
-        let id = super::message_id::MessageId::new(number);
-        self.outgoing.iter_mut().for_each(|outgoing| outgoing.begin_ids_at(id));
-        self.incoming.iter_mut().for_each(|incoming| incoming.begin_ids_at(id));
+    pub(crate) fn begin_ids_at(&mut self, number: u32) {
+        let id = super::wire::message_id::MessageId::new(number);
+        self.senders.iter_mut().for_each(|sender| sender.begin_ids_at(id));
+        self.receivers.iter_mut().for_each(|receiver| receiver.begin_ids_at(id));
     }
 
-    /// The same with blocks that take their memory from `memory`, a budget that many connections share. It should be
-    /// another one than that of messages, which must not wait until a block is whole.
-    #[must_use]
-    pub fn with_block_memory(self, memory: MemoryBudget) -> Self {
-        Self { block_memory: Some(memory), ..self }
+    /// Lets transfers take their memory from `memory`, a budget that many connections share. It should be another one
+    /// than that of messages, which must not wait until a transfer is complete.
+    pub(crate) fn with_transfer_memory(self, memory: MemoryBudget) -> Self {
+        Self { transfer_memory: Some(memory), ..self }
     }
 
-    /// From now on, before there are blocks, no more of those that arrive is hashed than `grant` allows when events are
-    /// asked for: one allowance is handed round among many connections. Who grants goes on as long as there
-    /// [is work](Channels::has_blocks_to_hash); deadlines do not tell of it.
+    /// Limits the hashing of received transfers to what `grant` allows: many connections share one allowance. Call it
+    /// before there are transfers. The owner of the grant polls the connection while
+    /// [`Channels::has_transfers_to_hash`]; deadlines do not cover that work.
     pub(crate) fn hash_within(&mut self, grant: HashingGrant) {
         self.hashing = Some(grant);
     }
 
-    /// The same as the server's end of a connection, which takes no blocks of clients unless the channel says so: see
-    /// [`Admission`](super::block::Admission).
+    /// Marks the server's end of a connection, which refuses transfers of clients by default: see
+    /// [`TransferAdmission`](super::transfer::TransferAdmission).
     #[must_use]
     pub fn of_server(self) -> Self {
-        Self { end: End::Server, ..self }
+        Self { role: TransferRole::Server, ..self }
     }
 
-    /// The layout.
+    /// Returns the layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Takes a message into the channel's queue; it is copied once. It leaves by [`Channels::write`].
+    /// Queues a message on a channel. Its bytes are copied once.
     ///
     /// # Errors
-    /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of blocks; `TooLarge` for a message that
-    /// the layout does not allow; `Backlogged` when the queue is full, which [`Channels::free`] tells before, or too many
-    /// receipts are awaited or were not taken.
+    /// - [`ChannelSendError::NoChannel`] when the layout has no such channel, [`ChannelSendError::WrongKind`] when it
+    ///   is one of transfers.
+    /// - [`ChannelSendError::TooLarge`] when the message exceeds the channel's `max_message_bytes`.
+    /// - [`ChannelSendError::Backlogged`] when the queue is full, which [`Channels::remaining`] tells before, or too
+    ///   many receipts are open or not polled.
     pub fn send(
         &mut self,
         channel: ChannelId,
         message: &[u8],
         options: SendOptions,
         now: Instant,
-    ) -> Result<(), SendError> {
-        let config = self.layout.channel(channel).ok_or(SendError::NoChannel)?;
-        let outgoing = self.outgoing.get_mut(usize::from(channel.0)).ok_or(SendError::NoChannel)?;
-        if config.kind == Kind::Blocks {
-            return Err(SendError::WrongKind);
-        }
-        if message.len() > config.max_message_bytes as usize {
-            return Err(SendError::TooLarge);
-        }
-        let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
-        let receipt = options.receipt.map(|tag| Asked { channel, tag });
-        let terms = Terms { deadline, key: options.key, receipt, now };
-        let sent = if receipt.is_some() && self.sending.receipts.free() == 0 {
-            Err(SendError::Backlogged)
-        } else {
-            outgoing.push(config, message, terms, &mut self.sending)
-        };
-        match sent {
-            Ok(()) => outgoing.counters.sent += 1,
-            Err(_) => outgoing.counters.backlogged += 1,
-        }
-        sent
+    ) -> Result<(), ChannelSendError> {
+        self.push(channel, MessageSource::Copied(message), options, now)
     }
 
-    /// Takes a block to be sent; `label` tells the peer's application what it is. What becomes of it comes by
-    /// [`Channels::poll_event`].
+    /// Queues a message on a channel by reference: its bytes are not copied before they are written into a packet. They
+    /// count against the queue's limit like those of any message.
     ///
     /// # Errors
-    /// `NoChannel` and `WrongKind` for a channel that does not exist or is one of messages; `Backlogged` when as many
-    /// blocks wait as its settings allow.
-    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
-        self.layout.channel(channel).ok_or(SendError::NoChannel)?;
-        let blocks = self.blocks_mut(channel).ok_or(SendError::WrongKind)?;
-        blocks.begin(block, label).map_err(|_| SendError::Backlogged)
+    /// As [`Channels::send`].
+    pub fn send_shared(
+        &mut self,
+        channel: ChannelId,
+        message: &SharedMessage,
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), ChannelSendError> {
+        self.push(channel, MessageSource::Shared(message), options, now)
     }
 
-    /// The blocks of a channel: how far they are. `None` if there were none yet.
+    fn push(
+        &mut self,
+        channel: ChannelId,
+        message: MessageSource<'_>,
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), ChannelSendError> {
+        // The checks need no state and come first.
+        let config = self.layout.channel(channel).ok_or(ChannelSendError::NoChannel)?;
+        let sender = self.senders.get_mut(usize::from(channel.0)).ok_or(ChannelSendError::NoChannel)?;
+        if config.kind == Kind::Transfers {
+            return Err(ChannelSendError::WrongKind);
+        }
+        if message.len() > config.max_message_bytes as usize {
+            return Err(ChannelSendError::TooLarge);
+        }
+        // The deadline becomes absolute here: time in the queue counts.
+        let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
+        let receipt = options.receipt.map(|tag| ReceiptRequest { channel, tag });
+        let params = SendParams { deadline, key: options.key, receipt, now };
+        // Checked before the message is queued, so that a refused message changes nothing.
+        let queued = if receipt.is_some() && self.context.receipts.remaining() == 0 {
+            Err(ChannelSendError::Backlogged)
+        } else {
+            sender.push(config, message, params, &mut self.context)
+        };
+        match queued {
+            Ok(()) => sender.stats.sent += 1,
+            Err(_) => sender.stats.backlogged += 1,
+        }
+        queued
+    }
+
+    /// Queues a transfer. `label` describes it to the peer's application. [`Channels::poll_event`] reports its outcome.
+    ///
+    /// # Errors
+    /// - [`ChannelSendError::NoChannel`] when the layout has no such channel, [`ChannelSendError::WrongKind`] when it
+    ///   is one of messages.
+    /// - [`ChannelSendError::Backlogged`] when `max_waiting` transfers wait.
+    pub fn send_transfer(
+        &mut self,
+        channel: ChannelId,
+        transfer: Transfer,
+        label: u64,
+    ) -> Result<TransferId, ChannelSendError> {
+        self.layout.channel(channel).ok_or(ChannelSendError::NoChannel)?;
+        let transfers = self.transfers_mut(channel).ok_or(ChannelSendError::WrongKind)?;
+        transfers.begin(transfer, label).map_err(|_| ChannelSendError::Backlogged)
+    }
+
+    /// Returns the transfers of a channel, for their progress. `None` if there were none yet.
     #[must_use]
-    pub fn blocks(&self, channel: ChannelId) -> Option<&Blocks> {
-        self.blocks.get(usize::from(channel.0))?.get()
+    pub fn transfers(&self, channel: ChannelId) -> Option<&Transfers> {
+        self.transfers.get(usize::from(channel.0))?.get()
     }
 
-    /// The blocks of a channel: to accept, refuse, cancel and keep them. Their frames are this type's own affair. `None`
-    /// if it is no channel of blocks.
-    pub fn blocks_mut(&mut self, channel: ChannelId) -> Option<&mut Blocks> {
-        let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Blocks)?;
-        let lane = self.blocks.get_mut(usize::from(channel.0))?;
-        lane.machine(config, self.block_memory.as_ref(), self.hashing.as_ref(), self.end)
+    /// Returns the transfers of a channel, to accept, refuse, cancel and resume them. The channel writes and reads
+    /// their frames itself. `None` if it is no channel of transfers.
+    pub fn transfers_mut(&mut self, channel: ChannelId) -> Option<&mut Transfers> {
+        let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)?;
+        let transfers = self.transfers.get_mut(usize::from(channel.0))?;
+        transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), self.role)
     }
 
-    /// What is left of the peer's blocks when the connection has ended, to be kept by the next one. No more blocks come or
-    /// go afterwards.
-    pub fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialBlock)> + use<> {
-        let lanes = (0..).map(ChannelId).zip(core::mem::take(&mut self.blocks));
-        lanes.flat_map(|(channel, lane)| lane.into_partials().map(move |partial| (channel, partial)))
+    /// Returns the incomplete transfers of the peer when the connection has ended, to resume them on the next
+    /// connection. Ends all transfers.
+    pub(crate) fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialTransfer)> + use<> {
+        let channels = (0..).map(ChannelId).zip(core::mem::take(&mut self.transfers));
+        channels.flat_map(|(id, transfers)| transfers.into_partials().map(move |partial| (id, partial)))
     }
 
-    /// What the application has to hear next beside messages. To be called until `None` once a tick: each call also
-    /// hashes some of the blocks that have arrived.
+    /// Returns the next event. Call it until `None` once a tick, because it also hashes a part of the transfers that
+    /// have arrived.
     pub fn poll_event(&mut self) -> Option<ChannelEvent> {
-        if let Some(receipt) = self.sending.receipts.poll() {
+        // Receipts first: they cost nothing.
+        if let Some(receipt) = self.context.receipts.poll() {
             return Some(receipt);
         }
-        let (first, count) = (self.first_blocks, self.blocks.len());
-        for at in (0..count).map(|at| (first + at) % count) {
-            if let Some(event) = self.blocks.get_mut(at).and_then(BlockLane::poll_event) {
-                return Some(ChannelEvent::Block { channel: ChannelId(at as u8), event });
+        let (first, count) = (self.first_transfers, self.transfers.len());
+        for index in (0..count).map(|index| (first + index) % count) {
+            if let Some(event) = self.transfers.get_mut(index).and_then(TransferChannel::poll_event) {
+                return Some(ChannelEvent::Transfer { channel: ChannelId(index as u8), event });
             }
         }
-        self.first_blocks = (first + 1) % count.max(1);
+        // Rotates only when all channels are drained, so that each gets its share of the hashing budget.
+        self.first_transfers = (first + 1) % count.max(1);
         None
     }
 
-    /// Whether blocks that have arrived are to be hashed.
-    pub(crate) fn has_blocks_to_hash(&self) -> bool {
-        self.blocks.iter().any(BlockLane::has_work)
+    /// Returns whether received transfers wait to be hashed.
+    pub(crate) fn has_transfers_to_hash(&self) -> bool {
+        self.transfers.iter().any(TransferChannel::has_unhashed)
     }
 
-    /// What the channel's queue could still take; nothing for a channel that does not exist.
+    /// Returns what the channel's queue can still take. Zeros for a channel that does not exist.
     #[must_use]
-    pub fn free(&self, channel: ChannelId) -> Free {
-        let outgoing = self.outgoing.get(usize::from(channel.0));
-        let config = self.layout.channel(channel).filter(|config| config.kind != Kind::Blocks);
-        outgoing.zip(config).map_or(Free::default(), |(outgoing, config)| outgoing.free(config, &self.sending))
+    pub fn remaining(&self, channel: ChannelId) -> Remaining {
+        let sender = self.senders.get(usize::from(channel.0));
+        // A channel of transfers has a limit of transfers, not of bytes.
+        let config = self.layout.channel(channel).filter(|config| config.kind != Kind::Transfers);
+        sender.zip(config).map_or(Remaining::default(), |(sender, config)| sender.remaining(config, &self.context))
     }
 
-    /// What the channel has counted; `None` for a channel that does not exist.
+    /// Returns the channel's counters. `None` for a channel that does not exist.
     #[must_use]
     pub fn stats(&self, channel: ChannelId) -> Option<ChannelStats> {
-        self.outgoing.get(usize::from(channel.0)).map(|outgoing| outgoing.counters)
+        let index = usize::from(channel.0);
+        let (sender, receiver) = (self.senders.get(index)?, self.receivers.get(index)?);
+        Some(ChannelStats::of(sender.stats, receiver.stats))
     }
 
-    /// Bytes of memory that messages take now, those that leave and those that arrive, without the lists of them.
+    /// Returns the bytes of memory that messages take now, in both directions, without the lists of messages and
+    /// without shared messages.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.sending.store.bytes() + self.receiving.bytes()
+        self.context.pool.bytes() + self.receive_pool.bytes()
     }
 
-    /// When there is something to do that nothing from outside brings about: blocks that have arrived are to be hashed,
-    /// receipts are to be taken, a budget lets no more leave in this tick, or memory is to be given back.
+    /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
+    /// next tick, or memory to free.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.next_deadline_by_ticks(now, Duration::ZERO)
     }
 
-    /// As [`next_deadline`](Self::next_deadline), where the next tick begins so much later.
+    /// Returns the deadline as [`next_deadline`](Self::next_deadline), if the next tick begins after `tick`.
     pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        let hashes = self.hashing.is_none() && self.has_blocks_to_hash();
-        if hashes || self.sending.receipts.has_news() {
+        // The owner of a grant schedules the hashing.
+        let hashes = self.hashing.is_none() && self.has_transfers_to_hash();
+        if hashes || self.context.receipts.has_events() {
             return Some(now);
         }
+        // The bytes per tick are used up: only the next tick lets the channel send.
         if self.waits_for_tick() {
             return Some(now.after(tick));
         }
         (self.memory_bytes() > 0).then(|| now.after(RETENTION))
     }
 
-    /// A tick begins: budgets are filled up, and what is past its deadline is dropped.
+    /// Begins a tick: refills the channels' bytes per tick, and discards expired messages.
     pub fn begin_tick(&mut self, now: Instant) {
-        self.schedule.begin_tick(&self.layout);
+        self.scheduler.begin_tick(&self.layout);
         self.bursts.begin_tick();
-        for (outgoing, incoming) in self.outgoing.iter_mut().zip(&mut self.incoming) {
-            outgoing.begin_tick(now, &mut self.sending);
-            outgoing.counters.dropped += incoming.tick(now, &mut self.receiving);
+        // Expired messages free their chunks before the pools are asked for unused memory below.
+        for (sender, receiver) in self.senders.iter_mut().zip(&mut self.receivers) {
+            sender.begin_tick(now, &mut self.context);
+            receiver.tick(now, &mut self.receive_pool);
         }
-        self.sending.store.tick(now);
-        self.receiving.tick(now);
+        self.context.pool.tick(now);
+        self.receive_pool.tick(now);
+    }
+
+    /// Returns all channels, in the order of their ids.
+    pub(crate) fn channel_ids(&self) -> impl Iterator<Item = ChannelId> + use<> {
+        (0..self.layout.channels().len()).map(|id| ChannelId(id as u8))
+    }
+
+    /// Returns the settings of a channel of transfers.
+    pub(crate) fn transfer_config(&self, channel: ChannelId) -> Option<&ChannelConfig> {
+        self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)
+    }
+
+    /// Returns the channel as a candidate of the scheduler, if it may send in this tick.
+    pub(crate) fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
+        let index = usize::from(channel.0);
+        let messages = self.senders.get(index).and_then(ChannelSender::waiting_since);
+        let since = messages.or_else(|| self.transfers.get(index).and_then(TransferChannel::waiting_since))?;
+        self.scheduler.allows(channel).then_some(Candidate { channel, since })
     }
 }

@@ -1,42 +1,48 @@
-//! Places for values, each with a number; a place that was left is used again.
+//! A slab: values in numbered slots. Free slots are used again.
 
 use alloc::vec::Vec;
 
-/// Values by number. It grows when all places are in use.
-pub(super) struct Slab<T> {
-    places: Vec<Option<T>>,
+/// Values by index, at most 65,536. It grows when all slots are in use.
+pub(crate) struct EntrySlab<T> {
+    entries: Vec<Option<T>>,
     free: Vec<u16>,
 }
 
-impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+impl<T> EntrySlab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, value: T) -> u16 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            // As many free numbers as places at most: then putting one back never asks for memory.
-            self.free.reserve(self.places.len());
-            (self.places.len() - 1) as u16
+    /// Returns how many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Stores a value and returns its index.
+    pub(crate) fn insert(&mut self, value: T) -> u16 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            // The free list never holds more than all indices, so that removing a value never allocates.
+            self.free.reserve(self.entries.len());
+            (self.entries.len() - 1) as u16
         });
-        if let Some(place) = self.places.get_mut(usize::from(number)) {
-            *place = Some(value);
+        if let Some(entry) = self.entries.get_mut(usize::from(index)) {
+            *entry = Some(value);
         }
-        number
+        index
     }
 
-    pub(super) fn remove(&mut self, number: u16) -> Option<T> {
-        let value = self.places.get_mut(usize::from(number))?.take()?;
-        self.free.push(number);
+    pub(crate) fn remove(&mut self, index: u16) -> Option<T> {
+        let value = self.entries.get_mut(usize::from(index))?.take()?;
+        self.free.push(index);
         Some(value)
     }
 
-    pub(super) fn get(&self, number: u16) -> Option<&T> {
-        self.places.get(usize::from(number))?.as_ref()
+    pub(crate) fn get(&self, index: u16) -> Option<&T> {
+        self.entries.get(usize::from(index))?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut T> {
-        self.places.get_mut(usize::from(number))?.as_mut()
+    pub(crate) fn get_mut(&mut self, index: u16) -> Option<&mut T> {
+        self.entries.get_mut(usize::from(index))?.as_mut()
     }
 }

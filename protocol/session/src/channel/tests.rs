@@ -1,6 +1,7 @@
-//! Two ends whose packets are handed over by the test: what is lost, late and repeated stands in each test.
+//! Two ends in a test. The test passes the packets on, and decides which ones are lost, late or duplicated.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
@@ -13,7 +14,7 @@ mod shared_memory;
 
 const C: ChannelId = ChannelId(0);
 
-/// One end, with the number of its next packet and what it received.
+/// One end of a connection, with its next sequence number and its received messages.
 struct End {
     channels: Channels,
     sequence: Sequence,
@@ -45,7 +46,7 @@ impl End {
         self.channels.send(C, message, SendOptions { key: Some(key), ..SendOptions::default() }, self.now).unwrap();
     }
 
-    /// The next packet with at most `room` bytes of frames, if there are any.
+    /// Returns the next packet with at most `room` bytes of frames, if there is one.
     fn packet(&mut self, room: usize) -> Option<(Sequence, Vec<u8>)> {
         let sequence = self.sequence;
         self.sequence = sequence.ahead(1);
@@ -59,11 +60,11 @@ impl End {
         core::iter::from_fn(|| self.packet(room)).collect()
     }
 
-    fn take(&mut self, frames: &[u8]) -> Result<(), Violation> {
-        let (mut at, mut scratch) = (ReadAt::default(), Vec::new());
+    fn take(&mut self, frames: &[u8]) -> Result<(), ChannelViolation> {
+        let (mut at, mut scratch) = (FrameCursor::default(), Vec::new());
         while let Some(arrival) = self.channels.next(frames, &mut at, &mut scratch, self.now)? {
-            let Arrival::Message { channel, place } = arrival;
-            self.received.push((channel.0, place.bytes(frames, &scratch).to_vec()));
+            let ReceivedMessage { channel, location } = arrival;
+            self.received.push((channel.0, location.bytes(frames, &scratch).to_vec()));
         }
         Ok(())
     }
@@ -97,13 +98,13 @@ fn messages_of_every_kind_and_size_arrive() {
             }
             assert_eq!(other.received(), [message(bytes, bytes)], "{kind:?} {bytes}");
         }
-        assert_eq!(one.channels.free(C), Free { bytes: 65_536, messages: 256, receipts: 4096 });
+        assert_eq!(one.channels.remaining(C), Remaining { bytes: 65_536, messages: 256, receipts: 4096 });
         assert!(!one.channels.wants_to_send());
     }
 }
 
 #[test]
-fn ids_go_round_and_nothing_is_lost_or_repeated() {
+fn ids_wrap_without_loss_or_duplicates() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         for end in [&mut one, &mut other] {
@@ -115,7 +116,7 @@ fn ids_go_round_and_nothing_is_lost_or_repeated() {
             }
             one.send(C, &message(turn.into(), 1000));
             let packets = one.packets(300);
-            // Each third turn is lost at first, and repeated when it has arrived.
+            // Every third turn is lost at first, and then duplicated.
             if turn % 3 == 0 && kind.is_reliable() {
                 packets.iter().for_each(|(sequence, _)| one.channels.on_lost(*sequence));
                 for (sequence, frames) in one.packets(300) {
@@ -135,7 +136,7 @@ fn ids_go_round_and_nothing_is_lost_or_repeated() {
 }
 
 #[test]
-fn small_messages_fill_a_packet() {
+fn small_messages_share_a_packet() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         for turn in 0..3_u8 {
@@ -150,7 +151,7 @@ fn small_messages_fill_a_packet() {
 }
 
 #[test]
-fn a_lost_message_is_sent_again_in_another_packet() {
+fn lost_message_is_sent_again_in_another_packet() {
     for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         one.send(C, b"first");
@@ -172,7 +173,7 @@ fn a_lost_message_is_sent_again_in_another_packet() {
 }
 
 #[test]
-fn slices_are_acknowledged_and_sent_again_one_by_one() {
+fn slices_are_acked_and_retransmitted_one_by_one() {
     let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
     one.send(C, &message(1, 10_000));
     let packets = one.packets(1000);
@@ -186,7 +187,7 @@ fn slices_are_acknowledged_and_sent_again_one_by_one() {
         }
     }
     let again = one.packets(1000);
-    assert_eq!(again.len(), 2, "what was lost, and nothing else");
+    assert_eq!(again.len(), 2, "only the lost pieces are sent again");
     for (_, frames) in again {
         other.take(&frames).unwrap();
     }
@@ -194,22 +195,22 @@ fn slices_are_acknowledged_and_sent_again_one_by_one() {
 }
 
 #[test]
-fn a_newer_message_with_the_same_key_replaces_one_that_waits_or_is_under_way() {
+fn newer_message_replaces_a_waiting_or_sent_one_with_its_key() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         one.send_keyed(b"waits", 7);
         one.send_keyed(b"other key", 8);
-        one.send_keyed(b"replaces it, in its place", 7);
+        one.send_keyed(b"replaces it, in its index", 7);
         let (lost, _) = one.packet(1000).unwrap();
-        one.send_keyed(b"replaces what is under way", 7);
+        one.send_keyed(b"replaces the one in flight", 7);
         one.channels.on_lost(lost);
         for (_, frames) in one.packets(1000) {
             other.take(&frames).unwrap();
         }
         let expected: &[&[u8]] = if kind.is_reliable() {
-            &[b"other key", b"replaces what is under way"]
+            &[b"other key", b"replaces the one in flight"]
         } else {
-            &[b"replaces what is under way"]
+            &[b"replaces the one in flight"]
         };
         assert_eq!(other.received(), expected, "{kind:?}");
         assert_eq!(one.channels.stats(C).unwrap().superseded, if kind.is_reliable() { 2 } else { 1 });
@@ -217,7 +218,7 @@ fn a_newer_message_with_the_same_key_replaces_one_that_waits_or_is_under_way() {
 }
 
 #[test]
-fn in_a_full_queue_a_newer_message_has_the_room_of_the_one_under_way_that_it_replaces() {
+fn newer_message_takes_the_room_of_the_one_it_replaces() {
     for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
         let small = ChannelConfig { queue_bytes: 1000, queue_messages: 4, max_message_bytes: 600, ..of(kind) };
         let [mut one, mut other] = End::pair(&[small]);
@@ -231,15 +232,15 @@ fn in_a_full_queue_a_newer_message_has_the_room_of_the_one_under_way_that_it_rep
             assert_eq!(send(&mut one, Some(key), &[key as u8; 250]), Ok(()));
         }
         let (lost, _) = one.packet(1150).unwrap();
-        assert_eq!(one.channels.free(C).messages, 0);
-        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
-        assert_eq!(send(&mut one, Some(9), b"another key"), Err(SendError::Backlogged));
-        assert_eq!(send(&mut one, Some(2), &[7; 251]), Err(SendError::Backlogged), "it has not the bytes");
+        assert_eq!(one.channels.remaining(C).messages, 0);
+        assert_eq!(send(&mut one, None, b"no room"), Err(ChannelSendError::Backlogged));
+        assert_eq!(send(&mut one, Some(9), b"another key"), Err(ChannelSendError::Backlogged));
+        assert_eq!(send(&mut one, Some(2), &[7; 251]), Err(ChannelSendError::Backlogged), "it has not the bytes");
         assert_eq!(send(&mut one, Some(2), &[7; 250]), Ok(()));
-        assert_eq!(send(&mut one, Some(2), &[8; 200]), Ok(()), "it replaces the one that waits");
-        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
-        assert_eq!(one.channels.free(C), Free { bytes: 50, messages: 0, receipts: 4096 - 6 });
-        // The receiver's window is full of what was sent: only that the third does not come can be said.
+        assert_eq!(send(&mut one, Some(2), &[8; 200]), Ok(()), "it replaces the waiting one");
+        assert_eq!(send(&mut one, None, b"no room"), Err(ChannelSendError::Backlogged));
+        assert_eq!(one.channels.remaining(C), Remaining { bytes: 50, messages: 0, receipts: 4096 - 6 });
+        // The receiver's window is full: only the withdrawal of the third message fits.
         let (_, withdrawal) = one.packet(1150).unwrap();
         assert!(withdrawal.len() < 10 && one.packet(1150).is_none(), "{kind:?}: {} bytes", withdrawal.len());
         assert!(!one.channels.wants_to_send());
@@ -253,20 +254,20 @@ fn in_a_full_queue_a_newer_message_has_the_room_of_the_one_under_way_that_it_rep
         let expected: Vec<Vec<u8>> =
             [(0, 250), (1, 250), (3, 250), (8, 200)].map(|(byte, bytes)| vec![byte; bytes]).into();
         assert_eq!(other.received(), expected, "{kind:?}");
-        while let Some(ChannelEvent::Receipt { tag, fate, .. }) = one.channels.poll_event() {
-            fates.push((tag, fate));
+        while let Some(ChannelEvent::Receipt { tag, status, .. }) = one.channels.poll_event() {
+            fates.push((tag, status));
         }
         fates.sort_by_key(|(tag, _)| *tag);
-        let (arrived, superseded) = (Fate::Arrived, Fate::Superseded);
-        let told = [(0, arrived), (1, arrived), (2, superseded), (3, arrived), (7, superseded), (8, arrived)];
-        assert_eq!(fates, told, "{kind:?}");
-        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4, receipts: 4096 });
+        let (arrived, superseded) = (DeliveryStatus::Arrived, DeliveryStatus::Superseded);
+        let reported = [(0, arrived), (1, arrived), (2, superseded), (3, arrived), (7, superseded), (8, arrived)];
+        assert_eq!(fates, reported, "{kind:?}");
+        assert_eq!(one.channels.remaining(C), Remaining { bytes: 1000, messages: 4, receipts: 4096 });
         assert_eq!(one.channels.stats(C).unwrap().superseded, 2);
     }
 }
 
 #[test]
-fn a_full_queue_of_which_all_is_replaced_again_and_again_stays_within_its_bounds() {
+fn full_queue_stays_bounded_while_all_is_replaced() {
     for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
         let small = ChannelConfig { queue_bytes: 4000, queue_messages: 8, max_message_bytes: 600, ..of(kind) };
         let [mut one, mut other] = End::pair(&[small]);
@@ -281,7 +282,7 @@ fn a_full_queue_of_which_all_is_replaced_again_and_again_stays_within_its_bounds
             }
             most = most.max(one.channels.memory_bytes());
             under_way.push(one.packets(1150));
-            // A round trip of three turns, on which every fifth packet is lost.
+            // A round trip of three turns, with every fifth packet lost.
             let arrives = if under_way.len() > 3 { under_way.remove(0) } else { Vec::new() };
             for (sequence, frames) in arrives {
                 count += 1;
@@ -304,7 +305,7 @@ fn a_full_queue_of_which_all_is_replaced_again_and_again_stays_within_its_bounds
 }
 
 #[test]
-fn a_key_that_gets_large_messages_faster_than_they_leave_gets_some_across() {
+fn key_with_too_many_large_messages_still_delivers_some() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         let mut under_way = Vec::new();
@@ -327,11 +328,11 @@ fn a_key_that_gets_large_messages_faster_than_they_leave_gets_some_across() {
 }
 
 #[test]
-fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
+fn expired_message_is_not_sent_and_blocks_no_other() {
     for kind in MESSAGE_KINDS {
         let late = ChannelConfig { deadline: Some(Duration::from_millis(100)), ..of(kind) };
         let [mut one, mut other] = End::pair(&[late]);
-        one.send(C, b"is lost, and too late then");
+        one.send(C, b"is lost, and then expired");
         let (lost, _) = one.packet(1000).unwrap();
         one.send(C, b"is never sent");
         one.pass(100);
@@ -343,20 +344,20 @@ fn what_is_past_its_deadline_is_not_sent_and_nobody_waits_for_it() {
         }
         assert_eq!(other.received(), [b"in time"], "{kind:?}");
         assert_eq!(one.channels.stats(C).unwrap().expired, 1 + u64::from(kind.is_reliable()));
-        assert_eq!(one.channels.free(C).messages, 256);
+        assert_eq!(one.channels.remaining(C).messages, 256);
     }
 }
 
 #[test]
-fn a_block_arrives_whole_in_the_room_that_messages_leave() {
-    let [mut one, mut other] = End::pair(&[of(Kind::Sequenced), of(Kind::Blocks)]);
+fn transfer_arrives_in_the_room_that_messages_leave() {
+    let [mut one, mut other] = End::pair(&[of(Kind::Sequenced), of(Kind::Transfers)]);
     let content = message(5, 100_000);
-    let id = one.channels.send_block(ChannelId(1), block::Block::new(content.clone()).unwrap(), 77).unwrap();
+    let id = one.channels.send_transfer(ChannelId(1), transfer::Transfer::new(content.clone()).unwrap(), 77).unwrap();
     let mut events = Vec::new();
     for tick in 0..300 {
         for end in [&mut one, &mut other] {
             end.pass(20);
-            while let Some(ChannelEvent::Block { channel, event }) = end.channels.poll_event() {
+            while let Some(ChannelEvent::Transfer { channel, event }) = end.channels.poll_event() {
                 assert_eq!(channel, ChannelId(1));
                 events.push(event);
             }
@@ -375,8 +376,10 @@ fn a_block_arrives_whole_in_the_room_that_messages_leave() {
             other.channels.on_acked(sequence);
         }
     }
-    let [block::Event::Received { id: received, label: 77, content: whole }, block::Event::Delivered { id: delivered }] =
-        &events[..]
+    let [
+        transfer::TransferEvent::Received { id: received, label: 77, content: whole },
+        transfer::TransferEvent::Delivered { id: delivered },
+    ] = &events[..]
     else {
         panic!("{events:?}")
     };
@@ -385,10 +388,10 @@ fn a_block_arrives_whole_in_the_room_that_messages_leave() {
 }
 
 #[test]
-fn unless_one_says_otherwise_a_transfer_delays_no_message() {
+fn transfer_delays_no_message_by_default() {
     for kind in MESSAGE_KINDS {
-        let [mut one, mut other] = End::pair(&[of(Kind::Blocks), of(kind)]);
-        one.channels.send_block(C, block::Block::new(message(5, 100_000)).unwrap(), 0).unwrap();
+        let [mut one, mut other] = End::pair(&[of(Kind::Transfers), of(kind)]);
+        one.channels.send_transfer(C, transfer::Transfer::new(message(5, 100_000)).unwrap(), 0).unwrap();
         for tick in 0..20 {
             one.pass(20);
             other.pass(20);
@@ -407,49 +410,52 @@ fn unless_one_says_otherwise_a_transfer_delays_no_message() {
 }
 
 #[test]
-fn a_channel_is_of_one_kind_and_says_so() {
-    let [mut one, _] = End::pair(&[of(Kind::Unreliable), of(Kind::Blocks)]);
-    let block = || block::Block::new([1; 10].as_slice()).unwrap();
+fn wrong_kind_and_missing_channel_are_refused() {
+    let [mut one, _] = End::pair(&[of(Kind::Unreliable), of(Kind::Transfers)]);
+    let transfer = || transfer::Transfer::new([1; 10].as_slice()).unwrap();
     let now = one.now;
     let options = SendOptions::default();
-    assert_eq!(one.channels.send(ChannelId(1), b"no block", options, now), Err(SendError::WrongKind));
-    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(SendError::NoChannel));
-    assert_eq!(one.channels.send(C, &[0; 16_385], options, now), Err(SendError::TooLarge));
-    assert_eq!(one.channels.send_block(C, block(), 0), Err(SendError::WrongKind));
-    assert_eq!(one.channels.send_block(ChannelId(2), block(), 0), Err(SendError::NoChannel));
-    assert_eq!((one.channels.free(ChannelId(1)), one.channels.free(ChannelId(2))), (Free::default(), Free::default()));
+    assert_eq!(one.channels.send(ChannelId(1), b"no transfer", options, now), Err(ChannelSendError::WrongKind));
+    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(ChannelSendError::NoChannel));
+    assert_eq!(one.channels.send(C, &[0; 16_385], options, now), Err(ChannelSendError::TooLarge));
+    assert_eq!(one.channels.send_transfer(C, transfer(), 0), Err(ChannelSendError::WrongKind));
+    assert_eq!(one.channels.send_transfer(ChannelId(2), transfer(), 0), Err(ChannelSendError::NoChannel));
+    assert_eq!(
+        (one.channels.remaining(ChannelId(1)), one.channels.remaining(ChannelId(2))),
+        (Remaining::default(), Remaining::default())
+    );
 }
 
 #[test]
-fn a_full_queue_says_so_and_tells_before_how_much_it_takes() {
+fn full_queue_refuses_and_remaining_shows_it_before() {
     for kind in MESSAGE_KINDS {
         let small = ChannelConfig { queue_bytes: 3000, queue_messages: 5, max_message_bytes: 2000, ..of(kind) };
         let [mut one, mut other] = End::pair(&[small]);
         let send =
             |one: &mut End, bytes: usize| one.channels.send(C, &message(0, bytes), SendOptions::default(), one.now);
         assert_eq!(send(&mut one, 2000), Ok(()));
-        assert_eq!(one.channels.free(C), Free { bytes: 1000, messages: 4, receipts: 4096 });
-        assert_eq!(send(&mut one, 1001), Err(SendError::Backlogged));
+        assert_eq!(one.channels.remaining(C), Remaining { bytes: 1000, messages: 4, receipts: 4096 });
+        assert_eq!(send(&mut one, 1001), Err(ChannelSendError::Backlogged));
         assert_eq!(send(&mut one, 1000), Ok(()));
         for _ in 0..3 {
             assert_eq!(send(&mut one, 0), Ok(()));
         }
-        assert_eq!(send(&mut one, 0), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, 0), Err(ChannelSendError::Backlogged));
         let packets = one.packets(1180);
         let free = if kind.is_reliable() { 0 } else { 3000 };
-        assert_eq!(one.channels.free(C).bytes, free, "{kind:?}: what is under way counts if it may come back");
+        assert_eq!(one.channels.remaining(C).bytes, free, "{kind:?}: what is under way counts if it may come back");
         for (sequence, frames) in packets {
             other.take(&frames).unwrap();
             one.channels.on_acked(sequence);
         }
         assert_eq!(other.received().len(), 5);
-        assert_eq!(one.channels.free(C), Free { bytes: 3000, messages: 5, receipts: 4096 });
+        assert_eq!(one.channels.remaining(C), Remaining { bytes: 3000, messages: 5, receipts: 4096 });
         assert_eq!(one.channels.stats(C).unwrap().backlogged, 2);
     }
 }
 
 #[test]
-fn a_late_acknowledgement_ends_the_repetition_and_a_probe_repeats_the_oldest() {
+fn late_ack_stops_retransmission_and_pto_repeats_oldest() {
     let [mut one, mut other] = End::pair(&[of(Kind::ReliableOrdered)]);
     one.send(C, b"first");
     let (first, _) = one.packet(100).unwrap();
@@ -458,18 +464,18 @@ fn a_late_acknowledgement_ends_the_repetition_and_a_probe_repeats_the_oldest() {
     one.channels.on_lost(first);
     one.channels.on_acked(first);
     assert_eq!(one.packet(100), None, "it has arrived after all");
-    one.channels.on_probe();
+    one.channels.on_pto();
     let (again, frames) = one.packet(100).unwrap();
     assert_eq!(other.take(&frames), Ok(()));
     assert_eq!(one.packet(100), None, "one probe, one repetition");
     one.channels.on_lost(second);
-    assert_eq!(one.packet(100), None, "its message is under way in the probe");
+    assert_eq!(one.packet(100), None, "the probe carries its message");
     one.channels.on_lost(again);
     assert!(one.packet(100).is_some());
 }
 
 #[test]
-fn a_packet_whose_fate_is_never_told_counts_as_lost_after_2048_others() {
+fn unacked_packet_counts_as_lost_after_2048_others() {
     let [mut one, _] = End::pair(&[of(Kind::ReliableUnordered), of(Kind::Unreliable)]);
     one.send(C, b"forgotten");
     one.packet(100).unwrap();
@@ -489,15 +495,15 @@ fn higher_classes_go_first_and_no_class_starves() {
     let mut arrivals = Vec::new();
     for tick in 0..200 {
         one.pass(20);
-        while one.channels.free(C).messages > 200 && one.channels.free(C).bytes > 2000 {
+        while one.channels.remaining(C).messages > 200 && one.channels.remaining(C).bytes > 2000 {
             one.send(C, &message(tick, 1170));
         }
         for channel in [1, 2] {
-            if one.channels.free(ChannelId(channel)).bytes > 1000 {
+            if one.channels.remaining(ChannelId(channel)).bytes > 1000 {
                 one.send(ChannelId(channel), &message(tick, 1000));
             }
         }
-        // One packet in each tick: the first class alone would fill it for ever.
+        // One packet in each tick, which the first class alone could always fill.
         let (sequence, frames) = one.packet(1180).unwrap();
         other.take(&frames).unwrap();
         one.channels.on_acked(sequence);
@@ -509,18 +515,21 @@ fn higher_classes_go_first_and_no_class_starves() {
         assert!((12..=18).contains(&ticks.len()), "{ticks:?}: two in every half second of four");
         assert!(ticks.windows(2).all(|pair| pair[1] - pair[0] <= 28), "{ticks:?}");
     }
-    assert!(arrivals.iter().filter(|arrival| arrival.1 == 0).count() > 150, "the others cost the first class little");
+    assert!(
+        arrivals.iter().filter(|arrival| arrival.1 == 0).count() > 150,
+        "the other classes cost the first one little"
+    );
 }
 
 #[test]
-fn no_class_starves_although_its_messages_expire_or_are_replaced_before_their_turn() {
+fn no_class_starves_while_its_messages_expire_or_are_replaced() {
     for (kind, key) in MESSAGE_KINDS.into_iter().flat_map(|kind| [(kind, None), (kind, Some(7))]) {
         let flood = ChannelConfig { priority: 9, ..of(Kind::ReliableOrdered) };
         let [mut one, mut other] = End::pair(&[flood, of(kind)]);
         let mut ticks = Vec::new();
         for tick in 0..1000 {
             one.pass(20);
-            while one.channels.free(C).messages > 200 && one.channels.free(C).bytes > 2000 {
+            while one.channels.remaining(C).messages > 200 && one.channels.remaining(C).bytes > 2000 {
                 one.send(C, &message(tick, 1170));
             }
             let options = SendOptions { key, ..SendOptions::default() };
@@ -535,7 +544,7 @@ fn no_class_starves_although_its_messages_expire_or_are_replaced_before_their_tu
     }
 }
 
-/// How many ticks old states of 1,000 bytes are when they leave, of which one can leave in every third tick.
+/// Returns the age in ticks of states of 1,000 bytes when they leave. One can leave in every third tick.
 fn ages_of_states(config: ChannelConfig) -> Vec<usize> {
     let [mut one, mut other] = End::pair(&[config]);
     let mut ages = Vec::new();
@@ -556,18 +565,17 @@ fn ages_of_states(config: ChannelConfig) -> Vec<usize> {
 }
 
 #[test]
-fn where_only_the_newest_counts_it_leaves_first_when_the_path_carries_less_than_there_is() {
-    let newest_only = ChannelConfig { newest_only: true, ..of(Kind::Sequenced) };
-    let ages = ages_of_states(newest_only.clone());
-    assert!(ages.len() >= 200 && ages[ages.len() - 1] == 0, "{ages:?}");
-    for other in [of(Kind::Sequenced), ChannelConfig { kind: Kind::Unreliable, ..newest_only }] {
-        let ages = ages_of_states(other);
-        assert!(ages[ages.len() / 2] >= 10, "others keep what may still be of use: {ages:?}");
+fn newest_only_sends_the_newest_state_first_on_a_thin_path() {
+    for kind in [Kind::Sequenced, Kind::Unreliable] {
+        let ages = ages_of_states(of(kind).newest_only());
+        assert!(ages.len() >= 200 && ages[ages.len() - 1] == 0, "{kind:?}: {ages:?}");
+        let ages = ages_of_states(of(kind));
+        assert!(ages[ages.len() / 2] >= 10, "{kind:?} keeps older states: {ages:?}");
     }
 }
 
 #[test]
-fn where_only_the_newest_counts_a_tick_arrives_in_order_and_makes_way_for_the_next_ones() {
+fn newest_only_keeps_a_tick_in_order_and_drops_older_ticks() {
     let small = ChannelConfig { queue_bytes: 5000, queue_messages: 6, max_message_bytes: 1000, ..of(Kind::Sequenced) };
     let small = ChannelConfig { newest_only: true, ..small };
     let [mut one, mut other] = End::pair(&[small]);
@@ -582,27 +590,27 @@ fn where_only_the_newest_counts_a_tick_arrives_in_order_and_makes_way_for_the_ne
     let (_, frames) = one.packet(900).unwrap();
     other.take(&frames).unwrap();
     assert_eq!(other.received(), [[1; 800]]);
-    // In the next tick two come; the third and fourth are of no more use, and those with keys are.
+    // Two arrive in the next tick; the third and fourth are outdated, and those with keys are not.
     one.pass(16);
     (0..2).for_each(|_| send(&mut one, None));
-    assert_eq!(one.channels.free(C).bytes, 5000 - 4 * 800);
+    assert_eq!(one.channels.remaining(C).bytes, 5000 - 4 * 800);
     one.pass(16);
     for (_, frames) in one.packets(900) {
         other.take(&frames).unwrap();
     }
     assert_eq!(other.received(), [[2; 800], [6; 800], [5; 800], [7; 800]]);
     assert_eq!(one.channels.stats(C).unwrap().superseded, 2);
-    let mut told = Vec::new();
-    while let Some(ChannelEvent::Receipt { tag, fate, .. }) = one.channels.poll_event() {
-        told.push((tag, fate));
+    let mut reported = Vec::new();
+    while let Some(ChannelEvent::Receipt { tag, status, .. }) = one.channels.poll_event() {
+        reported.push((tag, status));
     }
-    told.sort_by_key(|(tag, _)| *tag);
-    assert_eq!(told, [(2, Fate::Superseded), (3, Fate::Superseded)]);
-    assert_eq!(one.channels.free(C).bytes, 5000);
+    reported.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(reported, [(2, DeliveryStatus::Superseded), (3, DeliveryStatus::Superseded)]);
+    assert_eq!(one.channels.remaining(C).bytes, 5000);
 }
 
 #[test]
-fn a_message_behind_others_in_every_packet_is_cut_rather_than_kept_waiting() {
+fn message_deferred_once_is_sliced_in_the_next_packet() {
     let first = ChannelConfig { priority: 1, ..of(Kind::Unreliable) };
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[first.clone(), of(kind)]);
@@ -617,15 +625,15 @@ fn a_message_behind_others_in_every_packet_is_cut_rather_than_kept_waiting() {
 }
 
 #[test]
-fn each_violation_is_found_on_the_way_and_what_came_before_it_is_delivered() {
+fn violation_is_found_after_messages_before_it_are_delivered() {
     let [_, mut other] = End::pair(&[of(Kind::Unreliable), of(Kind::ReliableOrdered)]);
     let frames = [0x01, 2, b'o', b'k', 0x02, 0xff, 0x7f, 1, b'x'];
-    assert_eq!(other.take(&frames), Err(Violation::Overrun(ChannelId(1))));
+    assert_eq!(other.take(&frames), Err(ChannelViolation::Overrun(ChannelId(1))));
     assert_eq!(other.received(), [b"ok"]);
 }
 
 #[test]
-fn unless_one_says_otherwise_the_newest_data_does_not_stand_behind_old_data_for_long() {
+fn old_data_delays_new_data_only_briefly_by_default() {
     for (kind, left) in [(Kind::Unreliable, 1), (Kind::Sequenced, 1), (Kind::ReliableOrdered, 2)] {
         let [mut one, mut other] = End::pair(&[of(kind)]);
         one.send(C, b"old");
@@ -638,11 +646,11 @@ fn unless_one_says_otherwise_the_newest_data_does_not_stand_behind_old_data_for_
 }
 
 #[test]
-fn a_budget_that_is_used_up_is_looked_at_again_in_the_next_tick() {
+fn used_up_bytes_per_tick_set_a_deadline() {
     let [mut left, _] = End::pair(&[ChannelConfig { bytes_per_tick: Some(100), ..of(Kind::ReliableOrdered) }]);
     for number in 0..3 {
         left.send(C, &message(number, 90));
-        // The second one goes over the budget.
+        // The second message exceeds the bytes per tick.
         assert_eq!(left.packet(1000).is_some(), number < 2);
     }
     assert!(!left.channels.wants_to_send());
@@ -652,17 +660,17 @@ fn a_budget_that_is_used_up_is_looked_at_again_in_the_next_tick() {
 }
 
 #[test]
-fn blocks_that_are_to_be_hashed_are_looked_at_again_although_nothing_arrives() {
-    let [mut left, mut right] = End::pair(&[of(Kind::Blocks)]);
-    let block = block::Block::new(vec![7; 3 << 20]).unwrap();
-    left.channels.send_block(C, block, 0).unwrap();
+fn unhashed_transfer_sets_a_deadline() {
+    let [mut left, mut right] = End::pair(&[of(Kind::Transfers)]);
+    let transfer = transfer::Transfer::new(vec![7; 3 << 20]).unwrap();
+    left.channels.send_transfer(C, transfer, 0).unwrap();
     let (mut held_back, mut sent) = (None, 0);
     loop {
         let there = left.packet(1100);
         if let Some((sequence, frames)) = &there {
             left.channels.on_acked(*sequence);
             sent += 1;
-            // The first packet with slices, which is behind that of the announcement, comes last.
+            // The first packet with slices, which follows the announcement, arrives last.
             if sent == 2 {
                 held_back = Some(frames.clone());
             } else {
@@ -683,10 +691,31 @@ fn blocks_that_are_to_be_hashed_are_looked_at_again_although_nothing_arrives() {
     let mut turns = 0;
     while right.channels.next_deadline(right.now) == Some(right.now) {
         let _ = right.channels.poll_event().map(|event| {
-            assert!(matches!(event, ChannelEvent::Block { event: block::Event::Received { .. }, .. }));
+            assert!(matches!(event, ChannelEvent::Transfer { event: transfer::TransferEvent::Received { .. }, .. }));
             turns += 100;
         });
         turns += 1;
     }
     assert!((103..120).contains(&turns), "{turns}: it came, after several turns");
+}
+
+#[test]
+fn shared_message_is_queued_by_reference_and_counts_in_full() {
+    for kind in MESSAGE_KINDS {
+        let [mut one, mut other] = End::pair(&[of(kind).queue(20_000, 256)]);
+        let bytes: Arc<[u8]> = message(7, 9000).into();
+        let shared = SharedMessage::from(Arc::clone(&bytes));
+        let send = |one: &mut End| one.channels.send_shared(C, &shared, SendOptions::new(), one.now);
+        assert_eq!([send(&mut one), send(&mut one)], [Ok(()); 2]);
+        assert_eq!(send(&mut one), Err(ChannelSendError::Backlogged), "{kind:?}");
+        assert_eq!((one.channels.remaining(C).bytes, one.channels.memory_bytes()), (2000, 0), "{kind:?}");
+        assert_eq!(Arc::strong_count(&bytes), 4, "one for each queued reference");
+        let packets = one.packets(1190);
+        for (sequence, frames) in packets {
+            other.take(&frames).unwrap();
+            one.channels.on_acked(sequence);
+        }
+        assert_eq!(other.received(), [bytes.to_vec(), bytes.to_vec()], "{kind:?}");
+        assert_eq!(Arc::strong_count(&bytes), 2, "{kind:?}");
+    }
 }

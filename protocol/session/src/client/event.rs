@@ -1,93 +1,94 @@
-//! What the client tells: how its attempt and its connection go, what arrives, and what became of what was sent.
+//! Events and messages of a client.
 
 use core::ops::Range;
 
-use crate::channel::block::PartialBlock;
-use crate::channel::{self, Arrival, ChannelEvent, ChannelId};
-use crate::reliability;
-use crate::session::{Incoming, Place};
+use crate::channel::transfer::PartialTransfer;
+use crate::channel::{ChannelEvent, ChannelId};
+use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
+use crate::reliability::PacketEvent;
 use crate::wire::reliable::Sequence;
-use slipgate_netcode::client::EndReason;
+use slipgate_netcode::ids::ClientIndex;
 
-/// Something that happened. What the server sent comes from [`Client::next`](super::Client::next).
+/// Something that happened. The server's messages come from
+/// [`SessionClient::next_message`](super::SessionClient::next_message).
 #[derive(Debug)]
-pub enum Event {
+pub enum ClientSessionEvent {
     /// A server gave the client a slot.
     Connected {
         /// The slot, from 0.
-        client_index: u32,
-        /// How many slots the server has.
+        client_index: ClientIndex,
+        /// The number of the server's slots.
         max_clients: u32,
     },
-    /// What became of an acknowledged packet.
-    Packet(reliability::Event),
-    /// News of the channels.
+    /// An acknowledged packet arrived at the server, or was lost.
+    Packet(PacketEvent),
+    /// An event of the channels.
     Channel(ChannelEvent),
-    /// What had arrived of a block when the connection ended, to go on with in the next one. It comes before `Ended`.
+    /// The part of a transfer that had arrived when the connection ended, to resume it in the next one. It comes before
+    /// `Ended`.
     Partial {
-        /// The block's channel.
+        /// The transfer's channel.
         channel: ChannelId,
-        /// What had arrived.
-        partial: PartialBlock,
+        /// The part that had arrived.
+        partial: PartialTransfer,
     },
     /// The attempt or the connection has ended.
     Ended {
-        /// Why.
-        reason: EndReason,
+        /// The cause, the side that ended it, and its code and text.
+        reason: CloseReason,
     },
 }
 
-/// A datagram that was brought in, of which the messages are still to be taken.
+/// A processed datagram with messages that are still to be taken.
 #[derive(Clone, Debug)]
-pub enum Received {
+pub enum ClientReceivedDatagram {
     /// One message, until it is taken.
-    Message(Option<Message>),
+    Message(Option<ClientSessionMessage>),
     /// Messages in frames, one behind the other.
     Frames {
-        /// Where the payload lies in the datagram.
+        /// The range of the payload in the datagram.
         payload: Range<usize>,
-        /// How far they were taken.
-        incoming: Incoming,
+        /// The position of the next message.
+        cursor: MessageCursor,
     },
 }
 
-/// Something that the server sent.
+/// A message of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// A payload as it is.
+pub enum ClientSessionMessage {
+    /// A plain payload.
     Payload {
-        /// Its packet's sequence number: it tells newer from older.
+        /// Its packet's sequence number, which orders payloads.
         sequence: u64,
-        /// Where it lies.
-        place: Place,
+        /// The position of its bytes.
+        span: PayloadSpan,
+        /// When it arrived; plain payloads have no sending time.
+        times: PacketTimes,
     },
     /// An acknowledged packet.
     Packet {
-        /// Its number: it tells newer from older.
+        /// Its number, which orders packets.
         sequence: Sequence,
-        /// Where its payload lies.
-        place: Place,
+        /// The position of its payload.
+        span: PayloadSpan,
+        /// When it arrived; acknowledged packets have no sending time.
+        times: PacketTimes,
     },
     /// A message on a channel.
     Channel {
-        /// Its channel.
+        /// The channel.
         channel: ChannelId,
-        /// Where it lies.
-        place: Place,
+        /// The position of its bytes.
+        span: PayloadSpan,
+        /// When it arrived, and when the server sent it.
+        times: PacketTimes,
     },
 }
 
-impl Message {
-    /// A message that the connection handed out; its frames begin at `origin` in the datagram.
-    pub(super) fn arrived(arrival: Arrival, origin: usize) -> Self {
-        match arrival {
-            Arrival::Message { channel, place } => {
-                let place = match place {
-                    channel::Place::Frames(range) => Place::Datagram(range).shifted(origin),
-                    channel::Place::Scratch => Place::Scratch,
-                };
-                Self::Channel { channel, place }
-            }
-        }
+impl ClientSessionMessage {
+    /// Returns a message on a channel. Its payload begins at `start` in the datagram.
+    pub(super) fn from_channel(message: ChannelMessage, start: usize) -> Self {
+        let ChannelMessage { channel, span, times } = message;
+        Self::Channel { channel, span: span.shifted(start), times }
     }
 }

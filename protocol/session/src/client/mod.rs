@@ -1,103 +1,106 @@
-//! The client put together: netcode's client, and what its payloads carry.
+//! The client: netcode's client, and the protocol that its payloads carry.
 //!
-//! The line begins when a server gives a slot, and ends with the connection.
+//! The protocol's state begins when a server gives a slot, and ends with the connection.
 
+mod client_sink;
 mod event;
-mod sink;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use self::event::{Event, Message, Received};
+pub use self::event::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
 
-use self::sink::ServerSink;
-use crate::channel::block::{Block, BlockId};
-use crate::channel::control::ByeCode;
+use self::client_sink::SealingSink;
+use crate::channel::control::CloseCode;
+use crate::channel::transfer::{Transfer, TransferId};
 use crate::channel::{ChannelId, SendOptions};
-use crate::session::{Budget, ConfigError, Connection, End, Line, PathStats, Place, SendError, Traffic};
+use crate::connection::{
+    Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
+    PathStats, PayloadSpan, Role, SendError, Traffic,
+};
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{self as netcode, ConnectError, EndReason};
+use slipgate_netcode::client::{ConnectError, EndReason, NetcodeClient, NetcodeClientEvent};
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
-/// The line is not looked at more often for its own sake.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// A program that sleeps until it has something to do ends a turn when it wakes, which is a tick: for what only waits for a
-/// channel's bytes per tick it wakes as often as a game of 60 ticks a second.
+/// The shortest interval between two visits of the protocol for its own deadlines.
+const MIN_WAIT: Duration = Duration::from_millis(1);
+/// A program that sleeps until the next deadline begins a tick when it wakes. Data that only waits for its channel's
+/// bytes per tick wakes it 60 times per second, as a game does.
 const SLEEPERS_TICK: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
-/// A client whose payloads carry a [`Traffic`].
-pub struct Client {
-    netcode: netcode::Client,
+/// A client that carries a [`Traffic`] in its payloads.
+pub struct SessionClient {
+    netcode: NetcodeClient,
     traffic: Traffic,
-    line: Option<Line>,
-    /// From when on the line is looked at.
-    wake: Instant,
-    /// Until when a program may sleep, if `wake` is not over already.
-    rest: Instant,
-    /// Everything that had arrived by then was brought in.
-    caught_up_at: Instant,
-    /// What is told before the line's own news: comings and goings, and what lines that are gone had to tell.
-    events: VecDeque<Event>,
-    farewell: Option<String>,
-    end: Option<End>,
-    room: Box<[u8; MAX_PAYLOAD_BYTES]>,
+    protocol: Option<ClientProtocol>,
+    /// When the protocol is visited next.
+    deadline: Instant,
+    /// Until when a program may sleep, unless `deadline` has passed.
+    sleep_until: Instant,
+    /// Every datagram that had arrived by then was processed.
+    drained_at: Instant,
+    /// Events that precede the protocol's own: of netcode, and of connections that have ended.
+    events: VecDeque<ClientSessionEvent>,
+    close_reason: Option<CloseReason>,
+    buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
 }
 
-impl Client {
-    /// Puts a line upon a client that is not connected; payloads travel as they are until it carries something else.
+impl SessionClient {
+    /// Creates a client upon netcode's client, which must not be connected. It carries plain payloads until the
+    /// traffic is set.
     #[must_use]
-    pub fn new(netcode: netcode::Client) -> Self {
+    pub fn new(netcode: NetcodeClient) -> Self {
         Self {
             netcode,
             traffic: Traffic::Payloads,
-            line: None,
-            wake: Instant::NEVER,
-            rest: Instant::NEVER,
-            caught_up_at: Instant::NEVER,
+            protocol: None,
+            deadline: Instant::NEVER,
+            sleep_until: Instant::NEVER,
+            drained_at: Instant::NEVER,
             events: VecDeque::new(),
-            farewell: None,
-            end: None,
-            room: Box::new([0; MAX_PAYLOAD_BYTES]),
+            close_reason: None,
+            buf: Box::new([0; MAX_PAYLOAD_BYTES]),
         }
     }
 
-    /// The client beneath.
+    /// Returns netcode's client: its state, slot and server.
     #[must_use]
-    pub const fn netcode(&self) -> &netcode::Client {
+    #[inline]
+    pub const fn netcode(&self) -> &NetcodeClient {
         &self.netcode
     }
 
-    /// The client beneath: to connect it.
-    pub const fn netcode_mut(&mut self) -> &mut netcode::Client {
+    /// Returns netcode's client mutably, to connect it to a server in the same program.
+    #[inline]
+    pub const fn netcode_mut(&mut self) -> &mut NetcodeClient {
         &mut self.netcode
     }
 
-    /// Says what payloads carry, from the next connection on.
+    /// Sets the traffic, from the next connection on.
     ///
     /// # Errors
-    /// A setting that no connection can run with.
-    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConfigError> {
+    /// See [`Connection::new`]: the settings of `traffic` are invalid.
+    pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConnectionConfigError> {
         traffic.check()?;
         self.traffic = traffic;
         Ok(())
     }
 
-    /// What payloads carry.
+    /// Returns the traffic.
     #[must_use]
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Begins to connect to the first of the token's servers that gives a slot, passing over those that `reaches` denies.
-    /// What the last connection said at its end is forgotten.
+    /// Connects to the first of the token's servers that gives a slot, except for those that `reaches` rejects. Resets
+    /// [`close_reason`](Self::close_reason).
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -107,185 +110,188 @@ impl Client {
         now: Instant,
         reaches: impl Fn(Address) -> bool,
     ) -> Result<(), ConnectError> {
-        let began = self.netcode.connect_where(token, now, reaches);
-        if began != Err(ConnectError::Busy) {
-            (self.farewell, self.end) = (None, None);
+        let result = self.netcode.connect_where(token, now, reaches);
+        match result {
+            // The present connection goes on.
+            Err(ConnectError::Busy) => {}
+            Err(_) => self.set_invalid_token(),
+            Ok(()) => self.close_reason = None,
         }
-        began
+        result
     }
 
-    /// Refuses a token that another client of this program has used, as if this one had.
+    /// Refuses a token that another client of this program has used, as if this client had used it.
     pub fn refuse_used_token(&mut self) -> ConnectError {
         let error = self.netcode.refuse_used_token();
         if error != ConnectError::Busy {
-            (self.farewell, self.end) = (None, None);
+            self.set_invalid_token();
         }
         error
     }
 
-    // Receiving -----------------------------------------------------------------------------------------------------
-
-    /// Everything that had arrived by now was brought in: what comes next has waited no longer. A program that sleeps until
-    /// a datagram arrives says so when it wakes; to all others [`tick`](Self::tick) is enough.
-    pub fn caught_up(&mut self, now: Instant) {
-        self.caught_up_at = now;
+    fn set_invalid_token(&mut self) {
+        self.close_reason = self.netcode.end_reason().map(from_netcode);
     }
 
-    /// Brings a datagram in, to be asked for its messages with [`next`](Self::next). It is decrypted where it lies.
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Records that every datagram that had arrived by now was processed: later ones cannot have waited longer. A
+    /// program that sleeps until a datagram arrives calls it when it wakes; for all others [`tick`](Self::tick) is
+    /// enough.
+    #[inline]
+    pub fn mark_drained(&mut self, now: Instant) {
+        self.drained_at = now;
+    }
+
+    /// Processes a datagram, which is decrypted in place. Take its messages with [`next_message`](Self::next_message).
     ///
     /// # Errors
-    /// Why it was dropped; it has been counted.
+    /// The reason why it was dropped, which is already counted.
     pub fn handle(
         &mut self,
         from: Address,
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Result<Option<Received>, Discard> {
+    ) -> Result<Option<ClientReceivedDatagram>, Discard> {
         let base = datagram.as_ptr().addr();
-        let result = self.netcode.handle(from, datagram, now);
-        let found = result.map(|payload| {
+        // The payload borrows the datagram, so only its position is kept while events are processed.
+        let found = self.netcode.handle(from, datagram, now).map(|payload| {
             payload.map(|payload| {
                 let start = payload.bytes.as_ptr().addr().wrapping_sub(base);
                 (payload.sequence, start..start + payload.bytes.len())
             })
         });
-        self.follow();
+        self.sync_with_netcode();
         let Some((sequence, range)) = found? else { return Ok(None) };
+        debug_assert!(range.end <= datagram.len(), "netcode decrypts in place");
         let payload = datagram.get(range.clone()).unwrap_or_default();
-        Ok(self.take(sequence, payload, range.start, scratch, now))
+        Ok(self.handle_payload(sequence, payload, range.start, scratch, now))
     }
 
-    /// Brings in a payload of a server in the same program; it lies at the start of what [`next`](Self::next) is given.
-    pub fn handle_loopback(&mut self, payload: &[u8], scratch: &mut Vec<u8>, now: Instant) -> Option<Received> {
-        self.follow();
-        self.take(0, payload, 0, scratch, now)
-    }
-
-    fn take(
+    fn handle_payload(
         &mut self,
         sequence: u64,
         payload: &[u8],
         start: usize,
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Option<Received> {
-        self.wake = Instant::default();
-        let whole = start..start + payload.len();
-        let unread = now.since(self.caught_up_at);
-        match self.line.as_mut()? {
-            Line::Payloads => {
-                let message = Message::Payload { sequence, place: Place::Datagram(whole) };
-                Some(Received::Message(Some(message)))
+    ) -> Option<ClientReceivedDatagram> {
+        self.deadline = Instant::default();
+        let range = start..start + payload.len();
+        let unread = now.since(self.drained_at);
+        let times =
+            || PacketTimes { arrived: Instant::from_start(now.since_start().saturating_sub(unread)), sent: None };
+        // Rejected payloads are counted by the endpoint and dropped here.
+        match self.protocol.as_mut()? {
+            ClientProtocol::Payloads => {
+                let span = PayloadSpan::Datagram(range);
+                let message = ClientSessionMessage::Payload { sequence, span, times: times() };
+                Some(ClientReceivedDatagram::Message(Some(message)))
             }
-            Line::Packets(packets) => {
-                let arrived = packets.handle(payload, scratch, now).ok().flatten()?;
-                let place = arrived.place.shifted(start);
-                Some(Received::Message(Some(Message::Packet { sequence: arrived.sequence, place })))
+            ClientProtocol::Packets(packets) => {
+                let packet = packets.handle(payload, scratch, now).ok().flatten()?;
+                let span = packet.span.shifted(start);
+                let message = ClientSessionMessage::Packet { sequence: packet.sequence, span, times: times() };
+                Some(ClientReceivedDatagram::Message(Some(message)))
             }
-            Line::Channels(connection) => {
-                let incoming = connection.handle_late(payload, unread, now).ok().flatten()?;
-                Some(Received::Frames { payload: whole, incoming })
+            ClientProtocol::Channels(connection) => {
+                let cursor = connection.handle_delayed(payload, unread, now).ok().flatten()?;
+                Some(ClientReceivedDatagram::Frames { payload: range, cursor })
             }
         }
     }
 
-    /// Takes the next message of a datagram that was brought in; `scratch` is lent for what must be put together.
-    pub fn next(
+    /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the
+    /// datagram in one piece.
+    #[inline]
+    pub fn next_message(
         &mut self,
         datagram: &[u8],
-        received: &mut Received,
+        received: &mut ClientReceivedDatagram,
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Option<Message> {
+    ) -> Option<ClientSessionMessage> {
         match received {
-            Received::Message(message) => message.take(),
-            Received::Frames { payload, incoming } => {
-                let Some(Line::Channels(connection)) = &mut self.line else { return None };
-                let frames = datagram.get(payload.clone())?;
-                self.wake = Instant::default();
-                let arrival = connection.next(frames, incoming, scratch, now)?;
-                Some(Message::arrived(arrival, payload.start + incoming.start()))
+            ClientReceivedDatagram::Message(message) => message.take(),
+            ClientReceivedDatagram::Frames { payload, cursor } => {
+                // The connection may have ended since the datagram was processed.
+                let connection = self.connection_mut()?;
+                let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now)?;
+                Some(ClientSessionMessage::from_channel(message, payload.start))
             }
         }
     }
 
     // Events --------------------------------------------------------------------------------------------------------
 
-    /// The oldest event that was not taken yet.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    /// Takes the oldest event.
+    pub fn poll_event(&mut self) -> Option<ClientSessionEvent> {
         self.events.pop_front().or_else(|| {
-            let event = poll_line(self.line.as_mut()?)?;
-            // To have told of it may be something to answer: that a block was taken.
-            self.wake = Instant::default();
+            let event = poll_protocol(self.protocol.as_mut()?)?;
+            // The event may cause an answer to the server: that a transfer was received.
+            self.deadline = Instant::default();
             Some(event)
         })
     }
 
-    /// Follows netcode: a slot begins a line, an end ends it.
-    fn follow(&mut self) {
+    /// Begins the protocol's state when netcode has a slot, and ends it with netcode's connection.
+    fn sync_with_netcode(&mut self) {
         while let Some(event) = self.netcode.poll_event() {
             match event {
-                netcode::Event::Connected { client_index, max_clients } => {
-                    // The settings were checked when the client was made.
-                    self.line = self.traffic.line(None).ok();
-                    self.wake = Instant::default();
-                    (self.farewell, self.end) = (None, None);
-                    self.events.push_back(Event::Connected { client_index, max_clients });
+                NetcodeClientEvent::Connected { client_index, max_clients } => {
+                    // A client has no shared memory budget: one server cannot starve another connection.
+                    self.protocol = self.traffic.protocol(None).ok();
+                    debug_assert!(self.protocol.is_some(), "the settings were checked when they were set");
+                    self.deadline = Instant::default();
+                    self.close_reason = None;
+                    self.events.push_back(ClientSessionEvent::Connected { client_index, max_clients });
                 }
-                netcode::Event::Ended { reason } => {
-                    self.note_end(reason);
-                    self.end_line();
-                    self.wake = Instant::NEVER;
-                    // The line's own word on why it ended counts for more.
-                    let reason = self.end.as_ref().map_or(reason, reason_of);
-                    self.netcode.amend_end(reason);
-                    self.events.push_back(Event::Ended { reason });
-                }
+                NetcodeClientEvent::Ended { reason } => self.end_connection(reason),
             }
         }
     }
 
-    /// Keeps what the line has to tell, and what is left of its blocks.
-    fn end_line(&mut self) {
-        let Some(mut line) = self.line.take() else { return };
-        self.events.extend(core::iter::from_fn(|| poll_line(&mut line)));
-        if let Line::Channels(connection) = &mut line {
-            let partial = |(channel, partial)| Event::Partial { channel, partial };
-            self.events.extend(connection.take_partials().map(partial));
+    /// Reports the remaining events of the protocol, the rest of its transfers, and then the end.
+    fn end_connection(&mut self, reason: EndReason) {
+        let mut reason = from_netcode(reason);
+        if let Some(mut protocol) = self.protocol.take() {
+            self.events.extend(core::iter::from_fn(|| poll_protocol(&mut protocol)));
+            if let Some(connection) = protocol.connection_mut() {
+                if reason.kind == CloseKind::Left {
+                    // Leaving at once is the same as leaving with code 0 and no text.
+                    reason = CloseReason::from_application(Role::Client, ClosedBy::Local, CloseCode::KICKED, "");
+                }
+                // The connection's own reason wins: netcode knows less.
+                reason = connection.close_reason().cloned().unwrap_or(reason);
+                let partial = |(channel, partial)| ClientSessionEvent::Partial { channel, partial };
+                self.events.extend(connection.take_partials().map(partial));
+            }
         }
+        self.deadline = Instant::NEVER;
+        // Netcode's state must agree with the reason that is reported.
+        self.netcode.set_end_reason(to_netcode(reason.kind));
+        self.close_reason = Some(reason.clone());
+        self.events.push_back(ClientSessionEvent::Ended { reason });
     }
 
-    /// Keeps what the connection said about its end.
-    fn note_end(&mut self, reason: EndReason) {
-        (self.farewell, self.end) = (None, None);
-        let Some(Line::Channels(connection)) = &self.line else { return };
-        let left = || (reason == EndReason::Left).then(|| End::Left { code: ByeCode::KICKED, text: String::new() });
-        self.end = connection.end().cloned().or_else(left);
-        if let Some(End::Farewell { text, .. }) = &self.end {
-            self.farewell = Some(text.clone());
-        }
-    }
-
-    /// What the server said to this player when it ended the last connection, if it said something.
+    /// Returns why the last attempt or connection ended, as its `Ended` event did; `None` before that and after
+    /// [`connect`](Self::connect).
     #[must_use]
-    pub fn farewell(&self) -> Option<&str> {
-        self.farewell.as_deref().filter(|text| !text.is_empty())
-    }
-
-    /// What was said at the end of the last connection, by either side, where traffic is on channels: code and text are in
-    /// it. `None` where nothing was said.
-    #[must_use]
-    pub const fn end(&self) -> Option<&End> {
-        self.end.as_ref()
+    pub const fn close_reason(&self) -> Option<&CloseReason> {
+        self.close_reason.as_ref()
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
 
-    /// Seals a payload of 1 to 1,200 bytes for the server; only where payloads travel as they are.
+    /// Seals a payload of 1 to 1,200 bytes for the server.
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, `Backlogged`, or `WrongTraffic`.
+    /// - `Gone` when the client is not connected.
+    /// - `Empty` or `TooLarge` when the payload is not of 1 to 1,200 bytes.
+    /// - `Backlogged` when the outbox is full.
+    /// - `WrongTraffic` unless the traffic is plain payloads.
+    #[inline]
     pub fn send_payload(&mut self, payload: &[u8], now: Instant, outbox: &mut impl Outbox) -> Result<(), SendError> {
         if !matches!(self.traffic, Traffic::Payloads) {
             return Err(SendError::WrongTraffic);
@@ -293,11 +299,13 @@ impl Client {
         Ok(self.netcode.send(payload, now, outbox)?)
     }
 
-    /// Sends an acknowledged packet, in fragments if it is large, and answers its number.
+    /// Sends an acknowledged packet, in fragments if it is large, and returns its number.
     ///
     /// # Errors
-    /// `Gone`, `Empty`, `TooLarge`, `Backlogged` when the path should carry no more now or the outbox is full, or
-    /// `WrongTraffic`.
+    /// - `Gone` when the client is not connected.
+    /// - `Empty` or `TooLarge` when the packet has no bytes or exceeds the endpoint's limit.
+    /// - `Backlogged` when the path can carry no more now or the outbox is full.
+    /// - `WrongTraffic` unless the traffic is packets.
     pub fn send_packet(
         &mut self,
         payload: &[u8],
@@ -307,17 +315,22 @@ impl Client {
         if !matches!(self.traffic, Traffic::Packets(_)) {
             return Err(SendError::WrongTraffic);
         }
-        let Some(Line::Packets(packets)) = &mut self.line else { return Err(SendError::Gone) };
-        self.wake = Instant::default();
-        let mut sink = ServerSink::new(&mut self.netcode, now, outbox, &mut self.room);
+        let Some(ClientProtocol::Packets(packets)) = &mut self.protocol else { return Err(SendError::Gone) };
+        self.deadline = Instant::default();
+        let mut sink = SealingSink::new(&mut self.netcode, now, outbox, &mut self.buf);
         Ok(packets.send(payload, now, &mut sink)?)
     }
 
-    /// Puts a message into a channel; it is copied once, and leaves with the next [`transmit`](Self::transmit) that the
-    /// path allows.
+    /// Queues a message on a channel. It is copied once, and leaves with the next [`transmit`](Self::transmit) that
+    /// the path allows.
     ///
     /// # Errors
-    /// `Gone`, `TooLarge`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
+    /// - `Gone` when the client is not connected.
+    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of transfers.
+    /// - `TooLarge` when the message exceeds the channel's limit.
+    /// - `Backlogged` when the channel's queue or the receipts are full.
+    /// - `WrongTraffic` unless the traffic is on channels.
+    #[inline]
     pub fn send_message(
         &mut self,
         channel: ChannelId,
@@ -325,162 +338,208 @@ impl Client {
         options: SendOptions,
         now: Instant,
     ) -> Result<(), SendError> {
-        if !matches!(self.traffic, Traffic::Channels(..)) {
-            return Err(SendError::WrongTraffic);
-        }
-        let connection = self.connection_mut().filter(|connection| connection.end().is_none());
-        connection.ok_or(SendError::Gone)?.send(channel, message, options, now)?;
-        self.wake = Instant::default();
-        Ok(())
+        self.open_connection()?.send(channel, message, options, now)
     }
 
-    /// Begins to send a block on a channel of blocks; `label` tells the server what it is.
+    /// Starts a transfer; `label` identifies it for the server.
     ///
     /// # Errors
-    /// `Gone`, `Backlogged`, `NoChannel`, `WrongKind` or `WrongTraffic`.
-    pub fn send_block(&mut self, channel: ChannelId, block: Block, label: u64) -> Result<BlockId, SendError> {
+    /// - `Gone` when the client is not connected.
+    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of messages.
+    /// - `Backlogged` when as many transfers wait as the channel allows.
+    /// - `WrongTraffic` unless the traffic is on channels.
+    pub fn send_transfer(
+        &mut self,
+        channel: ChannelId,
+        transfer: Transfer,
+        label: u64,
+    ) -> Result<TransferId, SendError> {
+        Ok(self.open_connection()?.channels_mut().send_transfer(channel, transfer, label)?)
+    }
+
+    #[inline]
+    fn open_connection(&mut self) -> Result<&mut Connection, SendError> {
         if !matches!(self.traffic, Traffic::Channels(..)) {
             return Err(SendError::WrongTraffic);
         }
-        let connection = self.connection_mut().filter(|connection| connection.end().is_none());
-        let id = connection.ok_or(SendError::Gone)?.channels_mut().send_block(channel, block, label)?;
-        self.wake = Instant::default();
-        Ok(id)
+        let connection = self.connection_mut().filter(|connection| connection.close_reason().is_none());
+        connection.ok_or(SendError::Gone)
     }
 
     // Time ----------------------------------------------------------------------------------------------------------
 
-    /// Time has passed: deadlines of netcode and of the line.
+    /// Handles the deadlines of netcode and of the protocol.
     pub fn tick(&mut self, now: Instant) {
-        self.caught_up(now);
+        self.mark_drained(now);
         self.netcode.tick(now);
-        self.follow();
-        if self.wake > now {
+        self.sync_with_netcode();
+        if self.deadline > now {
             return;
         }
-        if let Some(line) = &mut self.line {
-            line.tick(now);
+        if let Some(protocol) = &mut self.protocol {
+            protocol.tick(now);
         }
     }
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
     pub fn transmit(&mut self, now: Instant, outbox: &mut impl Outbox) {
         self.netcode.transmit(now, outbox);
-        if self.wake <= now {
-            self.transmit_line(now, outbox);
+        if self.deadline <= now {
+            self.transmit_protocol(now, outbox);
         }
     }
 
-    fn transmit_line(&mut self, now: Instant, outbox: &mut impl Outbox) {
-        if let (Some(Line::Channels(connection)), Some(at)) = (&mut self.line, self.netcode.heard_at()) {
-            connection.heard(at);
+    fn transmit_protocol(&mut self, now: Instant, outbox: &mut impl Outbox) {
+        let Self { netcode, protocol, buf, .. } = self;
+        let Some(protocol) = protocol else {
+            (self.deadline, self.sleep_until) = (Instant::NEVER, Instant::NEVER);
+            return;
+        };
+        if let (Some(connection), Some(at)) = (protocol.connection_mut(), netcode.last_received_at()) {
+            connection.on_received(at);
         }
-        let mut sink = ServerSink::new(&mut self.netcode, now, outbox, &mut self.room);
-        match &mut self.line {
-            Some(Line::Packets(packets)) => packets.transmit(now, &mut sink),
-            Some(Line::Channels(connection)) => connection.transmit(now, &mut sink),
-            Some(Line::Payloads) | None => {}
+        let mut sink = SealingSink::new(netcode, now, outbox, buf);
+        match protocol {
+            ClientProtocol::Packets(packets) => packets.transmit(now, &mut sink),
+            ClientProtocol::Channels(connection) => connection.transmit(now, &mut sink),
+            ClientProtocol::Payloads => {}
         }
-        if sink.full {
-            self.wake = Instant::default();
+        // The rest leaves with the next call, without a pause.
+        if sink.is_full {
+            self.deadline = Instant::default();
             return;
         }
-        // What could not leave now is tried again a little later, not at once.
-        let later = |at: Option<Instant>| at.map_or(Instant::NEVER, |at| at.max(now.after(LEAST_WAIT)));
-        (self.wake, self.rest) = match &self.line {
-            Some(Line::Channels(connection)) if connection.is_over() => {
-                let reason = connection.end().map_or(EndReason::Left, reason_of);
-                self.netcode.disconnect_for(reason);
-                self.follow();
-                self.netcode.transmit(now, outbox);
-                return;
-            }
-            Some(Line::Channels(connection)) => {
-                let by_ticks = connection.next_deadline_by_ticks(now, SLEEPERS_TICK);
-                (later(connection.next_deadline(now)), later(by_ticks))
-            }
-            Some(Line::Packets(packets)) => [later(packets.next_deadline()); 2].into(),
-            Some(Line::Payloads) | None => (Instant::NEVER, Instant::NEVER),
-        };
+        if protocol.connection().is_some_and(Connection::is_closed) {
+            // The session has nothing left to send: netcode's disconnect packets end the connection.
+            self.netcode.disconnect();
+            self.sync_with_netcode();
+            self.netcode.transmit(now, outbox);
+            return;
+        }
+        (self.deadline, self.sleep_until) = next_visit(protocol, now);
     }
 
-    /// When the client next has something to do of its own, if nothing arrives: wake up then.
+    /// Returns when the client has something to do, if nothing arrives before: wake up then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let of_line = if self.wake == Instant::default() { self.wake } else { self.rest };
-        let of_line = Some(of_line).filter(|_| self.wake != Instant::NEVER);
-        self.netcode.next_deadline().into_iter().chain(of_line).min()
+        // A default deadline means work that is due now.
+        let protocol = if self.deadline == Instant::default() { self.deadline } else { self.sleep_until };
+        let protocol = Some(protocol).filter(|_| self.deadline != Instant::NEVER);
+        self.netcode.next_deadline().into_iter().chain(protocol).min()
     }
 
-    /// Whether more waits to leave at once than the outbox could take.
+    /// Returns whether more waits to leave at once than the outbox could take.
     #[must_use]
-    pub fn owes(&self) -> bool {
-        self.netcode.owes() || self.wake == Instant::default()
+    #[inline]
+    pub fn has_unsent_packets(&self) -> bool {
+        self.netcode.has_unsent_packets() || self.deadline == Instant::default()
     }
 
-    // What is known -------------------------------------------------------------------------------------------------
+    // State ---------------------------------------------------------------------------------------------------------
 
-    /// The connection, where traffic is on channels, while there is one.
+    /// Returns the connection, where traffic is on channels and the client is connected.
     #[must_use]
-    pub const fn connection(&self) -> Option<&Connection> {
-        if let Some(Line::Channels(connection)) = &self.line { Some(connection) } else { None }
+    #[inline]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.protocol.as_ref()?.connection()
     }
 
-    /// As [`connection`](Self::connection), to be changed.
+    /// Returns the connection mutably, and visits it in this tick.
+    #[inline]
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
-        self.wake = Instant::default();
-        if let Some(Line::Channels(connection)) = &mut self.line { Some(connection) } else { None }
+        self.deadline = Instant::default();
+        self.protocol.as_mut()?.connection_mut()
     }
 
-    /// What may leave now: ask before composing a tick. `None` where payloads travel as they are, and while there is no
-    /// connection.
+    /// Returns what may leave now; ask before composing a tick. `None` for plain payloads, and while the client is not
+    /// connected.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Option<Budget> {
-        self.line.as_ref()?.budget(now)
+        self.protocol.as_ref()?.budget(now)
     }
 
-    /// How the path is; `None` as for [`budget`](Self::budget).
+    /// Returns the measurements of the path; `None` as for [`budget`](Self::budget).
     #[must_use]
     pub fn path(&self, now: Instant) -> Option<PathStats> {
-        self.line.as_ref()?.path(now)
+        self.protocol.as_ref()?.stats(now)
     }
 
-    /// Leaves for a reason, with a text for people of up to 256 bytes (codes as [`ByeCode::of_application`] has them: 5 to 255
-    /// count as 0): it is said until the server has heard it or the time
-    /// for farewells is up; then the end comes as an event. Where there are no channels the text is not sent, and the
-    /// client leaves at once.
-    pub fn leave(&mut self, code: ByeCode, text: &str) {
+    /// Leaves with a code and a text for people of up to 256 bytes. They are repeated until the server has
+    /// acknowledged them or `close_timeout` has passed; then `Ended` is reported. Codes that are not [an
+    /// application's](CloseCode::of_application) count as 0.
+    ///
+    /// Without channels the client leaves at once, and code and text are not sent.
+    pub fn leave(&mut self, code: CloseCode, text: &str) {
         match self.connection_mut() {
-            Some(connection) => connection.leave(code, text),
+            Some(connection) => connection.close(code, text),
             None => self.disconnect(),
         }
     }
 
-    /// Leaves at once; ten disconnect packets go out with the next [`transmit`](Self::transmit).
+    /// Leaves at once: ten disconnect packets are sent with the next [`transmit`](Self::transmit).
     pub fn disconnect(&mut self) {
         self.netcode.disconnect();
-        self.follow();
+        self.sync_with_netcode();
     }
 }
 
-fn poll_line(line: &mut Line) -> Option<Event> {
-    match line {
-        Line::Payloads => None,
-        Line::Packets(packets) => packets.poll_event().map(Event::Packet),
-        Line::Channels(connection) => connection.poll_event().map(Event::Channel),
+/// Returns when the protocol is visited next, and until when a program may sleep.
+fn next_visit(protocol: &ClientProtocol, now: Instant) -> (Instant, Instant) {
+    // Data that could not leave now is tried again a little later, not at once.
+    let later = |at: Option<Instant>| at.map_or(Instant::NEVER, |at| at.max(now.after(MIN_WAIT)));
+    match protocol {
+        ClientProtocol::Channels(connection) => {
+            let by_ticks = connection.next_deadline_by_ticks(now, SLEEPERS_TICK);
+            (later(connection.next_deadline(now)), later(by_ticks))
+        }
+        ClientProtocol::Packets(packets) => [later(packets.next_deadline()); 2].into(),
+        ClientProtocol::Payloads => (Instant::NEVER, Instant::NEVER),
     }
 }
 
-/// What an end is to a player.
-const fn reason_of(end: &End) -> EndReason {
-    match end {
-        End::Left { .. } => EndReason::Left,
-        End::Farewell { code: ByeCode::SHUTDOWN, .. } => EndReason::ServerStopped,
-        End::Farewell { .. } => EndReason::Kicked,
-        End::LayoutMismatch { .. } => EndReason::LayoutMismatch,
-        End::VersionMismatch => EndReason::VersionMismatch,
-        End::NotASession => EndReason::NotASession,
-        End::Violation(_) => EndReason::Violation,
-        End::Accused => EndReason::Accused,
+fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {
+    match protocol {
+        ClientProtocol::Payloads => None,
+        ClientProtocol::Packets(packets) => packets.poll_event().map(ClientSessionEvent::Packet),
+        ClientProtocol::Channels(connection) => connection.poll_event().map(ClientSessionEvent::Channel),
+    }
+}
+
+/// Returns netcode's reason as the session reports it.
+fn from_netcode(reason: EndReason) -> CloseReason {
+    let (by, kind) = match reason {
+        EndReason::Left => (ClosedBy::Local, CloseKind::Left),
+        EndReason::TimedOut => (ClosedBy::Netcode, CloseKind::TimedOut),
+        EndReason::ResponseTimedOut => (ClosedBy::Netcode, CloseKind::ResponseTimedOut),
+        EndReason::RequestTimedOut => (ClosedBy::Netcode, CloseKind::RequestTimedOut),
+        EndReason::Denied => (ClosedBy::Remote, CloseKind::Denied),
+        EndReason::TokenExpired => (ClosedBy::Netcode, CloseKind::TokenExpired),
+        EndReason::InvalidToken => (ClosedBy::Local, CloseKind::InvalidToken),
+        // The other reasons are the session's own: it knows more about them and replaces this one.
+        _ => (ClosedBy::Remote, CloseKind::DisconnectedByServer),
+    };
+    CloseReason::from_netcode(by, kind)
+}
+
+/// Returns the session's reason as netcode's state machine keeps it, which determines the client's state.
+const fn to_netcode(kind: CloseKind) -> EndReason {
+    match kind {
+        CloseKind::Left => EndReason::Left,
+        CloseKind::Kicked => EndReason::Kicked,
+        CloseKind::ServerStopped => EndReason::ServerStopped,
+        CloseKind::TimedOut => EndReason::TimedOut,
+        CloseKind::ResponseTimedOut => EndReason::ResponseTimedOut,
+        CloseKind::RequestTimedOut => EndReason::RequestTimedOut,
+        CloseKind::Denied => EndReason::Denied,
+        CloseKind::TokenExpired => EndReason::TokenExpired,
+        CloseKind::InvalidToken => EndReason::InvalidToken,
+        CloseKind::LayoutMismatch { .. } => EndReason::LayoutMismatch,
+        CloseKind::VersionMismatch => EndReason::VersionMismatch,
+        CloseKind::NotASession => EndReason::NotASession,
+        CloseKind::Violation(_) => EndReason::Violation,
+        CloseKind::Accused => EndReason::Accused,
+        CloseKind::DisconnectedByServer | CloseKind::TakenOver | CloseKind::SequencesUsedUp => {
+            EndReason::DisconnectedByServer
+        }
     }
 }

@@ -1,18 +1,18 @@
-//! A rate that somebody decided: for local networks and for tests.
+//! A fixed rate: for local networks and for tests.
 
 use super::{BytesPerSecond, Controller, Demand, FLOOR, Feedback};
 use slipgate_netcode::time::Instant;
 
-/// Sends at one rate, whatever the path does.
+/// A controller that sends at one rate, whatever the path does.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Fixed {
+pub(crate) struct Fixed {
     rate: BytesPerSecond,
 }
 
 impl Fixed {
-    /// Sends at `rate`, or at the least rate if that is more.
+    /// Creates a controller with this rate, or the minimum rate if that is more.
     #[must_use]
-    pub fn new(rate: BytesPerSecond) -> Self {
+    pub(crate) fn new(rate: BytesPerSecond) -> Self {
         Self { rate: BytesPerSecond(rate.0.max(FLOOR.0)) }
     }
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_what_was_decided_but_never_below_the_floor() {
+    fn fixed_rate_is_never_below_the_floor() {
         for (asked, rate) in [(1e6, 1e6), (10.0, 2560.0), (f64::NAN, 2560.0)] {
             let fixed = Fixed::new(BytesPerSecond(asked));
             assert_eq!((fixed.rate(Instant::default()).0, fixed.window(Instant::default())), (rate, None));

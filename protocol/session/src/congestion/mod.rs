@@ -1,159 +1,158 @@
-//! Congestion avoidance: how many bytes may leave now, so that the path stays quick and is shared.
+//! Congestion avoidance: how many bytes may be sent now, so that the path keeps a low delay and is shared.
 //!
-//! A [`Controller`] hears what was sent, acknowledged and lost, and answers with a rate and a window. It reads no clock
-//! and knows no sockets; what counts as lost is decided beside it, and turning a rate into bytes of this tick as well.
+//! A [`Controller`] is notified of sent, acknowledged and lost packets, and returns a rate and a window. It reads no
+//! clock and knows no sockets. [`SentPackets`] detects losses, and the pacer turns the rate into bytes of this tick.
 //!
 //! ```text
-//!   acknowledgements ──▶ Flight ──▶ Feedback ──▶ Congestion ──▶ bytes of this tick, next departure, suggestion
-//!                        which packets           │ RoundTrip    how long the path takes
-//!                        are under way           │ Controller   rate and window: Glide, Binary, Fixed
-//!                                                │ Pacer        rate into bytes
+//!   acknowledgements ──▶ SentPackets ──▶ Feedback ──▶ CongestionState ──▶ bytes of this tick, time of the next packet,
+//!                        in flight, lost         │ RttEstimator            suggestion
+//!                                                │ Controller  rate and window: Glide, Binary, Fixed
+//!                                                │ Pacer       rate into bytes
 //! ```
 
-mod admission;
 mod binary;
-mod extreme;
 mod fixed;
-mod flight;
 mod glide;
-mod governor;
-mod lateness;
 mod pacer;
+mod sent_packets;
+mod socket_delay;
+mod state;
 mod suggestion;
 mod timing;
-mod trunk;
-mod uplink;
+mod windowed_minmax;
 
 use core::time::Duration;
 
-pub use self::admission::{Admission, Turn, frame_limit, may_join};
-pub use self::binary::{Binary, Config as BinaryConfig, Ignorance, Threshold};
-pub use self::fixed::Fixed;
-pub use self::flight::{Flight, Landed};
-pub use self::glide::{Config as GlideConfig, Glide};
-pub use self::governor::{Algorithm, Claim, Config, Congestion, Stats};
-pub use self::lateness::Lateness;
-pub use self::suggestion::{Shape, Suggestion};
+use self::binary::Binary;
+pub use self::binary::{BinaryConfig, Ignorance, Threshold};
+use self::fixed::Fixed;
+use self::glide::Glide;
+pub use self::glide::GlideConfig;
+pub use self::sent_packets::{NewlyAcked, SentPackets};
+pub use self::socket_delay::SocketDelay;
+pub(crate) use self::state::Priority;
+pub use self::state::{Algorithm, CongestionConfig, CongestionState, CongestionStats};
+pub use self::suggestion::{PacketShape, Suggestion};
 pub use self::timing::Timing;
-pub use self::trunk::Trunk;
-pub use self::uplink::{Uplink, Weight};
 use slipgate_netcode::time::Instant;
 
-/// Packets of the slow rate of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP" have this many bytes.
+/// Bytes of a packet at the slow rate of "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP".
 pub(crate) const FLOOR_PACKET_BYTES: u32 = 256;
-/// The slow rate of the same article, 10 packets per second: so many always pass, or the connection would die.
+/// The interval of the same slow rate, 10 packets per second, which is always allowed: without it the connection
+/// would time out.
 const FLOOR_INTERVAL: Duration = Duration::from_millis(100);
-/// The least rate, 2,560 bytes per second: one packet of the least kind each interval of the least kind.
+/// The minimum rate, 2,560 bytes per second: one packet of 256 bytes every 100 ms.
 pub const FLOOR: BytesPerSecond = BytesPerSecond(2560.0);
 
-/// A rate, in bytes per second, as they count on the path: payload and every header.
+/// A rate in bytes per second on the path: payload and every header.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
 pub struct BytesPerSecond(pub f64);
 
-/// A moment of the peer's clock since a start that nobody knows: only differences mean anything. It does not wrap.
+/// A time of the peer's clock since an unknown start, without a wrap: only differences are meaningful.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct PeerTime(pub Duration);
 
-/// A packet of ours whose fate is now known.
+/// A packet that was sent, as its acknowledgement or loss reports it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Departed {
-    /// When it left.
+pub struct SentPacket {
+    /// When it was sent.
     pub sent_at: Instant,
     /// Its bytes on the path.
     pub bytes: u32,
 }
 
-/// The newest packet that the peer has received, when it is newer than in the feedback before.
+/// The newest packet that the peer has received, if it is newer than in the feedback before.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Newest {
-    /// When it left.
+pub struct NewestAck {
+    /// When it was sent.
     pub sent_at: Instant,
-    /// When it arrived, by the peer's clock; `None` when the peer does not say, because it is not one of ours.
+    /// When it arrived, by the peer's clock; `None` if the peer does not report it.
     pub received_at: Option<PeerTime>,
-    /// How long the peer held its acknowledgement; zero when the peer does not say.
+    /// How long the peer held the acknowledgement; zero if the peer does not report it.
     pub ack_delay: Duration,
-    /// For how long it may have lain unread in the peer's socket before `received_at`, at most; zero when the peer reads
-    /// what arrives at once, or does not say.
-    pub unread: Duration,
+    /// The longest time that the packet may have waited in the peer's socket before `received_at`; zero if the peer
+    /// reads its socket at once or does not report it.
+    pub socket_delay: Duration,
 }
 
-/// What a datagram of the peer told of our packets, and what has been lost since the one before that told something.
+/// The report of one datagram of the peer on our packets, with the losses since the feedback before.
 #[derive(Clone, Copy, Debug)]
 pub struct Feedback<'a> {
-    /// When it arrived.
+    /// When the datagram arrived.
     pub now: Instant,
-    /// The newest packet that arrived at the peer, if that is news.
-    pub newest: Option<Newest>,
+    /// The newest packet that the peer received, if it is a new one.
+    pub newest: Option<NewestAck>,
     /// Packets acknowledged for the first time, in any order.
-    pub acked: &'a [Departed],
-    /// Packets that count as lost since the feedback before, by the evidence of newer acknowledgements or by time.
-    pub lost: &'a [Departed],
+    pub acked: &'a [SentPacket],
+    /// Packets that count as lost since the feedback before, by newer acknowledgements or by time.
+    pub lost: &'a [SentPacket],
     /// Bytes acknowledged in all, these included.
     pub delivered: u64,
-    /// Bytes that left and are neither acknowledged nor lost.
+    /// Bytes sent that are neither acknowledged nor lost.
     pub in_flight: u64,
 }
 
-/// Whether the application has more to send than it was allowed.
+/// Whether the application has more to send than the controller allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demand {
-    /// It sent all that it has: what leaves says nothing about what the path could carry.
+    /// The application sends all it has, so the sending rate says nothing about the capacity of the path.
     Met,
-    /// Something waits for the controller's leave.
+    /// Data waits for the controller.
     Unmet,
 }
 
-/// An algorithm of congestion avoidance for one connection.
+/// A congestion control algorithm of one connection.
 pub trait Controller {
-    /// A packet has left.
+    /// Called when a packet was sent.
     fn on_sent(&mut self, bytes: u32, now: Instant);
 
-    /// A datagram of the peer told of our packets, be it that nothing is new. Nobody is heard while this is not called.
+    /// Called for each datagram of the peer that reports on our packets, even if nothing is new. The peer counts as
+    /// silent while this is not called.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
 
-    /// Time has passed; called once a tick.
+    /// Called once per tick.
     fn on_tick(&mut self, in_flight: u64, now: Instant);
 
-    /// Whether the application wants more than it may; called when that changes, and may be called more often.
+    /// Called when the application's demand changes; repeated calls are allowed.
     fn set_demand(&mut self, demand: Demand);
 
-    /// How fast bytes may leave.
+    /// Returns the sending rate.
     fn rate(&self, now: Instant) -> BytesPerSecond;
 
-    /// How many bytes may be under way; `None` for as many as the rate brings.
+    /// Returns the maximum bytes in flight, or `None` if only the rate limits them.
     fn window(&self, now: Instant) -> Option<u64>;
 
-    /// What the controller thinks of the path, for people and for the shape of packets. It steers nothing here.
-    fn report(&self) -> Report {
-        Report::default()
+    /// Returns the controller's view of the path, for people and for the shape of packets. It controls nothing.
+    fn report(&self) -> ControllerReport {
+        ControllerReport::default()
     }
 }
 
-/// What a [`Controller`] thinks of the path.
+/// A [`Controller`]'s view of the path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Report {
-    /// What it is doing.
+pub struct ControllerReport {
+    /// The current phase.
     pub phase: Phase,
-    /// How long packets wait in the bottleneck's queue; `None` when it measures no such thing.
+    /// The queueing delay at the bottleneck; `None` if the controller does not measure it.
     pub queueing_delay: Option<Duration>,
-    /// The shape of packets, when the algorithm itself prescribes one.
+    /// The shape of packets, if the algorithm prescribes one.
     pub suggestion: Option<Suggestion>,
 }
 
-/// What a [`Controller`] is doing.
+/// The phase of a [`Controller`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
-    /// One thing only.
+    /// The only phase of a controller without phases.
     #[default]
     Steady,
-    /// The path is good.
+    /// Binary's good mode: the round trip is short.
     Good,
-    /// The path is bad.
+    /// Binary's bad mode: the round trip is long.
     Bad,
-    /// It looks for the path's limit.
+    /// Glide searches for the capacity of the path.
     Startup,
-    /// It keeps the queue short.
+    /// Glide keeps the queue short.
     Delay,
-    /// It takes its share of a queue that others keep full.
+    /// Glide takes its share of a queue that cross traffic keeps full.
     Compete,
 }

@@ -1,22 +1,23 @@
-//! Turns a rate into bytes that may leave now: a token bucket.
+//! The pacer: a token bucket that turns a rate into bytes that may be sent now.
 
 use core::time::Duration;
 
 use super::BytesPerSecond;
 use slipgate_netcode::time::Instant;
 
-/// The bucket holds what the rate brings in this time: timers that fire late cost nothing. With a bucket of one packet,
-/// 18 % of 10 Mbit/s were lost to their slop.
-const LEAST_BURST: Duration = Duration::from_millis(5);
+/// The bucket holds what the rate brings in this time, so that timers which fire late cost nothing. A bucket of one
+/// packet lost 18 % of 10 Mbit/s to late timers.
+const MIN_BURST: Duration = Duration::from_millis(5);
 /// The bucket holds at least this many packets.
-const LEAST_PACKETS: f64 = 2.0;
-/// Who sends in ticks gets a whole tick's worth at once, and this much more of it when a tick comes late.
+const MIN_PACKETS: f64 = 2.0;
+/// A sender in ticks gets the bytes of this many ticks at once: one, and half of one for a late tick.
 const TICKS: f64 = 1.5;
 
-/// The bucket of one connection.
+/// The token bucket of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// In bytes; below zero after somebody sent more than was allowed, at most as far as above, or a whole large packet.
+    /// Credit in bytes. It is negative after more was sent than allowed, down to minus the capacity or one large
+    /// packet.
     credit: f64,
     filled_at: Option<Instant>,
     packet_bytes: f64,
@@ -25,40 +26,42 @@ pub(super) struct Pacer {
 impl Pacer {
     pub(super) fn new(packet_bytes: u32) -> Self {
         let packet_bytes = f64::from(packet_bytes);
-        Self { credit: LEAST_PACKETS * packet_bytes, filled_at: None, packet_bytes }
+        Self { credit: MIN_PACKETS * packet_bytes, filled_at: None, packet_bytes }
     }
 
-    /// What may leave at `now`, if `rate` ruled since the last filling; below zero while a debt is paid back.
+    /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
     pub(super) fn credit(&self, rate: BytesPerSecond, tick: Duration, now: Instant) -> f64 {
         let passed = self.filled_at.map_or(Duration::ZERO, |filled_at| now.since(filled_at));
-        (self.credit + rate.0 * passed.as_secs_f64()).min(self.most(rate, tick))
+        (self.credit + rate.0 * passed.as_secs_f64()).min(self.max_credit(rate, tick))
     }
 
-    /// Brings the bucket up to `now`: to be done before the rate changes.
+    /// Adds the credit up to `now`; call it before the rate changes.
     pub(super) fn fill(&mut self, rate: BytesPerSecond, tick: Duration, now: Instant) {
         self.credit = self.credit(rate, tick, now);
+        // Time may go back between two clocks; the credit of a moment must not be added twice.
         self.filled_at = self.filled_at.max(Some(now));
     }
 
-    /// Takes what has left out of the bucket, which was brought up to that moment.
+    /// Subtracts what was sent; the bucket must be filled up to that moment.
     pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, tick: Duration) {
         let bytes = f64::from(bytes);
-        self.credit = (self.credit - bytes).max(-self.most(rate, tick).max(bytes));
+        self.credit = (self.credit - bytes).max(-self.max_credit(rate, tick).max(bytes));
     }
 
-    /// When there is so much credit; it may be less than nothing.
+    /// Returns when the credit reaches `credit` bytes, which may be negative.
     pub(super) fn ready_at(&self, credit: i64, rate: BytesPerSecond, tick: Duration, now: Instant) -> Instant {
         let missing = credit as f64 - self.credit(rate, tick, now);
         if missing <= 0.0 {
             return now;
         }
+        // One nanosecond more: rounding down would wake the caller just before the credit is there.
         let wait = Duration::try_from_secs_f64(missing / rate.0).unwrap_or(Duration::MAX);
         now.after(wait.saturating_add(Duration::from_nanos(1)))
     }
 
-    fn most(&self, rate: BytesPerSecond, tick: Duration) -> f64 {
-        let burst = LEAST_BURST.as_secs_f64().max(TICKS * tick.as_secs_f64());
-        (LEAST_PACKETS * self.packet_bytes).max(rate.0 * burst)
+    fn max_credit(&self, rate: BytesPerSecond, tick: Duration) -> f64 {
+        let burst = MIN_BURST.as_secs_f64().max(TICKS * tick.as_secs_f64());
+        (MIN_PACKETS * self.packet_bytes).max(rate.0 * burst)
     }
 }
 
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_in_a_second_is_the_rate_however_often_one_looks() {
+    fn bytes_per_second_match_the_rate_for_any_step() {
         let rate = BytesPerSecond(100_000.0);
         for step in [1, 7, 10] {
             let mut pacer = Pacer::new(PACKET);
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_larger_than_the_bucket_is_paid_for_wholly() {
+    fn packet_larger_than_the_bucket_is_paid_in_full() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_timer_of_five_milliseconds_costs_nothing() {
+    fn timer_late_by_five_milliseconds_costs_nothing() {
         let rate = BytesPerSecond(10_000_000.0);
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_in_ticks_gets_a_whole_ticks_worth() {
+    fn sender_in_ticks_gets_the_bytes_of_a_tick() {
         let (rate, tick) = (BytesPerSecond(1_000_000.0), Duration::from_millis(16));
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, tick, at(0));
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_ready_when_its_bytes_have_come_in() {
+    fn packet_is_ready_when_its_credit_is_there() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_is_paid_back_and_never_more_than_a_bucket() {
+    fn debt_is_paid_back_and_at_most_one_bucket() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));

@@ -1,55 +1,57 @@
-//! How long the path takes, and how long one waits before a packet counts as lost or a probe is due.
+//! The round-trip time, and the timeouts derived from it: when a packet counts as lost, and when a probe is due.
 //!
-//! Whether a packet's place is taken by such a deadline is the flight's matter.
+//! The packets that wait for these timeouts are in `sent_packets`.
 
 use core::time::Duration;
 
-use super::extreme::Extreme;
-use super::{Feedback, Newest};
+use super::windowed_minmax::WindowedMinMax;
+use super::{Feedback, NewestAck};
 use slipgate_netcode::time::Instant;
 
-/// Until a round trip was measured (RFC 9002, section 6.2.2).
+/// The round trip before the first sample (RFC 9002, section 6.2.2).
 const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(333);
 /// Weight of a new sample in the estimate (RFC 6298, section 2.3).
 const SMOOTHING: f64 = 0.125;
 /// Weight of a new sample in the variation (RFC 6298, section 2.3).
 const VARIATION_SMOOTHING: f64 = 0.25;
-/// How many variations a round trip may take longer than usual (RFC 6298, section 2.3).
+/// Variations above the smoothed round trip that are still ordinary (RFC 6298, section 2.3).
 const VARIATIONS: u32 = 4;
-/// A packet may be late by an eighth of the round trip before it counts as lost (RFC 9002, section 6.1.2).
+/// A packet may be reordered by an eighth of the round trip before it counts as lost (RFC 9002, section 6.1.2).
 const REORDERING_SHARE: u32 = 8;
-/// What a timer can tell apart (RFC 9002, section 6.1.2).
+/// The resolution of timers (RFC 9002, section 6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// How long a peer of ours holds an acknowledgement at most (RFC 9000, section 18.2).
-const ACK_DELAY: Duration = Duration::from_millis(25);
-/// Lost is what was not acknowledged within this ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP").
-const LOSS_LIMIT: Duration = Duration::from_secs(1);
+/// The longest time that a Slipgate peer holds an acknowledgement (RFC 9000, section 18.2).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+/// The age at which an unacknowledged packet is lost ("Fiedler, Reliability, Ordering and Congestion Avoidance over
+/// UDP").
+const MAX_LOSS_DELAY: Duration = Duration::from_secs(1);
 
-/// No path takes longer: what was acknowledged tens of seconds late waited for a machine that stood still, and must not
-/// make the next loss wait as long.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The longest timeout. No path takes longer: an acknowledgement that is tens of seconds late comes from a suspended
+/// machine, and must not delay the next loss as much.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Feedback comes at 30 packets per second (the same article) until its interval was measured.
+/// The feedback interval before it was measured: 30 packets per second, as in the article.
 const INITIAL_FEEDBACK_INTERVAL: Duration = Duration::from_millis(33);
-/// Weight of a new interval between two datagrams of the peer.
+/// Weight of a new feedback interval.
 const INTERVAL_SMOOTHING: f64 = 0.1;
-/// A longer silence is none of the peer's rhythm.
-const LONGEST_INTERVAL: Duration = Duration::from_millis(300);
-/// How far back the least round trip is looked for: as long as a route usually stays.
+/// The longest interval that counts: a longer silence is not the rhythm of the peer.
+const MAX_FEEDBACK_INTERVAL: Duration = Duration::from_millis(300);
+/// The window of the minimum round trip: as long as a route usually stays.
 const BASE_WINDOW: Duration = Duration::from_secs(20);
-/// A round trip below this share of the least of late wants a second one, which may itself be longer by as much.
-const DOUBTED: f64 = 0.75;
-/// What is doubted is forgotten with a usual round trip so many of the least ones and of the feedback's intervals later.
-const DOUBT_LASTS: u32 = 4;
+/// A round trip below this share of the minimum needs a second one to confirm it, which may be longer by the same
+/// share.
+const SUSPICIOUS_SHARE: f64 = 0.75;
+/// The lifetime of an unconfirmed round trip, as a multiple of the minimum round trip plus the feedback interval.
+const CANDIDATE_LIFETIME: u32 = 4;
 
-/// What deadlines need to know of the path.
+/// The measurements that loss detection and probes need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// The round-trip time, smoothed (RFC 6298).
     pub smoothed: Duration,
-    /// How far round trips are from it (RFC 6298).
+    /// The mean deviation of the round trip (RFC 6298).
     pub variation: Duration,
-    /// How far apart the peer's reports come.
+    /// The smoothed interval between the feedback datagrams of the peer.
     pub feedback_interval: Duration,
 }
 
@@ -64,54 +66,61 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The age beyond which a packet is lost once newer ones were acknowledged (RFC 9002, section 6.1.2; an interval of
-    /// the feedback is allowed for too, because acknowledgements wait for the peer's next packet).
+    /// Returns the age at which a packet is lost once newer ones were acknowledged (RFC 9002, section 6.1.2). It
+    /// allows for a feedback interval too, because acknowledgements wait for the peer's next packet.
     #[must_use]
-    pub fn loss_delay(&self) -> Duration {
+    pub(crate) fn loss_delay(&self) -> Duration {
         let grace = self.smoothed / REORDERING_SHARE;
+        // The largest allowance counts, not the sum: they overlap.
         self.smoothed + grace.max(self.variation * VARIATIONS).max(self.feedback_interval).max(GRANULARITY)
     }
 
-    /// The age at which a packet is lost, whatever was acknowledged: one second, or up to five where the path is slower.
+    /// Returns the age at which a packet is lost in any case: one second, or up to five on a slower path.
     #[must_use]
-    pub fn loss_limit(&self) -> Duration {
-        LOSS_LIMIT.max(self.loss_delay() + self.feedback_interval + ACK_DELAY).min(LONGEST_WAIT)
+    pub(crate) fn loss_limit(&self) -> Duration {
+        MAX_LOSS_DELAY.max(self.loss_delay() + self.feedback_interval + MAX_ACK_DELAY).min(MAX_WAIT)
     }
 
-    /// How long after the last departure a silent path is probed (RFC 9002, section 6.2.1).
+    /// Returns how long after the last packet a silent path is probed (RFC 9002, section 6.2.1).
     #[must_use]
-    pub fn probe_timeout(&self) -> Duration {
-        (self.smoothed + GRANULARITY.max(self.variation * VARIATIONS) + ACK_DELAY).min(LONGEST_WAIT)
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        (self.smoothed + GRANULARITY.max(self.variation * VARIATIONS) + MAX_ACK_DELAY).min(MAX_WAIT)
     }
 }
 
-/// Measures the round trip and the rhythm of the feedback. A sample costs a few additions.
+/// Measures the round trip and the feedback interval. A sample costs a few additions.
 #[derive(Clone, Debug)]
-pub(super) struct RoundTrip {
+pub(super) struct RttEstimator {
     timing: Timing,
-    base: Extreme,
-    heard_at: Option<Instant>,
-    doubt: Option<Doubt>,
+    base: WindowedMinMax,
+    last_received_at: Option<Instant>,
+    candidate: Option<RttCandidate>,
 }
 
-/// A round trip that was much shorter than all of late, and that none has confirmed.
+/// A round trip far below the recent ones that no other has confirmed yet.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct RttCandidate {
     since: Instant,
     rtt: Duration,
 }
 
-impl RoundTrip {
+impl RttEstimator {
     pub(super) fn new() -> Self {
-        Self { timing: Timing::default(), base: Extreme::least(BASE_WINDOW), heard_at: None, doubt: None }
+        Self {
+            timing: Timing::default(),
+            base: WindowedMinMax::min(BASE_WINDOW),
+            last_received_at: None,
+            candidate: None,
+        }
     }
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        if let Some(heard_at) = self.heard_at {
-            let interval = feedback.now.since(heard_at).min(LONGEST_INTERVAL);
-            self.timing.feedback_interval = blend(self.timing.feedback_interval, interval, INTERVAL_SMOOTHING);
+        if let Some(last_received_at) = self.last_received_at {
+            let interval = feedback.now.since(last_received_at).min(MAX_FEEDBACK_INTERVAL);
+            // The interval is that of all feedback, also of feedback without a new packet.
+            self.timing.feedback_interval = ewma(self.timing.feedback_interval, interval, INTERVAL_SMOOTHING);
         }
-        self.heard_at = Some(feedback.now);
+        self.last_received_at = Some(feedback.now);
         if let Some(newest) = feedback.newest {
             self.sample(feedback.now.since(newest.sent_at).saturating_sub(newest.ack_delay), feedback.now);
         }
@@ -121,90 +130,92 @@ impl RoundTrip {
         self.timing
     }
 
-    /// The least round trip of late; `None` before the first.
+    /// Returns the minimum round trip of the window; `None` before the first.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base.value().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     }
 
-    /// The smoothed round trip; `None` before the first.
+    /// Returns the smoothed round trip; `None` before the first.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.base().map(|_| self.timing.smoothed)
     }
 
-    /// Whether a sample may be taken for one of the path.
+    /// Returns whether a sample is a round trip of the path.
     ///
-    /// A clock that moved meanwhile makes others: the peer's jumps while it holds the acknowledgement, or ours stands still
-    /// with its machine, which then finds the acknowledgement in its socket. Such round trips are too short, and the least
-    /// one is believed for long; so one that is much shorter than all of late counts when a packet that left after it was
-    /// heard is as quick. No peer holds an acknowledgement for longer than the packet has been gone.
-    pub(super) fn believes(&mut self, newest: &Newest, now: Instant) -> bool {
+    /// A clock that jumps makes false samples: the peer's jumps while it holds the acknowledgement, or ours stops
+    /// with its machine, which then finds the acknowledgement in its socket. Such round trips are too short, and
+    /// the minimum keeps them for long. A much shorter one therefore counts only when a packet sent after it
+    /// confirms it. No peer holds an acknowledgement for longer than the packet has been gone.
+    pub(super) fn is_plausible(&mut self, newest: &NewestAck, now: Instant) -> bool {
         let gone = now.since(newest.sent_at);
+        // The peer cannot have held the acknowledgement for longer than the packet exists.
         if newest.ack_delay > gone + GRANULARITY {
             return false;
         }
         let rtt = gone.saturating_sub(newest.ack_delay);
-        if self.base().is_none_or(|base| rtt + GRANULARITY >= base.mul_f64(DOUBTED)) {
-            self.doubt = self.doubt.filter(|doubt| now.since(doubt.since) <= self.doubt_lasts());
+        if self.base().is_none_or(|base| rtt + GRANULARITY >= base.mul_f64(SUSPICIOUS_SHARE)) {
+            self.candidate = self.candidate.filter(|candidate| now.since(candidate.since) <= self.candidate_lifetime());
             return true;
         }
         self.confirms(rtt, newest.sent_at, now)
     }
 
-    /// Paths that are bonded, or that change to and fro, have short round trips between long ones.
-    fn doubt_lasts(&self) -> Duration {
-        (self.base().unwrap_or_default() + self.timing.feedback_interval) * DOUBT_LASTS
+    /// Returns how long a candidate waits. Bonded and alternating paths have short round trips between long ones.
+    fn candidate_lifetime(&self) -> Duration {
+        (self.base().unwrap_or_default() + self.timing.feedback_interval) * CANDIDATE_LIFETIME
     }
 
-    /// Whether a short sample counts, because one before was as short; if that was longer, it counts instead.
+    /// Returns whether a short sample counts because an earlier one was as short. The longer of the two is taken.
     fn confirms(&mut self, rtt: Duration, sent_at: Instant, now: Instant) -> bool {
-        match &mut self.doubt {
-            // All that gathered in a socket is read in one go, and is as wrong as the first of it.
-            Some(doubt) if sent_at < doubt.since => doubt.rtt = doubt.rtt.max(rtt),
-            Some(doubt) if rtt.mul_f64(DOUBTED) <= doubt.rtt + GRANULARITY => {
-                let first = doubt.rtt;
-                self.doubt = None;
+        match &mut self.candidate {
+            // All datagrams that gathered in a socket are read at once, and are as wrong as the first of them.
+            Some(candidate) if sent_at < candidate.since => candidate.rtt = candidate.rtt.max(rtt),
+            Some(candidate) if rtt.mul_f64(SUSPICIOUS_SHARE) <= candidate.rtt + GRANULARITY => {
+                let first = candidate.rtt;
+                self.candidate = None;
                 if rtt >= first {
                     return true;
                 }
                 self.sample(first, now);
             }
-            doubt => *doubt = Some(Doubt { since: now, rtt }),
+            candidate => *candidate = Some(RttCandidate { since: now, rtt }),
         }
         false
     }
 
+    // The first sample is the estimate, and half of it the variation (RFC 6298, section 2.2).
     fn sample(&mut self, rtt: Duration, now: Instant) {
         let Timing { smoothed, variation, .. } = self.timing;
         (self.timing.smoothed, self.timing.variation) = if self.base.value().is_none() {
             (rtt, rtt / 2)
         } else {
-            (blend(smoothed, rtt, SMOOTHING), blend(variation, smoothed.abs_diff(rtt), VARIATION_SMOOTHING))
+            (ewma(smoothed, rtt, SMOOTHING), ewma(variation, smoothed.abs_diff(rtt), VARIATION_SMOOTHING))
         };
         self.base.push(rtt.as_secs_f64(), now.since_start().as_secs_f64());
     }
 }
 
-/// `weight` of the way from `old` to `new`.
-fn blend(old: Duration, new: Duration, weight: f64) -> Duration {
+/// Returns the exponentially weighted moving average: `weight` of the way from `old` to `new`.
+fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
     let (from, to) = (old.as_secs_f64(), new.as_secs_f64());
     Duration::try_from_secs_f64(from + (to - from) * weight).unwrap_or(old)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Newest;
+    use super::super::NewestAck;
     use super::*;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
-    fn hear(path: &mut RoundTrip, at: u64, rtt: u64, ack_delay: u64) {
-        let newest = Newest {
+    fn feed(path: &mut RttEstimator, at: u64, rtt: u64, ack_delay: u64) {
+        let newest = NewestAck {
             sent_at: Instant::from_start(ms(at - rtt - ack_delay)),
             received_at: None,
             ack_delay: ms(ack_delay),
-            unread: Duration::ZERO,
+            socket_delay: Duration::ZERO,
         };
         path.on_feedback(&Feedback {
             now: Instant::from_start(ms(at)),
@@ -217,35 +228,35 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_is_the_estimate_and_half_of_it_the_variation() {
-        let mut path = RoundTrip::new();
+    fn first_sample_is_estimate_and_half_is_variation() {
+        let mut path = RttEstimator::new();
         assert_eq!((path.base(), path.smoothed(), path.timing()), (None, None, Timing::default()));
-        hear(&mut path, 1000, 80, 0);
+        feed(&mut path, 1000, 80, 0);
         assert_eq!((path.timing().smoothed, path.timing().variation, path.base()), (ms(80), ms(40), Some(ms(80))));
     }
 
     #[test]
-    fn what_the_peer_held_back_is_no_part_of_the_round_trip() {
-        let mut path = RoundTrip::new();
-        hear(&mut path, 1000, 80, 20);
+    fn ack_delay_is_no_part_of_the_round_trip() {
+        let mut path = RttEstimator::new();
+        feed(&mut path, 1000, 80, 20);
         assert_eq!(path.smoothed(), Some(ms(80)));
     }
 
     #[test]
-    fn a_round_trip_much_shorter_than_all_of_late_counts_when_a_packet_confirms_it_that_left_later() {
-        let newest = |at: u64, rtt: u64, ack_delay| Newest {
+    fn much_shorter_round_trip_needs_confirmation() {
+        let newest = |at: u64, rtt: u64, ack_delay| NewestAck {
             sent_at: Instant::from_start(ms(at - rtt)),
             received_at: None,
             ack_delay: ms(ack_delay),
-            unread: Duration::ZERO,
+            socket_delay: Duration::ZERO,
         };
-        let mut path = RoundTrip::new();
-        let mut believes = |at, rtt, ack_delay| {
-            let believes = path.believes(&newest(at, rtt, ack_delay), Instant::from_start(ms(at)));
-            if believes {
-                hear(&mut path, at, rtt - ack_delay.min(rtt), ack_delay.min(rtt));
+        let mut path = RttEstimator::new();
+        let mut is_plausible = |at, rtt, ack_delay| {
+            let is_plausible = path.is_plausible(&newest(at, rtt, ack_delay), Instant::from_start(ms(at)));
+            if is_plausible {
+                feed(&mut path, at, rtt - ack_delay.min(rtt), ack_delay.min(rtt));
             }
-            (believes, path.base().unwrap().as_millis())
+            (is_plausible, path.base().unwrap().as_millis())
         };
         for (at, rtt, ack_delay, expected, why) in [
             (1000, 80, 0, (true, 80), "the first"),
@@ -269,26 +280,26 @@ mod tests {
             (4500, 14, 0, (true, 13), "not confirmed for many round trips"),
             (4510, 5, 0, (false, 13), "and so this is the first"),
         ] {
-            assert_eq!(believes(at, rtt, ack_delay), expected, "{at}: {why}");
+            assert_eq!(is_plausible(at, rtt, ack_delay), expected, "{at}: {why}");
         }
     }
 
     #[test]
-    fn a_path_that_changes_to_and_fro_has_the_shorter_round_trip_after_a_second_of_that() {
-        let mut path = RoundTrip::new();
+    fn alternating_path_gets_the_shorter_round_trip() {
+        let mut path = RttEstimator::new();
         for at in 0..20 {
-            hear(&mut path, 1000 + 100 * at, 300, 0);
+            feed(&mut path, 1000 + 100 * at, 300, 0);
         }
         let base = (0..10).map(|turn| {
             let (at, rtt) = (4000 + 100 * turn, if turn % 2 == 0 { 100 } else { 300 });
-            let newest = Newest {
+            let newest = NewestAck {
                 sent_at: Instant::from_start(ms(at - rtt)),
                 received_at: None,
                 ack_delay: Duration::ZERO,
-                unread: Duration::ZERO,
+                socket_delay: Duration::ZERO,
             };
-            if path.believes(&newest, Instant::from_start(ms(at))) {
-                hear(&mut path, at, rtt, 0);
+            if path.is_plausible(&newest, Instant::from_start(ms(at))) {
+                feed(&mut path, at, rtt, 0);
             }
             path.base().unwrap()
         });
@@ -296,32 +307,32 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_follows_the_peers_rhythm_but_no_silence() {
-        let mut path = RoundTrip::new();
+    fn feedback_interval_ignores_a_silence() {
+        let mut path = RttEstimator::new();
         for at in 1..200 {
-            hear(&mut path, 1000 + 100 * at, 80, 0);
+            feed(&mut path, 1000 + 100 * at, 80, 0);
         }
         assert!(path.timing().feedback_interval.abs_diff(ms(100)) < ms(1));
-        hear(&mut path, 60_000, 80, 0);
+        feed(&mut path, 60_000, 80, 0);
         assert!(path.timing().feedback_interval <= ms(120), "{:?}", path.timing());
     }
 
     #[test]
-    fn the_least_round_trip_is_forgotten_with_its_route() {
-        let mut path = RoundTrip::new();
-        hear(&mut path, 1000, 50, 0);
+    fn minimum_round_trip_expires_with_its_route() {
+        let mut path = RttEstimator::new();
+        feed(&mut path, 1000, 50, 0);
         for at in 2..20 {
-            hear(&mut path, 1000 * at, 90, 0);
+            feed(&mut path, 1000 * at, 90, 0);
         }
         assert_eq!(path.base(), Some(ms(50)));
         for at in 20..30 {
-            hear(&mut path, 1000 * at, 90, 0);
+            feed(&mut path, 1000 * at, 90, 0);
         }
         assert_eq!(path.base(), Some(ms(90)));
     }
 
     #[test]
-    fn deadlines_are_those_of_rfc_9002() {
+    fn timeouts_are_those_of_rfc_9002() {
         let quick = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(5) };
         let rare = Timing { feedback_interval: ms(33), ..quick };
         let unsteady = Timing { variation: ms(20), ..quick };
@@ -331,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_slower_than_a_second_loses_nothing_by_that() {
+    fn path_slower_than_a_second_loses_nothing() {
         let near = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(33) };
         let far = Timing { smoothed: ms(1200), variation: ms(100), feedback_interval: ms(33) };
         assert_eq!((near.loss_limit(), far.loss_limit()), (ms(1000), ms(1658)));
     }
 
     #[test]
-    fn a_machine_that_stood_still_for_a_minute_does_not_make_losses_wait_as_long() {
+    fn suspended_machine_does_not_delay_losses() {
         let late = Timing { smoothed: ms(60_000), variation: ms(30_000), feedback_interval: ms(300) };
         assert_eq!((late.loss_limit(), late.probe_timeout()), (ms(5000), ms(5000)));
     }

@@ -1,20 +1,20 @@
-//! The endpoint: datagrams in, packets out, and the other way round.
+//! The endpoint: turns datagrams into packets, and packets into datagrams.
 
-use super::config::{Config, ConfigError};
-use super::link::{Incoming, Link};
-use super::memory::MemoryBudget;
-use super::reassembly::{Progress, Reassembly};
-use super::sent::Cargo;
-use super::stats::Stats;
-use super::{Acceptance, Event, Packet, SendError, Sink};
+use super::config::{EndpointConfig, EndpointConfigError};
+use super::fragment_pool::MemoryBudget;
+use super::packet_tracker::{IncomingPacket, PacketTracker};
+use super::reassembly::{FragmentOutcome, Reassembly};
+use super::send_window::SessionPacketKind;
+use super::stats::EndpointStats;
+use super::{Acceptance, PacketEvent, PacketSendError, ReceivedPacket, Sink};
 use crate::reject::Reject;
-use crate::wire::reliable::{Acks, Fragment, FragmentLimits, Header, MAX_OVERHEAD_BYTES, Sequence, is_fragment};
+use crate::wire::reliable::{Fragment, FragmentLimits, MAX_OVERHEAD_BYTES, ReliableHeader, Sequence, is_fragment};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 
-/// The largest packet and its fragments.
+/// The limits of packets and of their fragments.
 #[derive(Clone, Copy)]
-struct Limits {
+struct PacketLimits {
     packet_bytes: usize,
     fragments: FragmentLimits,
 }
@@ -27,7 +27,7 @@ struct Limits {
 /// # Examples
 ///
 /// ```
-/// use slipgate_session::reliability::{Config, Endpoint, Event, Sink};
+/// use slipgate_session::reliability::{EndpointConfig, Endpoint, PacketEvent, Sink};
 /// use slipgate_netcode::time::Instant;
 ///
 /// /// A network on which one datagram can be under way.
@@ -35,10 +35,10 @@ struct Limits {
 /// struct Wire { bytes: Vec<u8>, length: usize }
 ///
 /// impl Sink for Wire {
-///     fn rooms(&self) -> usize {
+///     fn remaining(&self) -> usize {
 ///         1
 ///     }
-///     fn room(&mut self) -> Option<&mut [u8]> {
+///     fn next_buf(&mut self) -> Option<&mut [u8]> {
 ///         self.bytes.resize(1200, 0);
 ///         Some(&mut self.bytes)
 ///     }
@@ -47,7 +47,7 @@ struct Limits {
 ///     }
 /// }
 ///
-/// let (mut alice, mut bob) = (Endpoint::new(Config::default())?, Endpoint::new(Config::default())?);
+/// let (mut alice, mut bob) = (Endpoint::new(EndpointConfig::default())?, Endpoint::new(EndpointConfig::default())?);
 /// let (mut wire, now) = (Wire::default(), Instant::default());
 ///
 /// let sequence = alice.send(b"hello", now, &mut wire).unwrap();
@@ -56,217 +56,228 @@ struct Limits {
 ///
 /// bob.send(b"hello to you", now, &mut wire).unwrap();
 /// alice.handle(&wire.bytes[..wire.length], now).unwrap();
-/// assert!(matches!(alice.poll_event(), Some(Event::Acked { sequence: acked, .. }) if acked == sequence));
-/// # Ok::<(), slipgate_session::reliability::ConfigError>(())
+/// assert!(matches!(alice.poll_event(), Some(PacketEvent::Acked { sequence: acked, .. }) if acked == sequence));
+/// # Ok::<(), slipgate_session::reliability::EndpointConfigError>(())
 /// ```
 pub struct Endpoint {
-    limits: Limits,
+    limits: PacketLimits,
     fragment_above: usize,
     reassembly: Reassembly,
-    link: Link,
+    tracker: PacketTracker,
 }
 
 impl Endpoint {
-    /// An endpoint that has sent and received nothing.
+    /// Creates an endpoint that has sent and received nothing.
     ///
     /// # Errors
-    /// A setting that no endpoint can run with.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    /// The [`EndpointConfigError`] of the first setting that is out of bounds.
+    pub fn new(config: EndpointConfig) -> Result<Self, EndpointConfigError> {
         Self::with_budget(config, None)
     }
 
-    /// As [`Endpoint::new`], with a bound on the memory that the reassemblies of many endpoints take together.
+    /// Creates an endpoint like [`Endpoint::new`] with a shared bound on its reassembly memory.
     ///
     /// # Errors
-    /// A setting that no endpoint can run with.
+    /// The [`EndpointConfigError`] of the first setting that is out of bounds.
     #[expect(clippy::needless_pass_by_value, reason = "a setting is handed over, not lent")]
-    pub fn with_budget(config: Config, shared: Option<MemoryBudget>) -> Result<Self, ConfigError> {
+    pub fn with_budget(config: EndpointConfig, shared: Option<MemoryBudget>) -> Result<Self, EndpointConfigError> {
         config.check()?;
         Ok(Self {
-            limits: Limits { packet_bytes: config.max_packet_bytes, fragments: config.fragment_limits() },
+            limits: PacketLimits { packet_bytes: config.max_packet_bytes, fragments: config.fragment_limits() },
             fragment_above: config.fragment_above,
             reassembly: Reassembly::new(&config, shared),
-            link: Link::new(&config),
+            tracker: PacketTracker::new(&config),
         })
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
 
-    /// Brings a datagram in. Answers the packet that it is, or that it completes; it counts as received.
+    /// Processes a datagram. Returns the packet that it contains or completes; the packet counts as received.
     ///
-    /// A packet without payload carries nothing but acknowledgements, and is of no interest to the application.
+    /// A packet without payload carries only acknowledgements, and is of no interest to the application.
     ///
     /// # Errors
-    /// Why the datagram was dropped; it has been counted in [`stats`](Self::stats).
-    pub fn handle<'a>(&'a mut self, datagram: &'a [u8], now: Instant) -> Result<Option<Packet<'a>>, Reject> {
+    /// The reason why the datagram was dropped; [`stats`](Self::stats) counts it.
+    pub fn handle<'a>(&'a mut self, datagram: &'a [u8], now: Instant) -> Result<Option<ReceivedPacket<'a>>, Reject> {
         self.handle_if(datagram, now, |_| Acceptance::Take)
     }
 
-    /// As [`handle`](Self::handle), but `accept` may refuse the packet, for which there may be no place: then it is not
+    /// Processes a datagram like [`handle`](Self::handle), but `accept` may refuse the packet, which is then not
     /// acknowledged.
     ///
     /// # Errors
-    /// As [`handle`](Self::handle), and `Refused`.
+    /// The errors of [`handle`](Self::handle), and [`Reject::Refused`] if `accept` refuses the packet.
     pub fn handle_if<'a>(
         &'a mut self,
         datagram: &'a [u8],
         now: Instant,
-        accept: impl FnOnce(&Packet<'a>) -> Acceptance,
-    ) -> Result<Option<Packet<'a>>, Reject> {
-        let Self { limits, reassembly, link, .. } = self;
+        accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+    ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
+        let Self { limits, reassembly, tracker, .. } = self;
+        // Check the size before parsing: an oversized datagram must not cost more than a comparison.
         let taken = if datagram.len() > limits.packet_bytes + MAX_OVERHEAD_BYTES {
             Err(Reject::TooLarge)
         } else if is_fragment(datagram) {
-            take_fragment(reassembly, link, *limits, datagram, now, accept)
+            take_fragment(reassembly, tracker, *limits, datagram, now, accept)
         } else {
-            take_packet(reassembly, link, *limits, datagram, now, accept).map(Some)
+            take_packet(reassembly, tracker, *limits, datagram, now, accept).map(Some)
         };
         match &taken {
-            Ok(_) => link.count_datagram(datagram.len(), now),
-            Err(reject) => link.rejects.add(*reject),
+            Ok(_) => tracker.count_datagram(datagram.len(), now),
+            Err(reject) => tracker.rejects.add(*reject),
         }
         taken
     }
 
-    /// Counts a datagram that a layer above dropped for this reason, without bringing it in.
-    pub fn count_reject(&mut self, reject: Reject) {
-        self.link.rejects.add(reject);
+    /// Counts a datagram that a layer above dropped for this reason.
+    pub(crate) fn count_reject(&mut self, reject: Reject) {
+        self.tracker.rejects.add(reject);
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
 
-    /// Sends a packet, in fragments if it is large, and answers its number. Its header carries acknowledgements.
+    /// Sends a packet, in fragments if it is large, and returns its sequence number. Its header carries
+    /// acknowledgements.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, or `Backlogged` when the sink has no room for all of it. Then nothing was sent.
-    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, SendError> {
+    /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
+    /// all of its datagrams. Nothing was sent then.
+    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, PacketSendError> {
         if payload.is_empty() {
-            return Err(SendError::Empty);
+            return Err(PacketSendError::Empty);
         }
         if payload.len() > self.limits.packet_bytes {
-            self.link.counters.too_large_to_send += 1;
-            return Err(SendError::TooLarge);
+            self.tracker.counters.too_large_to_send += 1;
+            return Err(PacketSendError::TooLarge);
         }
-        let header = self.link.next_header();
+        // No sequence number is used before the datagrams are written: a refused packet leaves no gap.
+        let header = self.tracker.next_header();
         if payload.len() > self.fragment_above {
             self.send_fragments(header, payload, sink)?;
         } else {
-            write(sink, |writer| {
+            write_datagram(sink, |writer| {
                 header.emit(writer);
                 writer.bytes(payload);
             })?;
         }
-        self.link.depart(header, Cargo::Data, payload.len(), now);
+        self.tracker.on_packet_sent(header, SessionPacketKind::AckEliciting, payload.len(), now);
         Ok(header.sequence)
     }
 
-    /// Sends a packet whose payload `fill` writes where the datagram leaves from, so that it need not be copied. It
-    /// answers how many bytes it wrote. The packet is not cut into fragments.
+    /// Sends one packet, never in fragments. `fill` writes the payload into the buffer of the datagram, which saves a
+    /// copy, and returns the number of bytes written.
     ///
     /// # Errors
-    /// `Empty` if nothing was written, `TooLarge` if the sink's room does not even hold a header, or `Backlogged`. Then
-    /// nothing was sent.
+    /// `Empty` if `fill` wrote nothing, `TooLarge` if the buffer cannot hold a header, `Backlogged` if the sink is
+    /// full. Nothing was sent then.
     pub fn send_with(
         &mut self,
         now: Instant,
         sink: &mut impl Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, SendError> {
-        self.send_cargo(Cargo::Data, now, sink, fill)
+    ) -> Result<Sequence, PacketSendError> {
+        self.send_packet(SessionPacketKind::AckEliciting, now, sink, fill)
     }
 
-    /// As [`send_with`](Self::send_with), for a payload that needs no answer: the packet is never called lost, and a peer
-    /// that takes it by [`Acceptance::TakeUnanswered`] sends nothing only to acknowledge it.
+    /// Sends a packet like [`send_with`](Self::send_with) that the peer need not acknowledge. It is never declared
+    /// lost, and a peer that accepts it with [`Acceptance::TakeUnanswered`] sends no packet to acknowledge it.
     ///
     /// # Errors
-    /// As [`send_with`](Self::send_with).
+    /// The same as those of [`send_with`](Self::send_with).
     pub fn send_unanswered_with(
         &mut self,
         now: Instant,
         sink: &mut impl Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, SendError> {
-        self.send_cargo(Cargo::AcksAlone, now, sink, fill)
+    ) -> Result<Sequence, PacketSendError> {
+        self.send_packet(SessionPacketKind::AckOnly, now, sink, fill)
     }
 
-    fn send_cargo(
+    fn send_packet(
         &mut self,
-        cargo: Cargo,
+        kind: SessionPacketKind,
         now: Instant,
         sink: &mut impl Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, SendError> {
-        let header = self.link.next_header();
-        let room = sink.room().ok_or(SendError::Backlogged)?;
-        let mut writer = Writer::new(room);
+    ) -> Result<Sequence, PacketSendError> {
+        let header = self.tracker.next_header();
+        let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+        let mut writer = Writer::new(buf);
         header.emit(&mut writer);
-        let start = writer.written().ok_or(SendError::TooLarge)?;
-        let payload = room.get_mut(start..).ok_or(SendError::TooLarge)?;
-        let most = payload.len().min(self.limits.packet_bytes);
-        let bytes = fill(payload.get_mut(..most).ok_or(SendError::TooLarge)?);
-        debug_assert!(bytes <= most, "more was written than there was room for");
-        let bytes = bytes.min(most);
+        let start = writer.written().ok_or(PacketSendError::TooLarge)?;
+        let payload = buf.get_mut(start..).ok_or(PacketSendError::TooLarge)?;
+        let max_bytes = payload.len().min(self.limits.packet_bytes);
+        let bytes = fill(payload.get_mut(..max_bytes).ok_or(PacketSendError::TooLarge)?);
+        debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
+        let bytes = bytes.min(max_bytes);
         if bytes == 0 {
-            return Err(SendError::Empty);
+            return Err(PacketSendError::Empty);
         }
         sink.commit(start + bytes);
-        self.link.depart(header, cargo, bytes, now);
+        self.tracker.on_packet_sent(header, kind, bytes, now);
         Ok(header.sequence)
     }
 
-    /// Whether [`transmit`](Self::transmit) has something to send now.
+    /// Returns whether [`transmit`](Self::transmit) has something to send.
+    pub(crate) fn owes_acks(&self, now: Instant) -> bool {
+        self.tracker.owes_acks(now)
+    }
+
+    /// Writes which packets before the 32 of the next header have arrived, for a layer above that sends them in a
+    /// field of its own. Bit i of the whole stands for packet `ack` - 32 - i. Returns the number of bytes written: 0
+    /// while headers alone report each arrival twice. Call [`extended_acks_sent`](Self::extended_acks_sent) once they
+    /// were sent.
     #[must_use]
-    pub fn owes_acks(&self, now: Instant) -> bool {
-        self.link.owes_acks(now)
+    pub fn extended_acks(&self, bits: &mut [u8]) -> usize {
+        self.tracker.extended_acks(bits)
     }
 
-    /// Which packets before the 32 of the next header have arrived, for a layer above that tells the peer in a field of
-    /// its own: bit i of the whole stands for packet `ack` - 32 - i. Answers how many bytes of `bits` are of use, which is
-    /// none as long as headers tell of each arrival twice. Say [`told_behind`](Self::told_behind) when they have left.
-    #[must_use]
-    pub fn acks_behind(&self, bits: &mut [u8]) -> usize {
-        self.link.acks_behind(bits)
+    /// Records that the last packet carried this many bytes of [`extended_acks`](Self::extended_acks).
+    pub fn extended_acks_sent(&mut self, bytes: usize) {
+        self.tracker.extended_acks_sent(bytes);
     }
 
-    /// The last packet that left told the peer of so many bytes of [`acks_behind`](Self::acks_behind).
-    pub fn told_behind(&mut self, bytes: usize) {
-        self.link.report_behind(bytes);
+    /// Processes the [`extended_acks`](Self::extended_acks) of the packet that was handled last; `ack` is that of its
+    /// header.
+    pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
+        self.tracker.on_extended_acks(ack, bits, now);
     }
 
-    /// Hears the peer's [`acks_behind`](Self::acks_behind) of the packet that was brought in last; `ack` is the one of
-    /// its header.
-    pub fn handle_acks_behind(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
-        self.link.hear_behind(ack, bits, now);
-    }
-
-    /// Sends what is due: acknowledgements that no other packet carried.
+    /// Sends the ack-only packets that are due.
     pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
-        while let Some(header) = self.link.owed_header(now) {
-            if write(sink, |writer| header.emit(writer)).is_err() {
+        while let Some(header) = self.tracker.due_ack_header(now) {
+            if write_datagram(sink, |writer| header.emit(writer)).is_err() {
                 return;
             }
-            self.link.depart(header, Cargo::AcksAlone, 0, now);
+            self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, now);
         }
     }
 
-    /// Writes a packet's fragments, all of them or none.
-    fn send_fragments(&mut self, header: Header, payload: &[u8], sink: &mut impl Sink) -> Result<(), SendError> {
+    /// Writes all fragments of a packet, or none.
+    fn send_fragments(
+        &mut self,
+        header: ReliableHeader,
+        payload: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), PacketSendError> {
         let parts = payload.chunks(self.limits.fragments.fragment_bytes);
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         if count > self.limits.fragments.max_fragments {
-            self.link.counters.too_large_to_send += 1;
-            return Err(SendError::TooLarge);
+            self.tracker.counters.too_large_to_send += 1;
+            return Err(PacketSendError::TooLarge);
         }
-        if sink.rooms() < usize::from(count) {
-            return Err(SendError::Backlogged);
+        // Ask for all datagrams first: half a packet would waste the half that was sent.
+        if sink.remaining() < usize::from(count) {
+            return Err(PacketSendError::Backlogged);
         }
         for (id, data) in (0_u8..=u8::MAX).zip(parts) {
             let embedded = (id == 0).then_some(header);
             let fragment = Fragment { sequence: header.sequence, id, count, header: embedded, data };
-            match write(sink, |writer| fragment.emit(writer)) {
-                Ok(()) => self.link.counters.fragments_sent += 1,
+            match write_datagram(sink, |writer| fragment.emit(writer)) {
+                Ok(()) => self.tracker.counters.fragments_sent += 1,
                 Err(error) if id == 0 => return Err(error),
-                // The sink did not keep its word. The number is used by now; the packet is lost, as any may be.
+                // The sink offered less than `remaining` promised. The sequence number is in use by now, so the
+                // packet counts as sent and is lost.
                 Err(_) => break,
             }
         }
@@ -275,130 +286,132 @@ impl Endpoint {
 
     // Time ----------------------------------------------------------------------------------------------------------
 
-    /// Time has passed: packets are lost, unfinished ones are given up. With nothing under way it costs a few
+    /// Declares overdue packets lost, and discards reassemblies that timed out. It costs a few
     /// comparisons.
     pub fn tick(&mut self, now: Instant) {
-        self.link.tick(now);
+        self.tracker.tick(now);
         self.reassembly.tick(now);
     }
 
-    /// When the endpoint next has something to do of its own, if nothing arrives: wake up then, tick and transmit.
+    /// Returns when [`tick`](Self::tick) or [`transmit`](Self::transmit) is due next, if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let reassembly = Some(self.reassembly.wake()).filter(|wake| *wake != Instant::NEVER);
-        self.link.next_deadline().into_iter().chain(reassembly).min()
+        self.tracker.next_deadline().into_iter().chain(reassembly).min()
     }
 
-    // What is known -------------------------------------------------------------------------------------------------
+    // Queries -------------------------------------------------------------------------------------------------------
 
-    /// The oldest news of packets that were sent. Ask until there is none, once a turn: there is room for as many as the
-    /// window of sent packets holds. Then the oldest is forgotten, and counted in
-    /// [`Counters::untold_events`](super::Counters::untold_events).
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.link.poll()
+    /// Returns the oldest event of a sent packet. Call it until `None` once per turn: the queue holds as many events
+    /// as the window of sent packets, then drops the oldest and counts it in
+    /// [`EndpointCounters::dropped_events`](super::EndpointCounters::dropped_events).
+    pub fn poll_event(&mut self) -> Option<PacketEvent> {
+        self.tracker.poll()
     }
 
-    /// The number of the next packet.
+    /// Returns the sequence number of the next packet.
+    pub(crate) const fn next_sequence(&self) -> Sequence {
+        self.tracker.next_sequence()
+    }
+
+    /// Returns the header that the next packet would carry: its sequence number and acknowledgements.
     #[must_use]
-    pub fn next_sequence(&self) -> Sequence {
-        self.link.next_header().sequence
+    pub fn next_header(&self) -> ReliableHeader {
+        self.tracker.next_header()
     }
 
-    /// The acknowledgements that the next packet would carry.
-    #[must_use]
-    pub fn acks(&self) -> Acks {
-        self.link.next_header().acks
+    /// Returns one more than the newest packet that the peer is known to have received, counted without the wrap.
+    /// Ack-only packets and late acknowledgements count too.
+    pub(crate) const fn peer_received_end(&self) -> u64 {
+        self.tracker.peer_received_end()
     }
 
-    /// One behind the newest packet that the peer is known to have received, counted without the wrap; however long that
-    /// took, and also if it was one of acknowledgements alone.
-    pub(crate) const fn heard_to(&self) -> u64 {
-        self.link.heard_to()
-    }
-
-    /// [`Counters::acks_of_unsent`](super::Counters::acks_of_unsent).
+    /// Returns [`EndpointCounters::acks_of_unsent`](super::EndpointCounters::acks_of_unsent) without the cost of
+    /// [`stats`](Self::stats).
     pub(crate) const fn acks_of_unsent(&self) -> u64 {
-        self.link.counters.acks_of_unsent
+        self.tracker.counters.acks_of_unsent
     }
 
-    /// How the path is, and what happened on it.
+    /// Returns the measurements of the path and all counters.
     #[must_use]
-    pub fn stats(&self, now: Instant) -> Stats {
-        let mut stats = self.link.stats(now);
+    pub fn stats(&self, now: Instant) -> EndpointStats {
+        let mut stats = self.tracker.stats(now);
         stats.counters.reassemblies_given_up = self.reassembly.given_up();
         stats
     }
 
-    /// How many bytes the packets in fragments that are under way take.
+    /// Returns the bytes of memory that incomplete packets take.
     #[must_use]
     pub fn reassembly_bytes(&self) -> usize {
         self.reassembly.bytes()
     }
 
-    /// Forgets everything, all statistics included: for the next peer.
+    /// Resets everything, all statistics included, for the next peer.
     ///
-    /// DECISION: the reference keeps its round-trip time, loss and bandwidths, so that one player's numbers leak into
-    /// the next one's slot.
+    /// DECISION: the reference keeps its round-trip time, loss and bandwidths, which would show the numbers of one
+    /// player in the slot of the next.
     pub fn reset(&mut self) {
-        self.link.reset();
+        self.tracker.reset();
         self.reassembly.reset();
     }
 }
 
 /// Writes one datagram into the sink.
-fn write(sink: &mut impl Sink, emit: impl FnOnce(&mut Writer<'_>)) -> Result<(), SendError> {
-    let mut writer = Writer::new(sink.room().ok_or(SendError::Backlogged)?);
+fn write_datagram(sink: &mut impl Sink, emit: impl FnOnce(&mut Writer<'_>)) -> Result<(), PacketSendError> {
+    let mut writer = Writer::new(sink.next_buf().ok_or(PacketSendError::Backlogged)?);
     emit(&mut writer);
-    let bytes = writer.written().ok_or(SendError::TooLarge)?;
+    let bytes = writer.written().ok_or(PacketSendError::TooLarge)?;
     sink.commit(bytes);
     Ok(())
 }
 
-/// A packet that came in one datagram (§2.4).
+/// Processes a packet in one datagram (§2.4).
 fn take_packet<'a>(
     reassembly: &mut Reassembly,
-    link: &mut Link,
-    limits: Limits,
+    tracker: &mut PacketTracker,
+    limits: PacketLimits,
     datagram: &'a [u8],
     now: Instant,
-    accept: impl FnOnce(&Packet<'a>) -> Acceptance,
-) -> Result<Packet<'a>, Reject> {
-    link.counters.received += 1;
-    let (header, payload) = Header::parse(datagram)?;
+    accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+) -> Result<ReceivedPacket<'a>, Reject> {
+    tracker.counters.received += 1;
+    let (header, payload) = ReliableHeader::parse(datagram)?;
     if payload.len() > limits.packet_bytes {
         return Err(Reject::TooLarge);
     }
-    let packet = link.receive(Incoming { header, payload, bytes: datagram.len() }, now, accept)?;
+    let packet = tracker.receive(IncomingPacket { header, payload }, now, accept)?;
     reassembly.advance(packet.sequence);
     Ok(packet)
 }
 
-/// A fragment: it waits, or it completes its packet (§2.4).
+/// Processes a fragment: stores it, or completes its packet (§2.4).
 fn take_fragment<'a>(
     reassembly: &'a mut Reassembly,
-    link: &mut Link,
-    limits: Limits,
+    tracker: &mut PacketTracker,
+    limits: PacketLimits,
     datagram: &[u8],
     now: Instant,
-    accept: impl FnOnce(&Packet<'a>) -> Acceptance,
-) -> Result<Option<Packet<'a>>, Reject> {
+    accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+) -> Result<Option<ReceivedPacket<'a>>, Reject> {
     let fragment = Fragment::parse(datagram, limits.fragments)?;
-    if link.has_received(fragment.sequence) {
+    if tracker.has_received(fragment.sequence) {
         return Err(Reject::FragmentLate);
     }
+    // Reassembly first, tracker second: a fragment without memory must not move the window of received packets.
     reassembly.begin(&fragment, now)?;
-    link.expect(fragment.sequence);
+    tracker.expect(fragment.sequence);
     let progress = reassembly.take(&fragment, now)?;
-    link.counters.fragments_received += 1;
-    let Progress::Complete { header, bytes: payload_bytes } = progress else { return Ok(None) };
+    tracker.counters.fragments_received += 1;
+    let FragmentOutcome::Complete { header, bytes: payload_bytes } = progress else { return Ok(None) };
+    // The reference bounds header and payload together, then the payload alone. Keep both for the same counters.
     let bytes = header.bytes() + payload_bytes;
     if bytes > limits.packet_bytes + MAX_OVERHEAD_BYTES {
         return Err(Reject::TooLarge);
     }
-    link.counters.received += 1;
+    tracker.counters.received += 1;
     if payload_bytes > limits.packet_bytes {
         return Err(Reject::TooLarge);
     }
     let payload = reassembly.assembled();
-    link.receive(Incoming { header, payload, bytes }, now, accept).map(Some)
+    tracker.receive(IncomingPacket { header, payload }, now, accept).map(Some)
 }

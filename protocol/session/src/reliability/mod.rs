@@ -1,4 +1,5 @@
-//! The acknowledged-packet endpoint, wire-compatible with reliable 1.0: who received what, and how the path is.
+//! The acknowledged-packet endpoint, wire-compatible with reliable 1.0: acknowledgements, fragments, and what they
+//! measure of the path.
 //!
 //! ```text
 //!  datagrams in                                               datagrams out
@@ -13,94 +14,93 @@
 //!                                                        rtt, meter ──▶ stats
 //! ```
 //!
-//! A packet is never sent twice; its acknowledgement travels in up to 32 headers. Who wants data to arrive sends it
-//! anew, in another packet, when it hears that the first one was lost. That is `channel`'s work, not this module's.
+//! A packet is never sent twice; its acknowledgement travels in up to 32 headers. Retransmission is the work of
+//! `channel`: it sends the same data in a new packet once the first one is reported lost.
 //!
-//! There is no queue of acknowledgements: an endpoint *owes* them, each header that leaves pays some, and
-//! [`Endpoint::transmit`] pays what headers alone cannot.
+//! There is no queue of acknowledgements. Each arrival requires one; a header that is sent reports up to 32 of them,
+//! and [`Endpoint::transmit`] sends ack-only packets for the rest.
 //!
 //! Section numbers in this module are those of `specs/reliable-1.0.md`.
 
-mod bits;
 mod config;
+pub mod constants;
 mod endpoint;
-mod link;
-mod memory;
-mod meter;
+mod fragment_pool;
+mod packet_tracker;
 mod reassembly;
-mod received;
-mod recent;
-mod reference;
+mod receive_window;
 mod rtt;
-pub mod seed;
-mod sent;
+mod send_window;
+mod sequence_bits;
+mod sliding_sum;
 mod stats;
+mod traffic_meter;
 
 use core::fmt;
 use core::time::Duration;
 
 pub use self::config::{
-    AckPolicy, Config, ConfigError, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, LossDeadline, ReferenceSmoothing,
-    Statistics,
+    AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, EndpointConfig, EndpointConfigError, LossDeadline,
 };
 pub use self::endpoint::Endpoint;
-pub use self::memory::MemoryBudget;
-pub use self::stats::{BitsPerSecond, Counters, Jitter, RttStats, Stats};
+pub use self::fragment_pool::MemoryBudget;
+pub(crate) use self::send_window::SessionPacketKind;
+pub use self::stats::{BitsPerSecond, EndpointCounters, EndpointStats, Jitter, RttStats};
 
 use crate::wire::reliable::{Acks, Sequence};
 
-/// Where an endpoint's datagrams leave: into packets that are sealed, or into a simulated network.
+/// The destination of an endpoint's datagrams: packets that are sealed, or a simulated network.
 pub trait Sink {
-    /// How many more datagrams can leave in this turn.
-    fn rooms(&self) -> usize;
+    /// Returns how many more datagrams can be sent in this turn.
+    fn remaining(&self) -> usize;
 
-    /// Room for one datagram, or `None` when no more can leave in this turn. It must hold a fragment, or the largest
-    /// packet that is not cut into fragments.
-    fn room(&mut self) -> Option<&mut [u8]>;
+    /// Returns the buffer of the next datagram, or `None` if no more can be sent in this turn. It must hold a
+    /// fragment, and the largest packet that is sent without fragments.
+    fn next_buf(&mut self) -> Option<&mut [u8]>;
 
-    /// Sends the first `bytes` bytes of the room that was given last.
+    /// Sends the first `bytes` bytes of the buffer that was returned last.
     fn commit(&mut self, bytes: usize);
 }
 
-/// A packet that arrived. Its payload lies where the datagram did, or, of a packet in fragments, in the endpoint.
+/// A packet that arrived. Its payload borrows from the datagram, or from the endpoint if it came in fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
-    /// Its number: it tells newer from older.
+pub struct ReceivedPacket<'a> {
+    /// Its sequence number, which orders packets.
     pub sequence: Sequence,
     /// Empty if the packet carried nothing but acknowledgements.
     pub payload: &'a [u8],
-    /// What its header acknowledged; the endpoint has heard of it.
+    /// The acknowledgements of its header; the endpoint has processed them already.
     pub acks: Acks,
 }
 
-impl fmt::Debug for Packet<'_> {
+impl fmt::Debug for ReceivedPacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packet").field("sequence", &self.sequence).field("bytes", &self.payload.len()).finish()
+        f.debug_struct("ReceivedPacket").field("sequence", &self.sequence).field("bytes", &self.payload.len()).finish()
     }
 }
 
-/// What the application says to a packet before it counts as received.
+/// The application's decision on a packet before it counts as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acceptance {
-    /// Take it: it will be acknowledged.
+    /// Accept the packet and acknowledge it.
     Take,
-    /// Take it, but let no packet leave only to acknowledge it: it carries nothing that its sender waits to hear of.
+    /// Accept the packet, but send no ack-only packet for it: its sender does not wait for an acknowledgement.
     TakeUnanswered,
-    /// Hear what it says of our packets, but do not acknowledge it: nobody uses its payload, and its sender will hold it for
-    /// lost.
+    /// Process the acknowledgements of the packet, but do not acknowledge it: the payload is not used, and the sender
+    /// will declare it lost.
     TakeUnacknowledged,
-    /// There is no place for it. It is not acknowledged, so its sender will hold it for lost.
+    /// Refuse the packet, for example for lack of memory. It is not acknowledged, so its sender will declare it lost.
     Refuse,
 }
 
-/// What became of a packet that was sent.
+/// The outcome of a packet that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// It arrived. This can still come after `Lost`, because an acknowledgement may be late.
+pub enum PacketEvent {
+    /// It arrived. This can still follow `Lost` if the acknowledgement is late.
     Acked {
         /// The packet.
         sequence: Sequence,
-        /// From its sending to its acknowledgement, with the time that the peer waited before it acknowledged.
+        /// The time from sending to acknowledgement, including the time that the peer held the acknowledgement.
         rtt: Duration,
     },
     /// It was not acknowledged in time.
@@ -113,16 +113,16 @@ pub enum Event {
 /// Why a packet was not sent. No sequence number was used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
-pub enum SendError {
-    /// A packet without payload is one of acknowledgements, and the endpoint sends those itself.
+pub enum PacketSendError {
+    /// The payload is empty. The endpoint itself sends packets without payload, for acknowledgements.
     Empty,
-    /// More bytes than a packet of this endpoint holds, or than the sink has room for.
+    /// The payload is larger than a packet of this endpoint, or than the buffer of the sink.
     TooLarge,
-    /// No more datagrams can leave in this turn.
+    /// No more datagrams can be sent in this turn.
     Backlogged,
 }
 
-impl fmt::Display for SendError {
+impl fmt::Display for PacketSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "a packet has at least 1 byte of payload",
@@ -132,4 +132,4 @@ impl fmt::Display for SendError {
     }
 }
 
-impl core::error::Error for SendError {}
+impl core::error::Error for PacketSendError {}

@@ -1,32 +1,32 @@
-//! Packets in fragments: the fragments wait here until all have come, or until their time is up (§2.3, §2.4).
+//! Reassembly of fragmented packets: fragments wait until all have arrived, or until they time out (§2.3, §2.4).
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::config::Config;
-use super::memory::{Chain, Memory, MemoryBudget};
+use super::config::EndpointConfig;
+use super::fragment_pool::{FragmentList, FragmentPool, MemoryBudget};
 use crate::reject::Reject;
-use crate::wire::reliable::{Fragment, Header, Sequence};
+use crate::wire::reliable::{Fragment, ReliableHeader, Sequence};
 use slipgate_netcode::time::Instant;
 
 /// How long after the last fragment the memory is kept for the next one.
 const RETENTION: Duration = Duration::from_secs(10);
 
-/// A packet of which some fragments have come.
-struct Assembly {
+/// A packet of which some fragments have arrived.
+struct PartialPacket {
     sequence: Sequence,
     count: u16,
     arrived: u16,
-    /// Which fragments have come: one bit for each.
+    /// One bit for each fragment that has arrived.
     seen: [u64; 4],
-    header: Option<Header>,
+    header: Option<ReliableHeader>,
     bytes: usize,
-    began: Instant,
-    fragments: Chain,
+    started_at: Instant,
+    fragments: FragmentList,
 }
 
-impl Assembly {
-    fn new(fragment: &Fragment<'_>, began: Instant) -> Self {
+impl PartialPacket {
+    fn new(fragment: &Fragment<'_>, started_at: Instant) -> Self {
         Self {
             sequence: fragment.sequence,
             count: fragment.count,
@@ -34,12 +34,12 @@ impl Assembly {
             seen: [0; 4],
             header: None,
             bytes: 0,
-            began,
-            fragments: Chain::default(),
+            started_at,
+            fragments: FragmentList::default(),
         }
     }
 
-    /// Whether the fragment belongs to this packet and is new.
+    /// Checks that the fragment belongs to this packet and is new.
     fn check(&self, fragment: &Fragment<'_>) -> Result<(), Reject> {
         if fragment.count != self.count {
             return Err(Reject::FragmentDisagrees);
@@ -48,7 +48,7 @@ impl Assembly {
         if word >> (fragment.id % 64) & 1 != 0 { Err(Reject::FragmentRepeated) } else { Ok(()) }
     }
 
-    /// Notes a fragment whose data has been stored.
+    /// Records a fragment after its data was stored.
     fn note(&mut self, fragment: &Fragment<'_>) {
         if let Some(word) = self.seen.get_mut(usize::from(fragment.id / 64)) {
             *word |= 1 << (fragment.id % 64);
@@ -59,127 +59,133 @@ impl Assembly {
     }
 }
 
-/// What a fragment led to.
+/// The result of one fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
-    /// Others are missing.
+pub(super) enum FragmentOutcome {
+    /// More fragments are missing.
     Waiting,
-    /// It was the last one that was missing: here is the packet's header and the size of its data, which lies in
-    /// [`Reassembly::assembled`] unless it is larger than a packet may be.
-    Complete { header: Header, bytes: usize },
+    /// The packet is complete: its header and the size of its data, which is in [`Reassembly::assembled`] unless it
+    /// exceeds the largest packet.
+    Complete { header: ReliableHeader, bytes: usize },
 }
 
-/// The packets under way. It takes memory with the first fragment of all, not before.
+/// The incomplete packets of an endpoint. It allocates with the first fragment of all.
 pub(super) struct Reassembly {
     fragment_bytes: usize,
     max_packet_bytes: usize,
     lifetime: Duration,
     size: u16,
-    /// One behind the newest packet, as in [`super::received::Received`].
+    /// One more than the newest packet, as in [`super::receive_window::ReceiveWindow`].
     next: Sequence,
-    /// Empty, or `size` places; that of a packet is its number modulo `size`.
-    places: Vec<Option<Assembly>>,
+    /// Empty, or `size` slots; a packet uses the slot of its number modulo `size`.
+    slots: Vec<Option<PartialPacket>>,
     assembled: Vec<u8>,
-    memory: Memory,
-    /// Nothing is to be done before this.
+    memory: FragmentPool,
+    /// [`Reassembly::tick`] has nothing to do before this.
     wake: Instant,
     last_fragment: Instant,
     given_up: u64,
 }
 
 impl Reassembly {
-    pub(super) fn new(config: &Config, shared: Option<MemoryBudget>) -> Self {
+    pub(super) fn new(config: &EndpointConfig, shared: Option<MemoryBudget>) -> Self {
         Self {
             fragment_bytes: config.fragment_bytes,
             max_packet_bytes: config.max_packet_bytes,
             lifetime: config.reassembly_lifetime,
             size: config.reassemblies,
             next: Sequence::default(),
-            places: Vec::new(),
+            slots: Vec::new(),
             assembled: Vec::new(),
-            memory: Memory::new(config.fragment_bytes, config.reassembly_bytes, shared),
+            memory: FragmentPool::new(config.fragment_bytes, config.reassembly_bytes, shared),
             wake: Instant::NEVER,
             last_fragment: Instant::default(),
             given_up: 0,
         }
     }
 
-    /// Whether fragments of this packet can be taken: it is under way, or may begin. Then the window has moved, so that
-    /// the packet is in it.
+    /// Returns without error if fragments of this packet can be stored: it is in reassembly, or the window was moved
+    /// to it.
     pub(super) fn begin(&mut self, fragment: &Fragment<'_>, now: Instant) -> Result<(), Reject> {
         if self.find(fragment.sequence).is_some() {
             return Ok(());
         }
+        // A fragment may be the first sign of a packet, so it moves the window too.
         self.advance(fragment.sequence);
         if fragment.sequence.is_older_than(self.next.back(self.size)) {
             return Err(Reject::FragmentStale);
         }
-        self.warm_up()?;
-        self.give_up(fragment.sequence);
+        self.allocate_slots()?;
+        // The slot may hold a packet one window older, which is stale by now.
+        self.discard(fragment.sequence);
         let index = self.index(fragment.sequence);
-        if let Some(place) = self.places.get_mut(index) {
-            *place = Some(Assembly::new(fragment, now));
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Some(PartialPacket::new(fragment, now));
         }
+        // The wake-up time is a lower bound: discarded packets do not move it back.
         self.wake = self.wake.min(now.after(self.lifetime));
         Ok(())
     }
 
-    /// Stores a fragment of a packet that was begun.
-    pub(super) fn take(&mut self, fragment: &Fragment<'_>, now: Instant) -> Result<Progress, Reject> {
+    /// Stores a fragment of a packet that passed [`Reassembly::begin`].
+    pub(super) fn take(&mut self, fragment: &Fragment<'_>, now: Instant) -> Result<FragmentOutcome, Reject> {
         self.find(fragment.sequence).ok_or(Reject::FragmentStale)?.check(fragment)?;
         self.store(fragment)?;
         self.last_fragment = now;
         let index = self.index(fragment.sequence);
-        let place = self.places.get_mut(index).ok_or(Reject::FragmentStale)?;
-        let assembly = place.as_mut().ok_or(Reject::FragmentStale)?;
+        let slot = self.slots.get_mut(index).ok_or(Reject::FragmentStale)?;
+        let assembly = slot.as_mut().ok_or(Reject::FragmentStale)?;
         assembly.note(fragment);
+        // The header is in fragment 0, which may arrive last.
         let (Some(header), true) = (assembly.header, assembly.arrived == assembly.count) else {
-            return Ok(Progress::Waiting);
+            return Ok(FragmentOutcome::Waiting);
         };
         let bytes = assembly.bytes;
-        if let Some(assembly) = place.take() {
+        if let Some(assembly) = slot.take() {
             self.assemble(assembly);
         }
-        Ok(Progress::Complete { header, bytes })
+        Ok(FragmentOutcome::Complete { header, bytes })
     }
 
-    /// The data of the last packet that was completed.
+    /// Returns the data of the last packet that was completed.
     pub(super) fn assembled(&self) -> &[u8] {
         &self.assembled
     }
 
-    /// A packet arrived: those that are too far behind it are given up.
+    /// Moves the window to a packet that arrived, and discards packets that fall out of it.
     pub(super) fn advance(&mut self, sequence: Sequence) {
         let next = sequence.ahead(1);
         if !next.is_newer_than(self.next) {
             return;
         }
-        // Without a place there is nothing to give up, which is so for endpoints that never saw a fragment.
-        if !self.places.is_empty() {
+        // Endpoints that never received a fragment have no slots, and pay nothing here.
+        if !self.slots.is_empty() {
             let passed = next.distance_from(self.next).min(self.size);
             for ahead in 0..passed {
-                self.give_up(self.next.ahead(ahead));
+                self.discard(self.next.ahead(ahead));
             }
         }
         self.next = next;
     }
 
-    /// Gives up what has waited too long, and memory that nobody has needed for a while.
+    /// Discards packets that timed out, and memory that was not used for a while.
     pub(super) fn tick(&mut self, now: Instant) {
         if now < self.wake {
             return;
         }
         self.wake = Instant::NEVER;
-        for place in &mut self.places {
-            let Some(assembly) = place else { continue };
-            if !now.reached(assembly.began, self.lifetime) {
-                self.wake = self.wake.min(assembly.began.after(self.lifetime));
-            } else if let Some(assembly) = place.take() {
+        for slot in &mut self.slots {
+            let Some(assembly) = slot else { continue };
+            if !now.reached(assembly.started_at, self.lifetime) {
+                self.wake = self.wake.min(assembly.started_at.after(self.lifetime));
+            } else if let Some(assembly) = slot.take() {
                 self.memory.recycle(assembly.fragments);
                 self.given_up += 1;
             }
         }
-        if self.wake == Instant::NEVER && !self.places.is_empty() {
+        // Keep the memory for a while: a stream of large packets would otherwise allocate for each.
+        // No packet is left in reassembly.
+        if self.wake == Instant::NEVER && !self.slots.is_empty() {
             if now.reached(self.last_fragment, RETENTION) {
                 self.release();
             } else {
@@ -196,7 +202,7 @@ impl Reassembly {
         self.given_up
     }
 
-    /// Bytes of memory that are taken now.
+    /// Returns the bytes of memory in use.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes()
     }
@@ -207,71 +213,75 @@ impl Reassembly {
         self.given_up = 0;
     }
 
-    fn find(&self, sequence: Sequence) -> Option<&Assembly> {
-        self.places.get(self.index(sequence))?.as_ref().filter(|assembly| assembly.sequence == sequence)
+    fn find(&self, sequence: Sequence) -> Option<&PartialPacket> {
+        self.slots.get(self.index(sequence))?.as_ref().filter(|assembly| assembly.sequence == sequence)
     }
 
     fn index(&self, sequence: Sequence) -> usize {
         (sequence.0 & (self.size - 1)).into()
     }
 
-    /// Takes the memory that no packet can do without.
-    fn warm_up(&mut self) -> Result<(), Reject> {
-        if !self.places.is_empty() {
+    /// Allocates the memory that reassembly cannot do without.
+    fn allocate_slots(&mut self) -> Result<(), Reject> {
+        if !self.slots.is_empty() {
             return Ok(());
         }
-        let bytes = usize::from(self.size) * size_of::<Option<Assembly>>() + self.max_packet_bytes;
+        // Taken from the shared budget as well: fixed costs of many endpoints add up.
+        let bytes = usize::from(self.size) * size_of::<Option<PartialPacket>>() + self.max_packet_bytes;
         if !self.memory.take_fixed(bytes) {
             return Err(Reject::NoMemory);
         }
-        self.places.resize_with(self.size.into(), || None);
+        self.slots.resize_with(self.size.into(), || None);
         self.assembled.reserve_exact(self.max_packet_bytes);
         Ok(())
     }
 
     fn release(&mut self) {
-        (self.places, self.assembled) = (Vec::new(), Vec::new());
+        (self.slots, self.assembled) = (Vec::new(), Vec::new());
         self.memory.release();
         self.wake = Instant::NEVER;
     }
 
-    /// Stores a fragment's data. Older packets are given up for it: what they wait for is hardly coming any more.
+    /// Stores the data of a fragment. It discards older packets if memory is short: their missing fragments are
+    /// unlikely to arrive.
     fn store(&mut self, fragment: &Fragment<'_>) -> Result<(), Reject> {
         let index = self.index(fragment.sequence);
         loop {
-            let assembly = self.places.get_mut(index).and_then(Option::as_mut).ok_or(Reject::FragmentStale)?;
+            let assembly = self.slots.get_mut(index).and_then(Option::as_mut).ok_or(Reject::FragmentStale)?;
             if self.memory.store(&mut assembly.fragments, fragment.id, fragment.data) {
                 return Ok(());
             }
-            let oldest = self.oldest_but(fragment.sequence).ok_or(Reject::NoMemory)?;
-            self.give_up(oldest);
+            let oldest = self.oldest_other(fragment.sequence).ok_or(Reject::NoMemory)?;
+            self.discard(oldest);
         }
     }
 
-    /// The oldest packet under way that holds memory, other than this one.
-    fn oldest_but(&self, sequence: Sequence) -> Option<Sequence> {
-        let others = self.places.iter().flatten().filter(|other| other.sequence != sequence && other.arrived > 0);
+    /// Returns the oldest packet other than this one that holds memory.
+    fn oldest_other(&self, sequence: Sequence) -> Option<Sequence> {
+        let others = self.slots.iter().flatten().filter(|other| other.sequence != sequence && other.arrived > 0);
         others.max_by_key(|other| self.next.distance_from(other.sequence)).map(|oldest| oldest.sequence)
     }
 
-    /// Gives up the packet that has this one's place, if there is one.
-    fn give_up(&mut self, sequence: Sequence) {
+    /// Discards the packet in the slot of this sequence number, if there is one.
+    fn discard(&mut self, sequence: Sequence) {
         let index = self.index(sequence);
-        if let Some(assembly) = self.places.get_mut(index).and_then(Option::take) {
+        if let Some(assembly) = self.slots.get_mut(index).and_then(Option::take) {
             self.memory.recycle(assembly.fragments);
             self.given_up += 1;
         }
     }
 
-    /// Puts the fragments behind each other.
-    fn assemble(&mut self, assembly: Assembly) {
+    /// Copies the fragments into one buffer, in order.
+    fn assemble(&mut self, assembly: PartialPacket) {
         self.assembled.clear();
+        // A larger packet is rejected by the caller; do not copy it.
         if assembly.bytes <= self.max_packet_bytes {
+            // Fragments carry their index, so the order of arrival does not matter.
             self.assembled.resize(assembly.bytes, 0);
             for (id, data) in assembly.fragments.iter() {
                 let from = usize::from(id) * self.fragment_bytes;
-                if let Some(place) = self.assembled.get_mut(from..from + data.len()) {
-                    place.copy_from_slice(data);
+                if let Some(slot) = self.assembled.get_mut(from..from + data.len()) {
+                    slot.copy_from_slice(data);
                 }
             }
         }

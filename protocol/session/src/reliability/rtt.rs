@@ -1,4 +1,4 @@
-//! The round-trip time: smoothed, and its spread over the last samples (§2.5).
+//! The round-trip time: its smoothed value, and its spread over the last samples (§2.5).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,24 +7,24 @@ use super::stats::{Jitter, RttStats};
 
 /// The weight of a sample in the variation (RFC 6298, section 2.3).
 const VARIATION_SMOOTHING: f64 = 0.25;
-/// How many variations a round trip may take longer than usual (RFC 6298, section 2.3).
+/// Variations above the smoothed value that a round trip may take (RFC 6298, section 2.3).
 const VARIATIONS: f64 = 4.0;
-/// Two values nearer to each other than this, in milliseconds, are one (§2.5).
+/// Two values nearer to each other than this, in milliseconds, count as equal (§2.5).
 const SAME: f64 = 0.00001;
 
-/// What is known of the round-trip time. A sample costs a few additions.
+/// The estimate of the round-trip time. A sample costs a few additions.
 pub(super) struct Rtt {
     smoothing: f64,
-    /// In milliseconds, as the variation.
+    /// Milliseconds, like `variation`.
     smoothed: f64,
     variation: f64,
     latest: Duration,
-    history: History,
+    history: RttHistory,
 }
 
 impl Rtt {
     pub(super) fn new(smoothing: f64, samples: u16) -> Self {
-        Self { smoothing, smoothed: 0.0, variation: 0.0, latest: Duration::ZERO, history: History::new(samples) }
+        Self { smoothing, smoothed: 0.0, variation: 0.0, latest: Duration::ZERO, history: RttHistory::new(samples) }
     }
 
     pub(super) fn sample(&mut self, rtt: Duration) {
@@ -34,7 +34,7 @@ impl Rtt {
             (self.smoothed, self.variation) = (millis, millis / 2.0);
         } else {
             self.variation += (off.abs() - self.variation) * VARIATION_SMOOTHING;
-            // An average of zero is none (§2.5).
+            // An average of zero means that there is none (§2.5).
             let is_start = self.smoothed <= 0.0 || off.abs() < SAME;
             self.smoothed = if is_start { millis } else { self.smoothed + off * self.smoothing };
         }
@@ -42,13 +42,13 @@ impl Rtt {
         self.history.add(rtt);
     }
 
-    /// After which time a round trip that has not ended is out of the ordinary (RFC 6298, section 2), if anything is
-    /// known.
+    /// Returns the longest round trip that is still ordinary (RFC 6298, section 2), or `None` before the first
+    /// sample.
     pub(super) fn bound(&self) -> Option<Duration> {
         (!self.history.samples.is_empty()).then(|| millis(self.smoothed + VARIATIONS * self.variation))
     }
 
-    /// Walks the history for its extremes: some hundred nanoseconds, only when somebody asks.
+    /// Returns the statistics. It scans the history for its extremes, which takes some hundred nanoseconds.
     pub(super) fn stats(&self) -> Option<RttStats> {
         let (min, max) = self.history.extremes()?;
         let mean = self.history.mean();
@@ -78,16 +78,16 @@ fn millis(millis: f64) -> Duration {
 }
 
 /// The last samples, in microseconds, with their sums. It takes memory with the first sample.
-struct History {
+struct RttHistory {
     samples: Vec<u32>,
-    /// The most samples that are kept; then the oldest goes.
+    /// The most samples that are kept; a new one then replaces the oldest.
     size: u16,
     next: usize,
     sum: u64,
     sum_of_squares: u128,
 }
 
-impl History {
+impl RttHistory {
     const fn new(samples: u16) -> Self {
         Self { samples: Vec::new(), size: samples, next: 0, sum: 0, sum_of_squares: 0 }
     }
@@ -95,11 +95,13 @@ impl History {
     fn add(&mut self, rtt: Duration) {
         let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
         if self.samples.len() < self.size.into() {
-            // All at once, and only here: an endpoint that nobody acknowledges needs none.
+            // Reserve the whole history with the first sample, so that a warm endpoint allocates nothing and an idle
+            // one holds none.
             self.samples.reserve_exact(usize::from(self.size) - self.samples.len());
             self.samples.push(micros);
         } else if let Some(oldest) = self.samples.get_mut(self.next) {
             let old = core::mem::replace(oldest, micros);
+            // Running sums make mean and deviation independent of the length of the history.
             self.sum -= u64::from(old);
             self.sum_of_squares -= square(old);
             self.next = (self.next + 1) % self.samples.len();
@@ -120,6 +122,7 @@ impl History {
     /// The standard deviation, from the sums: n² var = n Σx² - (Σx)².
     fn deviation(&self) -> Duration {
         let count = self.samples.len().max(1) as u128;
+        // Saturating: rounding of the sums must not turn a zero deviation into an underflow.
         let spread = (count * self.sum_of_squares).saturating_sub(square_of_sum(self.sum));
         Duration::from_nanos(u64::try_from(spread.isqrt() * 1000 / count).unwrap_or(u64::MAX))
     }
@@ -139,7 +142,7 @@ fn square_of_sum(sum: u64) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seed;
+    use super::super::constants;
     use super::*;
     use proptest::prelude::*;
     use std::vec::Vec;
@@ -149,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn each_sample_moves_the_estimate_ten_per_cent_of_the_way() {
-        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+    fn each_sample_moves_the_estimate_by_ten_percent() {
+        let mut rtt = Rtt::new(constants::RTT_SMOOTHING, 16);
         assert_eq!((rtt.stats(), rtt.bound()), (None, None));
         for (sample, smoothed) in [(0, 0), (100, 100_000), (200, 110_000), (110, 110_000), (10, 100_000)] {
             rtt.sample(ms(sample));
@@ -161,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_four_variations_above_the_estimate() {
-        let mut rtt = Rtt::new(seed::RTT_SMOOTHING, 16);
+    fn bound_is_four_variations_above_the_estimate() {
+        let mut rtt = Rtt::new(constants::RTT_SMOOTHING, 16);
         rtt.sample(ms(100));
         assert_eq!(rtt.bound(), Some(ms(300)), "the first variation is half of the sample");
         for _ in 0..100 {
@@ -173,11 +176,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_spread_is_that_of_the_last_samples(
+        fn spread_is_that_of_the_last_samples(
             samples in prop::collection::vec(prop_oneof![0..1000_u64, 0..u64::from(u32::MAX)], 1..100),
             size in 1..40_u16,
         ) {
-            let mut rtt = Rtt::new(seed::RTT_SMOOTHING, size);
+            let mut rtt = Rtt::new(constants::RTT_SMOOTHING, size);
             for sample in &samples {
                 rtt.sample(Duration::from_micros(*sample));
             }

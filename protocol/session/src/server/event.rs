@@ -1,119 +1,120 @@
-//! What the server tells: who comes and goes, what arrives, and what became of what was sent.
+//! Events and messages of a server's clients.
 
 use core::ops::Range;
 
-use crate::channel::block::PartialBlock;
-use crate::channel::{self, Arrival, ChannelEvent, ChannelId};
-use crate::reliability;
-use crate::session::{Incoming, Place};
+use crate::channel::transfer::PartialTransfer;
+use crate::channel::{ChannelEvent, ChannelId};
+use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
+use crate::reliability::PacketEvent;
 use crate::wire::reliable::Sequence;
-use slipgate_netcode::server::{ClientHandle, DisconnectReason};
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::server::ClientHandle;
 
-/// Something that happened to a client. What it sent comes from [`Server::next`](super::Server::next).
+/// Something that happened to a client. Its messages come from
+/// [`SessionServer::next_message`](super::SessionServer::next_message).
 #[derive(Debug)]
-pub enum Event {
-    /// A client has a slot; where used tokens are written down, its own is durable. It can be sent to, unless its end is
-    /// told behind this.
+pub enum SessionEvent {
+    /// A client has a slot, and where used tokens are recorded, its token is durable. The server may send to it,
+    /// unless its `Disconnected` follows.
     Connected {
-        /// Its handle from now on.
+        /// The client's handle.
         client: ClientHandle,
-        /// Who it is, by its token.
-        client_id: u64,
+        /// The client id of its token.
+        client_id: ClientId,
     },
-    /// What became of an acknowledged packet.
+    /// An acknowledged packet arrived at the client, or was lost.
     Packet {
-        /// To whom it was sent.
+        /// The receiver of the packet.
         client: ClientHandle,
-        /// What became of it.
-        event: reliability::Event,
+        /// The outcome.
+        event: PacketEvent,
     },
-    /// News of a client's channels.
+    /// An event of a client's channels.
     Channel {
-        /// Whose.
+        /// The client.
         client: ClientHandle,
         /// What happened.
         event: ChannelEvent,
     },
-    /// What had arrived of a block when a client's connection ended, to go on with in its next one. It comes before
-    /// `Disconnected`.
+    /// The part of a transfer that had arrived when the client's connection ended, to resume it in the next one. It
+    /// comes before `Disconnected`.
     Partial {
-        /// Whose it was.
+        /// The client.
         client: ClientHandle,
-        /// The block's channel.
+        /// The transfer's channel.
         channel: ChannelId,
-        /// What had arrived.
-        partial: PartialBlock,
+        /// The part that had arrived.
+        partial: PartialTransfer,
     },
-    /// A client's connection has ended; its handle reaches nobody any more.
+    /// A client's connection has ended. Its handle is invalid from now on.
     Disconnected {
-        /// The handle it had.
+        /// The handle that it had.
         client: ClientHandle,
-        /// Who it was.
-        client_id: u64,
-        /// Why.
-        reason: DisconnectReason,
+        /// The client id of its token.
+        client_id: ClientId,
+        /// The cause, the side that ended it, and its code and text.
+        reason: CloseReason,
     },
 }
 
-/// A datagram that was brought in, of which the messages are still to be taken.
+/// A processed datagram with messages that are still to be taken.
 #[derive(Clone, Debug)]
-pub enum Received {
+pub enum ReceivedDatagram {
     /// One message, until it is taken.
-    Message(Option<Message>),
+    Message(Option<SessionMessage>),
     /// Messages in frames, one behind the other.
     Frames {
-        /// Who sent them.
+        /// The sender.
         client: ClientHandle,
-        /// Where the payload lies in the datagram.
+        /// The range of the payload in the datagram.
         payload: Range<usize>,
-        /// How far they were taken.
-        incoming: Incoming,
+        /// The position of the next message.
+        cursor: MessageCursor,
     },
 }
 
-/// Something that a client sent.
+/// A message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// A payload as it is.
+pub enum SessionMessage {
+    /// A plain payload.
     Payload {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its packet's sequence number: it tells newer from older. 0 for clients in the same program.
+        /// Its packet's sequence number, which orders payloads. 0 for clients in the same program.
         sequence: u64,
-        /// Where it lies.
-        place: Place,
+        /// The position of its bytes.
+        span: PayloadSpan,
+        /// When it arrived; plain payloads have no sending time.
+        times: PacketTimes,
     },
     /// An acknowledged packet.
     Packet {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its number: it tells newer from older.
+        /// Its number, which orders packets.
         sequence: Sequence,
-        /// Where its payload lies.
-        place: Place,
+        /// The position of its payload.
+        span: PayloadSpan,
+        /// When it arrived; acknowledged packets have no sending time.
+        times: PacketTimes,
     },
     /// A message on a channel.
     Channel {
-        /// Who sent it.
+        /// The sender.
         client: ClientHandle,
-        /// Its channel.
+        /// The channel.
         channel: ChannelId,
-        /// Where it lies.
-        place: Place,
+        /// The position of its bytes.
+        span: PayloadSpan,
+        /// When it arrived, and when the client sent it.
+        times: PacketTimes,
     },
 }
 
-impl Message {
-    /// A message that a connection handed out; its frames begin at `origin` in the datagram.
-    pub(super) fn arrived(client: ClientHandle, arrival: Arrival, origin: usize) -> Self {
-        match arrival {
-            Arrival::Message { channel, place } => {
-                let place = match place {
-                    channel::Place::Frames(range) => Place::Datagram(range).shifted(origin),
-                    channel::Place::Scratch => Place::Scratch,
-                };
-                Self::Channel { client, channel, place }
-            }
-        }
+impl SessionMessage {
+    /// Returns a message on a channel. Its payload begins at `start` in the datagram.
+    pub(super) fn from_channel(client: ClientHandle, message: ChannelMessage, start: usize) -> Self {
+        let ChannelMessage { channel, span, times } = message;
+        Self::Channel { client, channel, span: span.shifted(start), times }
     }
 }

@@ -1,104 +1,104 @@
-//! Whose blocks are hashed: one allowance a turn for all clients, handed round among those who have something to hash.
+//! Which clients' transfers are hashed: one allowance per tick for all clients, handed out round-robin.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::channel::block::HashingGrant;
+use crate::channel::transfer::HashingGrant;
 
-/// Bytes that are hashed in one turn, of all clients together: two to four milliseconds, and as much as a line of 1 Gbit/s
-/// brings in a sixtieth of a second. The last chunk of a turn may go over it by up to 18 KiB.
-pub const HASHED_PER_TURN: u32 = 2 << 20;
-/// What one client hashes before the next one has its turn: three chunks of the largest slices, or more.
+/// Bytes that are hashed in one tick for all clients together: 2 to 4 ms of work, and as much as an uplink of 1
+/// Gbit/s brings in 1/60 s. The last chunk of a tick may exceed it by up to 18 KiB.
+pub const HASHED_BYTES_PER_TICK: u32 = 2 << 20;
+/// Bytes that one client hashes before the next one: three chunks of the largest slices, or more.
 const IN_A_ROW: i32 = 64 << 10;
 
-/// The turns of those who have something to hash; nobody else costs anything.
+/// The queue of clients with data to hash; other clients cost nothing.
 ///
 /// ```text
-///   blocks that arrived ──▶ [ slot 3 ][ slot 9 ][ slot 1 ] ──▶ up to 64 KiB each, while the turn has some left
+///   received transfers ──▶ [ slot 3 ][ slot 9 ][ slot 1 ] ──▶ up to 64 KiB each, while the tick's allowance lasts
 ///                              ▲                                    │
-///                              └──────── still something to hash ───┘
+///                              └──────── more to hash ──────────────┘
 /// ```
-pub(super) struct HashingTurns {
+pub(super) struct HashingQueue {
     grant: HashingGrant,
-    /// What is left of this turn; below zero where the last chunk was larger.
-    left: i32,
-    /// What the one whose turn it is may hash.
+    /// The rest of this tick's allowance; negative if the last chunk exceeded it.
+    remaining: i32,
+    /// The bytes that the current client was granted.
     granted: i32,
     hashed: u64,
     queue: VecDeque<u32>,
-    /// Whether each slot stands in the queue; as long as it needs to be. Who comes anew takes over the slot's place.
-    waits: Vec<bool>,
+    /// Whether each slot is in the queue. A new client inherits its slot's position.
+    is_queued: Vec<bool>,
 }
 
-impl HashingTurns {
-    /// Nobody waits, for so many slots.
+impl HashingQueue {
+    /// Creates an empty queue for so many slots.
     pub(super) fn new(slots: usize) -> Self {
-        let (grant, left) = (HashingGrant::default(), HASHED_PER_TURN as i32);
         Self {
-            grant,
-            left,
+            grant: HashingGrant::default(),
+            remaining: HASHED_BYTES_PER_TICK as i32,
             granted: 0,
             hashed: 0,
             queue: VecDeque::with_capacity(slots),
-            waits: Vec::with_capacity(slots),
+            is_queued: Vec::with_capacity(slots),
         }
     }
 
-    /// What every connection hashes within.
+    /// Returns the grant within which every connection hashes.
     pub(super) const fn grant(&self) -> &HashingGrant {
         &self.grant
     }
 
-    /// A turn begins.
-    pub(super) const fn begin_turn(&mut self) {
-        self.left = HASHED_PER_TURN as i32;
+    pub(super) const fn begin_tick(&mut self) {
+        self.remaining = HASHED_BYTES_PER_TICK as i32;
     }
 
-    /// A slot has something to hash, and waits for its turn.
-    pub(super) fn wait(&mut self, slot: u32) {
-        let at = slot as usize;
-        if at >= self.waits.len() {
-            self.waits.resize(at + 1, false);
+    /// Queues a slot that has data to hash.
+    pub(super) fn push(&mut self, slot: u32) {
+        let index = slot as usize;
+        if index >= self.is_queued.len() {
+            self.is_queued.resize(index + 1, false);
         }
-        if let Some(waits) = self.waits.get_mut(at)
-            && !core::mem::replace(waits, true)
+        if let Some(is_queued) = self.is_queued.get_mut(index)
+            // A slot is queued once, or a client with many transfers would get more turns.
+            && !core::mem::replace(is_queued, true)
         {
             self.queue.push_back(slot);
         }
     }
 
-    /// Whose turn it is, if anything is left of this one: it leaves the queue, and may hash some until
-    /// [`took`](Self::took).
+    /// Takes the next slot if any allowance remains. It may hash until [`finish`](Self::finish).
     pub(super) fn next(&mut self) -> Option<u32> {
-        if self.left <= 0 {
+        if self.remaining <= 0 {
             return None;
         }
         let slot = self.queue.pop_front()?;
-        if let Some(waits) = self.waits.get_mut(slot as usize) {
-            *waits = false;
+        debug_assert!(self.is_queued.get(slot as usize) == Some(&true), "queued slots are marked");
+        if let Some(is_queued) = self.is_queued.get_mut(slot as usize) {
+            *is_queued = false;
         }
         self.begin(IN_A_ROW);
         Some(slot)
     }
 
-    /// Somebody leaves, and has no later turn: it may hash what is left of this one until [`took`](Self::took).
-    pub(super) fn let_leave(&mut self) {
+    /// Grants the rest of the tick's allowance to a client that leaves and has no later tick, until
+    /// [`finish`](Self::finish).
+    pub(super) fn begin_last(&mut self) {
         self.begin(i32::MAX);
     }
 
-    fn begin(&mut self, most: i32) {
-        self.granted = self.left.min(most).max(0);
+    fn begin(&mut self, max_bytes: i32) {
+        self.granted = self.remaining.min(max_bytes).max(0);
         self.grant.grant(self.granted);
     }
 
-    /// Who had its turn has had it.
-    pub(super) fn took(&mut self) {
-        let took = self.granted - self.grant.take_back();
-        self.left -= took;
-        self.hashed += u64::from(took.unsigned_abs());
+    /// Takes back what the current client did not use.
+    pub(super) fn finish(&mut self) {
+        let used = self.granted - self.grant.take_back();
+        self.remaining -= used;
+        self.hashed += u64::from(used.unsigned_abs());
     }
 
-    /// Bytes that were hashed since the start.
+    /// Returns the bytes that were hashed since the start.
     pub(super) const fn hashed(&self) -> u64 {
         self.hashed
     }

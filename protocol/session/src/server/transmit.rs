@@ -1,64 +1,67 @@
-//! What leaves in a turn: netcode's debts first, then what the lines have.
+//! The sending side of a tick: netcode's packets first, then those of the clients' sessions.
 
 use core::time::Duration;
 
-use super::Server;
-use super::sink::ClientSink;
-use crate::session::Line;
+use super::SessionServer;
+use super::client_sink::ClientSink;
+use crate::connection::ClientProtocol;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::time::{Instant, Now};
 
-/// No line is looked at more often for its own sake.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// The shortest interval between two visits of a session for its own deadlines.
+const MIN_WAIT: Duration = Duration::from_millis(1);
 
-impl Server {
-    /// A turn has passed: netcode's deadlines, and those of every line that has one.
+impl SessionServer {
+    /// Handles the deadlines of netcode and of every session that has one.
     pub fn tick(&mut self, now: Now) {
-        self.caught_up(now.monotonic);
+        self.mark_drained(now.monotonic);
         self.netcode.tick(now);
-        self.tick_above(now);
+        self.tick_sessions(now);
     }
 
-    /// As [`tick`](Self::tick), of a program that has left unread what had arrived since the tick before: no client is taken
-    /// for silent, for its packets may lie there, and each has its time-out anew.
-    pub fn tick_unread(&mut self, now: Now) {
-        self.netcode.tick_unread(now);
-        self.tick_above(now);
+    /// Ticks for a program that left datagrams of the last tick unread. No client times out in it,
+    /// because its packets may be among them, and each time-out starts again.
+    pub fn tick_with_backlog(&mut self, now: Now) {
+        self.netcode.tick_with_backlog(now);
+        self.tick_sessions(now);
     }
 
-    /// What follows netcode's tick.
-    fn tick_above(&mut self, now: Now) {
-        self.follow();
-        self.hashing.begin_turn();
-        self.tick_lines(now.monotonic);
+    fn tick_sessions(&mut self, now: Now) {
+        self.sync_with_netcode();
+        self.hashing.begin_tick();
+        self.tick_due_sessions(now.monotonic);
         self.share_uplink(now.monotonic);
-        self.first = if self.wakes.is_empty() { 0 } else { (self.first + 1) % self.wakes.len() as u32 };
+        // The rotation gives every slot the same chance of a full outbox.
+        let slots = self.deadlines.len() as u32;
+        self.first_slot = if slots == 0 { 0 } else { (self.first_slot + 1) % slots };
     }
 
-    fn tick_lines(&mut self, now: Instant) {
-        if self.next_wake > now {
+    fn tick_due_sessions(&mut self, now: Instant) {
+        if self.earliest_deadline > now {
             return;
         }
-        for slot in 0..self.wakes.len() as u32 {
+        for slot in 0..self.deadlines.len() as u32 {
             if self.is_due(slot, now)
-                && let Some(seat) = self.seat_at(slot)
+                && let Some(session) = self.session_at(slot)
             {
-                seat.tick(now);
+                session.tick(now);
                 self.wake(slot);
             }
         }
     }
 
-    /// Divides what the uplink has gained over the lines that have messages to send.
+    /// Divides the uplink's bytes among the sessions that have messages to send.
     fn share_uplink(&mut self, now: Instant) {
-        let Self { uplink, seats, wakes, next_wake, .. } = self;
+        let Self { uplink, sessions, deadlines, earliest_deadline, .. } = self;
         uplink.share(now, |uplink| {
-            if *next_wake > now {
+            // A session that is not due has nothing to send.
+            if *earliest_deadline > now {
                 return;
             }
-            for (slot, (seat, wake)) in seats.iter().zip(wakes.iter()).enumerate() {
-                if *wake <= now {
-                    uplink.offer(slot, seat.as_ref().map_or(0, |seat| seat.wanted_bytes(now)));
+            for (slot, (session, deadline)) in sessions.iter().zip(deadlines.iter()).enumerate() {
+                // Only due sessions are asked: the question costs more than the deadline.
+                if *deadline <= now {
+                    uplink.offer(slot, session.as_ref().map_or(0, |session| session.wanted_bytes(now)));
                 }
             }
         });
@@ -66,90 +69,98 @@ impl Server {
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
-        if self.stopping && !self.say_that_it_stops(now, outbox) {
+        if self.is_stopping && !self.transmit_stop(now, outbox) {
             return;
         }
         self.netcode.transmit(now, outbox);
-        if !self.transmit_lines(now, outbox) {
+        if !self.transmit_sessions(now, outbox) {
             return;
         }
-        // Those whose last word has been said owe their disconnect packets.
-        self.follow();
+        // Sessions that closed just now owe their disconnect packets.
+        self.sync_with_netcode();
         self.netcode.transmit(now, outbox);
     }
 
-    /// Tells clients with channels that the server stops, and disconnects them; answers false when the outbox is full.
-    fn say_that_it_stops(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
-        let Self { netcode, seats, room, .. } = self;
-        for seat in seats.iter_mut().flatten() {
-            let mut sink = ClientSink::new(netcode, seat.client(), now, outbox, room);
-            if let Line::Channels(connection) = &mut seat.line {
-                connection.say_farewell_at_once(now.monotonic, &mut sink);
+    /// Sends the close message to all clients with channels, and disconnects them. Returns false if the outbox is full.
+    fn transmit_stop(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
+        let Self { netcode, sessions, buf, .. } = self;
+        for session in sessions.iter_mut().flatten() {
+            let mut sink = ClientSink::new(netcode, session.client(), now, outbox, buf);
+            if let Some(connection) = session.protocol.connection_mut() {
+                connection.close_now(now.monotonic, &mut sink);
             }
-            if sink.full {
+            if sink.is_full {
                 return false;
             }
         }
-        self.stopping = false;
+        // From here on netcode's disconnect packets end the connections.
+        self.is_stopping = false;
         self.netcode.stop();
-        self.follow();
+        self.sync_with_netcode();
         true
     }
 
-    /// Sends what the lines have that are due; answers false when the outbox is full.
-    fn transmit_lines(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
-        if self.next_wake > now.monotonic {
+    /// Sends what is due of all sessions. Returns false if the outbox is full.
+    fn transmit_sessions(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
+        if self.earliest_deadline > now.monotonic {
             return true;
         }
-        self.next_wake = Instant::NEVER;
-        for slot in (self.first..self.wakes.len() as u32).chain(0..self.first) {
-            if self.is_due(slot, now.monotonic) && !self.transmit_line(slot, now, outbox) {
-                // The others were not looked at: the next call goes on from here, and does not ask again who is through.
-                self.first = slot;
-                self.next_wake = Instant::default();
+        // It is collected again while the slots are visited.
+        self.earliest_deadline = Instant::NEVER;
+        for slot in (self.first_slot..self.deadlines.len() as u32).chain(0..self.first_slot) {
+            if self.is_due(slot, now.monotonic) && !self.transmit_session(slot, now, outbox) {
+                // The next call continues with this slot; the deadlines of the others are still unread.
+                self.first_slot = slot;
+                self.earliest_deadline = Instant::default();
                 return false;
             }
-            self.next_wake = self.wakes.get(slot as usize).map_or(self.next_wake, |wake| self.next_wake.min(*wake));
+            if let Some(deadline) = self.deadlines.get(slot as usize) {
+                self.earliest_deadline = self.earliest_deadline.min(*deadline);
+            }
         }
         true
     }
 
-    /// Sends what one line has; answers false when the outbox is full.
-    fn transmit_line(&mut self, slot: u32, now: Now, outbox: &mut impl Outbox) -> bool {
-        let Self { netcode, seats, room, uplink, .. } = self;
-        let Some(seat) = seats.get_mut(slot as usize).and_then(Option::as_mut) else {
-            self.set_wake(slot, Instant::NEVER);
+    /// Sends what is due of one session. Returns false if the outbox is full.
+    fn transmit_session(&mut self, slot: u32, now: Now, outbox: &mut impl Outbox) -> bool {
+        let Self { netcode, sessions, buf, uplink, .. } = self;
+        let Some(session) = sessions.get_mut(slot as usize).and_then(Option::as_mut) else {
+            self.set_deadline(slot, Instant::NEVER);
             return true;
         };
-        let client = seat.client();
-        if let (Line::Channels(connection), Some(at)) = (&mut seat.line, netcode.heard_at(client)) {
-            connection.heard(at);
+        let client = session.client();
+        if let (Some(connection), Some(at)) = (session.protocol.connection_mut(), netcode.last_received_at(client)) {
+            connection.on_received(at);
         }
-        let mut sink = ClientSink::new(netcode, client, now, outbox, room);
-        let messages = match &mut seat.line {
-            Line::Payloads => 0,
-            Line::Packets(packets) => {
+        let mut sink = ClientSink::new(netcode, client, now, outbox, buf);
+        let message_bytes = match &mut session.protocol {
+            ClientProtocol::Payloads => 0,
+            ClientProtocol::Packets(packets) => {
                 packets.transmit(now.monotonic, &mut sink);
                 0
             }
-            Line::Channels(connection) => connection.transmit_within(uplink.allowance(slot), now.monotonic, &mut sink),
+            ClientProtocol::Channels(connection) => {
+                connection.transmit_within(uplink.allowance(slot), now.monotonic, &mut sink)
+            }
         };
-        uplink.spend(slot, messages, sink.left);
-        if sink.full {
+        // Acknowledgements and close messages are charged to the uplink, not to the client's allowance.
+        uplink.spend(slot, message_bytes, sink.sent_bytes);
+        if sink.is_full {
             return false;
         }
-        let (over, deadline) = (seat.over(), seat.next_deadline(now.monotonic));
-        if let Some(reason) = over {
-            self.netcode.disconnect_for(client, reason);
-            self.follow();
+        let (is_closed, deadline) = (session.is_closed(), session.next_deadline(now.monotonic));
+        if is_closed {
+            self.netcode.disconnect(client);
+            self.sync_with_netcode();
         } else {
-            // What could not leave now is tried again a little later, not at once.
-            self.set_wake(slot, deadline.max(now.monotonic.after(LEAST_WAIT)));
+            // Data that could not leave now is tried again a little later, not at once.
+            self.set_deadline(slot, deadline.max(now.monotonic.after(MIN_WAIT)));
         }
         true
     }
 
+    #[inline]
     fn is_due(&self, slot: u32, now: Instant) -> bool {
-        self.wakes.get(slot as usize).is_some_and(|wake| *wake <= now)
+        self.deadlines.get(slot as usize).is_some_and(|deadline| *deadline <= now)
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes and their meaning inside of encrypted payloads: reliable 1.0, and the session's own frames.
+//! The wire formats inside encrypted payloads: reliable 1.0, and the session frame behind its header.
 
 pub mod reliable;
-pub mod session;
+pub mod session_frame;

@@ -1,4 +1,4 @@
-//! The peers: other Rust libraries for netcode 1.02, as they come from the registry and as their examples use them.
+//! The peers: other Rust libraries for netcode 1.02, as released, and used as in their examples.
 
 mod official;
 mod renet;
@@ -6,17 +6,17 @@ mod renetcode;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use slipgate_bench::contestant::Contestant;
+use slipgate_bench::subject::Subject;
 
-/// All of them, in the order of the columns.
-pub const ALL: [Contestant; 3] = [official::OFFICIAL, renetcode::RENETCODE, renet::RENET];
+/// All peers, in the order of the columns.
+pub const ALL: [Subject; 3] = [official::OFFICIAL, renetcode::RENETCODE, renet::RENET];
 
-/// The wall clock, by which two of them judge tokens.
+/// Returns the wall clock. Two of the peers check tokens against it.
 fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How much time has passed since the last turn.
+/// Returns the time since the last turn.
 fn since(last: &mut Duration, now: Duration) -> Duration {
     let passed = now.saturating_sub(*last);
     *last = now;

@@ -4,16 +4,16 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use slipgate_bench::contestant::{
-    Bare, Contestant, Game, Limit, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech,
-};
 use slipgate_bench::row::Role;
+use slipgate_bench::subject::{
+    Limit, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Server, Subject, Workload,
+};
 
-pub(crate) const OFFICIAL: Contestant = Contestant {
+pub(crate) const OFFICIAL: Subject = Subject {
     name: "netcode-official",
     role: Role::Peer,
     limit: Some(Limit { clients: netcode::MAX_CLIENTS, why: "at most 256 clients" }),
-    speech: Speech::Netcode(|| Box::new(Bare)),
+    protocol: LoadProtocol::Netcode(|| Box::new(RawPayloads)),
     start: |slots| Ok(Box::new(Official::start(slots)?)),
 };
 
@@ -24,8 +24,9 @@ struct Official {
 
 impl Official {
     fn start(slots: usize) -> io::Result<Self> {
-        let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut server = netcode::Server::new(home, PROTOCOL_ID, &PRIVATE_KEY, 0.0).map_err(io::Error::other)?;
+        let server_address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut server =
+            netcode::Server::new(server_address, PROTOCOL_ID, &PRIVATE_KEY, 0.0).map_err(io::Error::other)?;
         server.start(slots).map_err(io::Error::other)?;
         Ok(Self { server, slots })
     }
@@ -39,14 +40,14 @@ impl Server for Official {
         }
     }
 
-    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+    fn turn(&mut self, workload: Workload, now: Duration) -> u64 {
         self.server.update(now.as_secs_f64());
         while self.server.next_event().is_some() {}
         let mut payloads = 0;
         for slot in 0..self.slots {
             while let Some((payload, _)) = self.server.receive_packet(slot) {
                 payloads += 1;
-                if game == Game::Echo {
+                if workload == Workload::Echo {
                     let _ = self.server.send_packet(slot, &payload);
                 }
             }
@@ -54,7 +55,7 @@ impl Server for Official {
         payloads
     }
 
-    fn say(&mut self, copies: u32, _now: Duration) {
+    fn broadcast(&mut self, copies: u32, _now: Duration) {
         for slot in (0..self.slots).filter(|slot| self.server.client_connected(*slot)).collect::<Vec<_>>() {
             for _ in 0..copies {
                 let _ = self.server.send_packet(slot, &[7; PAYLOAD_BYTES]);

@@ -1,7 +1,7 @@
 //! `renet` 2.0.0 on `renet_netcode` 2.0.0: messages on its unreliable channel.
 //!
-//! It packs the messages that a client is sent in one go into one packet, and sends packets of acknowledgements of their
-//! own: a message is what is counted here, in whatever packets it travels.
+//! It packs all messages that a client is sent at once into one packet, and sends separate packets for
+//! acknowledgements. This benchmark counts messages, in whichever packets they travel.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -10,33 +10,33 @@ use std::time::Duration;
 use bytes::Bytes;
 use renet::{ConnectionConfig, DefaultChannel, RenetClient, RenetServer};
 use renet_netcode::NetcodeServerTransport;
-use slipgate_bench::contestant::{Contestant, Game, PAYLOAD_BYTES, Server, Speech, Voice};
 use slipgate_bench::row::Role;
+use slipgate_bench::subject::{LoadProtocol, PAYLOAD_BYTES, PayloadLayer, Server, Subject, Workload};
 use slipgate_netcode::time::Instant;
 
 use super::renetcode::{LIMIT, settings};
 use super::since;
 
-pub(crate) const RENET: Contestant = Contestant {
+pub(crate) const RENET: Subject = Subject {
     name: "renet",
     role: Role::Peer,
     limit: Some(LIMIT),
-    speech: Speech::Netcode(|| Box::new(Words(RenetClient::new(ConnectionConfig::default())))),
+    protocol: LoadProtocol::Netcode(|| Box::new(Words(RenetClient::new(ConnectionConfig::default())))),
     start: |slots| Ok(Box::new(Renet::start(slots)?)),
 };
 
-/// What a client of it says and hears.
+/// The sending and receiving half of a client.
 struct Words(RenetClient);
 
-impl Voice for Words {
-    fn say(&mut self, message: &[u8], copies: u32, _now: Instant) -> Vec<Vec<u8>> {
+impl PayloadLayer for Words {
+    fn encode(&mut self, message: &[u8], copies: u32, _now: Instant) -> Vec<Vec<u8>> {
         for _ in 0..copies {
             self.0.send_message(DefaultChannel::Unreliable, Bytes::copy_from_slice(message));
         }
         self.0.get_packets_to_send()
     }
 
-    fn hear(&mut self, packet: &[u8], _now: Instant) -> u64 {
+    fn decode(&mut self, packet: &[u8], _now: Instant) -> u64 {
         self.0.process_packet(packet);
         std::iter::from_fn(|| self.0.receive_message(DefaultChannel::Unreliable)).count() as u64
     }
@@ -62,7 +62,7 @@ impl Server for Renet {
         self.address
     }
 
-    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+    fn turn(&mut self, workload: Workload, now: Duration) -> u64 {
         let passed = since(&mut self.last, now);
         self.server.update(passed);
         let _ = self.transport.update(passed, &mut self.server);
@@ -71,19 +71,19 @@ impl Server for Renet {
         for client_id in self.server.clients_id() {
             while let Some(message) = self.server.receive_message(client_id, DefaultChannel::Unreliable) {
                 payloads += 1;
-                if game == Game::Echo {
+                if workload == Workload::Echo {
                     self.server.send_message(client_id, DefaultChannel::Unreliable, message);
                 }
             }
         }
-        if game == Game::Echo {
+        if workload == Workload::Echo {
             self.transport.send_packets(&mut self.server);
         }
         payloads
     }
 
-    fn say(&mut self, copies: u32, _now: Duration) {
-        // A message is a reference to bytes that are there, as one that is echoed: nothing is allocated for it here.
+    fn broadcast(&mut self, copies: u32, _now: Duration) {
+        // The message refers to existing bytes, as an echoed one does: nothing is allocated for it here.
         let message = Bytes::from_static(&[7; PAYLOAD_BYTES]);
         for client_id in self.server.clients_id() {
             for _ in 0..copies {

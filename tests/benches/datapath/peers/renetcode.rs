@@ -1,26 +1,26 @@
-//! `renetcode` 2.0.0, which brings no socket: the lines around it are those of its example.
+//! `renetcode` 2.0.0, which has no socket of its own: the code around it is that of its example.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use renetcode::{NETCODE_MAX_PACKET_BYTES, NetcodeServer, ServerAuthentication, ServerConfig, ServerResult};
-use slipgate_bench::contestant::{
-    Bare, Contestant, Game, Limit, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, Server, Speech,
-};
-use slipgate_bench::port;
+use slipgate_bench::driver_socket;
 use slipgate_bench::row::Role;
+use slipgate_bench::subject::{
+    Limit, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Server, Subject, Workload,
+};
 
 use super::{since, wall_clock};
 
-/// The most clients of its server.
+/// The maximum number of clients of its server.
 pub(crate) const LIMIT: Limit = Limit { clients: 1024, why: "at most 1,024 clients" };
 
-pub(crate) const RENETCODE: Contestant = Contestant {
+pub(crate) const RENETCODE: Subject = Subject {
     name: "renetcode",
     role: Role::Peer,
     limit: Some(LIMIT),
-    speech: Speech::Netcode(|| Box::new(Bare)),
+    protocol: LoadProtocol::Netcode(|| Box::new(RawPayloads)),
     start: |slots| Ok(Box::new(Renetcode::start(slots)?)),
 };
 
@@ -31,9 +31,9 @@ struct Renetcode {
     last: Duration,
 }
 
-/// A socket for a server, its address, and its server's settings.
+/// Returns a socket for a server, its address, and the settings of the server.
 pub(crate) fn settings(slots: usize) -> io::Result<(UdpSocket, SocketAddrV4, ServerConfig)> {
-    let socket = port::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let socket = driver_socket::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let SocketAddr::V4(address) = socket.local_addr()? else { return Err(io::Error::other("not IPv4")) };
     let config = ServerConfig {
         current_time: wall_clock(),
@@ -52,7 +52,7 @@ impl Renetcode {
     }
 }
 
-/// Sends what a result asks for.
+/// Sends the packet of a result, if it has one.
 fn post(socket: &UdpSocket, result: &ServerResult<'_, '_>) {
     let (ServerResult::PacketToSend { addr, payload }
     | ServerResult::ClientConnected { addr, payload, .. }
@@ -68,7 +68,7 @@ impl Server for Renetcode {
         self.address
     }
 
-    fn turn(&mut self, game: Game, now: Duration) -> u64 {
+    fn turn(&mut self, workload: Workload, now: Duration) -> u64 {
         self.server.update(since(&mut self.last, now));
         let mut buffer = [0; NETCODE_MAX_PACKET_BYTES];
         let mut payloads = 0;
@@ -77,7 +77,7 @@ impl Server for Renetcode {
             match self.server.process_packet(from, datagram) {
                 ServerResult::Payload { client_id, payload } => {
                     payloads += 1;
-                    if game == Game::Echo
+                    if workload == Workload::Echo
                         && let Ok((to, datagram)) = self.server.generate_payload_packet(client_id, payload)
                     {
                         let _ = self.socket.send_to(datagram, to);
@@ -92,7 +92,7 @@ impl Server for Renetcode {
         payloads
     }
 
-    fn say(&mut self, copies: u32, _now: Duration) {
+    fn broadcast(&mut self, copies: u32, _now: Duration) {
         for client_id in self.server.clients_id() {
             for _ in 0..copies {
                 if let Ok((to, datagram)) = self.server.generate_payload_packet(client_id, &[7; PAYLOAD_BYTES]) {

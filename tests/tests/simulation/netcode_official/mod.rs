@@ -1,19 +1,19 @@
-//! The server and the client of `netcode-official` on real sockets, each with a game that writes down what it sees.
+//! The server and the client of `netcode-official` on real sockets, each with a game that records its events.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use netcode::ServerEvent;
 use slipgate_client::ClientState;
-use slipgate_server::DisconnectReason;
+use slipgate_session::connection::CloseKind;
 use slipgate_tests::live::{GameClient, GameServer, IPV4, IPV6, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
 
-/// Their server.
+/// The peer's server.
 pub struct TheirServer {
     server: netcode::Server,
     start: Instant,
     log: ServerLog,
-    /// Who has which slot: when a connection ends, it tells the slot alone.
+    /// The client of each slot: a disconnect reports only the slot.
     slots: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Turn for TheirServer {
     fn describe(&self) -> String {
         let log = &self.log;
         let (connected, ended, payloads) = (log.connected.len(), &log.ended, log.payloads.len());
-        format!("their server: {connected} came, {ended:?} went, {payloads} payloads")
+        format!("their server: {connected} connected, {ended:?} disconnected, {payloads} payloads")
     }
 }
 
@@ -42,15 +42,15 @@ impl TheirServer {
         match event {
             ServerEvent::ClientConnected { client_index } => {
                 let client_id = self.server.client_id(client_index);
-                let user_data = self.server.client_user_data(client_index).expect("it is connected");
+                let user_data = self.server.client_user_data(client_index).expect("the client is connected");
                 self.slots[client_index] = client_id;
                 self.log.connected.push((client_id, *user_data));
             }
             ServerEvent::ClientDisconnected { client_index, reason } => {
                 let reason = match reason {
-                    netcode::DisconnectReason::TimedOut => DisconnectReason::TimedOut,
-                    netcode::DisconnectReason::ClientDisconnect => DisconnectReason::Left,
-                    netcode::DisconnectReason::ServerDisconnect => DisconnectReason::Kicked,
+                    netcode::DisconnectReason::TimedOut => CloseKind::TimedOut,
+                    netcode::DisconnectReason::ClientDisconnect => CloseKind::Left,
+                    netcode::DisconnectReason::ServerDisconnect => CloseKind::Kicked,
                 };
                 self.log.ended.push((self.slots[client_index], Some(reason)));
             }
@@ -68,7 +68,7 @@ impl GameServer for TheirServer {
         let address = SocketAddr::new(ip, 0);
         let mut server =
             netcode::Server::new(address, PROTOCOL_ID, &PRIVATE_KEY, 0.0).expect("the system has a free port");
-        server.start(slots as usize).expect("so many slots are allowed");
+        server.start(slots as usize).expect("a valid number of slots");
         Self { server, start: Instant::now(), log: ServerLog::default(), slots: vec![0; slots as usize] }
     }
 
@@ -93,7 +93,7 @@ impl GameServer for TheirServer {
     }
 }
 
-/// Their client.
+/// The peer's client.
 pub struct TheirClient {
     client: netcode::Client,
     start: Instant,
@@ -137,7 +137,7 @@ impl GameClient for TheirClient {
         }
     }
 
-    fn seat(&self) -> Option<(u32, u32)> {
+    fn slot_info(&self) -> Option<(u32, u32)> {
         let is_connected = self.client.state() == netcode::ClientState::Connected;
         is_connected.then(|| (self.client.client_index() as u32, self.client.max_clients() as u32))
     }

@@ -1,51 +1,56 @@
-//! A server and a client on real sockets, each with a game that writes down what its channels bring.
+//! A server and a client on real sockets, each with a game that records the events of its channels.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use slipgate_client::{Client, EndReason};
-use slipgate_server::block::{self, Block, ContentDigest, PartialBlock};
+use slipgate_client::Client;
+use slipgate_server::keys::Key;
+use slipgate_server::stats::Remaining;
+use slipgate_server::transfer::{self, ContentDigest, PartialTransfer, Transfer};
 use slipgate_server::{
-    ChannelEvent, ChannelId, ClientHandle, Clock, Config, DisconnectReason, Fate, Inbox, Key, Server, Sockets, Traffic,
+    ChannelEvent, ChannelId, ClientHandle, ClientRef, Clock, CloseKind, DeliveryStatus, Inbox, Server, ServerConfig,
+    Sockets, Traffic,
 };
 use slipgate_session::reliability;
 use slipgate_session::wire::reliable::Sequence;
-use slipgate_tests::live::{IPV4, Order, PRIVATE_KEY, PROTOCOL_ID, Turn, until};
+use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn, until};
 
-/// What one end has seen.
+/// The events of one end.
 #[derive(Default)]
 pub struct Log {
     pub connected: Vec<ClientHandle>,
     pub messages: Vec<(ChannelId, Vec<u8>)>,
     pub packets: Vec<(Sequence, Vec<u8>)>,
-    pub news: Vec<reliability::Event>,
-    /// Blocks that came whole: label and digest.
+    pub news: Vec<reliability::PacketEvent>,
+    /// Transfers that arrived: label and digest.
     pub received: Vec<(u64, ContentDigest)>,
-    /// Blocks that the other end has whole.
+    /// Transfers that the other end has received.
     pub delivered: usize,
-    /// Why the other end did not take blocks, or this one did not get them.
-    pub refused: Vec<block::Reason>,
-    pub partials: Vec<(ChannelId, PartialBlock)>,
-    /// What became of messages that asked.
-    pub receipts: Vec<(ChannelId, u64, Fate)>,
+    /// Why the other end refused transfers, or why transfers to this end failed.
+    pub refused: Vec<transfer::TransferReason>,
+    pub partials: Vec<(ChannelId, PartialTransfer)>,
+    /// Receipts of messages.
+    pub receipts: Vec<(ChannelId, u64, DeliveryStatus)>,
 }
 
 impl Log {
-    /// The messages of a channel, in the order in which they came.
+    /// Returns the messages of a channel, in the order of arrival.
     pub fn on(&self, channel: ChannelId) -> impl Iterator<Item = Vec<u8>> {
         self.messages.iter().filter(move |(of, _)| *of == channel).map(|(_, bytes)| bytes.clone())
     }
 
     fn note(&mut self, event: ChannelEvent) {
         match event {
-            ChannelEvent::Block { event: block::Event::Received { label, content, .. }, .. } => {
+            ChannelEvent::Transfer { event: transfer::TransferEvent::Received { label, content, .. }, .. } => {
                 self.received.push((label, ContentDigest::of(&content.into_vec())));
             }
-            ChannelEvent::Block { event: block::Event::Delivered { .. }, .. } => self.delivered += 1,
-            ChannelEvent::Block { event: block::Event::Refused { reason, .. }, .. }
-            | ChannelEvent::Block { event: block::Event::Broken { reason, .. }, .. } => self.refused.push(reason),
-            ChannelEvent::Receipt { channel, tag, fate } => self.receipts.push((channel, tag, fate)),
-            other => panic!("nobody breaks a transfer off here: {other:?}"),
+            ChannelEvent::Transfer { event: transfer::TransferEvent::Delivered { .. }, .. } => self.delivered += 1,
+            ChannelEvent::Transfer { event: transfer::TransferEvent::Refused { reason, .. }, .. }
+            | ChannelEvent::Transfer { event: transfer::TransferEvent::Broken { reason, .. }, .. } => {
+                self.refused.push(reason)
+            }
+            ChannelEvent::Receipt { channel, tag, status } => self.receipts.push((channel, tag, status)),
+            other => panic!("unexpected end of a transfer: {other:?}"),
         }
     }
 }
@@ -54,11 +59,11 @@ impl Log {
 pub struct Host {
     pub server: Server,
     pub log: Log,
-    pub ended: Vec<DisconnectReason>,
-    /// What everyone is sent who comes.
-    pub on_arrival: Option<(ChannelId, Block)>,
-    /// What the next one who comes goes on with.
-    pub to_keep: Option<(ChannelId, PartialBlock)>,
+    pub ended: Vec<CloseKind>,
+    /// The transfer to every new client.
+    pub on_arrival: Option<(ChannelId, Transfer)>,
+    /// The partial transfer that the next client resumes.
+    pub to_keep: Option<(ChannelId, PartialTransfer)>,
     inbox: Inbox,
     clock: Clock,
     address: SocketAddr,
@@ -68,14 +73,14 @@ pub struct Host {
 pub struct Guest {
     pub client: Client,
     pub log: Log,
-    pub ended: Vec<EndReason>,
-    /// What the next connection goes on with.
-    pub to_keep: Option<(ChannelId, PartialBlock)>,
+    pub ended: Vec<CloseKind>,
+    /// The partial transfer that the next connection resumes.
+    pub to_keep: Option<(ChannelId, PartialTransfer)>,
     pub clock: Clock,
     inbox: slipgate_client::Inbox,
 }
 
-/// A server and a client that is connected.
+/// Starts a server and a client, and waits until the client is connected.
 pub fn meet(traffic: Traffic) -> (Host, Guest) {
     let mut host = Host::start(traffic.clone());
     let mut guest = Guest::connect(&host, traffic);
@@ -85,7 +90,7 @@ pub fn meet(traffic: Traffic) -> (Host, Guest) {
     (host, guest)
 }
 
-/// One turn of each.
+/// Runs one turn of each.
 pub fn fetch_both(host: &mut Host, guest: &mut Guest) {
     (host, guest).turn();
 }
@@ -94,37 +99,51 @@ impl Host {
     pub fn start(traffic: Traffic) -> Self {
         let sockets = Sockets::bind(&[SocketAddr::new(IPV4, 0)]).expect("the system has a free port");
         let address = sockets.local_addresses()[0];
-        let (config, clock) = (Config::new(PROTOCOL_ID, 4, vec![address.into()]), Clock::start());
+        let (config, clock) = (ServerConfig::new(PROTOCOL_ID, 4, &[address]), Clock::start());
         let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now());
-        let server = server.and_then(|server| server.carrying(traffic)).expect("the settings are sound");
+        let server = server.and_then(|server| server.with_traffic(traffic)).expect("valid settings");
         let inbox = Inbox::default();
         Self { server, log: Log::default(), ended: Vec::new(), on_arrival: None, to_keep: None, inbox, clock, address }
     }
 
-    /// Who came last.
+    /// Returns the client that connected last.
     pub fn client(&self) -> ClientHandle {
-        *self.log.connected.last().expect("somebody has come")
+        *self.log.connected.last().expect("a client has connected")
     }
 
-    /// Bytes that have arrived of the block that is under way.
-    pub fn arrived(&self, channel: ChannelId) -> u32 {
-        let blocks = self.server.connection(self.client()).and_then(|connection| connection.channels().blocks(channel));
-        blocks.and_then(|blocks| blocks.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
+    /// Returns everything that concerns the client that connected last.
+    pub fn newest(&mut self) -> ClientRef<'_> {
+        self.at(self.client())
+    }
+
+    /// Returns everything that concerns a client.
+    pub fn at(&mut self, client: ClientHandle) -> ClientRef<'_> {
+        self.server.client(client).expect("the client is connected")
+    }
+
+    /// Returns the bytes that have arrived of the transfer in progress.
+    pub fn arrived(&mut self, channel: ChannelId) -> u32 {
+        let client = self.client();
+        let client = self.server.client(client);
+        let transfers = client.as_ref().and_then(|client| client.connection()?.channels().transfers(channel));
+        transfers.and_then(|transfers| transfers.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
     }
 
     fn welcome(&mut self, client: ClientHandle) {
         self.log.connected.push(client);
         if let Some((channel, map)) = &self.on_arrival {
-            self.server.send_block(client, *channel, map.clone(), 0).expect("it has just come");
+            let mut client = self.server.client(client).expect("the client has just connected");
+            client.send_transfer(*channel, map.clone(), 0).expect("the queue is empty");
         }
         if let Some((channel, partial)) = self.to_keep.take() {
-            let connection = self.server.connection_mut(client).expect("it has just come");
+            let mut client = self.server.client(client).expect("the client has just connected");
+            let connection = client.connection_mut().expect("the traffic is on channels");
             connection
                 .channels_mut()
-                .blocks_mut(channel)
-                .expect("it is of blocks")
+                .transfers_mut(channel)
+                .expect("it is of transfers")
                 .keep(partial)
-                .expect("there is room");
+                .expect("the channel has space");
         }
     }
 }
@@ -142,10 +161,10 @@ impl Turn for Host {
                 Event::Sent { event, .. } => self.log.news.push(event),
                 Event::Channel { event, .. } => self.log.note(event),
                 Event::Partial { channel, partial, .. } => self.log.partials.push((channel, partial)),
-                Event::Disconnected { reason, .. } => self.ended.push(reason),
+                Event::Disconnected { reason, .. } => self.ended.push(reason.kind),
                 _ => {}
             }
-            // Before anything else of theirs is looked at.
+            // Before their other events are handled.
             std::mem::take(&mut arrived).into_iter().for_each(|client| self.welcome(client));
         }
         self.server.end_turn();
@@ -153,16 +172,18 @@ impl Turn for Host {
 
     fn describe(&self) -> String {
         let (Log { connected, messages, received, .. }, ended) = (&self.log, &self.ended);
-        let (came, messages, discards) = (connected.len(), messages.len(), self.server.discards());
-        format!("server: {came} came, {messages} messages, {} blocks, {ended:?}, {discards:?}", received.len())
+        let (connected, messages, discards) = (connected.len(), messages.len(), self.server.discards());
+        format!(
+            "server: {connected} connected, {messages} messages, {} transfers, {ended:?}, {discards:?}",
+            received.len()
+        )
     }
 }
 
 impl Guest {
-    /// A client of a player of its own, on its way to the server.
+    /// Starts a client of its own player that connects to the server.
     pub fn connect(host: &Host, traffic: Traffic) -> Self {
-        let client =
-            Client::new().expect("the system has a free port").carrying(traffic).expect("the settings are sound");
+        let client = Client::new().expect("the system has a free port").with_traffic(traffic).expect("valid settings");
         let (inbox, clock) = (slipgate_client::Inbox::default(), Clock::start());
         let mut guest = Self { client, log: Log::default(), ended: Vec::new(), to_keep: None, inbox, clock };
         guest.again(host);
@@ -172,25 +193,30 @@ impl Guest {
     /// Connects with a new token.
     pub fn again(&mut self, host: &Host) {
         static NEXT_PLAYER: AtomicU64 = AtomicU64::new(1);
-        let ticket = Order::new(NEXT_PLAYER.fetch_add(1, Ordering::Relaxed), &[host.address]).mint();
+        let ticket = TokenOrder::new(NEXT_PLAYER.fetch_add(1, Ordering::Relaxed), &[host.address]).mint();
         self.client.connect(ticket.token, self.clock.now()).expect("the token is new");
     }
 
-    /// Bytes that have arrived of the block that is under way.
+    /// Returns the bytes that have arrived of the transfer in progress.
     pub fn arrived(&self, channel: ChannelId) -> u32 {
-        let blocks = self.client.connection().and_then(|connection| connection.channels().blocks(channel));
-        blocks.and_then(|blocks| blocks.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
+        let transfers = self.client.connection().and_then(|connection| connection.channels().transfers(channel));
+        transfers.and_then(|transfers| transfers.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
+    }
+
+    /// Returns what a channel still takes.
+    pub fn remaining(&self, channel: ChannelId) -> Remaining {
+        self.client.connection().map(|connection| connection.channels().remaining(channel)).unwrap_or_default()
     }
 
     fn go_on(&mut self) {
         if let Some((channel, partial)) = self.to_keep.take() {
-            let connection = self.client.connection_mut().expect("it is connected");
+            let connection = self.client.connection_mut().expect("the client is connected");
             connection
                 .channels_mut()
-                .blocks_mut(channel)
-                .expect("it is of blocks")
+                .transfers_mut(channel)
+                .expect("it is of transfers")
                 .keep(partial)
-                .expect("there is room");
+                .expect("the channel has space");
         }
     }
 }
@@ -202,12 +228,12 @@ impl Turn for Guest {
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
                 Event::Connected { .. } => self.go_on(),
-                Event::Message { channel, bytes } => self.log.messages.push((channel, bytes.to_vec())),
-                Event::Packet { sequence, bytes } => self.log.packets.push((sequence, bytes.to_vec())),
+                Event::Message { channel, bytes, .. } => self.log.messages.push((channel, bytes.to_vec())),
+                Event::Packet { sequence, bytes, .. } => self.log.packets.push((sequence, bytes.to_vec())),
                 Event::Sent(event) => self.log.news.push(event),
                 Event::Channel(event) => self.log.note(event),
                 Event::Partial { channel, partial } => self.log.partials.push((channel, partial)),
-                Event::Ended { reason } => self.ended.push(reason),
+                Event::Ended { reason } => self.ended.push(reason.kind),
                 _ => {}
             }
         }
@@ -216,6 +242,6 @@ impl Turn for Guest {
 
     fn describe(&self) -> String {
         let (state, Log { messages, received, .. }, ended) = (self.client.state().name(), &self.log, &self.ended);
-        format!("client: {state}, {} messages, {} blocks, {ended:?}", messages.len(), received.len())
+        format!("client: {state}, {} messages, {} transfers, {ended:?}", messages.len(), received.len())
     }
 }

@@ -1,25 +1,26 @@
-//! Attempts on a path of the kernel's, of which one must succeed.
+//! Attempts on a path of the kernel, of which one must succeed.
 //!
-//! A busy machine holds datagrams up as a path does, and nothing but the program makes them quicker: who stays within the
-//! bounds once in three attempts can do it, and an attempt in which the programs were kept from running does not count.
+//! A busy machine delays datagrams as a path does, but nothing except the program makes them faster. So one of three
+//! attempts within the bounds proves the property, and attempts in which the programs did not get the processor do not
+//! count.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use super::place::Place;
+use super::bottleneck::Bottleneck;
 
-/// One at a time: they would measure each other.
+/// Runs the tests one at a time: they would disturb each other.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Says so past libtest, which keeps what passing tests print to itself.
+/// Reports a skipped test on stderr, which libtest does not hide.
 pub(crate) fn skipped(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED, the kernel's word on congestion avoidance: {reason}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED, congestion avoidance on kernel paths: {reason}");
 }
 
-/// The place, or the reason why there is none.
-pub(crate) fn place(name: &str, rate: &str, buffer: u32) -> Option<Place> {
-    match Place::new(name, rate, buffer) {
-        Ok(place) => Some(place),
+/// Returns the bottleneck, or reports why there is none.
+pub(crate) fn bottleneck(name: &str, rate: &str, buffer: u32) -> Option<Bottleneck> {
+    match Bottleneck::new(name, rate, buffer) {
+        Ok(bottleneck) => Some(bottleneck),
         Err(reason) => {
             skipped(&format!("no network namespaces with a bottleneck: {reason}"));
             None
@@ -27,30 +28,30 @@ pub(crate) fn place(name: &str, rate: &str, buffer: u32) -> Option<Place> {
     }
 }
 
-/// Of an attempt: whether it stayed within its bounds, and the share of the time in which the machine kept it from running.
+/// An attempt: whether it stayed within its bounds, and the share of the time without the processor.
 pub(crate) struct Attempt {
     pub(crate) within: bool,
     pub(crate) kept_waiting: f64,
 }
 
-/// With so little of waiting an attempt counts.
+/// The maximum share of waiting for an attempt that counts.
 const UNDISTURBED: f64 = 0.01;
-/// So many attempts that count, and so many in all.
+/// The attempts that must count, and all attempts.
 const COUNTING: usize = 3;
 const ATTEMPTS: usize = 6;
 
-/// Attempts it until it is within its bounds; `None` for what cannot be attempted here.
+/// Repeats an attempt until it is within its bounds; `None` means that it cannot run here.
 pub(crate) fn once_in_three(attempt: impl Fn() -> Option<Attempt>) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut counted = 0;
     for _ in 0..ATTEMPTS {
         let Some(Attempt { within, kept_waiting }) = attempt() else { return };
-        eprintln!("  kept from running for {:.2} % of the time", 100.0 * kept_waiting);
+        eprintln!("  without the processor for {:.2} % of the time", 100.0 * kept_waiting);
         if within {
             return;
         }
         counted += usize::from(kept_waiting < UNDISTURBED);
-        assert!(counted < COUNTING, "not once in three attempts within the bounds");
+        assert!(counted < COUNTING, "not within the bounds in three attempts");
     }
     skipped("the machine is too busy");
 }

@@ -7,38 +7,38 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use slipgate_lab::report::{Receiver, Report};
-use slipgate_lab::scenarios::RHYTHM;
-use slipgate_lab::sender::{Leaving, Sender};
+use slipgate_lab::scenarios::ACK_POLICY;
+use slipgate_lab::sender::{OutgoingPacket, Sender};
 use slipgate_lab::source::{Application, Source};
 use slipgate_netcode::time::Instant;
-use slipgate_session::congestion::{Config, Congestion, Shape};
+use slipgate_session::congestion::{CongestionConfig, CongestionState, PacketShape};
 use slipgate_session::wire::reliable::Sequence;
 
-/// Bytes of a packet that the kernel adds: Ethernet, IPv4 and UDP.
+/// The headers that the kernel adds to a packet, in bytes: Ethernet, IPv4 and UDP.
 const HEADERS: u32 = 14 + 20 + 8;
 
-/// Who wanted to sleep for a millisecond and was woken after this was woken in time.
+/// The maximum duration of a punctual sleep of one millisecond.
 const PUNCTUAL: Duration = Duration::from_millis(3);
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// When, since the start.
+    /// The time since the start.
     pub(crate) at: Duration,
-    /// How long it took.
+    /// The latency.
     pub(crate) delay: Duration,
     /// Its bytes on the path.
     pub(crate) bytes: u32,
 }
 
-/// What came of it.
+/// The results of a run.
 pub(crate) struct Played {
     pub(crate) arrivals: Vec<Arrival>,
-    /// The share of the time in which the sender should have run and did not, because the machine was busy.
+    /// The share of the time in which the sender was ready to run and the machine was busy.
     pub(crate) kept_waiting: f64,
 }
 
-/// Sends for so long, and answers what arrived.
+/// Sends for `duration`, and returns the arrivals.
 pub(crate) fn play(sockets: &(UdpSocket, UdpSocket), source: Source, duration: Duration) -> Result<Played> {
     let (start, done) = (Clock::now(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -54,15 +54,15 @@ fn now(start: Clock) -> Instant {
     Instant::from_start(start.elapsed())
 }
 
-/// Answers how long it was kept from running.
+/// Returns the time without the processor.
 fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) -> Result<Duration> {
     socket.set_nonblocking(true)?;
     let mut kept_waiting = Duration::ZERO;
-    let shape = Shape { packets_per_second: 60.0, packet_bytes: 1200, header_bytes: HEADERS };
-    let congestion = Congestion::new(Config { shape, ..Config::default() });
+    let shape = PacketShape { packets_per_second: 60.0, packet_bytes: 1200, header_bytes: HEADERS };
+    let congestion = CongestionState::new(CongestionConfig { shape, ..CongestionConfig::default() });
     let mut sender = Sender::new(congestion, Application::new(source, now(start)));
     while start.elapsed() < duration {
-        hear(socket, &mut sender, start)?;
+        receive_reports(socket, &mut sender, start)?;
         sender.tick(now(start), |_| {});
         while let Some(leaving) = sender.next_packet(now(start)) {
             put(socket, leaving, now(start))?;
@@ -75,11 +75,11 @@ fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) ->
     Ok(kept_waiting)
 }
 
-fn hear(socket: &UdpSocket, sender: &mut Sender, start: Clock) -> Result<()> {
+fn receive_reports(socket: &UdpSocket, sender: &mut Sender, start: Clock) -> Result<()> {
     let mut bytes = [0; Report::BYTES];
     loop {
         match socket.recv(&mut bytes) {
-            Ok(Report::BYTES) => sender.hear(&Report::from_bytes(&bytes), now(start)),
+            Ok(Report::BYTES) => sender.on_report(&Report::from_bytes(&bytes), now(start)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
@@ -87,13 +87,13 @@ fn hear(socket: &UdpSocket, sender: &mut Sender, start: Clock) -> Result<()> {
     }
 }
 
-/// A packet: its number, when it left, and nothing else of interest.
-fn put(socket: &UdpSocket, leaving: Leaving, now: Instant) -> Result<()> {
+/// Sends a packet: its number, its time, and padding.
+fn put(socket: &UdpSocket, leaving: OutgoingPacket, now: Instant) -> Result<()> {
     let mut bytes = vec![0; leaving.bytes.saturating_sub(HEADERS).max(10) as usize];
     bytes[..2].copy_from_slice(&leaving.sequence.0.to_le_bytes());
     bytes[2..10].copy_from_slice(&(now.since_start().as_nanos() as u64).to_le_bytes());
     match socket.send(&bytes) {
-        // What the kernel does not take is lost, as on any path.
+        // A datagram that the kernel refuses is lost, as on any path.
         Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
         _ => Ok(()),
     }
@@ -101,7 +101,7 @@ fn put(socket: &UdpSocket, leaving: Leaving, now: Instant) -> Result<()> {
 
 fn receive(socket: &UdpSocket, start: Clock, done: &AtomicBool) -> Result<Vec<Arrival>> {
     socket.set_read_timeout(Some(Duration::from_millis(2)))?;
-    let mut receiver = Receiver::new(RHYTHM);
+    let mut receiver = Receiver::new(ACK_POLICY);
     let (mut arrivals, mut reported_at, mut bytes) = (Vec::new(), Instant::default(), [0; 2048]);
     while !done.load(Ordering::Relaxed) {
         let mut due = false;

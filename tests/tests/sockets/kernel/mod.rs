@@ -1,25 +1,25 @@
-//! The kernel's word on the simulator's: real datagrams through a bottleneck of `tc tbf`, with the real controller.
+//! Checks the simulator against the kernel: real datagrams through a bottleneck of `tc tbf`, with the real controller.
 //!
-//! The bounds are what is measured, with a margin; the figures are printed.
+//! The bounds are measured values with a margin; the figures are printed.
 
-#![allow(clippy::print_stderr, reason = "figures, and why a test was skipped, are for whoever runs it")]
+#![allow(clippy::print_stderr, reason = "figures and skipped tests are reported to the user")]
 
 pub(crate) mod attempts;
+pub(crate) mod bottleneck;
 mod ends;
-pub(crate) mod place;
 pub(crate) mod tcp;
 
 use std::thread;
 use std::time::Duration;
 
-use self::attempts::{Attempt, once_in_three, place, skipped};
+use self::attempts::{Attempt, bottleneck, once_in_three, skipped};
+use self::bottleneck::Bottleneck;
 use self::ends::{Arrival, Played, play};
-use self::place::Place;
 use self::tcp::beside_tcp;
 use slipgate_lab::source::{Game, Source};
 
-/// The share of a rate in bits per second that arrived between two seconds, and the delays' median and 95 %, in
-/// milliseconds.
+/// Returns the share of a rate in bits per second that arrived between two seconds, and the median and the 95th
+/// percentile of the latency in milliseconds.
 fn figures(arrivals: &[Arrival], from: f64, until: f64, rate: f64) -> (f64, f64, f64) {
     let within = |arrival: &&Arrival| (from..until).contains(&arrival.at.as_secs_f64());
     let bits: f64 = arrivals.iter().filter(within).map(|arrival| f64::from(arrival.bytes) * 8.0).sum();
@@ -31,12 +31,12 @@ fn figures(arrivals: &[Arrival], from: f64, until: f64, rate: f64) -> (f64, f64,
 }
 
 #[test]
-fn alone_on_four_megabits_the_path_is_used_and_quick() {
+fn lone_sender_fills_4_mbit_with_low_latency() {
     once_in_three(|| {
-        let place = place("x", "4mbit", 125_000)?;
-        let played = play(&place.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
+        let bottleneck = bottleneck("x", "4mbit", 125_000)?;
+        let played = play(&bottleneck.sockets().unwrap(), Source::Bulk, Duration::from_secs(10)).unwrap();
         let (used, median, p95) = figures(&played.arrivals, 3.0, 10.0, 4e6);
-        let dropped = place.dropped().unwrap();
+        let dropped = bottleneck.dropped().unwrap();
         eprintln!(
             "alone on 4M: {:.1} % used, delay {median:.1} ms, 95 % {p95:.1} ms, {dropped} packets dropped",
             100.0 * used
@@ -46,10 +46,10 @@ fn alone_on_four_megabits_the_path_is_used_and_quick() {
 }
 
 #[test]
-fn a_fall_of_the_rate_is_followed_and_its_return_too() {
+fn controller_follows_a_rate_drop_and_its_recovery() {
     once_in_three(|| {
-        let place = place("y", "4mbit", 250_000)?;
-        let Played { arrivals, kept_waiting } = over_a_fall(&place);
+        let bottleneck = bottleneck("y", "4mbit", 250_000)?;
+        let Played { arrivals, kept_waiting } = over_a_fall(&bottleneck);
         let during = arrivals.iter().filter(|arrival| (5.0..10.0).contains(&arrival.at.as_secs_f64()));
         let peak = during.map(|arrival| arrival.delay.as_millis()).max().unwrap();
         let (low, median, p95) = figures(&arrivals, 7.5, 10.0, 0.5e6);
@@ -65,34 +65,35 @@ fn a_fall_of_the_rate_is_followed_and_its_return_too() {
     });
 }
 
-fn over_a_fall(place: &Place) -> Played {
-    let sockets = place.sockets().unwrap();
+fn over_a_fall(bottleneck: &Bottleneck) -> Played {
+    let sockets = bottleneck.sockets().unwrap();
     thread::scope(|scope| {
         let playing = scope.spawn(|| play(&sockets, Source::Bulk, Duration::from_secs(15)));
         thread::sleep(Duration::from_secs(5));
-        place.set_rate("500kbit", 250_000).unwrap();
+        bottleneck.set_rate("500kbit", 250_000).unwrap();
         thread::sleep(Duration::from_secs(5));
-        place.set_rate("4mbit", 250_000).unwrap();
+        bottleneck.set_rate("4mbit", 250_000).unwrap();
         playing.join().unwrap().unwrap()
     })
 }
 
 #[test]
-fn a_game_keeps_its_rate_beside_the_kernels_cubic() {
+fn game_keeps_its_rate_beside_kernel_cubic() {
     once_in_three(|| beside("cubic", 0.95));
 }
 
 #[test]
-fn a_game_keeps_its_rate_beside_the_kernels_bbr() {
+fn game_keeps_its_rate_beside_kernel_bbr() {
     once_in_three(|| beside("bbr", 0.85));
 }
 
-/// A game of 1 Mbit/s, of which so much must be served, beside a TCP on 10 Mbit/s, if there is such a TCP.
-fn beside(control: &str, least: f64) -> Option<Attempt> {
-    let place = place(&control[..1], "10mbit", 312_500)?;
-    let sockets = place.sockets().unwrap();
+/// Runs a game of 1 Mbit/s, of which at least the share `min` must arrive, beside a TCP on 10 Mbit/s, if the kernel
+/// has this TCP.
+fn beside(control: &str, min: f64) -> Option<Attempt> {
+    let bottleneck = bottleneck(&control[..1], "10mbit", 312_500)?;
+    let sockets = bottleneck.sockets().unwrap();
     let playing = || play(&sockets, Source::Game(Game::of(1e6)), Duration::from_secs(12)).unwrap();
-    let (played, received) = match beside_tcp(&place, control, playing) {
+    let (played, received) = match beside_tcp(&bottleneck, control, playing) {
         Ok(played) => played,
         Err(reason) => {
             skipped(&format!("the kernel has no {control}: {reason}"));
@@ -106,5 +107,5 @@ fn beside(control: &str, least: f64) -> Option<Attempt> {
         100.0 * served,
         received as f64 * 8.0 / 12e6
     );
-    Some(Attempt { within: served >= least, kept_waiting: played.kept_waiting })
+    Some(Attempt { within: served >= min, kept_waiting: played.kept_waiting })
 }

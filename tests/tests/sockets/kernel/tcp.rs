@@ -1,4 +1,4 @@
-//! A TCP of the kernel's own that always has something to send.
+//! A TCP of the kernel that always has data to send.
 
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::place::Place;
+use super::bottleneck::Bottleneck;
 
-/// Does something beside a TCP with this congestion control, and answers how many bytes that one brought over.
+/// Runs `act` beside a TCP with this congestion control, and returns the bytes that the TCP carried.
 ///
 /// # Errors
-/// The kernel has no such congestion control.
-pub(crate) fn beside_tcp<T>(place: &Place, control: &str, act: impl FnOnce() -> T) -> Result<(T, usize)> {
-    let (upload, download) = place.stream(control)?;
+/// Returns an error if the kernel has no such congestion control.
+pub(crate) fn beside_tcp<T>(bottleneck: &Bottleneck, control: &str, act: impl FnOnce() -> T) -> Result<(T, usize)> {
+    let (upload, download) = bottleneck.stream(control)?;
     let done = AtomicBool::new(false);
     Ok(thread::scope(|scope| {
         let sink = scope.spawn(|| drain(download));
@@ -25,7 +25,7 @@ pub(crate) fn beside_tcp<T>(place: &Place, control: &str, act: impl FnOnce() -> 
     }))
 }
 
-/// Tells threads to end, also when a test panics: a scope waits for its threads.
+/// Stops threads, also when a test panics: a scope waits for its threads.
 pub(crate) struct EndOf<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndOf<'_> {
@@ -35,7 +35,7 @@ impl Drop for EndOf<'_> {
 }
 
 fn fill(mut stream: TcpStream, done: &AtomicBool) {
-    // A full path makes a write wait; it must not wait for ever.
+    // A full path blocks a write; it must not block for ever.
     let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
     while !done.load(Ordering::Relaxed) {
         let _ = stream.write(&[0; 16 * 1024]);

@@ -1,29 +1,29 @@
-//! Full connects: request, challenge, response, slot.
+//! Complete connects: request, challenge, response, slot.
 
 use std::io;
 
-use crate::arena::{Arena, Corner, Rig};
-use crate::measures::no_such_thing;
-use crate::row::{Against, Limit, Row};
+use crate::measures::not_applicable;
+use crate::row::{Baseline, Limit, Row};
+use crate::runner::{Runner, Setup, TestBed};
 
-/// Slots of the servers: the most that all contestants have.
+/// The slots of the servers: the maximum that all subjects support.
 const SLOTS: usize = 256;
 
-fn connects(corner: &mut Corner, clients: usize) -> io::Result<f64> {
-    if !corner.contestant.is_netcode() {
-        return Err(no_such_thing());
+fn connects(test_bed: &mut TestBed, clients: usize) -> io::Result<f64> {
+    if !test_bed.subject.is_netcode() {
+        return Err(not_applicable());
     }
-    let spent = corner.crowd.admit(clients, &corner.stage)?;
-    corner.crowd.dismiss(&corner.stage)?;
-    Ok(1e9 / spent.nanoseconds_each(clients as u64))
+    let cost = test_bed.load.connect_clients(clients, &test_bed.server_thread)?;
+    test_bed.load.disconnect_clients(&test_bed.server_thread)?;
+    Ok(1e9 / cost.nanoseconds_each(clients as u64))
 }
 
-/// The row: how many clients connect in a second of a core.
+/// Returns the row: connects per second of a core.
 #[must_use]
-pub fn measure(rig: &Rig) -> Row {
-    let mut arena = Arena::empty(rig, SLOTS);
-    let clients = rig.effort.of(SLOTS * 4).clamp(8, SLOTS);
-    let [cells] = arena.play(|corner| Ok([connects(corner, clients)?]));
+pub fn measure(setup: &Setup) -> Row {
+    let mut runner = Runner::empty(setup, SLOTS);
+    let clients = setup.effort.of(SLOTS * 4).clamp(8, SLOTS);
+    let [cells] = runner.play(|test_bed| Ok([connects(test_bed, clients)?]));
     Row { what: "connects".into(), unit: "per core-second", more_is_better: true, cells, targets: Vec::new() }
-        .judged(Against::BestPeer, Limit::AtLeast(1.4))
+        .with_target(Baseline::BestPeer, Limit::AtLeast(1.4))
 }

@@ -1,100 +1,101 @@
-//! The echo: one datagram in, one out, from every client in turn.
+//! The echo: one datagram in and one out, from every client in turn.
 //!
-//! The driver sends a burst, the server does its turns under the clock, the driver collects the answers. So the server
-//! finds what it finds on a busy port, the driver's speed does not matter, and nobody waits under the clock.
+//! The driver sends a burst, the server runs its turns under the CPU clock, and the driver collects the replies. The
+//! server therefore finds a queue as on a busy port, the driver's speed does not matter, and no waiting is measured.
 
 use std::io;
 
-use crate::arena::{Arena, Corner, Rig};
-use crate::contestant::{Game, PAYLOAD_BYTES};
-use crate::crowd::TICK;
+use crate::load::TICK;
 use crate::measures::{microseconds, row};
-use crate::ours::OURS;
-use crate::row::{Against, Limit, Role, Row};
-use crate::stage::Spent;
+use crate::row::{Baseline, Limit, Role, Row};
+use crate::runner::{Runner, Setup, TestBed};
+use crate::server_thread::Cost;
+use crate::slipgate::SLIPGATE;
+use crate::subject::{PAYLOAD_BYTES, Workload};
 
-/// Pairs of a full round.
+/// The number of pairs in a full round.
 const PAIRS: usize = 16_384;
-/// Fewer clients than this make bursts so short that fewer pairs must do.
+/// Bursts of fewer clients are so short that fewer pairs must suffice.
 const FEW: usize = 64;
 
-/// So many pairs cost this, and so many answers were heard.
+/// Runs this number of pairs. Returns their cost and the number of replies.
 ///
 /// # Errors
-/// When the server ends, or answers get lost.
-pub fn echo(corner: &mut Corner, pairs: usize, burst: usize) -> io::Result<(Spent, u64)> {
-    let (mut spent, mut sent, mut heard, mut place) = (Spent::default(), 0, 0, 0);
+/// [`ThreadEnded`](crate::server_thread::ThreadEnded) if the server has panicked; `Other` if replies are lost.
+pub fn echo(test_bed: &mut TestBed, pairs: usize, burst: usize) -> io::Result<(Cost, u64)> {
+    let (mut cost, mut sent, mut received, mut index) = (Cost::default(), 0, 0, 0);
     while sent < pairs as u64 {
-        let group = place..corner.clients.min(place + burst);
-        let asked = corner.crowd.speak(group.clone(), &[7; PAYLOAD_BYTES], 1)?;
-        spent.add(corner.stage.turns(Game::Echo, asked, corner.crowd.now())?);
+        let group = index..test_bed.clients.min(index + burst);
+        let asked = test_bed.load.send_messages(group.clone(), &[7; PAYLOAD_BYTES], 1)?;
+        cost.add(test_bed.server_thread.turns(Workload::Echo, asked, test_bed.load.now())?);
         sent += asked;
-        heard += corner.crowd.listen(group.clone());
-        place = group.end;
-        if place >= corner.clients {
-            place = 0;
-            corner.crowd.pass(TICK);
+        received += test_bed.load.receive_messages(group.clone());
+        index = group.end;
+        if index >= test_bed.clients {
+            index = 0;
+            test_bed.load.advance(TICK);
         }
     }
-    if heard * 10 < sent * 9 {
-        return Err(io::Error::other(format!("of {sent} answers only {heard} came")));
+    if received * 10 < sent * 9 {
+        return Err(io::Error::other(format!("of {sent} answers only {received} came")));
     }
-    Ok((spent, heard))
+    Ok((cost, received))
 }
 
-fn pairs(rig: &Rig, clients: usize) -> usize {
+fn pairs(setup: &Setup, clients: usize) -> usize {
     let full = if clients < FEW { PAIRS / 8 } else { PAIRS };
-    rig.effort.of(full).max(clients)
+    setup.effort.of(full).max(clients)
 }
 
-/// The row of so many clients.
+/// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(rig: &Rig, arena: &mut Arena, clients: usize) -> Row {
-    let (pairs, burst) = (pairs(rig, clients), rig.burst);
-    let [cells] = arena.play(|corner| {
-        let (spent, heard) = echo(corner, pairs, burst)?;
-        Ok([microseconds(spent.nanoseconds_each(heard))])
+pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+    let (pairs, burst) = (pairs(setup, clients), setup.burst);
+    let [cells] = runner.play(|test_bed| {
+        let (cost, received) = echo(test_bed, pairs, burst)?;
+        Ok([microseconds(cost.nanoseconds_each(received))])
     });
     let row = row(format!("echo, {clients} clients"), "us/pair", cells);
     if clients != 256 {
         return row;
     }
-    row.judged(Against::Plain, Limit::AtMost(1.0)).judged(Against::BestPeer, Limit::AtMost(0.5))
+    row.with_target(Baseline::Plain, Limit::AtMost(1.0)).with_target(Baseline::BestPeer, Limit::AtMost(0.5))
 }
 
-/// The row of so many clients, of whom ours are judged by what fewer cost us in the same rounds.
+/// Returns the row with this number of clients, with a target relative to fewer clients in the same rounds.
 ///
 /// # Errors
-/// When the fewer do not get in.
-pub fn measure_beside(rig: &Rig, arena: &mut Arena, clients: usize, fewer: usize) -> io::Result<Row> {
-    let burst = rig.burst;
-    let mut beside = Corner::full(rig, OURS, fewer)?;
-    let mut rounds = Vec::with_capacity(rig.rounds + 1);
-    let [cells] = arena.play(|corner| {
-        let (spent, heard) = echo(corner, pairs(rig, clients), burst)?;
-        if corner.contestant.role == Role::Ours {
-            let (spent, heard) = echo(&mut beside, pairs(rig, fewer), burst)?;
-            rounds.push(microseconds(spent.nanoseconds_each(heard)));
+/// `Other` if the fewer clients do not connect.
+pub fn measure_with_baseline(setup: &Setup, runner: &mut Runner, clients: usize, fewer: usize) -> io::Result<Row> {
+    let burst = setup.burst;
+    let mut fewer_test_bed = TestBed::full(setup, SLIPGATE, fewer)?;
+    let mut rounds = Vec::with_capacity(setup.rounds + 1);
+    let [cells] = runner.play(|test_bed| {
+        let (cost, received) = echo(test_bed, pairs(setup, clients), burst)?;
+        if test_bed.subject.role == Role::Ours {
+            let (cost, received) = echo(&mut fewer_test_bed, pairs(setup, fewer), burst)?;
+            rounds.push(microseconds(cost.nanoseconds_each(received)));
         }
-        Ok([microseconds(spent.nanoseconds_each(heard))])
+        Ok([microseconds(cost.nanoseconds_each(received))])
     });
-    // The first was to warm up.
+    // The first round is a warm-up.
     let rounds = rounds.into_iter().skip(1).collect();
     let named = format!("echo, {fewer} clients");
     Ok(row(format!("echo, {clients} clients"), "us/pair", cells)
-        .judged(Against::Ours { named, rounds }, Limit::AtMost(1.25)))
+        .with_target(Baseline::Ours { named, rounds }, Limit::AtMost(1.25)))
 }
 
-/// How often memory is asked for by an echo.
+/// Returns the row of allocations per echo.
 #[must_use]
-pub fn allocations(rig: &Rig, arena: &mut Arena, clients: usize) -> Row {
-    let (pairs, burst, counted) = (pairs(rig, clients), rig.burst, rig.probe.is_some());
-    let cells = arena.once(|corner| {
+pub fn allocations(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+    let (pairs, burst, counted) = (pairs(setup, clients), setup.burst, setup.probe.is_some());
+    let cells = runner.once(|test_bed| {
         if !counted {
             return Err(io::Error::other(super::memory::UNCOUNTED));
         }
-        let (spent, heard) = echo(corner, pairs, burst)?;
-        Ok(spent.allocations as f64 / heard.max(1) as f64)
+        let (cost, received) = echo(test_bed, pairs, burst)?;
+        Ok(cost.allocations as f64 / received.max(1) as f64)
     });
-    row(format!("allocations of an echo, {clients} clients"), "each", cells).judged(Against::Itself, Limit::AtMost(0.0))
+    row(format!("allocations of an echo, {clients} clients"), "each", cells)
+        .with_target(Baseline::Itself, Limit::AtMost(0.0))
 }

@@ -1,38 +1,38 @@
-//! A turn in which nothing has arrived and nothing is due.
+//! An idle turn: no datagram has arrived and nothing is due.
 
 use std::io;
 use std::time::Duration;
 
-use crate::arena::{Arena, Corner, Rig};
-use crate::contestant::Game;
 use crate::measures::echo::echo;
-use crate::measures::{microseconds, no_such_thing, row};
-use crate::row::{Against, Limit, Row};
+use crate::measures::{microseconds, not_applicable, row};
+use crate::row::{Baseline, Limit, Row};
+use crate::runner::{Runner, Setup, TestBed};
+use crate::subject::Workload;
 
-/// Turns of a round.
+/// The number of turns in a round.
 const TURNS: u32 = 40;
-/// The time between them: all of it is shorter than what keep-alives wait for.
+/// The time between them. Their total is shorter than the keep-alive interval.
 const BETWEEN: Duration = Duration::from_millis(1);
 
-fn turns(corner: &mut Corner, burst: usize) -> io::Result<f64> {
-    if !corner.contestant.is_netcode() {
-        return Err(no_such_thing());
+fn turns(test_bed: &mut TestBed, burst: usize) -> io::Result<f64> {
+    if !test_bed.subject.is_netcode() {
+        return Err(not_applicable());
     }
-    // Everyone has just been spoken to.
-    echo(corner, corner.clients, burst)?;
-    let start = corner.crowd.now();
-    let spent = corner
-        .stage
-        .measure(move |server| (0..TURNS).map(|turn| server.turn(Game::Drop, start + BETWEEN * turn)).sum())?;
-    corner.crowd.pass(BETWEEN * TURNS);
-    Ok(microseconds(spent.nanoseconds_each(u64::from(TURNS))))
+    // All clients have just received a packet.
+    echo(test_bed, test_bed.clients, burst)?;
+    let start = test_bed.load.now();
+    let cost = test_bed
+        .server_thread
+        .measure(move |server| (0..TURNS).map(|turn| server.turn(Workload::Drop, start + BETWEEN * turn)).sum())?;
+    test_bed.load.advance(BETWEEN * TURNS);
+    Ok(microseconds(cost.nanoseconds_each(u64::from(TURNS))))
 }
 
-/// The row of so many clients.
+/// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(rig: &Rig, arena: &mut Arena, clients: usize) -> Row {
-    let burst = rig.burst;
-    let [cells] = arena.play(|corner| Ok([turns(corner, burst)?]));
+pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+    let burst = setup.burst;
+    let [cells] = runner.play(|test_bed| Ok([turns(test_bed, burst)?]));
     let row = row(format!("idle turn, {clients} clients"), "us", cells);
-    if clients == 10_000 { row.judged(Against::Itself, Limit::AtMost(50.0)) } else { row }
+    if clients == 10_000 { row.with_target(Baseline::Itself, Limit::AtMost(50.0)) } else { row }
 }

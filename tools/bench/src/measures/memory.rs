@@ -1,25 +1,25 @@
-//! How much memory a server holds for each connected client: all that it holds, divided by the clients.
+//! The memory of a server for each connected client: all that it has allocated, divided by the clients.
 
 use std::io;
 
-use crate::arena::Arena;
-use crate::measures::{no_such_thing, row};
-use crate::row::{Against, Limit, Row};
+use crate::measures::{not_applicable, row};
+use crate::row::{Baseline, Limit, Row};
+use crate::runner::Runner;
 
-/// Why there is no figure in a program whose allocator does not count.
-pub const UNCOUNTED: &str = "memory is counted by `cargo bench` alone";
+/// The reason for a blank cell in a program without an allocation counter.
+pub const UNCOUNTED: &str = "only `cargo bench` counts memory";
 
-/// The row of so many clients.
+/// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(arena: &mut Arena, clients: usize) -> Row {
-    let cells = arena.once(|corner| {
-        if !corner.contestant.is_netcode() {
-            return Err(no_such_thing());
+pub fn measure(runner: &mut Runner, clients: usize) -> Row {
+    let cells = runner.once(|test_bed| {
+        if !test_bed.subject.is_netcode() {
+            return Err(not_applicable());
         }
-        let bytes = corner.stage.bytes().ok_or_else(|| io::Error::other(UNCOUNTED))?;
+        let bytes = test_bed.server_thread.bytes().ok_or_else(|| io::Error::other(UNCOUNTED))?;
         Ok(bytes as f64 / clients as f64)
     });
     let row = row(format!("memory, {clients} clients connected"), "bytes/client", cells);
-    // Among few clients what a server has for itself counts for much: tables for strangers, batches.
-    if clients == 10_000 { row.judged(Against::Itself, Limit::AtMost(4096.0)) } else { row }
+    // The fixed memory of a server dominates with few clients: tables for unknown addresses, batches.
+    if clients == 10_000 { row.with_target(Baseline::Itself, Limit::AtMost(4096.0)) } else { row }
 }

@@ -1,4 +1,4 @@
-//! The measures: each gives rows of the table.
+//! The measures. Each returns rows of the table.
 
 pub mod connects;
 pub mod echo;
@@ -13,28 +13,28 @@ pub mod tick;
 
 use std::io;
 
-use crate::row::{Against, Cell, Limit, Row, Target};
+use crate::row::{Baseline, Cell, Limit, Row, Target};
 
-/// The question makes no sense for a contestant.
-fn no_such_thing() -> io::Error {
+/// Returns the error of a measure that does not apply to a subject.
+fn not_applicable() -> io::Error {
     io::Error::other("")
 }
 
-/// Microseconds of so many nanoseconds.
+/// Converts nanoseconds to microseconds.
 fn microseconds(nanoseconds: f64) -> f64 {
     nanoseconds / 1000.0
 }
 
-/// A row where less is better.
+/// Creates a row in which lower figures are better.
 fn row(what: impl Into<String>, unit: &'static str, cells: Vec<Cell>) -> Row {
     Row { what: what.into(), unit, more_is_better: false, cells, targets: Vec::new() }
 }
 
 impl Row {
-    /// The same, to be judged by this, too.
+    /// Returns the row with a further target.
     #[must_use]
-    fn judged(mut self, against: Against, limit: Limit) -> Self {
-        self.targets.push(Target { against, limit });
+    fn with_target(mut self, baseline: Baseline, limit: Limit) -> Self {
+        self.targets.push(Target { baseline, limit });
         self
     }
 }

@@ -1,60 +1,59 @@
-//! What a datagram costs that must be rejected, beside receiving and dropping one of the same length.
+//! The cost of a rejected datagram, compared with receiving and dropping one of the same length.
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use crate::arena::{Arena, Corner, Rig};
-use crate::contestant::Game;
-use crate::crowd::{TICK, TOKEN_SECONDS, address};
+use crate::load::{TICK, TOKEN_SECONDS, address};
 use crate::measures::echo::echo;
-use crate::measures::{microseconds, no_such_thing, row};
-use crate::row::{Against, Cell, Limit, Role, Row};
-use crate::stage::Spent;
+use crate::measures::{microseconds, not_applicable, row};
+use crate::row::{Baseline, Cell, Limit, Role, Row};
+use crate::runner::{Runner, Setup, TestBed};
+use crate::server_thread::Cost;
+use crate::subject::Workload;
 
-/// Datagrams of a full round.
+/// The number of datagrams in a full round.
 const DATAGRAMS: usize = 4096;
-/// Datagrams of a burst: no server's budget for one turn is smaller.
+/// The number of datagrams in a burst, at most the budget of any server for one turn.
 const BURST: usize = 512;
-/// The front of a payload packet with a sequence number of eight bytes.
+/// The prefix of a payload packet with a sequence number of eight bytes.
 const PAYLOAD_PREFIX: u8 = 0x85;
-/// A payload of 100 bytes, sealed.
+/// The size of a sealed payload of 100 bytes.
 const SEALED_BYTES: usize = 1 + 8 + 100 + 16;
 const REQUEST_BYTES: usize = 1078;
-/// The front of a request that no server of netcode 1.02 heeds.
+/// The beginning of a request of another version of netcode.
 const OTHER_VERSION: &[u8; 14] = b"\0NETCODE 1.01\0";
-/// What is left when a server sees nothing of a burst: its empty turn, divided by the datagrams. Whatever that is, it is
-/// less than this.
+/// The maximum cost when the kernel drops the whole burst: an empty turn divided by the datagrams.
 const NOTHING: Limit = Limit::AtMost(0.1);
-/// And it is what an empty turn of the same round costs, as far as turns of a few microseconds can be told apart.
+/// The same cost relative to an empty turn of the same round, within the resolution of turns of a few microseconds.
 const AS_EMPTY: Limit = Limit::AtMost(1.2);
-/// Of junk, one datagram in so many looks like a payload packet and passes the filter: half of the first bytes tell of 1 to
-/// 8 bytes of sequence, and a 16th are of its type.
+/// One junk datagram of this many looks like a payload packet and passes the filter: half of all first bytes state 1 to
+/// 8 sequence bytes, and 1 of 16 has its type.
 const PASSES: f64 = 32.0;
-/// What a rejected datagram may cost, in a bare receive-and-drop.
+/// The maximum cost of a rejected datagram, relative to a receive-and-drop.
 const REJECTED: f64 = 1.1;
-/// No client has an address from here on.
-const STRANGERS: u32 = u32::from_be_bytes([127, 48, 0, 1]);
+/// No client has an address from this one on.
+const FIRST_UNKNOWN_ADDRESS: u32 = u32::from_be_bytes([127, 48, 0, 1]);
 
-/// What is wrong with a datagram.
+/// The kind of a hostile datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hostile {
     /// Random bytes.
     Junk,
-    /// The form of a request, for another version of netcode.
+    /// A request for another version of netcode.
     WrongVersion,
-    /// The form of a payload packet, from an address without a client.
+    /// A forged payload packet from an address without a client.
     UnknownAddress,
-    /// A client's packet, which arrived before, under that client's address.
+    /// A repeated packet of a client, from that client's address.
     ReplayedPacket,
-    /// A client's address and a sequence number of its future, but not sealed by it.
+    /// A forged packet from a client's address with a future sequence number.
     BadTag,
     /// A client's request, from another address.
     ReplayedToken,
 }
 
 impl Hostile {
-    /// All of them, in the order of the rows.
+    /// All kinds, in the order of the rows.
     pub const ALL: [Self; 6] =
         [Self::Junk, Self::WrongVersion, Self::UnknownAddress, Self::ReplayedPacket, Self::BadTag, Self::ReplayedToken];
 
@@ -69,164 +68,166 @@ impl Hostile {
         }
     }
 
-    /// A datagram about a client, and where it seems to come from.
-    fn forge(self, corner: &mut Corner, place: usize, number: u64) -> (Ipv4Addr, Vec<u8>) {
-        let stranger = Ipv4Addr::from(STRANGERS + (number % 60_000) as u32);
+    /// Returns a hostile datagram for a client, and its source address.
+    fn forge(self, test_bed: &mut TestBed, index: usize, number: u64) -> (Ipv4Addr, Vec<u8>) {
+        let stranger = Ipv4Addr::from(FIRST_UNKNOWN_ADDRESS + (number % 60_000) as u32);
         match self {
-            Self::Junk => (stranger, random(corner, SEALED_BYTES)),
+            Self::Junk => (stranger, random(test_bed, SEALED_BYTES)),
             Self::WrongVersion => {
-                let mut request = random(corner, REQUEST_BYTES);
+                let mut request = random(test_bed, REQUEST_BYTES);
                 request.splice(..OTHER_VERSION.len(), *OTHER_VERSION);
                 (stranger, request)
             }
-            Self::UnknownAddress => (stranger, unsealed(corner, number)),
-            Self::BadTag => (address(place), unsealed(corner, number)),
+            Self::UnknownAddress => (stranger, unsealed(test_bed, number)),
+            Self::BadTag => (address(index), unsealed(test_bed, number)),
             Self::ReplayedPacket => {
-                let old = corner.crowd.last(place).map(<[u8]>::to_vec);
-                (address(place), old.unwrap_or_else(|| random(corner, SEALED_BYTES)))
+                let old = test_bed.load.last(index).map(<[u8]>::to_vec);
+                (address(index), old.unwrap_or_else(|| random(test_bed, SEALED_BYTES)))
             }
             Self::ReplayedToken => {
-                let old = corner.crowd.request(place).map(<[u8]>::to_vec);
-                (stranger, old.unwrap_or_else(|| random(corner, REQUEST_BYTES)))
+                let old = test_bed.load.request(index).map(<[u8]>::to_vec);
+                (stranger, old.unwrap_or_else(|| random(test_bed, REQUEST_BYTES)))
             }
         }
     }
 }
 
-fn random(corner: &mut Corner, bytes: usize) -> Vec<u8> {
+fn random(test_bed: &mut TestBed, bytes: usize) -> Vec<u8> {
     let mut datagram = vec![0; bytes];
-    corner.crowd.fill(&mut datagram);
+    test_bed.load.fill(&mut datagram);
     datagram
 }
 
-/// The form of a payload packet, with a sequence number that was never seen.
-fn unsealed(corner: &mut Corner, number: u64) -> Vec<u8> {
-    let mut datagram = random(corner, SEALED_BYTES);
+/// Returns a forged payload packet with a new sequence number.
+fn unsealed(test_bed: &mut TestBed, number: u64) -> Vec<u8> {
+    let mut datagram = random(test_bed, SEALED_BYTES);
     let front = [&[PAYLOAD_PREFIX][..], &((1 << 32) + number).to_le_bytes()].concat();
     datagram.splice(..front.len(), front);
     datagram
 }
 
-/// Lets the clients come in anew before their tokens expire: an expired one would be rejected for that.
-fn refresh(corner: &mut Corner) -> io::Result<()> {
-    if corner.contestant.is_netcode() && corner.crowd.age() > Duration::from_secs(u64::from(TOKEN_SECONDS) / 3) {
-        corner.crowd.dismiss(&corner.stage)?;
-        corner.crowd.admit(corner.clients, &corner.stage)?;
+/// Reconnects the clients before their tokens expire, because an expired token would be rejected for another reason.
+fn refresh(test_bed: &mut TestBed) -> io::Result<()> {
+    if test_bed.subject.is_netcode() && test_bed.load.age() > Duration::from_secs(u64::from(TOKEN_SECONDS) / 3) {
+        test_bed.load.disconnect_clients(&test_bed.server_thread)?;
+        test_bed.load.connect_clients(test_bed.clients, &test_bed.server_thread)?;
     }
     Ok(())
 }
 
-/// What is measured in turns with bursts.
+/// Whether empty turns are measured in turn with the bursts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Beside {
+enum EmptyTurnMode {
     Nothing,
-    /// What is left when the kernel drops all of a burst.
+    /// Empty turns, the remaining cost when the kernel drops the whole burst.
     EmptyTurns,
 }
 
-/// Microseconds for each datagram; and of as many turns that find none, divided by as many datagrams.
+/// Returns the cost in microseconds for each datagram, and of as many empty turns divided by as many datagrams.
 fn rejects(
-    corner: &mut Corner,
+    test_bed: &mut TestBed,
     hostile: Hostile,
     datagrams: usize,
     burst: usize,
     number: &mut u64,
-    beside: Beside,
+    beside: EmptyTurnMode,
 ) -> io::Result<[f64; 2]> {
     if hostile == Hostile::ReplayedToken {
-        refresh(corner)?;
+        refresh(test_bed)?;
     }
-    let (mut spent, mut empty, mut sent) = (Spent::default(), Spent::default(), 0);
+    let (mut cost, mut empty, mut sent) = (Cost::default(), Cost::default(), 0);
     while sent < datagrams {
-        // Nothing is due then, and every budget is whole again.
-        corner.crowd.pass(TICK * 3);
-        echo(corner, corner.clients, burst)?;
-        let begun = Instant::now();
+        // Nothing is due then, and every budget is full again.
+        test_bed.load.advance(TICK * 3);
+        echo(test_bed, test_bed.clients, burst)?;
+        let started_at = Instant::now();
         for _ in 0..BURST.min(burst) {
             *number += 1;
-            let place = (*number % corner.clients.max(1) as u64) as usize;
-            let (from, datagram) = hostile.forge(corner, place, *number);
-            corner.crowd.forge(place, from, &datagram)?;
+            let index = (*number % test_bed.clients.max(1) as u64) as usize;
+            let (from, datagram) = hostile.forge(test_bed, index, *number);
+            test_bed.load.send_from(index, from, &datagram)?;
             sent += 1;
         }
-        let pause = begun.elapsed();
-        spent.add(corner.stage.turn(Game::Drop, corner.crowd.now())?);
-        corner.crowd.listen(0..corner.clients);
-        if beside == Beside::EmptyTurns {
-            empty.add(empty_turn(corner, burst, pause)?);
+        let pause = started_at.elapsed();
+        cost.add(test_bed.server_thread.turn(Workload::Drop, test_bed.load.now())?);
+        test_bed.load.receive_messages(0..test_bed.clients);
+        if beside == EmptyTurnMode::EmptyTurns {
+            empty.add(empty_turn(test_bed, burst, pause)?);
         }
     }
-    Ok([spent, empty].map(|spent| microseconds(spent.nanoseconds_each(sent as u64))))
+    Ok([cost, empty].map(|cost| microseconds(cost.nanoseconds_each(sent as u64))))
 }
 
-/// A turn that finds nothing, after all that comes before one that finds a burst: its server has waited as long.
-fn empty_turn(corner: &mut Corner, burst: usize, pause: Duration) -> io::Result<Spent> {
-    corner.crowd.pass(TICK * 3);
-    echo(corner, corner.clients, burst)?;
-    let begun = Instant::now();
-    while begun.elapsed() < pause {
+/// Measures an empty turn after the same preparation as a turn with a burst, in which its server waits as long.
+fn empty_turn(test_bed: &mut TestBed, burst: usize, pause: Duration) -> io::Result<Cost> {
+    test_bed.load.advance(TICK * 3);
+    echo(test_bed, test_bed.clients, burst)?;
+    let started_at = Instant::now();
+    while started_at.elapsed() < pause {
         std::hint::spin_loop();
     }
-    Ok(corner.stage.turn(Game::Drop, corner.crowd.now())?)
+    Ok(test_bed.server_thread.turn(Workload::Drop, test_bed.load.now())?)
 }
 
-/// Whether the kernel drops junk before our server sees it.
+/// Whether the kernel filter is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filter {
-    /// It does, as is the default; only we and the plain server are measured.
+    /// It is on, the default. Only Slipgate and the plain server are measured.
     On,
-    /// It does not.
+    /// It is off.
     Off,
 }
 
-/// The row of one kind.
+/// Returns the row of one kind.
 #[must_use]
-pub fn measure(rig: &Rig, arena: &mut Arena, hostile: Hostile, filter: Filter) -> Row {
-    let (datagrams, burst, on) = (rig.effort.of(DATAGRAMS), rig.burst, filter == Filter::On);
-    let (mut number, mut empty) = (0, Vec::with_capacity(rig.rounds + 1));
-    let [cells] = arena.play(|corner| {
-        let role = corner.contestant.role;
+pub fn measure(setup: &Setup, runner: &mut Runner, hostile: Hostile, filter: Filter) -> Row {
+    let (datagrams, burst, on) = (setup.effort.of(DATAGRAMS), setup.burst, filter == Filter::On);
+    let (mut number, mut empty) = (0, Vec::with_capacity(setup.rounds + 1));
+    let [cells] = runner.play(|test_bed| {
+        let role = test_bed.subject.role;
         if role == Role::Channels || (on && role == Role::Peer) {
-            return Err(no_such_thing());
+            return Err(not_applicable());
         }
-        let has_filter = corner.stage.ask(move |server| server.set_filter(on))?;
+        let has_filter = test_bed.server_thread.ask(move |server| server.set_filter(on))?;
         if on && !has_filter && role == Role::Ours {
             return Err(io::Error::other("this system has no filter"));
         }
         let is_caught = on && role == Role::Ours && matches!(hostile, Hostile::Junk | Hostile::WrongVersion);
-        let beside = if is_caught { Beside::EmptyTurns } else { Beside::Nothing };
-        let [each, of_nothing] = rejects(corner, hostile, datagrams, burst, &mut number, beside)?;
+        let beside = if is_caught { EmptyTurnMode::EmptyTurns } else { EmptyTurnMode::Nothing };
+        let [each, of_nothing] = rejects(test_bed, hostile, datagrams, burst, &mut number, beside)?;
         if is_caught {
             empty.push(of_nothing);
         }
         Ok([each])
     });
-    // The first was to warm up.
+    // The first round is a warm-up.
     let empty: Vec<f64> = empty.into_iter().skip(1).collect();
-    let what = format!("rejects: {}{}", hostile.name(), if on { ", with the filter" } else { "" });
-    let limit = match (hostile, filter) {
-        (Hostile::WrongVersion, Filter::On) => {
-            let named = "an empty turn".into();
-            return row(what, "us each", cells)
-                .judged(Against::Itself, NOTHING)
-                .judged(Against::Ours { named, rounds: empty }, AS_EMPTY);
-        }
-        (Hostile::Junk, Filter::On) => {
-            let rounds = with_what_passes(rig, &cells, &empty);
-            let named = format!("an empty turn and {REJECTED}x plain for 1 in {PASSES}");
-            return row(what, "us each", cells)
-                .judged(Against::Itself, NOTHING)
-                .judged(Against::Ours { named, rounds }, AS_EMPTY);
-        }
-        (Hostile::BadTag, _) => 1.8,
-        _ => REJECTED,
-    };
-    row(what, "us each", cells).judged(Against::Plain, Limit::AtMost(limit))
+    targets(setup, hostile, filter, cells, empty)
 }
 
-/// What junk may cost of which the filter lets one in so many pass: in each round an empty turn, and what these may cost.
-fn with_what_passes(rig: &Rig, cells: &[Cell], empty: &[f64]) -> Vec<f64> {
-    let plain = rig.contestants.iter().zip(cells).find(|(contestant, _)| contestant.role == Role::Plain);
+/// Returns the row with its targets; `empty` holds the cost of empty turns in the same rounds.
+fn targets(setup: &Setup, hostile: Hostile, filter: Filter, cells: Vec<Cell>, empty: Vec<f64>) -> Row {
+    let what = format!("rejects: {}{}", hostile.name(), if filter == Filter::On { ", with the filter" } else { "" });
+    let (named, rounds) = match (hostile, filter) {
+        (Hostile::WrongVersion, Filter::On) => ("an empty turn".into(), empty),
+        (Hostile::Junk, Filter::On) => {
+            let rounds = with_what_passes(setup, &cells, &empty);
+            (format!("an empty turn and {REJECTED}x plain for 1 in {PASSES}"), rounds)
+        }
+        _ => {
+            let limit = if hostile == Hostile::BadTag { 1.8 } else { REJECTED };
+            return row(what, "us each", cells).with_target(Baseline::Plain, Limit::AtMost(limit));
+        }
+    };
+    row(what, "us each", cells)
+        .with_target(Baseline::Itself, NOTHING)
+        .with_target(Baseline::Ours { named, rounds }, AS_EMPTY)
+}
+
+/// Returns the maximum cost of junk when the filter passes one datagram in `PASSES`: an empty turn of the same round,
+/// plus the cost of those that pass.
+fn with_what_passes(setup: &Setup, cells: &[Cell], empty: &[f64]) -> Vec<f64> {
+    let plain = setup.subjects.iter().zip(cells).find(|(subject, _)| subject.role == Role::Plain);
     let plain = plain.map_or(&[][..], |(_, cell)| cell.rounds());
     empty.iter().zip(plain).map(|(empty, plain)| empty + plain * REJECTED / PASSES).collect()
 }

@@ -1,7 +1,7 @@
-//! Sealing and opening in memory, with everything around the cipher: header, whose client it is, replay window.
+//! Sealing and opening in memory, including the header, the client lookup and the replay window.
 //!
-//! The bare cipher beside it (in the column of the plain echo) is ring's ChaCha20-Poly1305 in place, with one key that is
-//! kept and nothing to look up.
+//! The bare cipher (in the column of the plain echo) is ring's ChaCha20-Poly1305 in place, with one stored key and no
+//! lookup.
 
 use std::hint::black_box;
 use std::io;
@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::Client;
+use slipgate_netcode::client::NetcodeClient;
 use slipgate_netcode::crypto::aead::nonce;
 use slipgate_netcode::crypto::key::{Key, Seed};
-use slipgate_netcode::server::{ClientHandle, Config, Event, Fence, Server};
+use slipgate_netcode::server::{ClientHandle, NetcodeEvent, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::issue::{Claims, issue};
@@ -23,33 +23,33 @@ use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, TAG_BYTES, USER_DATA_BYTES};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::arena::Rig;
-use crate::contestant::{PRIVATE_KEY, PROTOCOL_ID};
 use crate::cpu;
 use crate::measures::row;
-use crate::row::{Against, Cell, Limit, Role, Row};
+use crate::row::{Baseline, Cell, Limit, Role, Row};
+use crate::runner::Setup;
+use crate::subject::{PRIVATE_KEY, PROTOCOL_ID};
 
 const SIZES: [usize; 4] = [16, 100, 400, 1200];
 const CLIENTS: usize = 256;
-/// Packets of a full turn.
+/// The number of packets in a full turn.
 const PACKETS: usize = 8192;
-/// Packets that are opened in one go: two of each client.
+/// The number of packets that are opened together: two of each client.
 const BATCH: usize = 512;
-/// Bytes that are authenticated beside the payload: version, protocol id, prefix.
+/// The associated data: version, protocol id, prefix.
 const ASSOCIATED: [u8; 22] = [7; 22];
 
-/// Datagrams that leave, in rooms that are used again and again.
-struct Rooms {
+/// An outbox in memory, with reused buffers.
+struct MemoryOutbox {
     datagrams: Vec<[u8; MAX_DATAGRAM_BYTES]>,
     leaving: Vec<(Address, usize)>,
 }
 
-impl Outbox for Rooms {
-    fn rooms(&self) -> usize {
+impl Outbox for MemoryOutbox {
+    fn remaining(&self) -> usize {
         self.datagrams.len() - self.leaving.len()
     }
 
-    fn room(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
         self.datagrams.get_mut(self.leaving.len())
     }
 
@@ -58,12 +58,12 @@ impl Outbox for Rooms {
     }
 }
 
-impl Rooms {
-    fn new(rooms: usize) -> Self {
-        Self { datagrams: vec![[0; MAX_DATAGRAM_BYTES]; rooms], leaving: Vec::with_capacity(rooms) }
+impl MemoryOutbox {
+    fn new(outbox: usize) -> Self {
+        Self { datagrams: vec![[0; MAX_DATAGRAM_BYTES]; outbox], leaving: Vec::with_capacity(outbox) }
     }
 
-    /// Hands out what leaves, and is empty again.
+    /// Passes all datagrams to a function and empties the outbox.
     fn drain(&mut self, mut take: impl FnMut(Address, &mut [u8])) {
         for ((to, bytes), datagram) in self.leaving.drain(..).zip(&mut self.datagrams) {
             if let Some(datagram) = datagram.get_mut(..bytes) {
@@ -75,10 +75,10 @@ impl Rooms {
 
 /// A server and its clients without sockets.
 struct Bench {
-    server: Server,
-    clients: Vec<(Address, Client)>,
+    server: NetcodeServer,
+    clients: Vec<(Address, NetcodeClient)>,
     handles: Vec<ClientHandle>,
-    rooms: Rooms,
+    outbox: MemoryOutbox,
     now: Now,
 }
 
@@ -86,16 +86,17 @@ impl Bench {
     fn new() -> io::Result<Self> {
         let now = Now { monotonic: Instant::default(), unix: UnixMillis(1_700_000_000_000) };
         let home = SocketAddr::from(([127, 0, 0, 1], 40_000));
-        let mut config = Config::new(PROTOCOL_ID, CLIENTS as u32, vec![home.into()]);
-        config.fence = Fence::Open;
+        let mut config = ServerConfig::new(PROTOCOL_ID, CLIENTS as u32, &[home]);
+        config.token_cutoff = TokenCutoff::None;
         let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let server = Server::new(config, keys, &Seed::from_bytes([4; 32]), now).map_err(io::Error::other)?;
-        let mut bench = Self { server, clients: Vec::new(), handles: Vec::new(), rooms: Rooms::new(BATCH), now };
+        let server = NetcodeServer::new(config, keys, &Seed::from_bytes([4; 32]), now).map_err(io::Error::other)?;
+        let mut bench =
+            Self { server, clients: Vec::new(), handles: Vec::new(), outbox: MemoryOutbox::new(BATCH), now };
         let mut random = StdRng::seed_from_u64(4);
         for number in 0..CLIENTS {
             let claims = Claims {
                 protocol_id: PROTOCOL_ID,
-                client_id: number as u64,
+                client_id: (number as u64).into(),
                 servers: &Servers::new(&[home]).ok_or_else(|| io::Error::other("no server"))?,
                 internal_servers: None,
                 lifetime_seconds: 45,
@@ -104,7 +105,7 @@ impl Bench {
             };
             let key = Key::from_bytes(PRIVATE_KEY);
             let token = issue(&claims, &key, now.unix, &mut random).map_err(io::Error::other)?;
-            let mut client = Client::new(TimeoutPolicy::Clamped);
+            let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
             client.connect(token, now.monotonic).map_err(io::Error::other)?;
             let address = SocketAddr::from(([127, 16, 0, 1], 10_000 + number as u16));
             bench.clients.push((address.into(), client));
@@ -118,18 +119,18 @@ impl Bench {
         // Request, challenge, response, keep-alive.
         for _ in 0..4 {
             let Some((address, client)) = self.clients.get_mut(number) else { break };
-            client.transmit(self.now.monotonic, &mut self.rooms);
+            client.transmit(self.now.monotonic, &mut self.outbox);
             let (server, now) = (&mut self.server, self.now);
-            self.rooms.drain(|_, datagram| {
+            self.outbox.drain(|_, datagram| {
                 let _ = server.handle(*address, datagram, now);
             });
             self.server.tick(self.now);
-            self.server.transmit(self.now, &mut self.rooms);
-            self.rooms.drain(|_, datagram| {
+            self.server.transmit(self.now, &mut self.outbox);
+            self.outbox.drain(|_, datagram| {
                 let _ = client.handle(home, datagram, now.monotonic);
             });
             while let Some(event) = self.server.poll_event() {
-                if let Event::Connected { client, .. } = event {
+                if let NetcodeEvent::Connected { client, .. } = event {
                     self.handles.push(client);
                     return Ok(());
                 }
@@ -138,37 +139,37 @@ impl Bench {
         Err(io::Error::other("a client without sockets does not get in"))
     }
 
-    /// Nanoseconds to seal a payload for one client after the other.
+    /// Returns the nanoseconds to seal a payload for each of the clients in turn.
     fn seal(&mut self, payload: &[u8], packets: usize) -> f64 {
         let start = cpu::thread_time();
         for number in 0..packets {
-            if self.rooms.rooms() == 0 {
-                self.rooms.leaving.clear();
+            if self.outbox.remaining() == 0 {
+                self.outbox.leaving.clear();
             }
             if let Some(client) = self.handles.get(number % CLIENTS) {
-                let _ = black_box(self.server.send(*client, black_box(payload), self.now, &mut self.rooms));
+                let _ = black_box(self.server.send(*client, black_box(payload), self.now, &mut self.outbox));
             }
         }
         let time = cpu::thread_time().saturating_sub(start);
-        self.rooms.leaving.clear();
+        self.outbox.leaving.clear();
         time.as_nanos() as f64 / packets as f64
     }
 
-    /// Nanoseconds to open a payload of one client after the other.
+    /// Returns the nanoseconds to open a payload of each of the clients in turn.
     fn open(&mut self, payload: &[u8], packets: usize) -> io::Result<f64> {
         let (mut time, mut opened) = (std::time::Duration::ZERO, 0);
         for _ in 0..packets.div_ceil(BATCH) {
             let mut from = Vec::with_capacity(BATCH);
             for number in 0..BATCH {
                 if let Some((address, client)) = self.clients.get_mut(number % CLIENTS) {
-                    client.send(payload, self.now.monotonic, &mut self.rooms).map_err(io::Error::other)?;
+                    client.send(payload, self.now.monotonic, &mut self.outbox).map_err(io::Error::other)?;
                     from.push(*address);
                 }
             }
             self.server.tick(self.now);
             let (server, now, mut from) = (&mut self.server, self.now, from.into_iter());
             let start = cpu::thread_time();
-            self.rooms.drain(|_, datagram| {
+            self.outbox.drain(|_, datagram| {
                 if let Some(from) = from.next() {
                     opened += usize::from(matches!(black_box(server.handle(from, datagram, now)), Ok(Some(_))));
                 }
@@ -182,23 +183,23 @@ impl Bench {
     }
 }
 
-/// The cipher alone: nanoseconds to seal, and to open.
+/// Returns the nanoseconds of the bare cipher to seal and to open.
 fn bare(bytes: usize, packets: usize) -> io::Result<[f64; 2]> {
     let refused = |_| io::Error::other("the cipher refuses");
     let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &[9; 32]).map_err(refused)?);
     let (mut sealing, mut opening) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
     let mut buffers = vec![vec![0x5a; bytes + TAG_BYTES]; BATCH];
     for round in 0..packets.div_ceil(BATCH) {
-        let number = |place: usize| Nonce::assume_unique_for_key(nonce((round * BATCH + place) as u64));
+        let number = |index: usize| Nonce::assume_unique_for_key(nonce((round * BATCH + index) as u64));
         let start = cpu::thread_time();
-        for (place, buffer) in buffers.iter_mut().enumerate() {
+        for (index, buffer) in buffers.iter_mut().enumerate() {
             let Some((plain, tag)) = buffer.split_last_chunk_mut::<TAG_BYTES>() else { continue };
-            let made = key.seal_in_place_separate_tag(number(place), Aad::from(ASSOCIATED), plain).map_err(refused)?;
+            let made = key.seal_in_place_separate_tag(number(index), Aad::from(ASSOCIATED), plain).map_err(refused)?;
             tag.copy_from_slice(made.as_ref());
         }
         let middle = cpu::thread_time();
-        for (place, buffer) in buffers.iter_mut().enumerate() {
-            black_box(key.open_in_place(number(place), Aad::from(ASSOCIATED), buffer).map_err(refused)?);
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            black_box(key.open_in_place(number(index), Aad::from(ASSOCIATED), buffer).map_err(refused)?);
         }
         sealing += middle.saturating_sub(start);
         opening += cpu::thread_time().saturating_sub(middle);
@@ -207,12 +208,12 @@ fn bare(bytes: usize, packets: usize) -> io::Result<[f64; 2]> {
     Ok([each(sealing), each(opening)])
 }
 
-/// Figures of ours and of the bare cipher in turns: seal and open.
-fn figures(rig: &Rig, bench: &mut Bench, bytes: usize) -> io::Result<[[Vec<f64>; 2]; 2]> {
-    let packets = rig.effort.of(PACKETS).max(BATCH);
+/// Returns the figures of Slipgate and of the bare cipher, measured in turns: seal and open.
+fn figures(setup: &Setup, bench: &mut Bench, bytes: usize) -> io::Result<[[Vec<f64>; 2]; 2]> {
+    let packets = setup.effort.of(PACKETS).max(BATCH);
     let payload = vec![0x5a; bytes];
     let [[mut our_seals, mut our_opens], [mut bare_seals, mut bare_opens]] = <[[Vec<f64>; 2]; 2]>::default();
-    for round in 0..=rig.rounds {
+    for round in 0..=setup.rounds {
         let (seal, open) = (bench.seal(&payload, packets), bench.open(&payload, packets)?);
         let [bare_seal, bare_open] = bare(bytes, packets)?;
         if round > 0 {
@@ -225,28 +226,28 @@ fn figures(rig: &Rig, bench: &mut Bench, bytes: usize) -> io::Result<[[Vec<f64>;
     Ok([[our_seals, bare_seals], [our_opens, bare_opens]])
 }
 
-fn cells(rig: &Rig, [ours, bare]: [Vec<f64>; 2]) -> Vec<Cell> {
+fn cells(setup: &Setup, [ours, bare]: [Vec<f64>; 2]) -> Vec<Cell> {
     let cell = |role| match role {
         Role::Ours => Cell::Rounds(ours.clone()),
         Role::Plain => Cell::Rounds(bare.clone()),
         Role::Channels | Role::Batched | Role::Peer => Cell::Blank(String::new()),
     };
-    rig.contestants.iter().map(|contestant| cell(contestant.role)).collect()
+    setup.subjects.iter().map(|subject| cell(subject.role)).collect()
 }
 
-/// Two rows for each size.
+/// Returns two rows for each size.
 ///
 /// # Errors
-/// When the clients do not get in.
-pub fn measure(rig: &Rig) -> io::Result<Vec<Row>> {
+/// `Other` if the clients do not connect.
+pub fn measure(setup: &Setup) -> io::Result<Vec<Row>> {
     let mut bench = Bench::new()?;
     let mut rows = Vec::new();
     for bytes in SIZES {
-        for (what, figures) in ["seal", "open"].into_iter().zip(figures(rig, &mut bench, bytes)?) {
+        for (what, figures) in ["seal", "open"].into_iter().zip(figures(setup, &mut bench, bytes)?) {
             let row =
-                row(format!("{what} in memory, {bytes} bytes (plain: the bare cipher)"), "ns", cells(rig, figures));
+                row(format!("{what} in memory, {bytes} bytes (plain: the bare cipher)"), "ns", cells(setup, figures));
             let is_judged = bytes == 100;
-            rows.push(if is_judged { row.judged(Against::Plain, Limit::AtMost(1.3)) } else { row });
+            rows.push(if is_judged { row.with_target(Baseline::Plain, Limit::AtMost(1.3)) } else { row });
         }
     }
     Ok(rows)

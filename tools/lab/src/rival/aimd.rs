@@ -1,4 +1,4 @@
-//! Additive increase, multiplicative decrease of a window: Reno's congestion avoidance (RFC 5681).
+//! Reno: additive increase and multiplicative decrease of a window (RFC 5681).
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
 use super::path::{RoundTrip, acked_bytes, lost_since};
-use super::{FIRST_WINDOW, LEAST_WINDOW, MTU, paced};
+use super::{FIRST_WINDOW, MIN_WINDOW, MTU, paced};
 
 /// Reno, paced.
 pub struct Aimd {
@@ -28,9 +28,9 @@ impl Controller for Aimd {
     fn on_sent(&mut self, _: u32, _: Instant) {}
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        self.path.hear(feedback, Duration::from_secs(10));
+        self.path.update(feedback, Duration::from_secs(10));
         if lost_since(feedback, self.cut_at) {
-            self.window = (0.5 * self.window).max(LEAST_WINDOW);
+            self.window = (0.5 * self.window).max(MIN_WINDOW);
             self.threshold = self.window;
             self.cut_at = Some(feedback.now);
         } else if self.demand == Demand::Unmet {

@@ -1,7 +1,7 @@
-//! BBR in its main features: the model of version 1 (Cardwell et al., "BBR: congestion-based congestion control", 2016)
-//! with a bound on what is under way after losses, as later versions have (draft-ietf-ccwg-bbr).
+//! BBR, main features: the model of version 1 (Cardwell et al., "BBR: congestion-based congestion control", 2016) with
+//! a limit on the bytes in flight after losses, as in later versions (draft-ietf-ccwg-bbr).
 //!
-//! It is a rival for comparison and for sharing a path, not an implementation to the letter.
+//! It serves for comparison and as a competing flow. It is not a complete implementation.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,21 +10,21 @@ use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
 use super::path::{RoundTrip, acked_bytes, lost_bytes};
-use super::{FIRST_RATE, FIRST_WINDOW, LEAST_RATE, MTU};
+use super::{FIRST_RATE, FIRST_WINDOW, MIN_RATE, MTU};
 
-/// 2 / ln 2: what doubles the rate each round.
+/// 2 / ln 2: the gain that doubles the rate each round.
 const STARTUP_GAIN: f64 = 2.89;
-/// The cycle in which more bandwidth is looked for.
+/// The pacing gains of the bandwidth probing cycle.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Rounds of which the fastest delivery counts.
+/// The number of rounds over which the maximum delivery rate is taken.
 const ROUNDS: u64 = 10;
-/// How long the least round trip counts.
-const LEAST_WINDOW: Duration = Duration::from_secs(10);
-/// For how long it is measured anew.
+/// How long the minimum round-trip time is valid.
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+/// How long the minimum is measured again.
 const PROBE: Duration = Duration::from_millis(200);
-/// A round that loses more than this was too much.
+/// The loss of a round above which the sending was too fast.
 const TOLERATED: f64 = 0.02;
-/// What remains of the bound after such a round.
+/// The factor by which the limit is reduced after such a round.
 const BETA: f64 = 0.7;
 
 enum State {
@@ -42,16 +42,16 @@ struct Round {
     lost: f64,
 }
 
-/// BBR, in its main features.
+/// BBR, main features.
 pub struct Bbr {
     state: State,
     path: RoundTrip,
     round: Round,
-    /// Deliveries of the last rounds, in bytes per second.
+    /// The delivery rates of the last rounds, in bytes per second.
     deliveries: VecDeque<(u64, f64)>,
-    /// When how many bytes had been delivered.
+    /// Times and delivered bytes.
     history: VecDeque<(Instant, u64)>,
-    /// What may be under way at most, after losses.
+    /// The limit of bytes in flight after losses.
     bound: f64,
     demand: Demand,
 }
@@ -75,12 +75,12 @@ impl Bbr {
         self.deliveries.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// Bytes that fit on the path without a queue.
+    /// Returns the bandwidth-delay product in bytes.
     fn product(&self) -> f64 {
-        self.bandwidth() * self.path.least
+        self.bandwidth() * self.path.min
     }
 
-    /// How fast packets were delivered since the newest one left.
+    /// Measures the delivery rate since the newest acknowledged packet was sent.
     fn measure(&mut self, feedback: &Feedback<'_>) {
         self.history.push_back((feedback.now, feedback.delivered));
         let Some(newest) = feedback.newest else { return };
@@ -89,11 +89,11 @@ impl Bbr {
         }
         let Some((since, delivered)) = self.history.front() else { return };
         let elapsed = feedback.now.since(*since).as_secs_f64();
-        if elapsed < 0.9 * self.path.least || elapsed == 0.0 {
+        if elapsed < 0.9 * self.path.min || elapsed == 0.0 {
             return;
         }
         let rate = (feedback.delivered - delivered) as f64 / elapsed;
-        // What an application did not send says nothing about the path, unless it is more than was known.
+        // An application-limited sample counts only if it exceeds the known bandwidth.
         if self.demand == Demand::Unmet || rate > self.bandwidth() {
             self.deliveries.push_back((self.round.number, rate));
         }
@@ -143,7 +143,7 @@ impl Bbr {
         match self.state {
             State::Drain if drained => self.state = State::Cruise { phase: 2, since: now },
             State::Cruise { phase, since } => {
-                let lasted = now.since(since).as_secs_f64() > self.path.least;
+                let lasted = now.since(since).as_secs_f64() > self.path.min;
                 if lasted || (phase == 1 && drained) {
                     self.state = State::Cruise { phase: (phase + 1) % CYCLE.len(), since: now };
                 }
@@ -160,8 +160,8 @@ impl Controller for Bbr {
     fn on_sent(&mut self, _: u32, _: Instant) {}
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        let stale = self.path.smoothed > 0.0 && feedback.now.reached(self.path.least_at, LEAST_WINDOW);
-        self.path.hear(feedback, LEAST_WINDOW);
+        let stale = self.path.smoothed > 0.0 && feedback.now.reached(self.path.least_at, MIN_RTT_WINDOW);
+        self.path.update(feedback, MIN_RTT_WINDOW);
         if stale && !matches!(self.state, State::Startup { .. }) && self.demand == Demand::Unmet {
             self.state = State::ProbeRoundTrip { until: feedback.now.after(PROBE) };
         }
@@ -177,13 +177,13 @@ impl Controller for Bbr {
     }
 
     fn rate(&self, _: Instant) -> BytesPerSecond {
-        let (gain, least) = match self.state {
+        let (gain, min) = match self.state {
             State::Startup { .. } => (STARTUP_GAIN, FIRST_RATE),
-            State::Drain => (1.0 / STARTUP_GAIN, LEAST_RATE),
-            State::Cruise { phase, .. } => (CYCLE.get(phase).copied().unwrap_or(1.0), LEAST_RATE),
-            State::ProbeRoundTrip { .. } => (1.0, LEAST_RATE),
+            State::Drain => (1.0 / STARTUP_GAIN, MIN_RATE),
+            State::Cruise { phase, .. } => (CYCLE.get(phase).copied().unwrap_or(1.0), MIN_RATE),
+            State::ProbeRoundTrip { .. } => (1.0, MIN_RATE),
         };
-        BytesPerSecond((gain * self.bandwidth()).max(least))
+        BytesPerSecond((gain * self.bandwidth()).max(min))
     }
 
     fn window(&self, _: Instant) -> Option<u64> {

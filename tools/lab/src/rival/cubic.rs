@@ -1,4 +1,4 @@
-//! CUBIC as RFC 9438 has it, without HyStart.
+//! CUBIC (RFC 9438) without HyStart.
 
 use core::time::Duration;
 
@@ -6,20 +6,20 @@ use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
 use super::path::{RoundTrip, acked_bytes, lost_since};
-use super::{FIRST_WINDOW, LEAST_WINDOW, MTU, paced};
+use super::{FIRST_WINDOW, MIN_WINDOW, MTU, paced};
 
-/// How steep the curve is, in packets per cubic second (RFC 9438, section 5.1).
+/// The steepness of the curve, in packets per cubic second (RFC 9438, section 5.1).
 const C: f64 = 0.4;
-/// What remains of the window after a loss (RFC 9438, section 4.6).
+/// The factor of the decrease after a loss (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
-/// How fast Reno would grow with this decrease (RFC 9438, section 4.3).
+/// The growth of Reno with this decrease (RFC 9438, section 4.3).
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// CUBIC, paced.
 pub struct Cubic {
     window: f64,
     threshold: f64,
-    most: f64,
+    max: f64,
     cut_at: Option<Instant>,
     epoch: Option<Epoch>,
     path: RoundTrip,
@@ -30,7 +30,7 @@ pub struct Cubic {
 #[derive(Clone, Copy)]
 struct Epoch {
     start: Instant,
-    /// The seconds after which the curve reaches the window of the last loss.
+    /// The time in seconds at which the curve reaches the window before the last loss.
     plateau: f64,
     reno: f64,
 }
@@ -40,7 +40,7 @@ impl Default for Cubic {
         Self {
             window: FIRST_WINDOW,
             threshold: f64::INFINITY,
-            most: 0.0,
+            max: 0.0,
             cut_at: None,
             epoch: None,
             path: RoundTrip::default(),
@@ -52,8 +52,8 @@ impl Default for Cubic {
 impl Cubic {
     fn cut(&mut self, now: Instant) {
         // Fast convergence (RFC 9438, section 4.7).
-        self.most = if self.window < self.most { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.window = (BETA * self.window).max(LEAST_WINDOW);
+        self.max = if self.window < self.max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (BETA * self.window).max(MIN_WINDOW);
         self.threshold = self.window;
         self.cut_at = Some(now);
         self.epoch = None;
@@ -66,12 +66,12 @@ impl Cubic {
         }
         let window = self.window;
         if self.epoch.is_none() {
-            self.most = self.most.max(window);
+            self.max = self.max.max(window);
         }
-        let plateau = libm::cbrt((self.most - window) / MTU / C);
+        let plateau = libm::cbrt((self.max - window) / MTU / C);
         let epoch = self.epoch.get_or_insert(Epoch { start: now, plateau, reno: window });
-        let t = now.since(epoch.start).as_secs_f64() + self.path.least - epoch.plateau;
-        let target = (C * t * t * t * MTU + self.most).clamp(window, 1.5 * window);
+        let t = now.since(epoch.start).as_secs_f64() + self.path.min - epoch.plateau;
+        let target = (C * t * t * t * MTU + self.max).clamp(window, 1.5 * window);
         epoch.reno += RENO * MTU * acked / window;
         let grown = window + (target - window) / window * acked;
         self.window = grown.max(epoch.reno);
@@ -82,7 +82,7 @@ impl Controller for Cubic {
     fn on_sent(&mut self, _: u32, _: Instant) {}
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        self.path.hear(feedback, Duration::from_secs(10));
+        self.path.update(feedback, Duration::from_secs(10));
         if lost_since(feedback, self.cut_at) {
             self.cut(feedback.now);
         } else if self.demand == Demand::Unmet {

@@ -1,4 +1,4 @@
-//! What every rival measures of its path.
+//! The measurements of the path that the controllers share.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -6,40 +6,40 @@ use std::collections::VecDeque;
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::Feedback;
 
-/// Weight of a new round-trip time (RFC 6298, section 2.3).
+/// The weight of a new round-trip time (RFC 6298, section 2.3).
 const SMOOTHING: f64 = 0.125;
 
 /// Round-trip times, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
-    /// Smoothed; zero before the first.
+    /// The smoothed round-trip time; zero before the first sample.
     pub(super) smoothed: f64,
-    /// The least of late; zero before the first.
-    pub(super) least: f64,
-    /// When that was measured.
+    /// The recent minimum; zero before the first sample.
+    pub(super) min: f64,
+    /// When the minimum was measured.
     pub(super) least_at: Instant,
 }
 
 impl RoundTrip {
-    /// Takes the sample that a report brings, if it does. The least is forgotten after `window`.
-    pub(super) fn hear(&mut self, feedback: &Feedback<'_>, window: Duration) -> Option<f64> {
+    /// Adds the sample of a report, if it has one. The minimum expires after `window`.
+    pub(super) fn update(&mut self, feedback: &Feedback<'_>, window: Duration) -> Option<f64> {
         let newest = feedback.newest?;
         let sample = feedback.now.since(newest.sent_at).saturating_sub(newest.ack_delay).as_secs_f64().max(1e-4);
         let first = self.smoothed == 0.0;
         self.smoothed = if first { sample } else { self.smoothed + SMOOTHING * (sample - self.smoothed) };
-        if first || sample <= self.least || feedback.now.reached(self.least_at, window) {
-            self.least = sample;
+        if first || sample <= self.min || feedback.now.reached(self.least_at, window) {
+            self.min = sample;
             self.least_at = feedback.now;
         }
         Some(sample)
     }
 }
 
-/// How fast packets arrive at the peer, over a window of time.
+/// The rate at which packets arrive at the peer, over a window of time.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     window: Duration,
-    /// When how many bytes had arrived, the oldest from the window's start.
+    /// Times and delivered bytes, the oldest from the start of the window.
     history: VecDeque<(Instant, u64)>,
 }
 
@@ -48,8 +48,8 @@ impl Arrivals {
         Self { window, history: VecDeque::new() }
     }
 
-    /// Takes a report; answers the rate in bytes per second, once a whole window is known.
-    pub(super) fn hear(&mut self, feedback: &Feedback<'_>) -> Option<f64> {
+    /// Adds a report. Returns the rate in bytes per second once a whole window is known.
+    pub(super) fn update(&mut self, feedback: &Feedback<'_>) -> Option<f64> {
         self.history.push_back((feedback.now, feedback.delivered));
         while self.history.get(1).is_some_and(|(at, _)| feedback.now.reached(*at, self.window)) {
             self.history.pop_front();
@@ -60,24 +60,25 @@ impl Arrivals {
     }
 }
 
-/// When the newest packet arrived and how long it took, in seconds: by two clocks, so that only differences mean anything.
+/// Returns when the newest packet arrived and its one-way delay, in seconds. The two clocks differ, so only differences
+/// are meaningful.
 pub(super) fn one_way(feedback: &Feedback<'_>) -> Option<(f64, f64)> {
     let newest = feedback.newest?;
     let arrival = newest.received_at?.0.as_secs_f64();
     Some((arrival, arrival - newest.sent_at.since_start().as_secs_f64()))
 }
 
-/// Bytes that a report acknowledges.
+/// Returns the bytes that a report acknowledges.
 pub(super) fn acked_bytes(feedback: &Feedback<'_>) -> f64 {
     feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum()
 }
 
-/// Bytes that a report calls lost.
+/// Returns the bytes that were detected as lost.
 pub(super) fn lost_bytes(feedback: &Feedback<'_>) -> f64 {
     feedback.lost.iter().map(|packet| f64::from(packet.bytes)).sum()
 }
 
-/// Whether a packet that left after `since` is lost.
+/// Returns whether a packet that was sent after `since` is lost.
 pub(super) fn lost_since(feedback: &Feedback<'_>, since: Option<Instant>) -> bool {
     feedback.lost.iter().any(|packet| since.is_none_or(|since| packet.sent_at > since))
 }

@@ -9,7 +9,7 @@ fn at(millis: u32) -> Instant {
     Instant::from_start(MILLI * millis)
 }
 
-fn awful() -> Conditions {
+fn impaired() -> Conditions {
     Conditions {
         latency: 40 * MILLI,
         jitter: 30 * MILLI,
@@ -23,7 +23,7 @@ fn awful() -> Conditions {
     }
 }
 
-/// Pushes numbered datagrams of these bytes, one every `gap`, asking every `step`.
+/// Pushes numbered datagrams of this size, one every `gap`, and polls every `step`.
 fn run(path: &mut Path, datagrams: u32, bytes: usize, gap: Duration, step: Duration) -> Vec<(Instant, Vec<u8>)> {
     let (mut arrivals, mut now) = (Vec::new(), Instant::default());
     let mut datagram = vec![0; bytes];
@@ -56,36 +56,36 @@ fn times(arrivals: &[(Instant, Vec<u8>)]) -> Vec<Instant> {
 }
 
 #[test]
-fn a_seed_decides_and_it_does_not_matter_how_often_one_asks() {
-    let awful = |seed, step| run(&mut Path::new(awful(), seed), 2000, 200, 2 * MILLI, step);
-    let once = awful(1, MILLI);
+fn outcome_depends_on_the_seed_and_not_on_polling() {
+    let arrivals_of = |seed, step| run(&mut Path::new(impaired(), seed), 2000, 200, 2 * MILLI, step);
+    let once = arrivals_of(1, MILLI);
     assert!(once.len() > 1500, "{}", once.len());
-    assert_eq!(once, awful(1, MILLI));
-    assert_eq!(once, awful(1, 7 * MILLI));
-    assert_eq!(once, awful(1, FAR));
-    assert_ne!(once, awful(2, MILLI));
+    assert_eq!(once, arrivals_of(1, MILLI));
+    assert_eq!(once, arrivals_of(1, 7 * MILLI));
+    assert_eq!(once, arrivals_of(1, FAR));
+    assert_ne!(once, arrivals_of(2, MILLI));
 }
 
 #[test]
-fn whoever_asks_when_told_misses_nothing() {
-    let mut path = Path::new(awful(), 3);
+fn polling_at_next_due_misses_nothing() {
+    let mut path = Path::new(impaired(), 3);
     for number in 0..500_u32 {
         path.push(&number.to_le_bytes(), Instant::default());
     }
     let (mut last, mut arrived) = (Instant::default(), 0);
     while let Some(next) = path.next_due() {
-        assert!(next >= last, "time does not go back");
+        assert!(next >= last, "time never decreases");
         last = next;
         while let Some(arrival) = path.pop_due(next) {
-            assert_eq!(arrival.at, next, "not too late");
+            assert_eq!(arrival.at, next, "polled on time");
             arrived += 1;
         }
     }
-    assert_eq!((arrived, path.on_the_way()), (path.stats().delivered, 0));
+    assert_eq!((arrived, path.in_transit()), (path.stats().delivered, 0));
 }
 
 #[test]
-fn a_condition_that_changes_moves_no_other_ones_dice() {
+fn changing_one_condition_keeps_the_streams_of_others() {
     let lost_with = |jitter| {
         let conditions = Conditions { jitter, loss: Loss::Random(Share::percent(10.0)), ..Conditions::perfect() };
         numbers(&run(&mut Path::new(conditions, 4), 1000, 4, MILLI, MILLI))
@@ -96,17 +96,17 @@ fn a_condition_that_changes_moves_no_other_ones_dice() {
 #[test]
 fn every_datagram_is_accounted_for() {
     for seed in 0..20 {
-        let mut path = Path::bounded(awful(), seed, Bounds { datagrams: 50, bytes: 8_000 });
+        let mut path = Path::bounded(impaired(), seed, Bounds { datagrams: 50, bytes: 8_000 });
         for turn in 0..3000 {
             path.push(&[7; 150], at(turn));
             if turn % 3 == 0 {
                 path.push(&[7; 150], at(turn));
             }
             while path.pop_due(at(turn)).is_some() {}
-            assert!(path.on_the_way() <= 50, "seed {seed}");
+            assert!(path.in_transit() <= 50, "seed {seed}");
             let stats = path.stats();
             let out = stats.delivered + stats.lost + stats.tail_dropped + stats.overflowed;
-            assert_eq!(stats.pushed + stats.duplicated, out + path.on_the_way() as u64, "seed {seed}: {stats:?}");
+            assert_eq!(stats.pushed + stats.duplicated, out + path.in_transit() as u64, "seed {seed}: {stats:?}");
         }
         let stats = path.stats();
         let happened = [stats.lost, stats.duplicated, stats.corrupted, stats.held_back, stats.overtaken, stats.stalls];
@@ -116,7 +116,7 @@ fn every_datagram_is_accounted_for() {
 }
 
 #[test]
-fn latency_is_exact_and_jitter_lies_between_nothing_and_its_most() {
+fn latency_is_exact_and_jitter_is_uniform() {
     let conditions = Conditions { latency: 40 * MILLI, jitter: 10 * MILLI, ..Conditions::perfect() };
     let arrivals = run(&mut Path::new(conditions, 5), 5000, 4, 20 * MILLI, MILLI);
     let delays: Vec<Duration> =
@@ -128,7 +128,7 @@ fn latency_is_exact_and_jitter_lies_between_nothing_and_its_most() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_it_is_told_not_to() {
+fn jitter_keeps_the_order_unless_order_is_free() {
     for (order, sorted) in [(Order::Kept, true), (Order::Free, false)] {
         let conditions = Conditions { jitter: 30 * MILLI, order, ..Conditions::perfect() };
         let mut path = Path::new(conditions, 6);
@@ -139,7 +139,7 @@ fn jitter_keeps_the_order_unless_it_is_told_not_to() {
 }
 
 #[test]
-fn what_is_held_back_is_overtaken_and_nothing_else_is() {
+fn only_held_back_datagrams_are_overtaken() {
     let reordering = Reordering { share: Share::percent(10.0), longest: 50 * MILLI };
     let conditions = Conditions { latency: 20 * MILLI, reordering, ..Conditions::perfect() };
     let mut path = Path::new(conditions, 7);
@@ -147,16 +147,16 @@ fn what_is_held_back_is_overtaken_and_nothing_else_is() {
     let late = |(arrived, number): &(Instant, u32)| arrived.since(at(*number)) > 20 * MILLI;
     let arrived: Vec<(Instant, u32)> = times(&arrivals).into_iter().zip(numbers(&arrivals)).collect();
     let (held_back, prompt): (Vec<_>, Vec<_>) = arrived.into_iter().partition(late);
-    assert!(prompt.is_sorted_by_key(|(_, number)| *number), "the others keep their order");
+    assert!(prompt.is_sorted_by_key(|(_, number)| *number), "all other datagrams keep their order");
     assert!((400..600).contains(&held_back.len()), "{}", held_back.len());
     let stats = path.stats();
     assert_eq!((stats.held_back, stats.delivered), (held_back.len() as u64, 5000));
-    // Half a millisecond of fifty is too little to be overtaken.
+    // A datagram that is held back for less than a millisecond of fifty may not be overtaken.
     assert!((held_back.len() as u64 * 9 / 10..=held_back.len() as u64).contains(&stats.overtaken), "{stats:?}");
 }
 
 #[test]
-fn a_share_arrives_twice_and_both_are_whole() {
+fn duplicates_arrive_twice_and_unchanged() {
     let conditions = Conditions { duplication: Share::percent(20.0), ..Conditions::perfect() };
     let mut path = Path::new(conditions, 8);
     let arrived = numbers(&run(&mut path, 5000, 4, MILLI, MILLI));
@@ -177,23 +177,23 @@ fn a_corrupted_datagram_differs_in_one_bit() {
         assert_eq!(word.count_ones(), 1);
         flipped[word.trailing_zeros() as usize] += 1;
     }
-    assert!(flipped.into_iter().all(|count| count > 0), "any bit: {flipped:?}");
+    assert!(flipped.into_iter().all(|count| count > 0), "every bit is hit: {flipped:?}");
     path.push(&[], at(1));
     assert_eq!(path.pop_due(at(1)).unwrap().bytes, [0; 0]);
     assert_eq!(path.stats().corrupted, 1000, "an empty datagram has no bits");
 }
 
 #[test]
-fn a_link_serves_one_datagram_after_the_other_at_its_rate() {
-    // 125 bytes take a millisecond.
+fn link_transmits_datagrams_in_turn_at_its_rate() {
+    // A datagram of 125 bytes takes 1 ms.
     let rate = Some(RateLimit { rate: Rate::mbit(1), buffer: Buffer::Bytes(10_000) });
     let mut path = Path::new(Conditions { latency: 5 * MILLI, rate, ..Conditions::perfect() }, 10);
     for _ in 0..4 {
         path.push(&[0; 125], at(0));
     }
     path.push(&[0; 250], at(2));
-    assert_eq!((path.queued_bytes(), path.queue_delay(at(2))), (500, 4 * MILLI), "two have left");
-    // The link was free for 4 ms.
+    assert_eq!((path.queued_bytes(), path.queue_delay(at(2))), (500, 4 * MILLI), "two have departed");
+    // The link has been idle for 4 ms.
     path.push(&[0; 125], at(10));
     let mut arrivals = Vec::new();
     collect(&mut path, at(100), &mut arrivals);
@@ -202,7 +202,7 @@ fn a_link_serves_one_datagram_after_the_other_at_its_rate() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_buffer_is_dropped_at_its_tail() {
+fn full_buffer_drops_at_its_tail() {
     for buffer in [Buffer::Bytes(1000), Buffer::Time(8 * MILLI)] {
         let rate = Some(RateLimit { rate: Rate::mbit(1), buffer });
         let mut path = Path::new(Conditions { rate, ..Conditions::perfect() }, 11);
@@ -244,7 +244,7 @@ fn a_lost_datagram_has_used_the_link() {
 }
 
 #[test]
-fn what_waits_sees_the_new_rate_and_what_flies_arrives_as_it_would_have() {
+fn new_rate_applies_to_waiting_datagrams_only() {
     let limited = |mbit| Conditions {
         latency: 10 * MILLI,
         rate: Some(RateLimit { rate: Rate::mbit(mbit), buffer: Buffer::Bytes(10_000) }),
@@ -254,7 +254,7 @@ fn what_waits_sees_the_new_rate_and_what_flies_arrives_as_it_would_have() {
     for _ in 0..6 {
         path.push(&[0; 1250], at(0));
     }
-    // One has left after 10 ms; the second is on the link.
+    // The first departed at 10 ms; the second is in transmission.
     path.set_conditions(limited(10), at(15));
     let mut arrivals = Vec::new();
     collect(&mut path, at(100), &mut arrivals);
@@ -263,7 +263,7 @@ fn what_waits_sees_the_new_rate_and_what_flies_arrives_as_it_would_have() {
 }
 
 #[test]
-fn after_a_stall_everything_leaves_in_order() {
+fn datagrams_leave_in_order_after_a_stall() {
     let stalls = Some(Stalls { every: 200 * MILLI, shortest: 50 * MILLI, longest: 50 * MILLI });
     let mut path = Path::new(Conditions { stalls, ..Conditions::perfect() }, 15);
     let arrivals = run(&mut path, 10_000, 4, MILLI, MILLI);
@@ -271,7 +271,7 @@ fn after_a_stall_everything_leaves_in_order() {
     let delay = |((arrived, _), number): (&(Instant, _), u32)| arrived.since(at(number));
     let delays: Vec<Duration> = arrivals.iter().zip(0..).map(delay).collect();
     assert!(*delays.iter().max().unwrap() <= 50 * MILLI);
-    // One stall for 200 ms of work and 50 of stall.
+    // One stall of 50 ms follows 200 ms of work on average.
     assert!((36..=44).contains(&path.stats().stalls), "{}", path.stats().stalls);
     let waited = delays.iter().filter(|delay| **delay > Duration::ZERO).count();
     assert!((1800..2200).contains(&waited), "a fifth of them: {waited}");
@@ -282,7 +282,7 @@ fn a_stalled_link_keeps_its_queue_and_drops_the_tail() {
     let rate = Some(RateLimit { rate: Rate::mbit(1), buffer: Buffer::Bytes(1000) });
     let mut path = Path::new(Conditions { rate, ..Conditions::perfect() }, 16);
     path.hold(30 * MILLI, at(0));
-    // A second command that ends no later changes nothing.
+    // A second hold that ends no later changes nothing.
     path.hold(10 * MILLI, at(5));
     for number in 0..20 {
         path.push(&[0; 125], at(number));
@@ -309,7 +309,7 @@ fn a_link_without_a_rate_can_be_held_too() {
 
 #[test]
 fn a_tag_arrives_with_its_datagram() {
-    let mut path: Path<(u8, u8)> = Path::new(awful(), 18);
+    let mut path: Path<(u8, u8)> = Path::new(impaired(), 18);
     for number in 0..100 {
         path.push_tagged((number, !number), &[number], at(0));
     }

@@ -1,4 +1,4 @@
-//! One client of the proxy: its line, and the socket by which the server knows it.
+//! One client of the proxy: its link, and the socket that represents it at the server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,19 +9,19 @@ use mio::{Interest, Registry, Token};
 use slipgate_netcode::time::Instant;
 
 use super::Settings;
-use super::stats::{ClientReport, SocketTrouble, SocketTroubles};
+use super::stats::{ClientReport, SocketErrorClass, SocketErrors};
 use crate::link::Link;
 use crate::nat::Nat;
 
-/// Datagrams of the server for one client that are taken in one turn before others have theirs.
-const DATAGRAMS_PER_TURN: usize = 64;
+/// The maximum number of datagrams from the server that one client receives in a turn, before other clients get theirs.
+const MAX_DATAGRAMS_PER_TURN: usize = 64;
 
 pub(super) struct Client {
     pub(super) address: SocketAddr,
     pub(super) link: Link,
-    /// When it sent something last.
-    pub(super) heard: Instant,
-    /// Something may wait in the socket.
+    /// When the last datagram of the client arrived.
+    pub(super) last_received_at: Instant,
+    /// Whether the socket may have unread datagrams.
     pub(super) is_ready: bool,
     upstream: UdpSocket,
     nat: Option<Nat>,
@@ -40,7 +40,7 @@ impl Client {
         Ok(Self {
             address,
             link: Link::bounded(settings.up, settings.down, seed, settings.bounds),
-            heard: now,
+            last_received_at: now,
             is_ready: true,
             upstream: open(settings.to, registry, token)?,
             nat: settings.rebinding.map(|rebinding| Nat::new(rebinding, seed, now)),
@@ -48,20 +48,21 @@ impl Client {
         })
     }
 
-    pub(super) fn take_from_server(&mut self, buffer: &mut [u8], troubles: &mut SocketTroubles, now: Instant) {
-        for _ in 0..DATAGRAMS_PER_TURN {
+    pub(super) fn receive_from_server(&mut self, buffer: &mut [u8], socket_errors: &mut SocketErrors, now: Instant) {
+        for _ in 0..MAX_DATAGRAMS_PER_TURN {
             if !self.is_ready {
                 return;
             }
             match receive(|| self.upstream.recv(buffer)) {
-                Receipt::Came(bytes) => self.link.down.push(buffer.get(..bytes).unwrap_or_default(), now),
-                Receipt::Nothing => self.is_ready = false,
-                Receipt::Trouble(trouble) => troubles.note(trouble),
+                Incoming::Datagram(bytes) => self.link.down.push(buffer.get(..bytes).unwrap_or_default(), now),
+                Incoming::Empty => self.is_ready = false,
+                Incoming::Error(class) => socket_errors.count(class),
             }
         }
     }
 
-    /// Takes another socket when the NAT forgets. What the server still sends to the old one is lost, as behind a NAT.
+    /// Replaces the socket when the NAT drops its mapping. Datagrams that the server sends to the old address are lost,
+    /// as behind a real NAT. Returns whether the socket was replaced.
     pub(super) fn rebind_if_due(
         &mut self,
         to: SocketAddr,
@@ -72,7 +73,7 @@ impl Client {
         if !self.nat.as_mut().is_some_and(|nat| nat.changes(now)) {
             return Ok(false);
         }
-        // The old one is still open, so that the new one has another port.
+        // The old socket is still open, so the new one gets another port.
         let fresh = open(to, registry, token)?;
         let mut old = std::mem::replace(&mut self.upstream, fresh);
         self.is_ready = true;
@@ -81,20 +82,20 @@ impl Client {
         Ok(true)
     }
 
-    /// Sends what has arrived at either end of the line.
-    pub(super) fn send_due(&mut self, listener: &UdpSocket, troubles: &mut SocketTroubles, now: Instant) {
+    /// Sends the datagrams that have arrived at either end of the link.
+    pub(super) fn send_due(&mut self, listener: &UdpSocket, socket_errors: &mut SocketErrors, now: Instant) {
         while let Some(arrival) = self.link.up.pop_due(now) {
-            note(self.upstream.send(arrival.bytes), troubles);
+            count_error(self.upstream.send(arrival.bytes), socket_errors);
         }
         while let Some(arrival) = self.link.down.pop_due(now) {
-            note(listener.send_to(arrival.bytes, self.address), troubles);
+            count_error(listener.send_to(arrival.bytes, self.address), socket_errors);
         }
     }
 
-    /// When there is something to do for this client.
+    /// Returns when this client needs the next turn.
     pub(super) fn next_due(&self, idle: Duration) -> Instant {
         let nat = self.nat.as_ref().map_or(Instant::NEVER, Nat::next_change);
-        self.link.next_due().unwrap_or(Instant::NEVER).min(nat).min(self.heard.after(idle))
+        self.link.next_due().unwrap_or(Instant::NEVER).min(nat).min(self.last_received_at.after(idle))
     }
 
     pub(super) fn report(&self, now: Instant) -> ClientReport {
@@ -110,26 +111,26 @@ impl Client {
     }
 }
 
-/// What reading a socket brought.
-pub(super) enum Receipt<T> {
-    Came(T),
-    Nothing,
-    Trouble(SocketTrouble),
+/// The result of reading a socket.
+pub(super) enum Incoming<T> {
+    Datagram(T),
+    Empty,
+    Error(SocketErrorClass),
 }
 
-pub(super) fn receive<T>(read: impl FnOnce() -> io::Result<T>) -> Receipt<T> {
+pub(super) fn receive<T>(read: impl FnOnce() -> io::Result<T>) -> Incoming<T> {
     match read() {
-        Ok(came) => Receipt::Came(came),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Receipt::Nothing,
-        Err(error) => Receipt::Trouble(SocketTrouble::of(&error)),
+        Ok(received) => Incoming::Datagram(received),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Incoming::Empty,
+        Err(error) => Incoming::Error(SocketErrorClass::of(&error)),
     }
 }
 
-fn note(result: io::Result<usize>, troubles: &mut SocketTroubles) {
-    result.err().into_iter().for_each(|error| troubles.note(SocketTrouble::of(&error)));
+fn count_error(result: io::Result<usize>, socket_errors: &mut SocketErrors) {
+    result.err().into_iter().for_each(|error| socket_errors.count(SocketErrorClass::of(&error)));
 }
 
-/// A socket that hears the server alone.
+/// Opens a socket that is connected to the server, so it receives from the server only.
 fn open(to: SocketAddr, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
     let ip = match to.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),

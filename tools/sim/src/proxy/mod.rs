@@ -1,15 +1,15 @@
-//! A UDP proxy between real programs, with a spoilt path for each client.
+//! A UDP proxy between real programs, with an impaired path for each client.
 //!
 //! ```text
 //!  client ──▶ ┌──────────┐ ──▶ up path ───▶ ┌─────────────────┐ ──▶ server
-//!             │ listens  │                  │ client's socket │
+//!             │ listener │                  │ client's socket │
 //!  client ◀── └──────────┘ ◀── down path ◀─ └─────────────────┘ ◀── server
-//!                                             replaced, when the NAT forgets
+//!                                             replaced when the NAT drops its mapping
 //! ```
 //!
-//! To the server each client is an address of its own. Clients share nothing but the processor: each has its own line.
-//! Everything is bounded: clients, what is on its way for each, and the time for which a silent one is remembered.
-//! Nothing is sent to an address from which nothing came.
+//! The server sees each client at an address of its own. Each client has its own link; they share only the processor.
+//! Clients, their datagrams in transit and the time for which an idle client is kept are bounded. The proxy sends only
+//! to addresses from which it received a datagram.
 
 mod client;
 mod stats;
@@ -23,31 +23,31 @@ use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
 
-use self::client::{Client, Receipt, receive};
-use self::stats::SocketTrouble;
-pub use self::stats::{ClientReport, ProxyStats, SocketTroubles};
+use self::client::{Client, Incoming, receive};
+use self::stats::SocketErrorClass;
+pub use self::stats::{ClientReport, ProxyStats, SocketErrors};
 use crate::conditions::Conditions;
 use crate::nat::Rebinding;
 use crate::path::Bounds;
-use crate::random::{Cause, Random};
+use crate::random::{Process, Random};
 
-/// As many clients as a proxy takes by default.
+/// The default maximum of clients.
 pub const DEFAULT_MAX_CLIENTS: usize = 64;
-/// How long a silent client is remembered by default. NATs keep a UDP mapping for 2 minutes at least (RFC 4787, REQ-5).
+/// How long an idle client is kept by default. NATs keep a UDP mapping for at least 2 minutes (RFC 4787, REQ-5).
 pub const DEFAULT_IDLE: Duration = Duration::from_secs(120);
-/// What may be on its way for one client in one direction by default.
+/// The default bounds for one client in one direction.
 pub const DEFAULT_BOUNDS: Bounds = Bounds { datagrams: 4096, bytes: 4 << 20 };
 
-/// The largest datagram that UDP knows; more room than it needs, so that none is cut.
+/// The receive buffer: larger than any UDP datagram, so that none is truncated.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Datagrams of all clients that are taken in one turn before others have theirs.
-const DATAGRAMS_PER_TURN: usize = 256;
+/// The maximum number of datagrams that are received from clients in a turn.
+const MAX_DATAGRAMS_PER_TURN: usize = 256;
 const LISTENER: Token = Token(0);
 
-/// What a proxy does.
+/// The settings of a proxy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Where clients send to; port 0 lets the system choose.
+    /// The address for clients; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// The server.
     pub to: SocketAddr,
@@ -55,20 +55,20 @@ pub struct Settings {
     pub up: Conditions,
     /// From the server to clients.
     pub down: Conditions,
-    /// When a client gets another address in the eyes of the server; `None` for never.
+    /// When a client gets another address at the server; `None` for never.
     pub rebinding: Option<Rebinding>,
-    /// Decides all that happens by chance. The same seed spoils the path of the first client in the same way.
+    /// The seed of all random outcomes. The first client of two proxies with one seed sees the same impairments.
     pub seed: u64,
-    /// At most so many clients at once; datagrams of others are dropped and counted.
+    /// The maximum number of clients at once. Datagrams of further clients are dropped and counted.
     pub max_clients: usize,
-    /// How long a client is remembered that sends nothing.
+    /// How long a client is kept that sends nothing.
     pub idle: Duration,
-    /// What may be on its way for one client in one direction.
+    /// The bounds for one client in one direction.
     pub bounds: Bounds,
 }
 
 impl Settings {
-    /// A proxy that spoils nothing, with the usual bounds.
+    /// Creates the settings of a proxy without impairments, with the default bounds.
     #[must_use]
     pub const fn new(listen: SocketAddr, to: SocketAddr, seed: u64) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Settings {
     }
 }
 
-/// The proxy. A turn brings everything forward to now; between turns it waits.
+/// The proxy. A turn processes everything that is due; between turns it waits.
 pub struct Proxy {
     settings: Settings,
     listener: UdpSocket,
@@ -94,28 +94,29 @@ pub struct Proxy {
     poll: Poll,
     events: Events,
     clients: Vec<Option<Client>>,
-    places: HashMap<SocketAddr, usize>,
+    indices: HashMap<SocketAddr, usize>,
     seeds: Random,
     buffer: Box<[u8]>,
-    /// What concerns no single client, and what clients did that are gone.
+    /// Counters that belong to no current client: those of the proxy itself and of clients that left.
     stats: ProxyStats,
 }
 
 impl Proxy {
-    /// Listens.
+    /// Binds the listening socket.
     ///
     /// # Errors
-    /// The address cannot be had; or the server would be the proxy itself, which would send in circles.
+    /// `InvalidInput` if the server's address is the proxy's own, which would be a loop; otherwise the error of the
+    /// system when the address cannot be bound.
     pub fn bind(settings: Settings) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listener = UdpSocket::bind(settings.listen)?;
         let local = listener.local_addr()?;
-        if is_itself(local, settings.to) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server's address is the proxy's own"));
+        if is_own_address(local, settings.to) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server's address is the proxy's own address"));
         }
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(Self {
-            seeds: Random::new(settings.seed, Cause::Clients),
+            seeds: Process::Clients.stream(settings.seed),
             clients: (0..settings.max_clients).map(|_| None).collect(),
             settings,
             listener,
@@ -123,36 +124,35 @@ impl Proxy {
             is_ready: true,
             poll,
             events: Events::with_capacity(256),
-            places: HashMap::new(),
+            indices: HashMap::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             stats: ProxyStats::default(),
         })
     }
 
-    /// Where clients send to, with the port that the system chose.
+    /// Returns the address for clients, with the port that the system chose.
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Brings everything forward to now: takes what came, sends what is due, forgets who is silent.
+    /// Processes everything up to now: receives, sends what is due and removes idle clients.
     pub fn turn(&mut self, now: Instant) {
-        self.take_from_clients(now);
-        self.take_from_server(now);
-        self.rebind(now);
+        self.receive_from_clients(now);
+        self.receive_from_server(now);
+        self.rebind_clients(now);
         self.send_due(now);
-        self.forget_silent_clients(now);
+        self.remove_idle_clients(now);
     }
 
-    /// Sleeps until there is something to do, for `longest` at most. To the millisecond and below: what is due within one
-    /// is waited for exactly.
+    /// Sleeps until the next turn is needed, for at most `longest`. Waits below a millisecond are exact.
     ///
     /// # Errors
-    /// When the system cannot wait. A signal ends the wait early and is no error.
+    /// The error of the system's poll. A signal ends the wait early and is no error.
     pub fn wait(&mut self, longest: Duration, now: Instant) -> io::Result<()> {
         let waits = self.is_ready || self.clients.iter().flatten().any(|client| client.is_ready);
         let timeout = if waits { Duration::ZERO } else { self.next_due().since(now).min(longest) };
-        // Systems wait for datagrams in whole milliseconds; for a part of one it takes a sleep.
+        // Polling has a resolution of 1 ms; shorter waits use a sleep.
         let whole = Duration::from_millis(timeout.as_millis() as u64);
         if whole.is_zero() && !timeout.is_zero() {
             std::thread::sleep(timeout);
@@ -165,7 +165,7 @@ impl Proxy {
             match event.token() {
                 LISTENER => self.is_ready = true,
                 Token(number) => {
-                    // A place may have a new client by now: then it looks once in vain.
+                    // The entry may have a new client by now, which then reads its socket once without result.
                     let client = self.clients.get_mut(number - 1).and_then(Option::as_mut);
                     client.into_iter().for_each(|client| client.is_ready = true);
                 }
@@ -174,7 +174,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Changes the path of every client, now and to come.
+    /// Changes the paths of all current and future clients.
     pub fn set_conditions(&mut self, up: Conditions, down: Conditions, now: Instant) {
         (self.settings.up, self.settings.down) = (up, down);
         for client in self.clients.iter_mut().flatten() {
@@ -182,12 +182,12 @@ impl Proxy {
         }
     }
 
-    /// The clients of the present.
+    /// Returns the current clients.
     pub fn clients(&self, now: Instant) -> impl Iterator<Item = ClientReport> {
         self.clients.iter().flatten().map(move |client| client.report(now))
     }
 
-    /// What happened so far, to all clients that there were.
+    /// Returns the counters of all clients, current and removed.
     #[must_use]
     pub fn stats(&self) -> ProxyStats {
         let mut stats = self.stats;
@@ -199,77 +199,79 @@ impl Proxy {
         stats
     }
 
-    fn take_from_clients(&mut self, now: Instant) {
-        for _ in 0..DATAGRAMS_PER_TURN {
+    fn receive_from_clients(&mut self, now: Instant) {
+        for _ in 0..MAX_DATAGRAMS_PER_TURN {
             if !self.is_ready {
                 return;
             }
             match receive(|| self.listener.recv_from(&mut self.buffer)) {
-                Receipt::Came((bytes, from)) => self.take_from_client(from, bytes, now),
-                Receipt::Nothing => self.is_ready = false,
-                Receipt::Trouble(trouble) => self.stats.troubles.note(trouble),
+                Incoming::Datagram((bytes, from)) => self.forward_to_server(from, bytes, now),
+                Incoming::Empty => self.is_ready = false,
+                Incoming::Error(class) => self.stats.socket_errors.count(class),
             }
         }
     }
 
-    fn take_from_client(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
-        let place = match self.places.get(&from) {
-            Some(place) => Some(*place),
-            None => self.admit(from, now),
+    fn forward_to_server(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
+        let index = match self.indices.get(&from) {
+            Some(index) => Some(*index),
+            None => self.add_client(from, now),
         };
-        let client = place.and_then(|place| self.clients.get_mut(place)).and_then(Option::as_mut);
+        let client = index.and_then(|index| self.clients.get_mut(index)).and_then(Option::as_mut);
         let (Some(client), Some(datagram)) = (client, self.buffer.get(..bytes)) else {
             self.stats.refused += 1;
             return;
         };
-        client.heard = now;
+        client.last_received_at = now;
         client.link.up.push(datagram, now);
     }
 
-    /// A place for a new client, if there is one.
-    fn admit(&mut self, from: SocketAddr, now: Instant) -> Option<usize> {
-        let place = self.clients.iter().position(Option::is_none)?;
-        let seed = self.seeds.next();
-        match Client::new(&self.settings, from, seed, self.poll.registry(), token(place), now) {
+    /// Adds a client. Returns its index; `None` at the maximum or if no socket can be opened.
+    fn add_client(&mut self, from: SocketAddr, now: Instant) -> Option<usize> {
+        let index = self.clients.iter().position(Option::is_none)?;
+        let seed = self.seeds.next_u64();
+        match Client::new(&self.settings, from, seed, self.poll.registry(), token(index), now) {
             Ok(client) => {
-                *self.clients.get_mut(place)? = Some(client);
-                self.places.insert(from, place);
+                *self.clients.get_mut(index)? = Some(client);
+                self.indices.insert(from, index);
                 self.stats.joined += 1;
-                Some(place)
+                Some(index)
             }
             Err(error) => {
-                self.stats.troubles.note(SocketTrouble::of(&error));
+                self.stats.socket_errors.count(SocketErrorClass::of(&error));
                 None
             }
         }
     }
 
-    fn take_from_server(&mut self, now: Instant) {
+    fn receive_from_server(&mut self, now: Instant) {
         for client in self.clients.iter_mut().flatten() {
-            client.take_from_server(&mut self.buffer, &mut self.stats.troubles, now);
+            client.receive_from_server(&mut self.buffer, &mut self.stats.socket_errors, now);
         }
     }
 
-    fn rebind(&mut self, now: Instant) {
-        for (place, client) in self.clients.iter_mut().enumerate() {
+    fn rebind_clients(&mut self, now: Instant) {
+        for (index, client) in self.clients.iter_mut().enumerate() {
             let Some(client) = client else { continue };
-            match client.rebind_if_due(self.settings.to, self.poll.registry(), token(place), now) {
+            match client.rebind_if_due(self.settings.to, self.poll.registry(), token(index), now) {
                 Ok(rebound) => self.stats.rebindings += u64::from(rebound),
-                Err(error) => self.stats.troubles.note(SocketTrouble::of(&error)),
+                Err(error) => self.stats.socket_errors.count(SocketErrorClass::of(&error)),
             }
         }
     }
 
     fn send_due(&mut self, now: Instant) {
         for client in self.clients.iter_mut().flatten() {
-            client.send_due(&self.listener, &mut self.stats.troubles, now);
+            client.send_due(&self.listener, &mut self.stats.socket_errors, now);
         }
     }
 
-    fn forget_silent_clients(&mut self, now: Instant) {
-        for place in &mut self.clients {
-            let Some(client) = place.take_if(|client| now.reached(client.heard, self.settings.idle)) else { continue };
-            self.places.remove(&client.address);
+    fn remove_idle_clients(&mut self, now: Instant) {
+        for entry in &mut self.clients {
+            let Some(client) = entry.take_if(|client| now.reached(client.last_received_at, self.settings.idle)) else {
+                continue;
+            };
+            self.indices.remove(&client.address);
             self.stats.left += 1;
             self.stats.up += client.link.up.stats();
             self.stats.down += client.link.down.stats();
@@ -282,12 +284,12 @@ impl Proxy {
     }
 }
 
-/// Whether what is sent to `to` comes back to a socket that is bound to `local`.
-fn is_itself(local: SocketAddr, to: SocketAddr) -> bool {
-    let everywhere = local.ip().is_unspecified() && (to.ip().is_loopback() || to.ip().is_unspecified());
-    local.port() == to.port() && (local.ip() == to.ip() || everywhere)
+/// Returns whether a datagram to `to` would arrive at a socket that is bound to `local`.
+fn is_own_address(local: SocketAddr, to: SocketAddr) -> bool {
+    let is_wildcard_match = local.ip().is_unspecified() && (to.ip().is_loopback() || to.ip().is_unspecified());
+    local.port() == to.port() && (local.ip() == to.ip() || is_wildcard_match)
 }
 
-const fn token(place: usize) -> Token {
-    Token(place + 1)
+const fn token(index: usize) -> Token {
+    Token(index + 1)
 }

@@ -1,4 +1,4 @@
-//! What the proxy has counted.
+//! The counters of the proxy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use crate::stats::PathStats;
 
-/// What the proxy has done so far.
+/// What the proxy has done since it was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProxyStats {
-    /// Clients at present.
+    /// Current clients.
     pub clients: usize,
-    /// Clients that came.
+    /// Clients that joined.
     pub joined: u64,
-    /// Clients that were silent for too long, and are forgotten.
+    /// Clients that were removed after the idle time.
     pub left: u64,
-    /// Datagrams of clients for whom there was no place.
+    /// Datagrams from further clients, beyond the maximum.
     pub refused: u64,
-    /// How often a client was given another address.
+    /// How often a client got another address.
     pub rebindings: u64,
     /// All clients' datagrams to the server.
     pub up: PathStats,
     /// The server's datagrams to all clients.
     pub down: PathStats,
-    /// What sockets reported.
-    pub troubles: SocketTroubles,
+    /// Errors of sockets.
+    pub socket_errors: SocketErrors,
 }
 
-/// A kind of trouble that a socket reports. None of it ends anything.
+/// The class of a socket error. None of them stops the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SocketTrouble {
-    /// Nobody listens at the other end (ECONNREFUSED, ECONNRESET).
+pub(super) enum SocketErrorClass {
+    /// The port at the other end is closed (ECONNREFUSED, ECONNRESET).
     Closed,
-    /// The system's own buffer is full (EAGAIN): the datagram is lost by the machine, not by the path.
+    /// The send buffer of the system is full (EAGAIN). The machine, not the path, loses the datagram.
     Full,
     /// Anything else.
     Other,
 }
 
-impl SocketTrouble {
+impl SocketErrorClass {
     pub(super) fn of(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Self::Closed,
@@ -48,42 +48,42 @@ impl SocketTrouble {
     }
 }
 
-/// Counters of troubles.
+/// Socket errors by class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SocketTroubles {
-    /// Nobody listened at the other end.
+pub struct SocketErrors {
+    /// The port at the other end was closed.
     pub closed: u64,
-    /// Datagrams for which the system had no room.
+    /// Datagrams for which the send buffer had no space.
     pub full: u64,
-    /// All others.
+    /// All other errors.
     pub other: u64,
 }
 
-impl SocketTroubles {
-    pub(super) const fn note(&mut self, trouble: SocketTrouble) {
-        match trouble {
-            SocketTrouble::Closed => self.closed += 1,
-            SocketTrouble::Full => self.full += 1,
-            SocketTrouble::Other => self.other += 1,
+impl SocketErrors {
+    pub(super) const fn count(&mut self, class: SocketErrorClass) {
+        match class {
+            SocketErrorClass::Closed => self.closed += 1,
+            SocketErrorClass::Full => self.full += 1,
+            SocketErrorClass::Other => self.other += 1,
         }
     }
 }
 
-/// A client of the present.
+/// The state of a current client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientReport {
     /// Its address.
     pub address: SocketAddr,
-    /// The address by which the server knows it.
+    /// The address of the client as the server sees it.
     pub upstream: Option<SocketAddr>,
-    /// How often that one changed.
+    /// How often that address changed.
     pub rebindings: u64,
     /// Its datagrams to the server.
     pub up: PathStats,
     /// The server's datagrams to it.
     pub down: PathStats,
-    /// How long a datagram to the server would wait now.
+    /// How long a datagram to the server would wait for the link now.
     pub up_queue: Duration,
-    /// How long a datagram from the server would wait now.
+    /// How long a datagram from the server would wait for the link now.
     pub down_queue: Duration,
 }

@@ -1,6 +1,6 @@
-//! What the conditioner shows: a live table in a terminal, a line from time to time elsewhere, or JSON; and totals.
+//! The conditioner's display: a live table in a terminal, a line at each interval otherwise, or JSON; and the totals.
 //!
-//! People read it on standard error, programs as JSON on standard output.
+//! Text goes to standard error, JSON to standard output.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -15,22 +15,22 @@ use slipgate_netcode::time::Instant;
 use slipgate_sim::PathStats;
 use slipgate_sim::proxy::{ClientReport, Proxy, ProxyStats, Settings};
 
-use crate::say;
+use slipgate_cli::output::{print_error_line, print_line};
 
-/// How often the table is drawn.
+/// The interval at which the table is drawn.
 const FRAME: Duration = Duration::from_millis(200);
-/// Lines of the picture beside the clients': heading, more, empty, up, down, proxy.
+/// Lines of the table besides the clients' rows: heading, "more", empty line, up, down, proxy.
 const OTHER_LINES: u16 = 6;
-/// Columns and rows of a terminal that does not tell them.
-const USUAL_SIZE: (u16, u16) = (100, 30);
+/// Columns and rows assumed for a terminal that does not report its size.
+const DEFAULT_SIZE: (u16, u16) = (100, 30);
 
-/// What there is to show.
-pub(super) struct Picture {
+/// The counters of the proxy and of its clients.
+pub(super) struct Snapshot {
     clients: Vec<ClientReport>,
     stats: ProxyStats,
 }
 
-impl Picture {
+impl Snapshot {
     pub(super) fn of(proxy: &Proxy, now: Instant) -> Self {
         Self { clients: proxy.clients(now).collect(), stats: proxy.stats() }
     }
@@ -67,39 +67,39 @@ impl Screen {
             let line = json!({ "event": "start", "listen": listen.to_string(), "to": settings.to.to_string(),
                 "seed": settings.seed, "up": settings.up.to_string(), "down": settings.down.to_string(),
                 "new_addresses": rebinding });
-            say(&line.to_string());
+            print_line(&line.to_string());
             return;
         }
-        tell(&format!("conditioner  {listen} to {} (UDP), --seed {}", settings.to, settings.seed));
-        tell(&format!("up           {}", settings.up));
-        tell(&format!("down         {}", settings.down));
-        rebinding.into_iter().for_each(|often| tell(&format!("new address  {often}")));
-        tell("");
+        print_error_line(&format!("conditioner  {listen} to {} (UDP), --seed {}", settings.to, settings.seed));
+        print_error_line(&format!("up           {}", settings.up));
+        print_error_line(&format!("down         {}", settings.down));
+        rebinding.into_iter().for_each(|interval| print_error_line(&format!("new address  {interval}")));
+        print_error_line("");
     }
 
-    /// Draws when it is time to.
-    pub(super) fn draw(&mut self, now: Instant, picture: impl FnOnce() -> Picture) {
+    /// Draws if the interval has passed.
+    pub(super) fn draw(&mut self, now: Instant, snapshot: impl FnOnce() -> Snapshot) {
         let next = *self.next.get_or_insert(now.after(self.interval));
         if now < next {
             return;
         }
         self.next = Some(now.after(self.interval));
-        self.show(&picture());
+        self.show(&snapshot());
     }
 
-    fn show(&mut self, picture: &Picture) {
+    fn show(&mut self, snapshot: &Snapshot) {
         match self.style {
-            // A terminal that cannot be drawn on is no reason to end.
-            Style::Table => drop(self.draw_table(picture, terminal::size().ok(), &mut io::stderr().lock())),
-            Style::Lines => tell(&picture.line()),
-            Style::Json => say(&picture.json("progress").to_string()),
+            // An error of the terminal must not end the proxy.
+            Style::Table => drop(self.draw_table(snapshot, terminal::size().ok(), &mut io::stderr().lock())),
+            Style::Lines => print_error_line(&snapshot.line()),
+            Style::Json => print_line(&snapshot.json("progress").to_string()),
         }
     }
 
-    /// Draws over the last picture. The cursor stays visible: whatever ends the program leaves the terminal as it was.
-    fn draw_table(&mut self, picture: &Picture, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
-        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(USUAL_SIZE);
-        let lines = picture.table(usize::from(height.saturating_sub(OTHER_LINES + 1)).max(1));
+    /// Draws over the previous table. The cursor is never hidden, so an abrupt end leaves the terminal usable.
+    fn draw_table(&mut self, snapshot: &Snapshot, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
+        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(DEFAULT_SIZE);
+        let lines = snapshot.table(usize::from(height.saturating_sub(OTHER_LINES + 1)).max(1));
         if self.drawn_lines > 0 {
             queue!(out, MoveToPreviousLine(self.drawn_lines))?;
         }
@@ -107,32 +107,32 @@ impl Screen {
             let cut: String = line.chars().take(usize::from(width)).collect();
             queue!(out, Clear(ClearType::CurrentLine), Print(cut), Print("\n"))?;
         }
-        // A client that left has made the picture shorter.
+        // The table gets shorter when a client is forgotten.
         queue!(out, Clear(ClearType::FromCursorDown))?;
         self.drawn_lines = lines.len() as u16;
         out.flush()
     }
 
-    /// Says what it all came to.
-    pub(super) fn summarise(&mut self, last: &Picture) {
+    /// Prints the totals.
+    pub(super) fn summarise(&mut self, last: &Snapshot) {
         if self.style == Style::Json {
-            say(&last.json("summary").to_string());
+            print_line(&last.json("summary").to_string());
             return;
         }
         if self.style == Style::Table {
             self.show(last);
         }
-        tell("");
-        tell(&format!("in all: {} clients", last.stats.joined));
-        last.totals().iter().for_each(|line| tell(line));
+        print_error_line("");
+        print_error_line(&format!("total: {} clients", last.stats.joined));
+        last.totals().iter().for_each(|line| print_error_line(line));
     }
 }
 
-impl Picture {
+impl Snapshot {
     fn table(&self, rows: usize) -> Vec<String> {
         let mut lines = vec![format!(
             "{:<21}  {:<7} {:<4} {:>8} {:>8} {:>7} {:>7} {:>10}",
-            "client", "as port", "way", "in", "out", "lost", "full", "queue"
+            "client", "as port", "dir", "in", "out", "lost", "full", "queue"
         )];
         let shown = self.clients.len().min(rows / 2);
         lines.extend(self.clients.iter().take(shown).flat_map(rows_of));
@@ -154,13 +154,13 @@ impl Picture {
     }
 
     fn proxy(&self) -> String {
-        let ProxyStats { clients, left, refused, rebindings, troubles, .. } = self.stats;
+        let ProxyStats { clients, left, refused, rebindings, socket_errors, .. } = self.stats;
         let mut words = format!("clients {clients}, forgotten {left}, new addresses {rebindings}");
         for (count, name) in [
-            (refused, "datagrams of clients too many"),
-            (troubles.closed, "refused by a closed port"),
-            (troubles.full, "without room in the system"),
-            (troubles.other, "other errors of sockets"),
+            (refused, "datagrams refused over the client limit"),
+            (socket_errors.closed, "refused by a closed port"),
+            (socket_errors.full, "refused by a full socket buffer"),
+            (socket_errors.other, "other socket errors"),
         ] {
             if count > 0 {
                 words += &format!(", {name} {count}");
@@ -197,19 +197,19 @@ impl Picture {
         let stats = &self.stats;
         json!({ "event": event, "clients": clients, "up": path(&stats.up), "down": path(&stats.down),
             "joined": stats.joined, "forgotten": stats.left, "refused": stats.refused,
-            "new_addresses": stats.rebindings, "socket_errors": { "closed": stats.troubles.closed,
-            "full": stats.troubles.full, "other": stats.troubles.other } })
+            "new_addresses": stats.rebindings, "socket_errors": { "closed": stats.socket_errors.closed,
+            "full": stats.socket_errors.full, "other": stats.socket_errors.other } })
     }
 }
 
-/// A row for each direction.
+/// Returns the rows of a client, one for each direction.
 fn rows_of(client: &ClientReport) -> [String; 2] {
     let address = client.address.to_string();
     let port = client.upstream.map_or_else(|| "-".to_owned(), |upstream| upstream.port().to_string());
-    let row = |address: &str, port: &str, way: &str, stats: &PathStats, queue: Duration| {
+    let row = |address: &str, port: &str, direction: &str, stats: &PathStats, queue: Duration| {
         let full = stats.tail_dropped + stats.overflowed;
         format!(
-            "{address:<21}  {port:<7} {way:<4} {:>8} {:>8} {:>7} {full:>7} {:>10}",
+            "{address:<21}  {port:<7} {direction:<4} {:>8} {:>8} {:>7} {full:>7} {:>10}",
             stats.pushed,
             stats.delivered,
             stats.lost,
@@ -219,14 +219,14 @@ fn rows_of(client: &ClientReport) -> [String; 2] {
     [row(&address, &port, "up", &client.up, client.up_queue), row("", "", "down", &client.down, client.down_queue)]
 }
 
-/// What happened in one direction: in and out always, the rest where it did.
+/// Returns the counters of one direction as text: in and out always, others if they are not zero.
 fn counts(stats: &PathStats) -> String {
     let mut words = format!("{} in, {} out", stats.pushed, stats.delivered);
     for (count, name) in [
         (stats.lost, "lost"),
         (stats.tail_dropped, "dropped by a full buffer"),
-        (stats.overflowed, "beyond the proxy's bounds"),
-        (stats.duplicated, "doubled"),
+        (stats.overflowed, "dropped by the proxy's own bounds"),
+        (stats.duplicated, "duplicated"),
         (stats.overtaken, "overtaken"),
         (stats.corrupted, "corrupted"),
         (stats.stalls, "stalls"),
@@ -241,7 +241,7 @@ fn counts(stats: &PathStats) -> String {
 fn path(stats: &PathStats) -> Value {
     json!({ "in": stats.pushed, "in_bytes": stats.pushed_bytes, "out": stats.delivered,
         "out_bytes": stats.delivered_bytes, "lost": stats.lost, "buffer_full": stats.tail_dropped,
-        "out_of_bounds": stats.overflowed, "doubled": stats.duplicated, "held_back": stats.held_back,
+        "out_of_bounds": stats.overflowed, "duplicated": stats.duplicated, "held_back": stats.held_back,
         "overtaken": stats.overtaken, "corrupted": stats.corrupted, "stalls": stats.stalls })
 }
 
@@ -249,16 +249,11 @@ fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Writes a line for people. A closed pipe is the reader's wish, and no reason to fail.
-fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn picture(clients: u16) -> Picture {
+    fn snapshot(clients: u16) -> Snapshot {
         let report = |port| ClientReport {
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             upstream: Some(SocketAddr::from(([127, 0, 0, 1], port + 1000))),
@@ -270,15 +265,15 @@ mod tests {
         };
         let clients: Vec<ClientReport> = (0..clients).map(|number| report(40_000 + number)).collect();
         let up = PathStats { pushed: 10, delivered: 8, lost: 2, ..PathStats::default() };
-        Picture { stats: ProxyStats { clients: clients.len(), joined: 3, up, ..ProxyStats::default() }, clients }
+        Snapshot { stats: ProxyStats { clients: clients.len(), joined: 3, up, ..ProxyStats::default() }, clients }
     }
 
     #[test]
-    fn the_table_fits_the_terminal_and_says_what_it_leaves_out() {
+    fn table_fits_the_terminal_and_counts_omitted_clients() {
         let mut screen = Screen { style: Style::Table, interval: FRAME, next: None, drawn_lines: 0 };
         for (clients, shown) in [(0, 0), (2, 2), (50, 2)] {
             let mut out = Vec::new();
-            screen.draw_table(&picture(clients), Some((80, 12)), &mut out).unwrap();
+            screen.draw_table(&snapshot(clients), Some((80, 12)), &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert_eq!(text.matches("127.0.0.1:40").count(), shown, "{text}");
             assert_eq!(text.contains("… and 48 more"), clients == 50);
@@ -287,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_their_headings() {
-        let lines = picture(1).table(10);
+    fn columns_are_aligned_with_their_headings() {
+        let lines = snapshot(1).table(10);
         assert!(lines[..3].iter().all(|line| line.len() == lines[0].len() && line.len() <= 80), "{lines:#?}");
         assert!(
             lines[1].starts_with("127.0.0.1:40000        41000   up ") && lines[1].ends_with(" 12.3 ms"),
@@ -297,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_is_not_mentioned() {
+    fn counters_of_zero_are_omitted() {
         assert_eq!(counts(&PathStats::default()), "0 in, 0 out");
         assert_eq!(
-            picture(1).line(),
+            snapshot(1).line(),
             "up 10 in, 8 out, 2 lost (queue 12.3 ms); down 0 in, 0 out (queue 0.0 ms); \
              clients 1, forgotten 0, new addresses 0"
         );

@@ -1,4 +1,4 @@
-//! Values of the conditioner's flags. Each refuses what would surprise.
+//! Value types of the conditioner's flags. Each parser refuses ambiguous values.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use slipgate_cli::values::Span;
 use slipgate_sim::{Buffer, Order, Rate, Rebinding};
 
-/// No line is later than this.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// The longest delay that a flag accepts.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// A delay: `40ms` or `1.5s`. A unit is needed, because a number alone could mean either.
+/// A delay: `40ms` or `1.5s`. A unit is required, because a bare number could mean seconds or milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Delay(pub(super) Duration);
 
@@ -19,12 +19,12 @@ impl FromStr for Delay {
     fn from_str(text: &str) -> Result<Self, String> {
         let has_unit = text == "0" || text.ends_with(|last: char| last.is_ascii_alphabetic());
         let span = Some(text).filter(|_| has_unit).and_then(|text| text.parse::<Span>().ok());
-        let delay = span.filter(|span| span.0 <= LONGEST_DELAY).map(|span| Self(span.0));
+        let delay = span.filter(|span| span.0 <= MAX_DELAY).map(|span| Self(span.0));
         delay.ok_or_else(|| "a delay is written as 40ms or 1.5s, with its unit, and is at most 60s".to_owned())
     }
 }
 
-/// From one delay to another: `50ms..250ms`, or `100ms` for always the same.
+/// A range of delays: `50ms..250ms`, or `100ms` for a constant delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Delays {
     pub(super) shortest: Duration,
@@ -38,13 +38,13 @@ impl FromStr for Delays {
         let (shortest, longest) = text.split_once("..").unwrap_or((text, text));
         let (Delay(shortest), Delay(longest)) = (shortest.parse()?, longest.parse()?);
         if shortest > longest {
-            return Err("the shortest comes first, as in 50ms..250ms".to_owned());
+            return Err("a range starts with the shorter delay, as in 50ms..250ms".to_owned());
         }
         Ok(Self { shortest, longest })
     }
 }
 
-/// How many datagrams a burst of losses has on average: `1` to `1000000`, also `2.5`.
+/// The average number of datagrams in a burst of losses: `1` to `1000000`, also fractions such as `2.5`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct BurstLength(pub(super) f64);
 
@@ -53,16 +53,16 @@ impl FromStr for BurstLength {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let length = text.parse().ok().filter(|length| (1.0..=1e6).contains(length));
-        length.map(Self).ok_or_else(|| "a burst has 1 datagram or more on average, and at most 1000000".to_owned())
+        length.map(Self).ok_or_else(|| "a burst has 1 to 1000000 datagrams on average".to_owned())
     }
 }
 
-/// How much waits before the link: `64KiB`, `100kB`, `3000B`, or a time: `250ms`.
+/// The size of a link's buffer: `64KiB`, `100kB`, `3000B`, or a time such as `250ms`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BufferSize(pub(super) Buffer);
 
-/// The largest buffer, more than the proxy keeps for a client.
-const LARGEST_BUFFER: usize = 64 << 20;
+/// The largest buffer in bytes, which exceeds the proxy's own bound for a client.
+const MAX_BUFFER_BYTES: usize = 64 << 20;
 
 impl FromStr for BufferSize {
     type Err = String;
@@ -71,7 +71,7 @@ impl FromStr for BufferSize {
         let units = [("KiB", 1024), ("MiB", 1024 * 1024), ("kB", 1000), ("MB", 1_000_000), ("B", 1)];
         let bytes = units.into_iter().find_map(|(unit, factor)| {
             let digits = text.strip_suffix(unit).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
-            digits.parse::<usize>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= LARGEST_BUFFER)
+            digits.parse::<usize>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= MAX_BUFFER_BYTES)
         });
         let time = || text.parse().ok().map(|Delay(time)| Buffer::Time(time));
         bytes.map(Buffer::Bytes).or_else(time).map(Self).ok_or_else(|| {
@@ -80,7 +80,7 @@ impl FromStr for BufferSize {
     }
 }
 
-/// How fast the link is, or the word `unlimited`.
+/// The rate of a link, or the word `unlimited`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Speed {
     Limited(Rate),
@@ -98,55 +98,55 @@ impl FromStr for Speed {
     }
 }
 
-/// How often something happens, or the word `never`.
+/// The interval between two events, or the word `never`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Often {
+pub(super) enum Interval {
     Every(Duration),
     Never,
 }
 
-impl FromStr for Often {
+impl FromStr for Interval {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "never" => Ok(Self::Never),
-            _ => interval(text).map(Self::Every).map_err(|words| format!("{words}, or the word never")),
+            _ => interval(text).map(Self::Every).map_err(|reason| format!("{reason}, or the word never")),
         }
     }
 }
 
-/// When a NAT forgets: `30s`, or `~30s` for about so often.
+/// The interval at which a NAT assigns a new address: `30s`, or `~30s` for a random interval with this mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Forgets(pub(super) Rebinding);
+pub(super) struct RebindInterval(pub(super) Rebinding);
 
-impl FromStr for Forgets {
+impl FromStr for RebindInterval {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let words = |words| format!("{words}, or as ~30s for about so often");
+        let with_alternative = |reason| format!("{reason}, or as ~30s for random intervals");
         match text.strip_prefix('~') {
-            Some(text) => interval(text).map(Rebinding::About).map_err(words),
-            None => interval(text).map(Rebinding::Every).map_err(words),
+            Some(text) => interval(text).map(Rebinding::About).map_err(with_alternative),
+            None => interval(text).map(Rebinding::Every).map_err(with_alternative),
         }
         .map(Self)
     }
 }
 
-/// What stands between two events: longer than nothing, and with a unit.
+/// Parses an interval of at least 10 ms, with its unit.
 fn interval(text: &str) -> Result<Duration, &'static str> {
     let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
     let span = Some(text).filter(|_| has_unit).and_then(|text| text.parse::<Span>().ok());
-    let words = "an interval is written as 500ms, 30s or 5m, with its unit, from 10ms on";
-    span.map(|span| span.0).filter(|interval| *interval >= Duration::from_millis(10)).ok_or(words)
+    let reason = "an interval is written as 500ms, 30s or 5m, with its unit, and is at least 10ms";
+    span.map(|span| span.0).filter(|interval| *interval >= Duration::from_millis(10)).ok_or(reason)
 }
 
-/// Whether jitter keeps the order.
+/// Parses the order of datagrams under jitter.
 pub(super) fn order(text: &str) -> Result<Order, String> {
     match text {
         "kept" => Ok(Order::Kept),
         "free" => Ok(Order::Free),
-        _ => Err("the order is kept, or free".to_owned()),
+        _ => Err("the order is kept or free".to_owned()),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_delay_has_a_unit_and_an_end() {
+    fn delay_has_a_unit_and_a_maximum() {
         let cases = [
             ("40ms", Some(40)),
             ("1.5s", Some(1500)),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_bytes_or_a_time() {
+    fn buffer_is_in_bytes_or_a_time() {
         let cases = [
             ("64KiB", Some(Buffer::Bytes(65_536))),
             ("100kB", Some(Buffer::Bytes(100_000))),
@@ -198,19 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn intervals_bursts_and_rates_refuse_nonsense() {
+    fn invalid_intervals_bursts_and_rates_are_refused() {
         let seconds = Duration::from_secs;
-        assert_eq!("30s".parse(), Ok(Forgets(Rebinding::Every(seconds(30)))));
-        assert_eq!("~1m".parse(), Ok(Forgets(Rebinding::About(seconds(60)))));
-        assert_eq!(("never".parse(), "2s".parse()), (Ok(Often::Never), Ok(Often::Every(seconds(2)))));
+        assert_eq!("30s".parse(), Ok(RebindInterval(Rebinding::Every(seconds(30)))));
+        assert_eq!("~1m".parse(), Ok(RebindInterval(Rebinding::About(seconds(60)))));
+        assert_eq!(("never".parse(), "2s".parse()), (Ok(Interval::Never), Ok(Interval::Every(seconds(2)))));
         for text in ["30", "0s", "1ms", "~", "~~1s", "often"] {
-            assert!(text.parse::<Forgets>().is_err() && text.parse::<Often>().is_err(), "{text}");
+            assert!(text.parse::<RebindInterval>().is_err() && text.parse::<Interval>().is_err(), "{text}");
         }
         assert_eq!("2.5".parse(), Ok(BurstLength(2.5)));
         for text in ["0.5", "-3", "nan", "inf", "1e9", ""] {
             assert!(text.parse::<BurstLength>().is_err(), "{text}");
         }
         assert_eq!(("unlimited".parse(), "1M".parse()), (Ok(Speed::Unlimited), Ok(Speed::Limited(Rate::mbit(1)))));
-        assert!("1000".parse::<Speed>().is_err_and(|words| words.ends_with("or the word unlimited")));
+        assert!("1000".parse::<Speed>().is_err_and(|reason| reason.ends_with("or the word unlimited")));
     }
 }

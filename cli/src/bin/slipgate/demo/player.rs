@@ -1,78 +1,78 @@
-//! One client of the demo, as a game has it: its turn, what it sends, and what it makes of what it hears.
+//! One client of the demo, as in a game: its turn, the messages that it sends and the events that it handles.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use slipgate_client::block;
-use slipgate_client::{
-    ChannelEvent, ChannelId, Client, ClientState, Clock, ConnectToken, Event, Inbox, TimeoutPolicy, decode,
-};
+use slipgate_client::sockets::Sockets;
+use slipgate_client::transfer;
+use slipgate_client::{ChannelEvent, ChannelId, Client, ClientState, Clock, ConnectToken, Event, Inbox, decode};
 use slipgate_netcode::time::Instant;
 
-use super::checks::{Chat, Map, States};
-use super::game::{CHAT, Line, MAP, Rules, STATE, State};
+use super::game::{CHAT, ChatLine, GameSettings, MAP, STATE, StateUpdate};
+use super::received::{ChatStats, MapStats, StateStats};
 
-/// A player says something this often.
+/// The interval between two chat lines of a player.
 const LINE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a client has seen.
+/// The state and counters of a player.
 #[derive(Clone, Default)]
 pub(super) struct PlayerReport {
     pub(super) state: ClientState,
-    /// Its slot, once it had one.
+    /// The slot, once connected; kept after the end.
     pub(super) slot: Option<u32>,
-    pub(super) chat: Chat,
-    pub(super) states: States,
-    pub(super) map: Map,
-    /// Datagrams that were dropped.
+    pub(super) chat: ChatStats,
+    pub(super) states: StateStats,
+    pub(super) map: MapStats,
+    /// Datagrams that the client dropped.
     pub(super) dropped: u64,
-    /// Why the connection ended, if it has.
+    /// Why the connection ended, if it did.
     pub(super) ended: Option<String>,
 }
 
 impl PlayerReport {
-    /// Whether nothing is under way any more that must arrive.
-    pub(super) const fn has_all(&self) -> bool {
-        self.chat.back == self.chat.said && self.map.whole > 0
+    /// Returns whether all messages that must arrive did.
+    pub(super) const fn has_received_all(&self) -> bool {
+        self.chat.returned == self.chat.sent && self.map.complete > 0
     }
 
-    /// Whether a slot was had, and everything came as it should.
+    /// Returns whether the player was connected and received everything complete and correct.
     pub(super) const fn is_perfect(&self) -> bool {
         let Self { chat, states, map, .. } = self;
         let nothing_wrong = chat.wrong == 0 && states.wrong == 0 && map.wrong == 0;
-        self.slot.is_some() && nothing_wrong && chat.said > 0 && states.received > 0 && map.whole == 1 && self.has_all()
+        let has_played = self.slot.is_some() && chat.sent > 0 && states.received > 0;
+        has_played && nothing_wrong && map.complete == 1 && self.has_received_all()
     }
 
-    fn hear(&mut self, me: u64, channel: ChannelId, bytes: &[u8]) {
+    fn receive(&mut self, me: u64, channel: ChannelId, bytes: &[u8]) {
         match channel {
-            CHAT => match decode::<Line<'_>>(channel, bytes) {
-                Ok(line) => self.chat.hear(me, &line),
+            CHAT => match decode::<ChatLine<'_>>(channel, bytes) {
+                Ok(line) => self.chat.receive(me, &line),
                 Err(_) => self.chat.wrong += 1,
             },
-            _ => match decode::<State>(channel, bytes) {
-                Ok(state) => self.states.hear(&state),
+            _ => match decode::<StateUpdate>(channel, bytes) {
+                Ok(state) => self.states.receive(&state),
                 Err(_) => self.states.wrong += 1,
             },
         }
     }
 
-    fn note_block(&mut self, event: block::Event, rules: &Rules) {
+    fn note_transfer(&mut self, event: transfer::TransferEvent, settings: &GameSettings) {
         match event {
-            block::Event::Received { content, .. } => self.map.receive(content, rules.map.digest()),
-            block::Event::Broken { .. } => self.map.wrong += 1,
+            transfer::TransferEvent::Received { content, .. } => self.map.receive(content, settings.map.digest()),
+            transfer::TransferEvent::Broken { .. } => self.map.wrong += 1,
             _ => {}
         }
     }
 }
 
-/// A client under way.
+/// A running player.
 pub(super) struct Player {
     id: u64,
     client: Client,
     inbox: Inbox,
     clock: Clock,
-    rules: Rules,
+    settings: GameSettings,
     tick: u64,
     next_tick: Instant,
     next_line: Instant,
@@ -80,11 +80,17 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// A client that begins to connect.
-    pub(super) fn begin(id: u64, token: ConnectToken, bind: SocketAddr, rules: &Rules) -> Result<Self, String> {
-        let client =
-            Client::bind(&[bind], TimeoutPolicy::Clamped).map_err(|error| format!("cannot open a socket: {error}"))?;
-        let mut client = client.carrying(rules.traffic.clone()).map_err(|error| error.to_string())?;
+    /// Creates a player and starts to connect.
+    pub(super) fn begin(
+        id: u64,
+        token: ConnectToken,
+        bind: SocketAddr,
+        settings: &GameSettings,
+    ) -> Result<Self, String> {
+        let client = Sockets::bind(&[bind])
+            .map(Client::with_sockets)
+            .map_err(|error| format!("cannot open a socket: {error}"))?;
+        let mut client = client.with_traffic(settings.traffic.clone()).map_err(|error| error.to_string())?;
         let clock = Clock::start();
         client.connect(token, clock.now()).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -92,7 +98,7 @@ impl Player {
             client,
             inbox: Inbox::default(),
             clock,
-            rules: rules.clone(),
+            settings: settings.clone(),
             tick: 0,
             next_tick: Instant::default(),
             next_line: Instant::default(),
@@ -100,75 +106,74 @@ impl Player {
         })
     }
 
-    /// One turn: takes what came, says what is due if it may, and sleeps until more happens, for at most `patience`.
-    pub(super) fn turn(&mut self, talking: bool, patience: Duration) -> io::Result<()> {
+    /// Runs one turn: handles events, sends due messages if `sending`, then waits for at most `max_wait`.
+    pub(super) fn turn(&mut self, sending: bool, max_wait: Duration) -> io::Result<()> {
         let now = self.clock.now();
         self.client.begin_turn(now);
-        self.listen();
-        let talking = talking && self.client.state().is_connected();
-        if talking {
-            self.talk(now.monotonic);
+        self.handle_events();
+        let sending = sending && self.client.state().is_connected();
+        if sending {
+            self.send_due(now.monotonic);
         }
         self.client.end_turn();
-        self.note();
+        self.update_report();
         let due = self.next_tick.min(self.next_line).since(self.clock.monotonic());
-        self.client.wait(if talking { due.min(patience) } else { patience })
+        self.client.wait(if sending { due.min(max_wait) } else { max_wait })
     }
 
-    fn listen(&mut self) {
+    fn handle_events(&mut self) {
         let now = self.clock.monotonic();
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
                 Event::Connected { client_index, .. } => {
-                    self.report.slot = Some(client_index);
+                    self.report.slot = Some(client_index.0);
                     (self.next_tick, self.next_line) = (now, now);
                 }
-                Event::Message { channel, bytes } => self.report.hear(self.id, channel, bytes),
-                Event::Channel(ChannelEvent::Block { event, .. }) => self.report.note_block(event, &self.rules),
-                Event::Ended { reason } => {
-                    // A server that kicks somebody can say why.
-                    let reason = self.client.farewell().map_or_else(|| reason.to_string(), str::to_owned);
-                    self.report.ended = Some(reason);
+                Event::Message { channel, bytes, .. } => self.report.receive(self.id, channel, bytes),
+                Event::Channel(ChannelEvent::Transfer { event, .. }) => {
+                    self.report.note_transfer(event, &self.settings)
                 }
+                Event::Ended { reason } => self.report.ended = Some(reason.to_string()),
                 _ => {}
             }
         }
     }
 
-    /// Says what is due. Who was stopped for a while does not make up for it.
-    fn talk(&mut self, now: Instant) {
+    /// Sends the messages that are due. Ticks that were missed while the process was stopped are skipped.
+    fn send_due(&mut self, now: Instant) {
         if self.next_tick <= now {
-            self.next_tick = self.next_tick.after(Duration::from_secs(1) / self.rules.rate).max(now);
-            // One that is not taken is not missed: the next one is newer.
-            let _ = self.client.send_typed(STATE, &State::of_player(self.tick));
+            self.next_tick = self.next_tick.after(Duration::from_secs(1) / self.settings.rate).max(now);
+            // A refused update is not repeated: the next one is newer.
+            let _ = self.client.send_typed(STATE, &StateUpdate::of_player(self.tick));
             self.tick += 1;
         }
         if self.next_line <= now {
             self.next_line = self.next_line.after(LINE_INTERVAL).max(now);
-            let number = self.report.chat.said;
-            let text = Line::text(self.id, number);
-            // While the queue is full the player waits, and says the same line later.
-            if self.client.send_typed(CHAT, &Line::new(self.id, number, &text)).is_ok() {
-                self.report.chat.said += 1;
+            let number = self.report.chat.sent;
+            let text = ChatLine::text(self.id, number);
+            // If the queue is full, the same line is sent later.
+            if self.client.send_typed(CHAT, &ChatLine::new(self.id, number, &text)).is_ok() {
+                self.report.chat.sent += 1;
             }
         }
     }
 
-    fn note(&mut self) {
+    fn update_report(&mut self) {
         self.report.state = self.client.state();
         self.report.dropped = self.client.discards().total();
-        if let Some((_, progress)) = self.client.receiving(MAP).next() {
+        let transfers = self.client.connection().and_then(|connection| connection.channels().transfers(MAP));
+        if let Some((_, progress)) = transfers.and_then(|transfers| transfers.receiving().next()) {
             self.report.map.bytes = progress.bytes;
         }
     }
 
-    /// Leaves the server.
+    /// Disconnects from the server.
     pub(super) fn leave(&mut self) -> io::Result<()> {
         self.client.disconnect();
         self.turn(false, Duration::ZERO)
     }
 
-    /// What it has seen so far.
+    /// Returns the counters so far.
     pub(super) const fn report(&self) -> &PlayerReport {
         &self.report
     }

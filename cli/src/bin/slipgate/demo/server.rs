@@ -1,4 +1,4 @@
-//! The demo's dedicated server: sockets and a loop, in a thread of its own. The game itself is in `seats`.
+//! The demo's dedicated server: sockets and the main loop, in its own thread. The game is in `server_game`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,30 +10,31 @@ use std::time::Duration;
 use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::time::Instant;
-use slipgate_server::{Clock, Config, Discards, Event, Inbox, Server, Sockets, Stats};
+use slipgate_server::stats::{Discards, NetcodeStats};
+use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets};
 
 use super::cannot_listen;
-use super::game::Rules;
-use super::seats::{SeatReport, Seats};
+use super::game::GameSettings;
+use super::server_game::{ServerGame, ServerSideReport};
 
-/// The longest turn: losses are noticed and the path is measured once in each.
-const LONGEST_TURN: Duration = Duration::from_millis(16);
-/// Datagrams that one turn reads: where more come than the machine can take, everyone is still answered often.
+/// The longest interval between two ends of turns, at which losses are detected and the path is measured.
+const MAX_TURN_INTERVAL: Duration = Duration::from_millis(16);
+/// Datagrams read in one turn at most, so that an overloaded server still sends to all clients regularly.
 const PACKETS_PER_TURN: u32 = 512;
-/// How often the server tells of itself.
+/// The interval between two published reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the server has counted.
+/// The counters of the server.
 #[derive(Clone, Default)]
 pub(super) struct ServerReport {
     pub(super) slots: u32,
     pub(super) connected: u32,
-    pub(super) stats: Stats,
+    pub(super) stats: NetcodeStats,
     pub(super) discards: Discards,
-    pub(super) seats: Vec<SeatReport>,
+    pub(super) clients: Vec<ServerSideReport>,
 }
 
-/// A socket that is a server's.
+/// The server's bound socket.
 pub(super) struct Bound {
     sockets: Sockets,
     address: SocketAddr,
@@ -45,7 +46,7 @@ impl Bound {
         let address = sockets.local_addresses().first().copied().unwrap_or(bind);
         if address.ip().is_unspecified() {
             return Err(Failure::usage(format!(
-                "the demo's clients cannot dial {address}: give the server a real address"
+                "the demo's clients cannot connect to {address}: give --server a concrete address"
             )));
         }
         Ok(Self { sockets, address })
@@ -64,29 +65,29 @@ pub(super) struct GameServer {
 }
 
 impl GameServer {
-    /// A server that clients know by the address `advertised`.
+    /// Starts the server. `advertised` is the address that the clients' tokens list.
     pub(super) fn start(
         bound: Bound,
         advertised: SocketAddr,
         slots: u32,
         keys: KeyRing,
         protocol_id: u64,
-        rules: Rules,
+        settings: GameSettings,
     ) -> Result<Self, Failure> {
         let clock = Clock::start();
-        let config = Config::new(protocol_id, slots, vec![advertised.into()]);
+        let config = ServerConfig::new(protocol_id, slots, &[advertised]);
         let mut server = Server::new(bound.sockets, config, keys, clock.now())
-            .and_then(|server| server.carrying(rules.traffic.clone()))
+            .and_then(|server| server.with_traffic(settings.traffic.clone()))
             .map_err(|error| Failure::run_time(error.to_string()))?;
-        server.set_packets_per_turn(PACKETS_PER_TURN);
+        server.set_read_limits(ReadLimits { max_packets: PACKETS_PER_TURN, ..ReadLimits::default() });
         let (report, stop) = (Arc::default(), Arc::default());
         let thread = {
-            let game_loop = Loop::new(server, clock, rules, slots, Arc::clone(&report));
+            let game_loop = GameLoop::new(server, clock, settings, slots, Arc::clone(&report));
             let stop = Arc::clone(&stop);
             std::thread::Builder::new()
                 .name("game-server".to_owned())
                 .spawn(move || game_loop.run(&stop))
-                .map_err(|error| Failure::run_time(format!("the system refuses a thread: {error}")))?
+                .map_err(|error| Failure::run_time(format!("cannot start a thread: {error}")))?
         };
         Ok(Self { report, stop, thread })
     }
@@ -105,12 +106,12 @@ impl GameServer {
     }
 }
 
-/// The loop of a dedicated server: it wakes for every arrival, and turns end and the game advances in their own rhythm.
-struct Loop {
+/// The server's loop: wakes for every datagram, and ends turns and advances the game at fixed intervals.
+struct GameLoop {
     server: Server,
     inbox: Inbox,
     clock: Clock,
-    seats: Seats,
+    game: ServerGame,
     tick: Duration,
     next_tick: Instant,
     next_turn: Instant,
@@ -118,54 +119,54 @@ struct Loop {
     report: Arc<Mutex<ServerReport>>,
 }
 
-impl Loop {
-    fn new(server: Server, clock: Clock, rules: Rules, slots: u32, report: Arc<Mutex<ServerReport>>) -> Self {
-        let (now, tick) = (clock.monotonic(), Duration::from_secs(1) / rules.rate);
-        let (inbox, seats) = (Inbox::default(), Seats::new(rules, slots));
-        Self { server, inbox, clock, seats, tick, next_tick: now, next_turn: now, next_report: now, report }
+impl GameLoop {
+    fn new(server: Server, clock: Clock, settings: GameSettings, slots: u32, report: Arc<Mutex<ServerReport>>) -> Self {
+        let (now, tick) = (clock.monotonic(), Duration::from_secs(1) / settings.rate);
+        let (inbox, game) = (Inbox::default(), ServerGame::new(settings, slots));
+        Self { server, inbox, clock, game, tick, next_tick: now, next_turn: now, next_report: now, report }
     }
 
     fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             let now = self.clock.now();
             self.server.begin_turn(now);
-            self.listen(now.monotonic);
+            self.handle_events(now.monotonic);
             if now.monotonic < self.next_turn {
-                // What came is answered at once.
+                // Between two ends of turns, replies are sent at once.
                 self.server.flush();
             } else {
                 self.end_turn(now.monotonic);
             }
-            self.tell(now.monotonic);
+            self.publish_report(now.monotonic);
             self.server.wait(self.next_turn.since(self.clock.monotonic()))?;
         }
-        self.server.stop();
+        self.server.stop("");
         self.server.end_turn();
         Ok(())
     }
 
     fn end_turn(&mut self, now: Instant) {
-        // A server that was stopped for a while does not make up for it.
+        // Ticks that were missed while the process was stopped are skipped.
         if self.next_tick <= now {
             self.next_tick = self.next_tick.after(self.tick).max(now);
-            self.seats.advance(&mut self.server, now);
+            self.game.advance(&mut self.server, now);
         }
-        self.next_turn = self.next_tick.min(now.after(LONGEST_TURN));
+        self.next_turn = self.next_tick.min(now.after(MAX_TURN_INTERVAL));
         self.server.end_turn();
     }
 
-    fn listen(&mut self, now: Instant) {
-        let Self { server, inbox, seats, .. } = self;
+    fn handle_events(&mut self, now: Instant) {
+        let Self { server, inbox, game, .. } = self;
         while let Some(event) = inbox.next(server) {
             match event {
-                Event::Connected { client, client_id } => seats.welcome(server, client, client_id, now),
-                Event::Message { client, channel, bytes } => seats.hear(server, client, channel, bytes),
+                Event::Connected { client, client_id } => game.on_connected(server, client, client_id.0, now),
+                Event::Message { client, channel, bytes, .. } => game.on_message(server, client, channel, bytes),
                 _ => {}
             }
         }
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn publish_report(&mut self, now: Instant) {
         if now < self.next_report {
             return;
         }
@@ -175,7 +176,7 @@ impl Loop {
             connected: self.server.connected(),
             stats: *self.server.stats(),
             discards: *self.server.discards(),
-            seats: self.seats.reports(&self.server),
+            clients: self.game.reports(&mut self.server),
         };
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }

@@ -1,4 +1,4 @@
-//! What the demo shows: a live table in a terminal, a line a second elsewhere, or JSON; and the summary.
+//! The demo's display: a live table in a terminal, one line per second otherwise, or JSON; and the summary.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -14,16 +14,16 @@ use slipgate_cli::Failure;
 use slipgate_sim::Preset;
 
 use super::Flags;
-use super::picture::{EXPECTED, Picture};
 use super::server::ServerReport;
-use crate::say;
+use super::snapshot::{EXPECTED_DISCARDS, Snapshot};
+use slipgate_cli::output::print_line;
 
-/// How often there is a line where there is no terminal.
+/// The interval between two lines if the output is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines of the picture beside the clients': heading, more, all, an empty one, server, drops, and what these mean.
-const OTHER_LINES: u16 = 6 + EXPECTED.len() as u16;
-/// Columns and rows of a terminal that does not tell them.
-const USUAL_SIZE: (u16, u16) = (120, 30);
+/// Lines of the table besides the clients' rows: heading, "more", sum, empty line, server, drops, explanations.
+const OTHER_LINES: u16 = 6 + EXPECTED_DISCARDS.len() as u16;
+/// Columns and rows assumed for a terminal that does not report its size.
+const DEFAULT_SIZE: (u16, u16) = (120, 30);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Style {
@@ -54,47 +54,60 @@ impl Screen {
         Self { style, drawn_lines: 0, next_line: Instant::now() + LINE_INTERVAL }
     }
 
-    pub(super) fn introduce(&mut self, issuer: SocketAddr, server: SocketAddr, door: SocketAddr, flags: &Flags) {
+    pub(super) fn introduce(
+        &mut self,
+        issuer: SocketAddr,
+        server: SocketAddr,
+        public_address: SocketAddr,
+        flags: &Flags,
+    ) {
         let Flags { clients, rate, map, preset, .. } = flags;
         let preset = preset.map(Preset::name);
         if self.style == Style::Json {
             let line = json!({ "event": "start", "issuer": format!("http://{issuer}"), "server": server.to_string(),
                 "clients": clients, "rate": rate, "map_kib": map, "preset": preset });
-            say(&line.to_string());
+            print_line(&line.to_string());
             return;
         }
-        say(&format!("token issuer      http://{issuer}/v1/tokens"));
-        say(&format!("dedicated server  {server} (UDP), {clients} slots, sends state and a map of {map} KiB"));
-        if let Some(preset) = preset {
-            say(&format!("bad line          {door} (UDP), {preset}, one for each client"));
-        }
-        say(&format!(
-            "clients           {clients}, each sends state {rate} times a second, chats, and checks all it hears"
+        print_line(&format!("token issuer      http://{issuer}/v1/tokens, gives each client a connect token"));
+        print_line(&format!(
+            "dedicated server  {server} (UDP), {clients} slots, sends each client state updates and a map of {map} KiB"
         ));
-        say("");
+        if let Some(preset) = preset {
+            print_line(&format!("impaired path     {public_address} (UDP), preset {preset}, separate for each client"));
+        }
+        print_line(&format!(
+            "clients           {clients}, each sends {rate} state updates per second, chats and verifies all messages"
+        ));
+        if self.style == Style::Table {
+            print_line(
+                "columns           chat and updates: received/sent; budget: packets per second x bytes, as measured",
+            );
+        }
+        print_line("");
     }
 
-    pub(super) fn draw(&mut self, picture: &Picture) {
+    pub(super) fn draw(&mut self, snapshot: &Snapshot) {
         match self.style {
-            // A terminal that cannot be drawn on is no reason to end the demo.
-            Style::Table => drop(self.draw_table(picture, terminal::size().ok(), &mut io::stdout().lock())),
+            // An error of the terminal must not end the demo.
+            Style::Table => drop(self.draw_table(snapshot, terminal::size().ok(), &mut io::stdout().lock())),
             Style::Lines | Style::Json if Instant::now() < self.next_line => {}
             Style::Lines => {
                 self.next_line += LINE_INTERVAL;
-                say(&picture.line());
+                print_line(&snapshot.line());
             }
             Style::Json => {
                 self.next_line += LINE_INTERVAL;
-                say(&picture.json("progress").to_string());
+                print_line(&snapshot.json("progress").to_string());
             }
         }
     }
 
-    /// Draws over the last picture. The cursor stays visible: whatever ends the demo leaves the terminal as it was.
-    fn draw_table(&mut self, picture: &Picture, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
-        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(USUAL_SIZE);
+    /// Draws over the previous table. The cursor is never hidden, so an abrupt end leaves the terminal usable.
+    fn draw_table(&mut self, snapshot: &Snapshot, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
+        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(DEFAULT_SIZE);
         let rows = usize::from(height.saturating_sub(OTHER_LINES + 1)).max(1);
-        let lines = picture.table(rows);
+        let lines = snapshot.table(rows);
         if self.drawn_lines > 0 {
             queue!(out, MoveToPreviousLine(self.drawn_lines))?;
         }
@@ -106,19 +119,19 @@ impl Screen {
         out.flush()
     }
 
-    /// Says how it went.
-    pub(super) fn summarise(&self, last: &Picture, end: &ServerReport) -> Result<(), Failure> {
-        let verdict = last.verdict(end);
+    /// Prints the summary and returns the outcome.
+    pub(super) fn summarise(&self, last: &Snapshot, end: &ServerReport) -> Result<(), Failure> {
+        let outcome = last.outcome(end);
         if self.style == Style::Json {
-            say(&last.json_summary(verdict.is_ok()).to_string());
+            print_line(&last.json_summary(outcome.is_ok()).to_string());
         } else {
             if self.style == Style::Lines {
-                last.legend().for_each(|line| say(&line));
+                last.legend().for_each(|line| print_line(&line));
             }
-            say("");
-            say(&last.summary(verdict.is_ok()));
+            print_line("");
+            print_line(&last.summary(outcome.is_ok()));
         }
-        verdict
+        outcome
     }
 }
 

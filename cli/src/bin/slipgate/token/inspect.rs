@@ -1,4 +1,4 @@
-//! `slipgate token inspect`: what a connect token says, to whom it may say it.
+//! `slipgate token inspect`: prints the public part of a connect token, and with the private key its private part.
 
 use std::path::{Path, PathBuf};
 
@@ -16,26 +16,27 @@ use slipgate_os::clock::wall_clock;
 use slipgate_token_issuer::key_file::read_key_file;
 use zeroize::Zeroizing;
 
-use crate::{say, secret_file};
+use crate::secret_file;
+use slipgate_cli::output::print_line;
 
-/// More than a token in base64 with line breaks has.
-const MOST_BYTES: usize = 8192;
+/// The largest input: more than a token in base64 with line breaks has.
+const MAX_BYTES: usize = 8192;
 
 #[derive(Args)]
 pub(crate) struct Flags {
-    /// The token: 2048 bytes, or base64; - for standard input
+    /// File with the token: 2048 bytes, or base64; - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 
-    /// The private keys: with them, the private part is shown too
+    /// File with the private keys; with it, the private part is shown too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// Show the two session keys: whoever sees them can read and forge this session's packets
+    /// Show the two session keys, which allow to read and forge this session's packets
     #[arg(long)]
     show_session_keys: bool,
 
-    /// One JSON object instead of lines
+    /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
 }
@@ -59,11 +60,11 @@ struct Shown {
 
 #[derive(Serialize)]
 struct Private {
-    /// As text: JSON numbers lose precision above 2^53 in many readers.
+    /// A string, because many JSON parsers lose precision above 2^53.
     client_id: String,
     timeout_seconds: i32,
     servers: Vec<String>,
-    /// In hexadecimal, without the zeros at its end.
+    /// Hexadecimal digits without trailing zero bytes.
     user_data: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     minted_unix_ms: Option<u64>,
@@ -75,28 +76,29 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let shown = Shown::of(&token, private.as_ref(), flags.show_session_keys);
     if flags.json {
         let json = serde_json::to_string_pretty(&shown).map_err(|error| Failure::run_time(error.to_string()))?;
-        say(&Zeroizing::new(json));
+        print_line(&Zeroizing::new(json));
     } else {
-        shown.say();
+        shown.print();
     }
     Ok(())
 }
 
 fn read(path: &Path) -> Result<ConnectToken, Failure> {
-    let bytes = secret_file::read(path, MOST_BYTES)?;
+    let bytes = secret_file::read(path, MAX_BYTES)?;
     let text: Vec<u8> = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let decoded = STANDARD.decode(Zeroizing::new(text).as_slice()).map(Zeroizing::new);
     let token = decoded.as_ref().map_or(bytes.as_slice(), |decoded| decoded.as_slice());
     ConnectToken::from_bytes(token).map_err(|error| Failure::run_time(error.to_string()))
 }
 
-/// Opens the private part as a server would.
+/// Decrypts the private part as a server does.
 fn open(token: &ConnectToken, key_file: &Path) -> Result<Redeemed, Failure> {
     let keys = read_key_file(key_file).map_err(|error| Failure::run_time(error.to_string()))?;
     let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
     let request = Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed };
-    redeem(&request, token.facts().protocol_id, &keys)
-        .map_err(|_| Failure::run_time("the private part does not open with these keys: another key, or altered"))
+    redeem(&request, token.facts().protocol_id, &keys).map_err(|_| {
+        Failure::run_time("cannot decrypt the private part with these keys: it was sealed with another key, or altered")
+    })
 }
 
 fn listed(servers: &Servers) -> Vec<String> {
@@ -124,23 +126,23 @@ impl Shown {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         let validity = if self.expired { "expired" } else { "valid" };
-        say(&format!("version           {}", self.version));
-        say(&format!("protocol id       {}", self.protocol_id));
-        say(&format!("created           {} (unix seconds)", self.created));
-        say(&format!("expires           {} ({validity} by this machine's clock)", self.expires));
-        say(&format!("time-out          {} s", self.timeout_seconds));
-        say(&format!("servers           {}", self.servers.join(", ")));
+        print_line(&format!("version           {}", self.version));
+        print_line(&format!("protocol id       {}", self.protocol_id));
+        print_line(&format!("created           {} (unix seconds)", self.created));
+        print_line(&format!("expires           {} ({validity} by this machine's clock)", self.expires));
+        print_line(&format!("time-out          {} s", self.timeout_seconds));
+        print_line(&format!("servers           {}", self.servers.join(", ")));
         match &self.private {
-            None => say("private part      sealed; give --key-file to open it"),
-            Some(private) => private.say(),
+            None => print_line("private part      encrypted; give --key-file to show it"),
+            Some(private) => private.print(),
         }
         if let (Some(client_to_server), Some(server_to_client)) =
             (&self.client_to_server_key, &self.server_to_client_key)
         {
-            say(&Zeroizing::new(format!("client to server  {}", client_to_server.as_str())));
-            say(&Zeroizing::new(format!("server to client  {}", server_to_client.as_str())));
+            print_line(&Zeroizing::new(format!("client to server  {}", client_to_server.as_str())));
+            print_line(&Zeroizing::new(format!("server to client  {}", server_to_client.as_str())));
         }
     }
 }
@@ -157,15 +159,15 @@ impl Private {
         }
     }
 
-    fn say(&self) {
-        say("private part      opened:");
-        say(&format!("  client id       {}", self.client_id));
-        say(&format!("  time-out        {} s", self.timeout_seconds));
-        say(&format!("  servers         {}", self.servers.join(", ")));
-        say(&format!("  user data       {}", if self.user_data.is_empty() { "none" } else { &self.user_data }));
+    fn print(&self) {
+        print_line("private part      decrypted:");
+        print_line(&format!("  client id       {}", self.client_id));
+        print_line(&format!("  time-out        {} s", self.timeout_seconds));
+        print_line(&format!("  servers         {}", self.servers.join(", ")));
+        print_line(&format!("  user data       {}", if self.user_data.is_empty() { "none" } else { &self.user_data }));
         match self.minted_unix_ms {
-            Some(minted) => say(&format!("  minted          {minted} (unix milliseconds)")),
-            None => say("  minted          not told: another issuer's token"),
+            Some(minted) => print_line(&format!("  minted          {minted} (unix milliseconds)")),
+            None => print_line("  minted          unknown: minted by another implementation"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `slipgate token mint`: a connect token without an issuer.
+//! `slipgate token mint`: mints a connect token without an issuer.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,44 +17,44 @@ use slipgate_token_issuer::key_file::read_key_file;
 use zeroize::Zeroizing;
 
 use crate::keygen::entropy;
-use crate::say;
 use crate::secret_file::{self, Existing};
+use slipgate_cli::output::print_line;
 
 #[derive(Args)]
 pub(crate) struct Flags {
-    /// The private keys; the newest seals
+    /// File with the private keys; the newest seals the token
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
 
-    /// The game, decimal or 0x…
+    /// The game's protocol id, decimal or 0x…
     #[arg(long, value_name = "ID")]
     protocol_id: ProtocolId,
 
-    /// Who the player is
+    /// The player's client id
     #[arg(long, value_name = "ID")]
     client_id: u64,
 
-    /// A server that the client tries; repeat it for up to 32
+    /// Server that the client tries; up to 32, in this order
     #[arg(long = "server", value_name = "IP:PORT", required = true)]
     servers: Vec<SocketAddr>,
 
-    /// The same server as it knows itself, if that differs; one for each --server
+    /// Address by which the server identifies itself, if it differs; one for each --server
     #[arg(long = "internal-server", value_name = "IP:PORT")]
     internal_servers: Vec<SocketAddr>,
 
-    /// Seconds for which the token is accepted; our servers accept at most 45 by default
+    /// Lifetime of the token; Slipgate servers accept at most 45 by default
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     lifetime: u32,
 
-    /// Seconds of silence that end the connection; negative: none do (development)
+    /// Time-out of the connection; negative disables it (development)
     #[arg(long, value_name = "SECONDS", default_value_t = 5, allow_negative_numbers = true)]
     timeout: i32,
 
-    /// The game's own data: up to 256 bytes, in base64
+    /// Data for the game server: up to 256 bytes, in base64
     #[arg(long, value_name = "BASE64", default_value = "")]
     user_data: String,
 
-    /// Write the 2048 bytes to this file (mode 0600, must not exist) instead of base64 to standard output
+    /// Write 2048 bytes to this new file (mode 0600) instead of base64 to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let internal = if flags.internal_servers.is_empty() { None } else { Some(servers_of(&flags.internal_servers)?) };
     let claims = Claims {
         protocol_id: flags.protocol_id.0,
-        client_id: flags.client_id,
+        client_id: flags.client_id.into(),
         servers: &servers,
         internal_servers: internal.as_ref(),
         lifetime_seconds: flags.lifetime,
@@ -78,7 +78,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     match &flags.out {
         Some(path) => secret_file::write(path, token.as_bytes(), Existing::Refuse),
         None => {
-            say(&Zeroizing::new(STANDARD.encode(token.as_bytes())));
+            print_line(&Zeroizing::new(STANDARD.encode(token.as_bytes())));
             Ok(())
         }
     }
@@ -86,7 +86,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 
 fn servers(addresses: &[SocketAddr]) -> Result<Servers, Failure> {
     match addresses.iter().find(|address| !is_dialable(**address)) {
-        Some(address) => Err(Failure::usage(format!("no packet can be sent to {address}"))),
+        Some(address) => Err(Failure::usage(format!("clients cannot send to {address}"))),
         None => servers_of(addresses),
     }
 }

@@ -1,4 +1,4 @@
-//! `slipgate token`: minting tokens by hand, and looking into them.
+//! `slipgate token`: mints and inspects connect tokens.
 
 mod inspect;
 mod mint;
@@ -8,9 +8,9 @@ use slipgate_cli::Failure;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Mints a connect token without an issuer, with the private key at hand
+    /// Mint a connect token with the private key, without an issuer
     Mint(mint::Flags),
-    /// Shows what a connect token says
+    /// Show the content of a connect token
     Inspect(inspect::Flags),
 }
 

@@ -1,18 +1,18 @@
-//! Memory for what arrives that many connections share.
+//! Memory for received data that many connections share.
 
 use super::*;
 use crate::reliability::MemoryBudget;
 
 const RELIABLE: [Kind; 2] = [Kind::ReliableUnordered, Kind::ReliableOrdered];
 
-/// An end whose memory for what arrives is of a budget.
+/// Returns an end that takes the memory for received data from a budget.
 fn sharing(configs: &[ChannelConfig], memory: &MemoryBudget) -> End {
     let mut end = End::new(configs);
     end.channels = Channels::new(Arc::new(Layout::new(configs.to_vec()).unwrap()), Some(memory.clone()));
     end
 }
 
-/// Two ends; the second one has no memory left but what the last channel holds, which waits for its first message.
+/// Returns two ends. The second one has memory left only for the last channel, which waits for its first message.
 fn without_memory(kind: Kind) -> [End; 2] {
     let configs = [of(kind), ChannelConfig { priority: 1, ..of(Kind::ReliableOrdered) }];
     let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
@@ -30,7 +30,7 @@ fn without_memory(kind: Kind) -> [End; 2] {
 }
 
 #[test]
-fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
+fn packet_without_memory_is_refused_and_arrives_later() {
     let memory = MemoryBudget::new(5000);
     let mut one = End::new(&[of(Kind::ReliableOrdered)]);
     let mut other = sharing(&[of(Kind::ReliableOrdered)], &memory);
@@ -49,7 +49,7 @@ fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
     assert!(taken.len() >= 6 && refused.len() > 20, "{} taken", taken.len());
     assert!(other.received.is_empty() && memory.left() < 1000);
     for (sequence, frames) in [missing].into_iter().chain(refused) {
-        assert!(other.channels.can_take(frames), "what is in order needs no memory");
+        assert!(other.channels.can_take(frames), "messages in order need no memory");
         other.take(frames).unwrap();
         one.channels.on_acked(*sequence);
     }
@@ -57,7 +57,7 @@ fn what_a_shared_budget_has_no_memory_for_is_refused_and_comes_later() {
 }
 
 #[test]
-fn without_memory_whatever_is_in_order_within_its_packet_is_taken() {
+fn messages_in_order_within_a_packet_need_no_memory() {
     for (kind, bytes) in RELIABLE.into_iter().flat_map(|kind| [1, 100, 700, 3000].map(|bytes| (kind, bytes))) {
         let [mut one, mut other] = without_memory(kind);
         let expected: Vec<_> = (0..15).map(|number| message(number, bytes)).collect();
@@ -73,7 +73,7 @@ fn without_memory_whatever_is_in_order_within_its_packet_is_taken() {
 }
 
 #[test]
-fn without_memory_a_slice_that_was_lost_makes_place_for_what_is_behind_its_message() {
+fn lost_slice_is_taken_without_memory_and_frees_the_rest() {
     let [mut one, mut other] = without_memory(Kind::ReliableOrdered);
     one.send(C, &message(0, 1300));
     let (lost, _) = one.packet(800).unwrap();
@@ -91,21 +91,22 @@ fn without_memory_a_slice_that_was_lost_makes_place_for_what_is_behind_its_messa
 }
 
 #[test]
-fn a_slice_that_a_packet_repeats_makes_no_message_complete() {
+fn slice_repeated_in_a_packet_completes_no_message() {
     let [_, mut other] = without_memory(Kind::ReliableOrdered);
-    // A message of 300 bytes, with its first piece three times, and three messages behind it: memory there is for two.
+    // A message of 300 bytes, with its first piece three times, and three messages behind it. The memory suffices for
+    // two.
     let first = [&[0x41, 0, 0xac, 2, 0, 0x80, 1][..], &[7; 128]].concat();
     let behind = [[1, 1, 1, b'x'], [1, 1, 1, b'y'], [1, 1, 1, b'z']].concat();
     let frames = [first.repeat(3), behind.clone()].concat();
     assert!(!other.channels.can_take(&frames));
-    // What comes complete needs none.
+    // Complete messages need none.
     let frames = [[&[0x41, 0, 0xac, 2, 0, 0xac, 2][..], &[7; 300]].concat(), behind].concat();
     assert!(other.channels.can_take(&frames));
     other.take(&frames).unwrap();
     assert_eq!(other.received().len(), 4);
 }
 
-/// Random numbers.
+/// A random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -114,7 +115,7 @@ impl Chance {
         ((self.0 >> 33) % end) as u8
     }
 
-    /// A packet of messages and slices, most of them behind the first missing one.
+    /// Returns a packet of messages and slices, most of them behind the first missing message.
     fn frames(&mut self) -> Vec<u8> {
         let mut frames = Vec::new();
         for _ in 0..=self.below(4) {
@@ -125,7 +126,7 @@ impl Chance {
                 frames.extend([channel, id, bytes]);
                 frames.resize(frames.len() + usize::from(bytes), 7);
             } else {
-                // Of a message of 2,000 bytes, one piece.
+                // One piece of a message of 2,000 bytes.
                 frames.extend([channel | 0x40, id, 0xd0, 15, self.below(15), 0x80, 1]);
                 frames.resize(frames.len() + 128, 7);
             }
@@ -135,10 +136,10 @@ impl Chance {
 }
 
 #[test]
-fn whatever_peers_send_the_memory_of_all_is_bounded_by_the_budget_and_a_reserve_for_each() {
+fn memory_is_bounded_by_budget_and_reserves_for_any_frames() {
     const BUDGET: usize = 40_000;
     const ENDS: usize = 5;
-    // The oldest missing message of each channel, in whole groups of pieces.
+    // The oldest missing message of each channel, in whole groups of chunks.
     const OLDEST: usize = 2 * RESERVE_BYTES;
     let (memory, mut chance, mut used_up) = (MemoryBudget::new(BUDGET), Chance(4), 0);
     let configs = RELIABLE.map(|kind| ChannelConfig { max_message_bytes: 2000, queue_bytes: 1 << 18, ..of(kind) });

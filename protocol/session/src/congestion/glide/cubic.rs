@@ -1,49 +1,49 @@
-//! A window that holds its own against TCP: CUBIC (RFC 9438), whose constants these are.
+//! A window that gets its share beside TCP: CUBIC (RFC 9438), with its constants.
 
-/// How steep the curve is, in packets per cubed second (RFC 9438, section 5).
+/// The steepness of the curve, in packets per cubed second (RFC 9438, section 5).
 const STEEPNESS: f64 = 0.4;
-/// What is left of the window after a loss (RFC 9438, section 4.6).
+/// The factor of the window after a loss (RFC 9438, section 4.6).
 const DECREASE: f64 = 0.7;
-/// What is left of its memory when it had not been reached again (RFC 9438, section 4.7).
+/// The factor of the remembered window if it was not reached again (RFC 9438, section 4.7).
 const FAST_CONVERGENCE: f64 = 0.85;
-/// How fast TCP's older window would grow, in packets per window: 3 (1 - 0.7) / (1 + 0.7) (RFC 9438, section 4.3).
+/// The growth of a Reno window, in packets per window: 3 (1 - 0.7) / (1 + 0.7) (RFC 9438, section 4.3).
 const RENO_GROWTH: f64 = 0.529;
-/// The curve asks for no more than this multiple of the window (RFC 9438, section 4.4).
-const MOST_GROWTH: f64 = 1.5;
-/// Above its curve the window grows by this part of a packet for each window.
-const LEAST_GROWTH: f64 = 0.01;
-/// It holds at least so many packets.
-const LEAST_PACKETS: f64 = 4.0;
+/// The maximum of the curve as a multiple of the window (RFC 9438, section 4.4).
+const MAX_GROWTH: f64 = 1.5;
+/// Growth above the curve, in packets per window.
+const MIN_GROWTH: f64 = 0.01;
+/// The minimum window, in packets.
+const MIN_PACKETS: f64 = 4.0;
 
 /// The window, in bytes; times in seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(super) struct CubicWindow {
     bytes: f64,
     packet: f64,
-    /// Packets that left before this belong to a loss that was answered.
+    /// Packets sent before this belong to a loss that was processed already.
     cut_at: f64,
     /// The window before the newest loss.
     before: f64,
-    curve: Option<Curve>,
-    /// It doubles each round trip, for no loss was met yet.
+    curve: Option<CubicCurve>,
+    /// Slow start: the window doubles each round trip until the first loss.
     slow_start: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Curve {
+struct CubicCurve {
     since: f64,
-    /// When it reaches the window before the loss.
+    /// When the curve reaches the window before the loss.
     plateau: f64,
     reno: f64,
 }
 
-impl Window {
+impl CubicWindow {
     pub(super) fn new(bytes: f64, packet: f64, now: f64) -> Self {
-        let bytes = bytes.max(LEAST_PACKETS * packet);
+        let bytes = bytes.max(MIN_PACKETS * packet);
         Self { bytes, packet, cut_at: now, before: bytes, curve: None, slow_start: false }
     }
 
-    /// A window that doubles each round trip until a loss, as that of any new TCP (RFC 5681, section 3.1).
+    /// Creates a window that doubles each round trip until a loss, like a new TCP connection (RFC 5681, section 3.1).
     pub(super) fn in_slow_start(bytes: f64, packet: f64, now: f64) -> Self {
         Self { slow_start: true, ..Self::new(bytes, packet, now) }
     }
@@ -52,50 +52,56 @@ impl Window {
         self.bytes
     }
 
-    /// Packets that left after this are no part of a loss that was answered.
+    /// Returns when the window was cut last. Losses of packets sent before belong to that cut.
     pub(super) fn cut_at(&self) -> f64 {
         self.cut_at
     }
 
-    /// Before the first loss it holds no more than so many bytes.
-    pub(super) fn limit_slow_start(&mut self, most: f64) {
+    /// Limits the window before the first loss.
+    pub(super) fn limit_slow_start(&mut self, max: f64) {
+        // Each acknowledged byte adds one byte, which doubles the window per round trip.
         if self.slow_start {
-            self.bytes = self.bytes.min(most.max(LEAST_PACKETS * self.packet));
+            self.bytes = self.bytes.min(max.max(MIN_PACKETS * self.packet));
         }
     }
 
-    /// So many bytes of a full window were acknowledged.
+    /// Grows the window for acknowledged bytes of a full window.
     pub(super) fn grow(&mut self, acked: f64, base_round_trip: f64, now: f64) {
         if self.slow_start {
             self.bytes += acked;
             return;
         }
         let mut curve = self.curve.unwrap_or_else(|| self.begin(now));
+        // RFC 9438, section 4.2: the target is the curve one round trip ahead.
         let since_plateau = now - curve.since + base_round_trip - curve.plateau;
         let target = STEEPNESS * since_plateau * since_plateau * since_plateau * self.packet + self.before;
+        // A short path gains more from Reno's growth than from the curve (RFC 9438, section 4.3).
         curve.reno += RENO_GROWTH * self.packet * acked / self.bytes;
+        // The curve is cubic around the plateau: fast far from the old maximum, flat near it.
         let growth = if target > self.bytes {
-            target.min(MOST_GROWTH * self.bytes) - self.bytes
+            target.min(MAX_GROWTH * self.bytes) - self.bytes
         } else {
-            LEAST_GROWTH * self.packet
+            MIN_GROWTH * self.packet
         };
         self.bytes = (self.bytes + growth * acked / self.bytes).max(curve.reno);
         self.curve = Some(curve);
     }
 
-    /// Packets of this window were lost.
+    /// Cuts the window after a loss.
     pub(super) fn cut(&mut self, now: f64) {
+        // The window did not reach its old maximum, so the capacity has shrunk: remember less.
         self.before = if self.bytes < self.before { FAST_CONVERGENCE * self.bytes } else { self.bytes };
-        self.bytes = (DECREASE * self.bytes).max(LEAST_PACKETS * self.packet);
+        self.bytes = (DECREASE * self.bytes).max(MIN_PACKETS * self.packet);
         self.cut_at = now;
         self.curve = None;
         self.slow_start = false;
     }
 
-    fn begin(&mut self, now: f64) -> Curve {
+    fn begin(&mut self, now: f64) -> CubicCurve {
+        // K of RFC 9438, section 4.2: the time until the curve reaches the former window.
         let missing = (self.before - self.bytes).max(0.0) / self.packet;
         self.before = self.before.max(self.bytes);
-        Curve { since: now, plateau: libm::cbrt(missing / STEEPNESS), reno: self.bytes }
+        CubicCurve { since: now, plateau: libm::cbrt(missing / STEEPNESS), reno: self.bytes }
     }
 }
 
@@ -104,7 +110,7 @@ mod tests {
     use super::*;
 
     /// A full window each round trip of 50 ms.
-    fn run(window: &mut Window, from: f64, seconds: f64) -> f64 {
+    fn run(window: &mut CubicWindow, from: f64, seconds: f64) -> f64 {
         let mut now = from;
         while now < from + seconds {
             now += 0.05;
@@ -114,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn after_a_loss_the_window_is_seven_tenths_and_grows_back_to_where_it_was() {
-        let mut window = Window::new(200_000.0, 1200.0, 0.0);
+    fn window_regrows_to_its_size_before_a_loss() {
+        let mut window = CubicWindow::new(200_000.0, 1200.0, 0.0);
         window.cut(0.0);
         assert!((window.bytes() - 140_000.0).abs() < 1.0);
         let plateau = libm::cbrt(50.0 / 0.4);
@@ -126,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn it_never_shrinks_below_four_packets() {
-        let mut window = Window::new(0.0, 1200.0, 0.0);
+    fn window_keeps_four_packets() {
+        let mut window = CubicWindow::new(0.0, 1200.0, 0.0);
         for _ in 0..10 {
             window.cut(1.0);
         }
@@ -135,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn on_a_short_path_it_grows_as_older_tcp_would() {
-        let mut window = Window::new(12_000.0, 1200.0, 0.0);
+    fn window_grows_like_reno_on_a_short_path() {
+        let mut window = CubicWindow::new(12_000.0, 1200.0, 0.0);
         window.cut(0.0);
         let before = window.bytes();
         for round in 1..=100 {

@@ -1,55 +1,56 @@
-//! How long packets wait in the bottleneck's queue.
+//! The queueing delay at the bottleneck.
 //!
-//! One-way delay by the peer's clock where the peer says when packets arrived, so that a slow way back says nothing; the
-//! round trip where it does not. The least delay of late is the path itself, what is above it the queue.
+//! It is measured by the one-way delay if the peer reports arrival times, so that a slow return path does not matter,
+//! and by the round trip otherwise. The minimum of the window is the base delay of the path; the rest is queueing
+//! delay.
 
 use core::time::Duration;
 
-use super::super::extreme::Extreme;
+use super::super::windowed_minmax::WindowedMinMax;
 use super::ring::Ring;
 
-/// How far back the path's own delay is looked for: as long as a route usually stays.
+/// The window of the base delay: as long as a route usually stays.
 const BASE_WINDOW: Duration = Duration::from_secs(20);
-/// The same while others keep the queue full, when the path's own delay is rarely seen.
-const BASE_WINDOW_IN_COMPANY: Duration = Duration::from_secs(60);
-/// The shortest and the longest time over which the least sample counts, in seconds: shorter than this, jitter passes
-/// for a queue; longer, a queue is seen too late.
-const LEAST_FILTER: f64 = 0.05;
-const MOST_FILTER: f64 = 0.20;
-/// Samples of the longest filter, each of at least a 128th of it.
+/// The same while cross traffic keeps the queue full, which rarely shows the base delay.
+const COMPETITIVE_BASE_WINDOW: Duration = Duration::from_secs(60);
+/// The bounds of the filter, in seconds. A shorter filter takes jitter for a queue; a longer one sees a queue too
+/// late.
+const MIN_FILTER: f64 = 0.05;
+const MAX_FILTER: f64 = 0.20;
+/// Entries of the longest filter, each of at least 1/128 of it.
 const SAMPLES: usize = 128;
 /// Weight of a new sample in the smoothed round trip (RFC 6298, section 2.3).
 const ROUND_TRIP_SMOOTHING: f64 = 0.125;
-/// Feedback comes at 30 per second ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP") until its
-/// interval was measured, in seconds.
+/// The feedback interval before it was measured, in seconds: 30 per second ("Fiedler, Reliability, Ordering and
+/// Congestion Avoidance over UDP").
 const FEEDBACK_INTERVAL: f64 = 0.033;
-/// Weight of a new interval.
+/// Weight of a new feedback interval.
 const INTERVAL_SMOOTHING: f64 = 0.1;
-/// A longer silence is none of the peer's rhythm, in seconds.
-const LONGEST_INTERVAL: f64 = 0.3;
+/// The longest interval that counts, in seconds: a longer silence is not the rhythm of the peer.
+const MAX_INTERVAL: f64 = 0.3;
 /// Weight of a new difference in the jitter.
 const JITTER_SMOOTHING: f64 = 0.05;
-/// A greater difference between two samples is no jitter, in seconds.
-const MOST_JITTER: f64 = 0.02;
-/// Less jitter than this needs no allowance, in seconds: any path with a scheduler has it.
+/// The largest difference that counts as jitter, in seconds.
+const MAX_JITTER: f64 = 0.02;
+/// Jitter that needs no allowance, in seconds: any path with a scheduler has it.
 const FREE_JITTER: f64 = 0.001;
-/// The one-way delay is further above its least than the round trip above its own by more than this, in seconds: no queue
-/// does that, for it is in both; but a clock that stood still does, of a machine that slept.
+/// A clock jump, in seconds: the one-way delay exceeds its minimum by this much more than the round trip does. A
+/// queue is in both, but the clock of a suspended machine is not.
 const CLOCK_JUMP: f64 = 0.1;
-/// What is left of the jitter after the filter, as a share.
+/// The share of the jitter that remains after the filter.
 const JITTER_LEFT: f64 = 0.35;
 
-/// What is measured of a path's delay; all in seconds.
+/// The delay estimate of a path; all times in seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Delay {
+pub(super) struct DelayEstimator {
     round_trip: Option<f64>,
     feedback_interval: f64,
-    heard_at: Option<f64>,
-    base: [Extreme; 2],
-    base_round_trip: [Extreme; 2],
-    company: bool,
-    recent: Ring<Least>,
-    /// The two newest samples as far as they are certain, the newest first.
+    last_received_at: Option<f64>,
+    base: [WindowedMinMax; 2],
+    base_round_trip: [WindowedMinMax; 2],
+    competitive: bool,
+    recent: Ring<FilterSlice>,
+    /// The two newest samples less their socket delay, newest first.
     newest: [Option<f64>; 2],
     previous: Option<f64>,
     jitter: f64,
@@ -57,25 +58,25 @@ pub(super) struct Delay {
     measured: Option<(f64, f64)>,
 }
 
-/// The least of the samples from a moment on.
+/// The minimum of the samples of one slice.
 #[derive(Clone, Copy, Debug)]
-struct Least {
+struct FilterSlice {
     since: f64,
     queue: f64,
-    /// By how much a packet was read late, at most; the sample that is known best counts.
-    unread: f64,
+    /// The smallest socket delay of the slice: the most certain sample counts.
+    socket_delay: f64,
 }
 
-impl Delay {
+impl DelayEstimator {
     pub(super) fn new() -> Self {
-        let base = [Extreme::least(BASE_WINDOW), Extreme::least(BASE_WINDOW_IN_COMPANY)];
+        let base = [WindowedMinMax::min(BASE_WINDOW), WindowedMinMax::min(COMPETITIVE_BASE_WINDOW)];
         Self {
             round_trip: None,
             feedback_interval: FEEDBACK_INTERVAL,
-            heard_at: None,
+            last_received_at: None,
             base_round_trip: base.clone(),
             base,
-            company: false,
+            competitive: false,
             recent: Ring::new(SAMPLES + 2),
             newest: [None; 2],
             previous: None,
@@ -84,22 +85,24 @@ impl Delay {
         }
     }
 
-    /// Some feedback arrived: how long after the one before, if there was one.
-    pub(super) fn hear(&mut self, now: f64) -> Option<f64> {
-        let interval = self.heard_at.map(|heard_at| now - heard_at);
+    /// Records the arrival of feedback. Returns the time since the one before.
+    pub(super) fn on_feedback(&mut self, now: f64) -> Option<f64> {
+        let interval = self.last_received_at.map(|last_received_at| now - last_received_at);
         if let Some(interval) = interval {
-            self.feedback_interval += INTERVAL_SMOOTHING * (interval.min(LONGEST_INTERVAL) - self.feedback_interval);
+            // Cap the interval: one long silence must not make the filter insensitive for seconds.
+            self.feedback_interval += INTERVAL_SMOOTHING * (interval.min(MAX_INTERVAL) - self.feedback_interval);
         }
-        self.heard_at = Some(now);
+        self.last_received_at = Some(now);
         interval
     }
 
-    /// A packet's round trip and its one-way delay, by whatever offset between the clocks.
+    /// Records the round trip and the one-way delay of a packet, whatever the offset between the clocks.
     pub(super) fn measure(&mut self, round_trip: f64, one_way: f64, now: f64) {
         let previous = self.measured.replace((round_trip, one_way));
         if let Some(further) = previous.and_then(|previous| self.clock_jump((round_trip, one_way), previous)) {
             self.clocks_moved(further, now);
         }
+        // Check for a clock jump before the samples enter the minimum windows.
         let smoothed = self.round_trip.unwrap_or(round_trip);
         self.round_trip = Some(smoothed + ROUND_TRIP_SMOOTHING * (round_trip - smoothed));
         for base in &mut self.base_round_trip {
@@ -110,76 +113,79 @@ impl Delay {
         }
     }
 
-    /// By how much the clocks moved apart, if the round trip cannot hold what the one-way delay says.
+    /// Returns how much the clocks moved apart, if the round trip cannot explain the one-way delay.
     ///
-    /// Two samples say nothing: a radio that stands still both ways keeps first an acknowledgement waiting, then the next
-    /// packet, and so the round trip does not change while the way there grows by all of it. What counts is the least of
-    /// either, and of the round trip that of a minute, which is seldom that of a way back with a queue of its own.
+    /// Two samples are not enough: a radio that stalls in both directions delays first an acknowledgement, then the
+    /// next packet, so the round trip stays while the one-way delay grows. So both are compared with their minimum,
+    /// the round trip with that of a minute, which rarely contains a queue on the return path.
     fn clock_jump(&self, (round_trip, one_way): (f64, f64), previous: (f64, f64)) -> Option<f64> {
         let [_, least_round_trip] = &self.base_round_trip;
         let (above, above_round_trip) = (self.above_base(one_way), round_trip - least_round_trip.value()?);
         let (previous_round_trip, previous_one_way) = previous;
         if above - above_round_trip > CLOCK_JUMP {
-            // Should the round trip have grown by the way back, the least delay is too short, and would last; so it moves by
-            // the whole jump if that is more. One that is too long is mended by the next lesser sample.
+            // If the round trip grew on the return path, the base delay would be too short, and stay so. Move it by
+            // the whole jump if that is more: a base that is too long is corrected by the next smaller sample.
             let jump = (one_way - previous_one_way) - (round_trip - previous_round_trip);
             return Some(jump.max(above - above_round_trip));
         }
-        // Backwards the least delay would follow by itself, but hide the queue that there was.
+        // After a jump backwards the base would follow by itself, but hide the queue that exists.
         let queue = self.above_base(previous_one_way).min(above_round_trip).max(0.0);
         (above < -CLOCK_JUMP && above_round_trip - above > CLOCK_JUMP).then_some(above - queue)
     }
 
-    /// The queue that a packet of this one-way delay met.
+    /// Returns the queueing delay of a packet with this one-way delay.
     pub(super) fn above_base(&self, one_way: f64) -> f64 {
         one_way - self.of_route(&self.base).unwrap_or(one_way)
     }
 
-    /// Takes a packet's queue into the filter; `steady` unless the path has just stood still. So much of it, `unread`, may
-    /// be the time in which nobody read it: no queue of the path's, and not the same for each packet, for two loops of
-    /// nearly the same length drift past each other.
-    pub(super) fn sample(&mut self, queue: f64, unread: f64, steady: bool, now: f64) {
-        if let Some(previous) = self.previous.filter(|_| steady) {
-            let difference = (queue - previous).abs().min(MOST_JITTER);
+    /// Adds the queueing delay of a packet to the filter; `is_steady` unless the path has just stalled. Up to
+    /// `socket_delay` of it may be the time until the peer read its socket. That is no queue of the path, and it
+    /// varies: two loops of nearly the same length drift past each other.
+    pub(super) fn sample(&mut self, queue: f64, socket_delay: f64, is_steady: bool, now: f64) {
+        if let Some(previous) = self.previous.filter(|_| is_steady) {
+            // The jitter of a stall is none of the path's usual jitter.
+            let difference = (queue - previous).abs().min(MAX_JITTER);
             self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
         }
         self.previous = Some(queue);
         let [newest, _] = self.newest;
-        self.newest = [Some(queue - unread), newest];
+        self.newest = [Some(queue - socket_delay), newest];
         match self.recent.newest_mut() {
-            Some(least) if now < least.since + MOST_FILTER / SAMPLES as f64 => {
-                (least.queue, least.unread) = (least.queue.min(queue), least.unread.min(unread));
+            Some(least) if now < least.since + MAX_FILTER / SAMPLES as f64 => {
+                (least.queue, least.socket_delay) = (least.queue.min(queue), least.socket_delay.min(socket_delay));
             }
-            _ => self.recent.push(Least { since: now, queue, unread }),
+            _ => self.recent.push(FilterSlice { since: now, queue, socket_delay }),
         }
     }
 
-    /// The least queue of the filter's time, without what jitter leaves in it.
+    /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.
     pub(super) fn queue(&mut self, now: f64) -> Option<f64> {
-        let filter = (0.5 * self.round_trip?).max(2.5 * self.feedback_interval).clamp(LEAST_FILTER, MOST_FILTER);
+        // Half a round trip reacts fast enough; several feedback intervals give enough samples.
+        let filter = (0.5 * self.round_trip?).max(2.5 * self.feedback_interval).clamp(MIN_FILTER, MAX_FILTER);
         self.recent.drop_while(2, |least, _| least.since < now - filter);
         let queue = self.recent.iter().map(|least| least.queue).reduce(f64::min)?;
-        let unread = self.recent.iter().map(|least| least.unread).reduce(f64::min)?;
-        Some((queue - unread - JITTER_LEFT * self.excess_jitter()).max(0.0))
+        // Subtract the least certain part once: each queue sample already contains its own socket delay.
+        let socket_delay = self.recent.iter().map(|least| least.socket_delay).reduce(f64::min)?;
+        Some((queue - socket_delay - JITTER_LEFT * self.excess_jitter()).max(0.0))
     }
 
-    /// The lesser of the two newest samples, without what jitter leaves in it.
-    pub(super) fn queue_at_once(&self) -> Option<f64> {
+    /// Returns the smaller of the two newest samples, less the remaining jitter.
+    pub(super) fn instant_queue(&self) -> Option<f64> {
         let least = self.newest.iter().flatten().copied().reduce(f64::min)?;
         Some((least - 2.0 * JITTER_LEFT * self.excess_jitter()).max(0.0))
     }
 
-    /// Jitter beyond what any path has.
+    /// Returns the jitter beyond what any path has.
     pub(super) fn excess_jitter(&self) -> f64 {
         (self.jitter - FREE_JITTER).max(0.0)
     }
 
-    /// The smoothed round trip; `None` before the first.
+    /// Returns the smoothed round trip; `None` before the first sample.
     pub(super) fn round_trip(&self) -> Option<f64> {
         self.round_trip
     }
 
-    /// The round trip without queues; `None` before the first.
+    /// Returns the round trip without queues; `None` before the first sample.
     pub(super) fn base_round_trip(&self) -> Option<f64> {
         self.of_route(&self.base_round_trip)
     }
@@ -188,22 +194,22 @@ impl Delay {
         self.feedback_interval
     }
 
-    pub(super) fn heard_at(&self) -> Option<f64> {
-        self.heard_at
+    pub(super) fn last_received_at(&self) -> Option<f64> {
+        self.last_received_at
     }
 
-    /// Whether others keep the queue full, so that the path's own delay must be remembered longer.
-    pub(super) fn set_company(&mut self, company: bool) {
-        self.company = company;
+    /// Sets whether cross traffic keeps the queue full, which selects the longer base window.
+    pub(super) fn set_competitive(&mut self, competitive: bool) {
+        self.competitive = competitive;
     }
 
-    /// Forgets the samples of the queue, but not the path.
+    /// Drops the samples of the queue, but not the base delay.
     pub(super) fn forget_queue(&mut self) {
         self.recent.clear();
         self.newest = [None; 2];
     }
 
-    /// The clocks of the two ends are `further` apart than before.
+    /// Moves the base by `further`, after the clocks moved apart.
     fn clocks_moved(&mut self, further: f64, now: f64) {
         for base in &mut self.base {
             if let Some(old) = base.value() {
@@ -213,9 +219,10 @@ impl Delay {
         self.forget_queue();
     }
 
-    /// The path itself became `longer`: what looked like a queue is none.
+    /// Moves the base by `longer`, because the route became longer.
     pub(super) fn rebase(&mut self, longer: f64, now: f64) {
-        for (bases, value) in [(&mut self.base, self.company), (&mut self.base_round_trip, self.company)] {
+        // Both windows move: the longer one must not bring the former route back.
+        for (bases, value) in [(&mut self.base, self.competitive), (&mut self.base_round_trip, self.competitive)] {
             let [short, long] = bases;
             let old = if value { long.value() } else { short.value() };
             if let Some(old) = old {
@@ -226,9 +233,9 @@ impl Delay {
         self.forget_queue();
     }
 
-    fn of_route(&self, bases: &[Extreme; 2]) -> Option<f64> {
+    fn of_route(&self, bases: &[WindowedMinMax; 2]) -> Option<f64> {
         let [short, long] = bases;
-        if self.company { long.value() } else { short.value() }
+        if self.competitive { long.value() } else { short.value() }
     }
 }
 
@@ -237,11 +244,11 @@ mod tests {
     use super::*;
 
     /// Samples of one-way delay in milliseconds, 10 ms apart, from a clock an hour off.
-    fn after(delays: impl IntoIterator<Item = f64>) -> (Delay, f64) {
-        let (mut delay, mut now) = (Delay::new(), 0.0);
+    fn after(delays: impl IntoIterator<Item = f64>) -> (DelayEstimator, f64) {
+        let (mut delay, mut now) = (DelayEstimator::new(), 0.0);
         for one_way in delays {
             now += 0.01;
-            delay.hear(now);
+            delay.on_feedback(now);
             let one_way = 3600.0 + one_way / 1000.0;
             delay.measure(0.04, one_way, now);
             let queue = delay.above_base(one_way);
@@ -255,43 +262,43 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_what_lies_above_the_least_delay_whatever_the_clocks_say() {
+    fn queue_is_the_delay_above_the_minimum() {
         let (mut delay, now) = after([20.0; 30].into_iter().chain([50.0; 1000]));
         assert!((delay.queue(now).unwrap() - 0.030).abs() < 1e-6);
-        assert!((delay.queue_at_once().unwrap() - 0.030).abs() < 1e-6);
+        assert!((delay.instant_queue().unwrap() - 0.030).abs() < 1e-6);
         let (mut idle, now) = after([20.0; 100]);
         assert!(close(idle.queue(now).unwrap(), 0.0));
     }
 
     #[test]
-    fn one_late_packet_is_no_queue() {
+    fn single_late_packet_is_no_queue() {
         let (mut delay, now) = after([20.0; 300].into_iter().chain([90.0]));
         assert!(close(delay.queue(now).unwrap(), 0.0));
-        assert!(close(delay.queue_at_once().unwrap(), 0.0));
+        assert!(close(delay.instant_queue().unwrap(), 0.0));
     }
 
     #[test]
-    fn jitter_is_allowed_for() {
+    fn jitter_is_subtracted() {
         let (mut delay, now) = after((0..2000).map(|packet| 20.0 + f64::from(packet * 7 % 11)));
         assert!(delay.excess_jitter() > 0.002, "{}", delay.excess_jitter());
         assert!(close(delay.queue(now).unwrap(), 0.0));
     }
 
     #[test]
-    fn what_may_have_been_the_readers_own_waiting_is_no_queue() {
+    fn socket_delay_is_no_queue() {
         // Two loops of nearly the same length: the waiting grows to a frame, over minutes.
-        let (mut delay, mut now) = (Delay::new(), 0.0);
+        let (mut delay, mut now) = (DelayEstimator::new(), 0.0);
         for packet in 0..4000 {
             now += 0.016;
-            delay.hear(now);
+            delay.on_feedback(now);
             let one_way = 3600.0 + f64::from(packet % 1000) * 16e-6;
             delay.measure(0.001, one_way, now);
             let queue = delay.above_base(one_way);
             delay.sample(queue, 0.016, true, now);
             assert!(close(delay.queue(now).unwrap(), 0.0), "{packet}");
-            assert!(close(delay.queue_at_once().unwrap(), 0.0), "{packet}");
+            assert!(close(delay.instant_queue().unwrap(), 0.0), "{packet}");
         }
-        // What is longer than that is one.
+        // A longer delay is a queue.
         for _ in 0..30 {
             now += 0.016;
             delay.sample(0.056, 0.016, true, now);
@@ -300,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_route_is_the_path_itself_after_its_window_or_at_once_when_told() {
+    fn longer_route_moves_the_base_delay() {
         let (mut delay, now) = after([20.0; 30].into_iter().chain([100.0; 1900]));
         assert!(delay.queue(now).unwrap() > 0.07);
         let (mut late, later) = after([20.0; 30].into_iter().chain([100.0; 2200]));
@@ -311,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stood_still_is_no_queue_and_a_queue_that_comes_at_once_is() {
+    fn clock_that_stopped_is_no_queue() {
         let (mut delay, mut now) = after([20.0; 30]);
         let mut take = |one_way: f64, round_trip: f64| {
             now += 0.01;
@@ -321,7 +328,7 @@ mod tests {
         // The sender's clock stood still for three seconds while the path grew a queue of 30 ms.
         assert!(close(take(3.050, 0.070), 0.030));
         assert!(close(take(3.020, 0.040), 0.0));
-        // It stood still again, while a queue of 20 ms went with nobody to feed it.
+        // It stopped again, while a queue of 20 ms drained.
         assert!(close(take(3.040, 0.060), 0.020));
         assert!(close(take(6.020, 0.040), 0.0));
         let mut take = |one_way: f64, round_trip: f64| take(one_way + 3.0, round_trip);
@@ -331,9 +338,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_both_ways_is_a_queue_and_not_a_clock() {
+    fn stall_in_both_directions_is_a_queue() {
         let (mut delay, mut now) = after([20.0; 30]);
-        // The acknowledgement of the first waited, then the others waited on the way there.
+        // The acknowledgement of the first waited, then the following packets waited on the way there.
         for (one_way, round_trip) in [(0.020, 0.190), (0.170, 0.190), (0.171, 0.195), (0.170, 0.190)] {
             now += 0.01;
             delay.measure(round_trip, 3600.0 + one_way, now);
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_hides_no_queue_and_a_slow_way_back_makes_none() {
+    fn clock_that_went_back_hides_no_queue() {
         for (before, round_trip, queue) in [(0.070, 0.090, 0.050), (0.020, 0.140, 0.0), (0.070, 0.040, 0.0)] {
             let (mut delay, now) = after([20.0; 30]);
             delay.measure(before + 0.020, 3600.0 + before, now + 0.01);
@@ -358,16 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn in_company_the_path_is_remembered_for_a_minute() {
+    fn competitive_base_window_is_a_minute() {
         let (mut delay, now) = after([20.0; 30].into_iter().chain([100.0; 4000]));
         assert!(close(delay.above_base(3600.1), 0.0));
-        delay.set_company(true);
+        delay.set_competitive(true);
         assert!(close(delay.above_base(3600.1), 0.08));
         assert!(delay.queue(now).is_some());
     }
 
     #[test]
-    fn the_interval_follows_the_peers_rhythm() {
+    fn feedback_interval_follows_the_peer() {
         let (delay, _) = after([20.0; 200]);
         assert!((delay.feedback_interval() - 0.01).abs() < 1e-4);
     }

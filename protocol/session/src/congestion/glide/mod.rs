@@ -1,206 +1,214 @@
 //! Glide: the rate follows what the path delivers, and the queue stays short.
 //!
-//! Delay, not loss, tells of congestion; so a lossy radio link is not slowed down, and a large buffer is not filled. A
-//! queue that others keep full is told apart by asking: one sends less for a moment, and looks whether it falls.
+//! Delay, not loss, is the congestion signal, so a lossy radio link is not slowed down and a large buffer is not
+//! filled. A queue of cross traffic is recognized by a probe: the sender reduces its rate briefly and observes the
+//! queue.
 //!
 //! ```text
-//!  feedback ─┬▶ delay ──────── the queue, the path's own delay, jitter          ─┐
-//!            ├▶ stall ──────── whether the path has just stood still             │
-//!            ├▶ delivery ───── what arrives, by the receiver's clock             ├▶ Reading
-//!            ├▶ losses ─────── what is lost, and how much of it the path's way   │
-//!  departures ▶ departures ─── what is sent                                     ─┘
+//!  feedback ─┬▶ delay ───────── queueing delay, base delay, jitter        ─┐
+//!            ├▶ link_stall ──── whether the path has just stood still      │
+//!            ├▶ delivery_rate ─ what arrives, by the receiver's clock      ├▶ PathSample
+//!            ├▶ losses ──────── loss, and how much of it is random         │
+//!  on_sent ──▶  send_rate ───── what is sent                              ─┘
 //!
-//!  Reading ──┬▶ ceiling ────── does loss without a queue depend on the rate?
-//!            ├▶ pulse ──────── whose queue is it?
-//!            └▶ modes          Startup ◀──▶ Delay (steady) ◀──▶ Compete (company, cubic)
+//!  PathSample ─┬▶ policer ───── does loss without a queue depend on the rate?
+//!              ├▶ probe_down ── is the standing queue self-inflicted?
+//!              └▶ modes         Startup ◀──▶ Delay (delay_mode) ◀──▶ Compete (competitive, cubic)
 //! ```
 //!
-//! Of the peer it needs when packets arrived by its clock and how long it held the acknowledgement; without them it goes
-//! by the round trip. Inside, times are in seconds and rates in bytes per second.
+//! Glide uses the arrival times of packets by the peer's clock and the time that the peer held acknowledgements;
+//! without them it uses the round trip. All internal times are in seconds and rates in bytes per second.
 
-mod ceiling;
-mod company;
+mod competitive;
 mod cubic;
 mod delay;
-mod delivery;
-mod departures;
+mod delay_mode;
+mod delivery_rate;
+mod feedback_timeout;
+mod link_stall;
 mod losses;
-mod pulse;
-mod reading;
+mod path_sample;
+mod policer;
+mod probe_down;
 mod ring;
-mod silence;
-mod stall;
+mod send_rate;
 mod startup;
-mod steady;
 
 use core::time::Duration;
 
-use self::ceiling::{Ceiling, Finding};
-use self::company::Company;
-use self::delay::Delay;
-use self::delivery::Delivery;
-use self::departures::Departures;
-use self::losses::Losses;
-use self::pulse::{Belief, Pulses, Verdict};
-use self::reading::Reading;
-use self::silence::Silence;
-use self::stall::Stall;
-use self::startup::{Progress, Startup};
-use self::steady::{Circumstances, Question, Steady};
-use super::{BytesPerSecond, Controller, Demand, FLOOR, Feedback, Newest, Phase, Report};
+use self::competitive::CompetitiveMode;
+use self::delay::DelayEstimator;
+use self::delay_mode::{DelayMode, ProbeContext, ProbeDecision};
+use self::delivery_rate::DeliveryRate;
+use self::feedback_timeout::FeedbackTimeout;
+use self::link_stall::LinkStall;
+use self::losses::LossEstimator;
+use self::path_sample::PathSample;
+use self::policer::{PolicerDetector, PolicerFinding};
+use self::probe_down::{Belief, DownProbes, ProbeResult};
+use self::send_rate::SendRate;
+use self::startup::{Startup, StartupStep};
+use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
 use slipgate_netcode::time::Instant;
 
-/// Before anything is known: 320 kbit/s.
+/// The rate before the first measurement: 320 kbit/s.
 const INITIAL: BytesPerSecond = BytesPerSecond(40_000.0);
-/// No rate exceeds this multiple of the greatest delivery of late.
-const MOST_OF_PEAK: f64 = 2.0;
-/// The window before the first feedback and in startup, in packets, and later.
+/// The maximum rate as a multiple of the peak delivery rate.
+const MAX_OF_PEAK: f64 = 2.0;
+/// The window before the first feedback and in startup, and the minimum window, in packets.
 const INITIAL_PACKETS: f64 = 10.0;
-const LEAST_PACKETS: f64 = 4.0;
-/// A delivery is measured over a round trip within these bounds, or over eight packets up to the last, in seconds.
-const LEAST_SPAN: f64 = 0.15;
-const MOST_SPAN: f64 = 0.30;
+const MIN_PACKETS: f64 = 4.0;
+/// The bounds, in seconds, of the round trip over which delivery is measured, or over eight packets up to the last
+/// bound.
+const MIN_SPAN: f64 = 0.15;
+const MAX_SPAN: f64 = 0.30;
 const SPAN_PACKETS: f64 = 8.0;
-const MOST_PACKET_SPAN: f64 = 0.6;
-/// The path has collapsed when the queue is at once this many targets, and this share of what is sent arrives.
+const MAX_PACKET_SPAN: f64 = 0.6;
+/// The path has collapsed if the queue is this many targets at once, and less than this share of the sent bytes
+/// arrives.
 const COLLAPSE_TARGETS: f64 = 2.0;
 const COLLAPSE_SHARE: f64 = 0.7;
-/// The waiting that is held possible of a peer that does not tell, in seconds: a frame at 60 Hz.
-const MOST_UNTOLD: f64 = 1.0 / 60.0;
-/// Company that shows this soon after startup, in seconds, was there before: startup ended by a queue of others, and says
-/// nothing of what the path carries.
-const NEWCOMER: f64 = 5.0;
-/// A round trip is no shorter, in seconds.
-const LEAST_ROUND_TRIP: f64 = 1e-4;
+/// The socket delay assumed of a peer that does not report it, in seconds: a frame at 60 Hz.
+const MAX_ASSUMED_SOCKET_DELAY: f64 = 1.0 / 60.0;
+/// Cross traffic found this soon after startup, in seconds, was there before. Startup then ended because of its
+/// queue, and measured nothing of the capacity.
+const NEWCOMER_SECONDS: f64 = 5.0;
+/// The minimum round trip, in seconds: guards the divisions.
+const MIN_ROUND_TRIP: f64 = 1e-4;
 
-/// What a path is taken for until it shows otherwise.
+/// The settings of Glide.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Config {
-    /// The rate before anything is known.
+pub struct GlideConfig {
+    /// The rate before the first measurement.
     pub initial: BytesPerSecond,
-    /// The rate is never above this.
-    pub most: BytesPerSecond,
-    /// The rate is never below this while the peer is heard: what a game cannot do without, whoever else fills the path.
+    /// The maximum rate.
+    pub max: BytesPerSecond,
+    /// The minimum rate while feedback arrives: what a game needs, even beside cross traffic.
     pub protected: BytesPerSecond,
 }
 
-impl Default for Config {
-    /// 40 kB/s at first, up to 1 GB/s, and 2,560 bytes per second always.
+impl Default for GlideConfig {
+    /// 40 kB/s at first, up to 1 GB/s, and at least 2,560 bytes per second.
     fn default() -> Self {
-        Self { initial: INITIAL, most: BytesPerSecond(1e9), protected: FLOOR }
+        Self { initial: INITIAL, max: BytesPerSecond(1e9), protected: FLOOR }
     }
 }
 
-/// The controller of one connection. It asks for its memory, about 20 kB, once.
+/// The controller of one connection. It allocates its memory, about 20 kB, once.
 #[derive(Clone, Debug)]
-pub struct Glide {
-    config: Config,
+pub(crate) struct Glide {
+    config: GlideConfig,
     largest_packet: f64,
-    mode: Mode,
+    mode: GlideMode,
     rate: f64,
     app_limited: bool,
-    hold: Hold,
-    delay: Delay,
-    stall: Stall,
-    delivery: Delivery,
-    departures: Departures,
-    losses: Losses,
-    ceiling: Ceiling,
-    pulses: Pulses,
-    silence: Silence,
+    hold: RateHold,
+    delay: DelayEstimator,
+    stall: LinkStall,
+    delivery: DeliveryRate,
+    send_rate: SendRate,
+    losses: LossEstimator,
+    policer: PolicerDetector,
+    down_probes: DownProbes,
+    feedback_timeout: FeedbackTimeout,
     startup: Startup,
-    steady: Steady,
-    company: Company,
+    delay_mode: DelayMode,
+    competitive: CompetitiveMode,
     /// When startup ended, in seconds.
-    grown_up_at: f64,
-    reading: Option<Reading>,
+    startup_ended_at: f64,
+    sample: Option<PathSample>,
 }
 
 /// ```text
 ///  Startup ──▶ Delay ◀──▶ Compete
 ///     ▲          │
-///     └──────────┘ no limit was met yet
+///     └──────────┘ no limit was found yet
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
+enum GlideMode {
     Startup,
     Delay,
     Compete,
 }
 
-/// A rate that is held until a question is answered or a queue is drained.
+/// A rate that is held until a probe or test is evaluated, or a queue is drained.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct RateHold {
     until: f64,
     rate: f64,
 }
 
-const FREE: Hold = Hold { until: f64::NEG_INFINITY, rate: 0.0 };
+const FREE: RateHold = RateHold { until: f64::NEG_INFINITY, rate: 0.0 };
 
 impl Glide {
-    /// A path of which nothing is known, and its largest packet.
+    /// Creates a controller for an unknown path, and its largest packet.
     #[must_use]
-    pub fn new(config: Config, packet_bytes: u32) -> Self {
+    pub(crate) fn new(config: GlideConfig, packet_bytes: u32) -> Self {
         let largest_packet = f64::from(packet_bytes);
         Self {
             config,
             largest_packet,
-            mode: Mode::Startup,
+            mode: GlideMode::Startup,
             rate: config.initial.0.max(FLOOR.0),
             app_limited: true,
             hold: FREE,
-            delay: Delay::new(),
-            stall: Stall::new(),
-            delivery: Delivery::new(),
-            departures: Departures::new(),
-            losses: Losses::new(),
-            ceiling: Ceiling::new(),
-            pulses: Pulses::new(),
-            silence: Silence::new(),
+            delay: DelayEstimator::new(),
+            stall: LinkStall::new(),
+            delivery: DeliveryRate::new(),
+            send_rate: SendRate::new(),
+            losses: LossEstimator::new(),
+            policer: PolicerDetector::new(),
+            down_probes: DownProbes::new(),
+            feedback_timeout: FeedbackTimeout::new(),
             startup: Startup::new(),
-            steady: Steady::new(),
-            company: Company::new(largest_packet),
-            grown_up_at: f64::NEG_INFINITY,
-            reading: None,
+            delay_mode: DelayMode::new(),
+            competitive: CompetitiveMode::new(largest_packet),
+            startup_ended_at: f64::NEG_INFINITY,
+            sample: None,
         }
     }
 
-    /// Measures the path; `None` until a packet has come back and a rate is known.
-    fn read(&mut self, feedback: &Feedback<'_>) -> Option<Reading> {
+    /// Measures the path; `None` until a packet was acknowledged and a delivery rate is known.
+    fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
         let now = seconds(feedback.now);
-        let step = self.delay.hear(now).unwrap_or(0.0).clamp(0.0, 0.25);
+        // A long silence counts as a quarter of a second, or growth would jump after it.
+        let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, 0.25);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
-        let queue_at_once = self.delay.queue_at_once()?;
-        self.losses.count(feedback.acked.len(), feedback.lost, &self.departures, now);
+        let instant_queue = self.delay.instant_queue()?;
+        self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let arrivals = self.delivery.rate();
         if arrivals <= 0.0 {
             return None;
         }
-        let packet = reading::packet(arrivals.max(FLOOR.0), self.largest_packet);
-        let target = reading::target(arrivals.max(FLOOR.0), packet, self.delay.excess_jitter());
-        let (sent, at_once) = (self.departures.rate(now), self.delivery.at_once());
+        let packet = path_sample::packet(arrivals.max(FLOOR.0), self.largest_packet);
+        let target = path_sample::target(arrivals.max(FLOOR.0), packet, self.delay.excess_jitter());
+        let (sent, instant_rate) = (self.send_rate.rate(now), self.delivery.instant_rate());
         let is_draining = self.stall.is_draining(now);
         let has_collapsed =
-            queue_at_once > COLLAPSE_TARGETS * target && at_once < COLLAPSE_SHARE * sent && !is_draining;
-        let queue = if has_collapsed { queue_at_once } else { queue };
+            instant_queue > COLLAPSE_TARGETS * target && instant_rate < COLLAPSE_SHARE * sent && !is_draining;
+        // The filtered queue lags. Use the instant one as long as the capacity is far below the sending rate.
+        let queue = if has_collapsed { instant_queue } else { queue };
         let base_round_trip = self.delay.base_round_trip()?;
+        // Bytes in flight beyond one base round trip are queued.
         let in_queue = (feedback.in_flight as f64 / arrivals - base_round_trip).max(0.0);
-        let known_loss = if queue < target { self.losses.recent() } else { self.losses.inherent() };
+        // With a queue the loss may be congestive: then count only the known random loss as delivered.
+        let known_loss = if queue < target { self.losses.recent() } else { self.losses.random_loss() };
         let (newest_sent, newest_queue) = newest.unzip();
-        Some(Reading {
+        Some(PathSample {
             now,
             step,
             newest_sent,
             newest_queue: newest_queue.unwrap_or(0.0),
             queue,
-            queue_at_once,
+            instant_queue,
+            // A long queue is measured late, when part of it has drained: trust the bytes in flight.
             queue_left: if queue > 3.0 * target { queue.min(in_queue.max(0.5 * target)) } else { queue },
             target,
             delivery: arrivals / (1.0 - known_loss.min(0.5)),
             arrivals,
-            arrivals_at_once: at_once,
+            instant_arrivals: instant_rate,
             peak: self.delivery.peak(),
             recent_peak: self.delivery.recent_peak(),
             sent,
@@ -209,222 +217,251 @@ impl Glide {
             feedback_interval: self.delay.feedback_interval(),
             has_collapsed,
             is_draining,
-            loses_more: self.losses.is_more_than_inherent(),
+            has_excess_loss: self.losses.is_excess(),
             app_limited: self.app_limited,
             packet,
             largest_packet: self.largest_packet,
         })
     }
 
-    /// Takes the newest arrival into the delay and the delivery. Answers when it left, and the queue it met.
-    fn measure(&mut self, newest: &Newest, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
+    /// Updates delay and delivery with the newest arrival. Returns when it was sent, and the queue it met.
+    fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
-        let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(LEAST_ROUND_TRIP);
+        let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(MIN_ROUND_TRIP);
         let received = newest.received_at.map_or(sent + round_trip, |received_at| received_at.0.as_secs_f64());
         self.delay.measure(round_trip, received - sent, now);
         let smoothed = self.delay.round_trip().unwrap_or(round_trip);
+        // After a stall a burst arrives that says nothing of the queue or of the delivery rate.
         if self.stall.arrival(sent, received, smoothed, now) {
             self.delay.forget_queue();
             self.delivery.forget_record();
         }
         let queue = self.delay.above_base(received - sent);
-        let unread = self.unread(newest);
-        self.delay.sample(queue, unread, !self.stall.is_draining(now), now);
-        let packet = reading::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
-        let packets = (SPAN_PACKETS * packet / self.rate).min(MOST_PACKET_SPAN);
-        let span = smoothed.clamp(LEAST_SPAN, MOST_SPAN).max(packets);
+        let socket_delay = self.socket_delay(newest);
+        self.delay.sample(queue, socket_delay, !self.stall.is_draining(now), now);
+        let packet = path_sample::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
+        // A slow path delivers few packets in a round trip, so measure over eight packets.
+        let packets = (SPAN_PACKETS * packet / self.rate).min(MAX_PACKET_SPAN);
+        let span = smoothed.clamp(MIN_SPAN, MAX_SPAN).max(packets);
         self.delivery.sample(received, feedback.delivered as f64, span, now);
         (sent, queue)
     }
 
-    /// How much of a sample may be waiting in a socket. A peer that says nothing reads and answers once a frame, most likely,
-    /// and no more seldom than it is heard.
-    fn unread(&self, newest: &Newest) -> f64 {
+    /// Returns how much of a delay sample may be waiting in the peer's socket. A peer that does not report it
+    /// probably reads its socket once per frame, and at least once per feedback.
+    fn socket_delay(&self, newest: &NewestAck) -> f64 {
         match newest.received_at {
-            Some(_) => newest.unread.as_secs_f64(),
-            None => self.delay.feedback_interval().min(MOST_UNTOLD),
+            // A peer that reports arrival times reports its socket delay as well.
+            Some(_) => newest.socket_delay.as_secs_f64(),
+            None => self.delay.feedback_interval().min(MAX_ASSUMED_SOCKET_DELAY),
         }
     }
 
-    /// For how long the peer was quiet, and may be; `None` before anything is known of it.
-    fn quiet(&self, now: f64) -> Option<(f64, f64)> {
-        let longest = Silence::longest(self.delay.feedback_interval(), self.delay.round_trip()?);
-        Some((now - self.delay.heard_at()?, longest))
+    /// Returns for how long no feedback arrived, and the timeout; `None` before the first measurement.
+    fn idle_time(&self, now: f64) -> Option<(f64, f64)> {
+        let timeout = FeedbackTimeout::timeout(self.delay.feedback_interval(), self.delay.round_trip()?);
+        Some((now - self.delay.last_received_at()?, timeout))
     }
 
-    /// Decides by a reading.
-    fn decide(&mut self, reading: &Reading, feedback: &Feedback<'_>) {
-        self.look_at_loss(reading, feedback);
-        let belief = if self.mode == Mode::Compete { Belief::Company } else { Belief::Alone };
-        let verdict = self.pulses.hear(reading, &self.departures, belief);
-        self.steady.observe(reading);
-        if let Some(Verdict::LongerPath(longer)) = verdict {
-            return self.rebase(longer, reading);
+    /// Adjusts mode and rate to a sample.
+    fn decide(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
+        self.check_policer(sample, feedback);
+        let belief = if self.mode == GlideMode::Compete { Belief::Competing } else { Belief::Alone };
+        let result = self.down_probes.on_feedback(sample, &self.send_rate, belief);
+        self.delay_mode.observe(sample);
+        // A longer route first: the modes would take its delay for a standing queue.
+        if let Some(ProbeResult::RttIncreased(longer)) = result {
+            return self.rebase(longer, sample);
         }
         match self.mode {
-            Mode::Startup => self.start_up(reading),
-            Mode::Delay => self.stay_short(reading, verdict),
-            Mode::Compete => self.compete(reading, feedback, verdict),
+            GlideMode::Startup => self.run_startup(sample),
+            GlideMode::Delay => self.run_delay_mode(sample, result),
+            GlideMode::Compete => self.run_compete_mode(sample, feedback, result),
         }
-        let most = (MOST_OF_PEAK * reading.peak).max(self.config.initial.0);
-        if self.mode == Mode::Delay && reading.app_limited && self.steady.forgets_limit(most) {
+        // An application-limited flow must not keep a rate that the path never proved.
+        let max = (MAX_OF_PEAK * sample.peak).max(self.config.initial.0);
+        if self.mode == GlideMode::Delay && sample.app_limited && self.delay_mode.discard_stale_limit(max) {
             self.startup = Startup::new();
         }
-        let limit = most.min(self.ceiling.limit(reading.now)).min(self.config.most.0);
+        let limit = max.min(self.policer.limit(sample.now)).min(self.config.max.0);
+        // The protected rate wins over every limit: the game cannot do without it.
         self.rate = self.rate.min(limit).max(self.config.protected.0.max(FLOOR.0));
     }
 
-    fn look_at_loss(&mut self, reading: &Reading, feedback: &Feedback<'_>) {
-        let may_test = self.mode == Mode::Delay && !self.is_held(reading.now) && !reading.is_draining;
+    /// Tests whether loss without a queue depends on the rate.
+    fn check_policer(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
+        let may_test = self.mode == GlideMode::Delay && !self.is_held(sample.now) && !sample.is_draining;
         let (acked, lost) = (feedback.acked, feedback.lost);
-        match self.ceiling.hear(reading, acked, lost, &mut self.losses, may_test, self.rate) {
-            Finding::Nothing => {}
-            Finding::Test { rate, until } => self.hold(rate, until),
-            Finding::Void | Finding::Inherent => self.hold = FREE,
-            Finding::Policed => {
+        match self.policer.on_feedback(sample, acked, lost, &mut self.losses, may_test, self.rate) {
+            PolicerFinding::Nothing => {}
+            PolicerFinding::Test { rate, until } => self.hold(rate, until),
+            // Release the rate that the test held.
+            PolicerFinding::Void | PolicerFinding::RandomLoss => self.hold = FREE,
+            PolicerFinding::Policed => {
                 self.hold = FREE;
-                self.rate = self.rate.min(self.ceiling.rate());
-                self.steady.set_limit(self.ceiling.rate());
+                self.rate = self.rate.min(self.policer.rate());
+                self.delay_mode.set_limit(self.policer.rate());
             }
-            Finding::Renewed => self.rate = self.rate.min(self.ceiling.rate()),
+            PolicerFinding::Renewed => self.rate = self.rate.min(self.policer.rate()),
         }
     }
 
-    fn start_up(&mut self, reading: &Reading) {
-        match self.startup.hear(reading, self.rate, self.config.initial.0) {
-            Progress::Grow(rate) => self.rate = rate,
-            Progress::End(rate) => {
-                self.mode = Mode::Delay;
-                self.grown_up_at = reading.now;
+    /// Startup: grows the rate until a queue or excess loss appears.
+    fn run_startup(&mut self, sample: &PathSample) {
+        match self.startup.on_feedback(sample, self.rate, self.config.initial.0) {
+            StartupStep::Grow(rate) => self.rate = rate,
+            StartupStep::End(rate) => {
+                self.mode = GlideMode::Delay;
+                self.startup_ended_at = sample.now;
                 self.rate = rate;
-                self.steady.begin(reading.delivery, reading);
-                if !reading.app_limited && !reading.loses_more {
-                    self.steady.set_limit(reading.delivery);
+                self.delay_mode.begin(sample.delivery, sample);
+                // Only a queue reveals the capacity: an idle application or loss ends startup without finding it.
+                // Only a queue shows the capacity.
+                if !sample.app_limited && !sample.has_excess_loss {
+                    self.delay_mode.set_limit(sample.delivery);
                 }
             }
         }
     }
 
-    fn stay_short(&mut self, reading: &Reading, verdict: Option<Verdict>) {
-        match verdict {
-            Some(Verdict::Ours) => self.steady.ours(reading),
-            Some(Verdict::Others) => {
-                self.steady.others();
-                if reading.queue > 0.5 * reading.target && !reading.is_draining && !self.is_held(reading.now) {
-                    return self.join_company(reading);
+    /// Delay mode: keeps the queue near its target, and probes a standing queue.
+    fn run_delay_mode(&mut self, sample: &PathSample, result: Option<ProbeResult>) {
+        match result {
+            Some(ProbeResult::SelfInflicted) => self.delay_mode.self_inflicted(sample),
+            Some(ProbeResult::CrossTraffic) => {
+                self.delay_mode.cross_traffic();
+                if sample.queue > 0.5 * sample.target && !sample.is_draining && !self.is_held(sample.now) {
+                    // Compete only beside a queue that exists now: the probe is a round trip old.
+                    return self.enter_compete(sample);
                 }
             }
             _ => {}
         }
-        let around = self.circumstances(reading.now);
-        if self.steady.ask(reading, &around, self.rate) == Question::Ask {
-            self.pulse(reading);
+        let around = self.probe_context(sample.now);
+        if self.delay_mode.on_queue(sample, &around, self.rate) == ProbeDecision::Probe {
+            self.probe_down(sample);
         }
-        if reading.is_draining || self.ceiling.is_testing() {
+        // The rate is given by a stall or a test: delay mode must not change it now.
+        if sample.is_draining || self.policer.is_testing() {
             return;
         }
-        let is_calm = !self.is_held(reading.now) && !reading.loses_more && !reading.app_limited;
-        if is_calm && !self.steady.knows_limit() {
-            self.mode = Mode::Startup;
+        // Startup ended without meeting the capacity, so searching for it slowly would waste the path.
+        let is_calm = !self.is_held(sample.now) && !sample.has_excess_loss && !sample.app_limited;
+        if is_calm && !self.delay_mode.knows_limit() {
+            self.mode = GlideMode::Startup;
             return;
         }
-        if !self.is_held(reading.now) {
-            self.rate = self.steady.steer(reading, self.rate, self.ceiling.rate());
+        if !self.is_held(sample.now) {
+            self.rate = self.delay_mode.next_rate(sample, self.rate, self.policer.rate());
         }
-        if let Some(time) = self.steady.drain_once(reading) {
-            self.hold(steady::DRAIN_RATE * reading.delivery, reading.now + time);
-        }
-    }
-
-    fn join_company(&mut self, reading: &Reading) {
-        let before = self.steady.rate_before_episode().unwrap_or(self.rate.min(1.2 * reading.sent));
-        self.company.begin(reading, self.pulses.fall(), before, reading.now - self.grown_up_at < NEWCOMER);
-        self.steady.end_episode();
-        self.mode = Mode::Compete;
-        self.delay.set_company(true);
-    }
-
-    fn compete(&mut self, reading: &Reading, feedback: &Feedback<'_>, verdict: Option<Verdict>) {
-        let may_grow = !self.is_held(reading.now);
-        self.rate =
-            self.company.hear(reading, feedback.acked, feedback.lost, self.losses.inherent(), may_grow).max(FLOOR.0);
-        let is_ours = verdict == Some(Verdict::Ours);
-        if is_ours || (reading.queue < reading.target && !reading.is_draining) {
-            self.company.end(self.rate, reading.now);
-            self.rate = reading.delivery;
-            self.steady.begin_after_company(reading, is_ours);
-            self.leave_company();
-        } else if self.company.asks(reading, &self.pulses) {
-            self.pulse(reading);
+        if let Some(time) = self.delay_mode.drain_once(sample) {
+            self.hold(delay_mode::DRAIN_RATE * sample.delivery, sample.now + time);
         }
     }
 
-    fn leave_company(&mut self) {
-        self.mode = Mode::Delay;
-        self.delay.set_company(false);
+    fn enter_compete(&mut self, sample: &PathSample) {
+        // The rate before the queue grew is what the cross traffic has displaced.
+        let before = self.delay_mode.rate_before_queue().unwrap_or(self.rate.min(1.2 * sample.sent));
+        self.competitive.begin(
+            sample,
+            self.down_probes.fall(),
+            before,
+            sample.now - self.startup_ended_at < NEWCOMER_SECONDS,
+        );
+        self.delay_mode.end_standing_queue();
+        self.mode = GlideMode::Compete;
+        self.delay.set_competitive(true);
     }
 
-    fn rebase(&mut self, longer: f64, reading: &Reading) {
-        self.delay.rebase(longer, reading.now);
-        self.rate = self.rate.max(reading.delivery);
-        self.steady.begin_on_longer_path(reading);
-        self.leave_company();
+    /// Compete mode: holds a share of the path like TCP, and probes again whether cross traffic is still there.
+    fn run_compete_mode(&mut self, sample: &PathSample, feedback: &Feedback<'_>, result: Option<ProbeResult>) {
+        let may_grow = !self.is_held(sample.now);
+        self.rate = self
+            .competitive
+            .on_feedback(sample, feedback.acked, feedback.lost, self.losses.random_loss(), may_grow)
+            .max(FLOOR.0);
+        // A queue below the target cannot be one that cross traffic keeps full.
+        let is_self_inflicted = result == Some(ProbeResult::SelfInflicted);
+        if is_self_inflicted || (sample.queue < sample.target && !sample.is_draining) {
+            self.competitive.end(self.rate, sample.now);
+            // The delivery rate is what the path gives us now; the window may be far above it.
+            self.rate = sample.delivery;
+            self.delay_mode.begin_after_competition(sample, is_self_inflicted);
+            self.leave_compete();
+        } else if self.competitive.should_probe(sample, &self.down_probes) {
+            self.probe_down(sample);
+        }
     }
 
-    /// What the path carries now nobody knows: it is looked for as at the beginning, from the rate that is left.
-    fn begin_anew(&mut self) {
-        (self.mode, self.startup, self.hold) = (Mode::Startup, Startup::new(), FREE);
-        self.delay.set_company(false);
-        self.steady.end_episode();
+    fn leave_compete(&mut self) {
+        self.mode = GlideMode::Delay;
+        self.delay.set_competitive(false);
     }
 
-    fn pulse(&mut self, reading: &Reading) {
-        let until = self.pulses.begin(reading);
-        self.hold(pulse::DEPTH * reading.delivery, until);
+    /// The route became longer: moves the base delay, and returns to delay mode.
+    fn rebase(&mut self, longer: f64, sample: &PathSample) {
+        self.delay.rebase(longer, sample.now);
+        self.rate = self.rate.max(sample.delivery);
+        self.delay_mode.begin_on_longer_route(sample);
+        self.leave_compete();
+    }
+
+    /// Restarts the search for the capacity at the current rate, after a feedback timeout.
+    fn restart(&mut self) {
+        (self.mode, self.startup, self.hold) = (GlideMode::Startup, Startup::new(), FREE);
+        self.delay.set_competitive(false);
+        self.delay_mode.end_standing_queue();
+    }
+
+    fn probe_down(&mut self, sample: &PathSample) {
+        let until = self.down_probes.begin(sample);
+        // The held rate ends with the probe, whatever its result.
+        self.hold(probe_down::DEPTH * sample.delivery, until);
     }
 
     fn hold(&mut self, rate: f64, until: f64) {
-        self.hold = Hold { until, rate: rate.max(FLOOR.0) };
+        self.hold = RateHold { until, rate: rate.max(FLOOR.0) };
     }
 
     fn is_held(&self, now: f64) -> bool {
         now <= self.hold.until
     }
 
-    fn circumstances(&self, now: f64) -> Circumstances {
-        Circumstances {
+    fn probe_context(&self, now: f64) -> ProbeContext {
+        ProbeContext {
             is_held: self.is_held(now),
-            is_asking: self.pulses.is_under_way(),
-            asked_ago: self.pulses.age(now),
+            is_probing: self.down_probes.is_active(),
+            since_probe: self.down_probes.age(now),
         }
     }
 }
 
 impl Controller for Glide {
     fn on_sent(&mut self, bytes: u32, now: Instant) {
-        self.departures.push(f64::from(bytes), seconds(now));
+        self.send_rate.push(f64::from(bytes), seconds(now));
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = seconds(feedback.now);
-        if let Some((quiet, longest)) = self.quiet(now)
-            && self.silence.end(quiet, longest, feedback.lost, now)
+        if let Some((idle_time, timeout)) = self.idle_time(now)
+            && self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost, now)
         {
-            self.begin_anew();
+            self.restart();
         }
-        let feedback = Feedback { lost: self.silence.lost_since(feedback.lost), ..*feedback };
-        if let Some(reading) = self.read(&feedback) {
-            self.decide(&reading, &feedback);
-            self.reading = Some(reading);
+        let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
+        if let Some(sample) = self.read(&feedback) {
+            self.decide(&sample, &feedback);
+            self.sample = Some(sample);
         }
     }
 
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
         let now = seconds(now);
-        if let Some((quiet, longest)) = self.quiet(now)
+        // Without packets in flight the peer has nothing to acknowledge, so its silence means nothing.
+        if let Some((idle_time, timeout)) = self.idle_time(now)
             && in_flight > 0
         {
-            let left = self.silence.pass(quiet, longest, now);
+            let left = self.feedback_timeout.on_tick(idle_time, timeout, now);
             self.rate = (self.rate * left).max(FLOOR.0);
         }
     }
@@ -434,7 +471,8 @@ impl Controller for Glide {
     }
 
     fn rate(&self, now: Instant) -> BytesPerSecond {
-        if self.silence.is_long() {
+        // Nothing is known of the path: only keep-alive packets are safe.
+        if self.feedback_timeout.is_expired() {
             return FLOOR;
         }
         let held =
@@ -443,32 +481,36 @@ impl Controller for Glide {
     }
 
     fn window(&self, now: Instant) -> Option<u64> {
-        let least = LEAST_PACKETS * self.largest_packet;
+        let least = MIN_PACKETS * self.largest_packet;
         let initial = INITIAL_PACKETS * self.largest_packet;
+        // Ten packets as the initial window of TCP (RFC 6928).
         let Some(base) = self.delay.base_round_trip() else { return Some(initial as u64) };
         let interval = self.delay.feedback_interval();
         let (queue, target, arrivals) =
-            self.reading.map_or((0.0, 0.0, 0.0), |reading| (reading.queue, reading.target, reading.arrivals));
+            self.sample.map_or((0.0, 0.0, 0.0), |sample| (sample.queue, sample.target, sample.arrivals));
         let window = match self.mode {
-            Mode::Startup => (2.0 * self.rate * (base + interval + 0.05)).max(initial),
-            Mode::Compete => self.company.window(),
-            Mode::Delay => {
+            // Twice the bandwidth-delay product, so that the rate and not the window limits startup.
+            GlideMode::Startup => (2.0 * self.rate * (base + interval + 0.05)).max(initial),
+            GlideMode::Compete => self.competitive.window(),
+            GlideMode::Delay => {
+                // The window bounds the queue at half above its target, and more only while probing cross traffic.
                 let room = 1.5 * target;
-                let queue = if self.steady.is_ours(seconds(now)) { room } else { queue.min(0.5).max(room) };
+                let queue =
+                    if self.delay_mode.is_self_inflicted(seconds(now)) { room } else { queue.min(0.5).max(room) };
                 1.07 * self.rate.max(0.5 * arrivals) * (base + queue + 1.2 * interval + 0.010)
             }
         };
         Some(window.max(least) as u64)
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> ControllerReport {
         let phase = match self.mode {
-            Mode::Startup => Phase::Startup,
-            Mode::Delay => Phase::Delay,
-            Mode::Compete => Phase::Compete,
+            GlideMode::Startup => Phase::Startup,
+            GlideMode::Delay => Phase::Delay,
+            GlideMode::Compete => Phase::Compete,
         };
-        let queue = self.reading.and_then(|reading| Duration::try_from_secs_f64(reading.queue).ok());
-        Report { phase, queueing_delay: queue, suggestion: None }
+        let queue = self.sample.and_then(|sample| Duration::try_from_secs_f64(sample.queue).ok());
+        ControllerReport { phase, queueing_delay: queue, suggestion: None }
     }
 }
 

@@ -1,27 +1,28 @@
-//! The newest entries of a record, in memory that is asked for once.
+//! A bounded record of the newest entries, allocated once.
 
 use alloc::collections::VecDeque;
 
-/// A record of at most as many entries as it was made for; then the oldest goes.
+/// A record of at most a fixed number of entries; a new one then replaces the oldest.
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T> {
     entries: VecDeque<T>,
-    most: usize,
+    max: usize,
 }
 
 impl<T> Ring<T> {
-    pub(super) fn new(most: usize) -> Self {
-        Self { entries: VecDeque::with_capacity(most), most }
+    pub(super) fn new(max: usize) -> Self {
+        Self { entries: VecDeque::with_capacity(max), max }
     }
 
     pub(super) fn push(&mut self, entry: T) {
-        if self.entries.len() == self.most {
+        // Drop before pushing, so that the memory never grows.
+        if self.entries.len() == self.max {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
     }
 
-    /// Drops entries from the oldest on as long as `is_old` says so of the two oldest, and keeps at least `least`.
+    /// Drops the oldest entry while `is_old` holds for the two oldest, but keeps at least `least` entries.
     pub(super) fn drop_while(&mut self, least: usize, is_old: impl Fn(&T, &T) -> bool) {
         while self.entries.len() > least {
             let (Some(oldest), Some(next)) = (self.entries.front(), self.entries.get(1)) else { return };
@@ -59,7 +60,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn a_full_ring_forgets_its_oldest_entry_and_asks_for_no_memory() {
+    fn full_ring_drops_its_oldest_entry_without_allocating() {
         let mut ring = Ring::new(3);
         let room = ring.entries.capacity();
         for entry in 0..10 {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_goes_but_for_the_least_number() {
+    fn old_entries_are_dropped_down_to_the_minimum() {
         let mut ring = Ring::new(10);
         for entry in 0..10 {
             ring.push(entry);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 use super::*;
-use crate::congestion::{Departed, PeerTime};
+use crate::congestion::{PeerTime, SentPacket};
 
 const PACKET: u32 = 1200;
 /// How far the peer's clock is off.
@@ -27,8 +27,8 @@ struct Path {
     delivered: u64,
     /// When the peer has it, when it left, whether it is lost.
     under_way: VecDeque<(f64, f64, bool)>,
-    reports: VecDeque<(f64, f64, Vec<Departed>, Vec<Departed>)>,
-    unreported: (Vec<Departed>, Vec<Departed>, f64),
+    reports: VecDeque<(f64, f64, Vec<SentPacket>, Vec<SentPacket>)>,
+    unreported: (Vec<SentPacket>, Vec<SentPacket>, f64),
     queues: Vec<f64>,
     drops: u64,
     silent: bool,
@@ -38,7 +38,7 @@ struct Path {
 
 impl Path {
     fn new(mbit: f64, round_trip_ms: f64, buffer_ms: f64) -> Self {
-        let mut glide = Glide::new(Config::default(), PACKET);
+        let mut glide = Glide::new(GlideConfig::default(), PACKET);
         glide.set_demand(Demand::Unmet);
         Self {
             rate: mbit * 125_000.0,
@@ -72,7 +72,7 @@ impl Path {
         Instant::from_start(Duration::from_secs_f64(seconds))
     }
 
-    /// Milliseconds pass; answers the share of the capacity that arrived.
+    /// Advances by milliseconds. Returns the share of the capacity that arrived.
     fn run(&mut self, seconds: f64) -> f64 {
         let (end, before) = (self.now + seconds, self.delivered);
         self.queues.clear();
@@ -112,7 +112,7 @@ impl Path {
     fn arrive(&mut self) {
         while let Some((at, sent, is_lost)) = self.under_way.front().copied().filter(|(at, ..)| *at <= self.now) {
             self.under_way.pop_front();
-            let departed = Departed { sent_at: Self::moment(sent), bytes: PACKET };
+            let departed = SentPacket { sent_at: Self::moment(sent), bytes: PACKET };
             if is_lost {
                 self.unreported.1.push(departed);
                 continue;
@@ -140,11 +140,11 @@ impl Path {
             let received_at = PeerTime(Duration::from_secs_f64(received + OFFSET));
             self.glide.on_feedback(&Feedback {
                 now: Self::moment(self.now),
-                newest: Some(Newest {
+                newest: Some(NewestAck {
                     sent_at,
                     received_at: self.tells_times.then_some(received_at),
                     ack_delay: Duration::ZERO,
-                    unread: Duration::ZERO,
+                    socket_delay: Duration::ZERO,
                 }),
                 acked: &acked,
                 lost: &lost,
@@ -163,8 +163,8 @@ impl Path {
 }
 
 #[test]
-fn a_path_is_used_and_its_queue_stays_short_whatever_its_rate_and_buffer() {
-    for (mbit, round_trip, buffer, most) in
+fn paths_are_used_with_short_queues() {
+    for (mbit, round_trip, buffer, max) in
         [(10.0, 40.0, 250.0, 20.0), (4.0, 50.0, 2000.0, 20.0), (1.0, 40.0, 1000.0, 25.0), (50.0, 20.0, 50.0, 20.0)]
     {
         let mut path = Path::new(mbit, round_trip, buffer);
@@ -172,38 +172,38 @@ fn a_path_is_used_and_its_queue_stays_short_whatever_its_rate_and_buffer() {
         let drops = path.drops;
         let used = path.run(20.0);
         assert!(used >= 0.97, "{mbit} Mbit/s: {used}");
-        assert!(path.queue() <= most, "{mbit} Mbit/s: {} ms", path.queue());
+        assert!(path.queue() <= max, "{mbit} Mbit/s: {} ms", path.queue());
         assert_eq!(path.drops, drops, "{mbit} Mbit/s");
     }
 }
 
 #[test]
-fn a_peer_that_does_not_say_when_packets_arrived_is_served_by_the_round_trip() {
+fn round_trip_replaces_missing_arrival_times() {
     let mut path = Path::new(4.0, 50.0, 500.0);
     path.tells_times = false;
     path.run(5.0);
     let used = path.run(20.0);
-    // A frame more than otherwise: who does not tell may read that late.
+    // One frame more than otherwise: a peer without arrival times may read that late.
     assert!(used >= 0.95 && path.queue() <= 40.0, "{used}, {} ms", path.queue());
 }
 
 #[test]
-fn random_loss_does_not_slow_it_down() {
+fn random_loss_does_not_reduce_the_rate() {
     let mut path = Path::new(4.0, 60.0, 250.0);
     path.lose_every = Some(10);
     path.run(10.0);
     let used = path.run(20.0);
-    assert!(used >= 0.85, "{used} of at most 0.9");
+    assert!(used >= 0.85, "{used} of at max 0.9");
     assert!(path.queue() <= 35.0, "{} ms", path.queue());
 }
 
 #[test]
-fn startup_that_ended_without_a_queue_goes_on_and_one_that_met_its_limit_does_not() {
-    for (limit, expected) in [(None, Mode::Startup), (Some(1e5), Mode::Delay)] {
+fn startup_resumes_only_without_a_known_limit() {
+    for (limit, expected) in [(None, GlideMode::Startup), (Some(1e5), GlideMode::Delay)] {
         let mut path = Path::new(20.0, 400.0, 400.0);
-        path.glide.mode = Mode::Delay;
+        path.glide.mode = GlideMode::Delay;
         if let Some(limit) = limit {
-            path.glide.steady.set_limit(limit);
+            path.glide.delay_mode.set_limit(limit);
         }
         path.run(0.8);
         assert_eq!(path.glide.mode, expected, "{limit:?}");
@@ -211,7 +211,7 @@ fn startup_that_ended_without_a_queue_goes_on_and_one_that_met_its_limit_does_no
 }
 
 #[test]
-fn who_had_little_to_send_for_long_is_as_quick_as_at_the_beginning() {
+fn long_idle_application_starts_up_again() {
     let mut path = Path::new(10.0, 400.0, 600.0);
     let first = path.run(5.0);
     path.run(20.0);
@@ -224,7 +224,7 @@ fn who_had_little_to_send_for_long_is_as_quick_as_at_the_beginning() {
 }
 
 #[test]
-fn a_path_that_loses_most_of_its_rate_is_drained_within_two_seconds_and_found_again() {
+fn capacity_collapse_is_drained_in_two_seconds() {
     let mut path = Path::new(4.0, 50.0, 2000.0);
     path.run(10.0);
     path.rate /= 8.0;
@@ -238,7 +238,7 @@ fn a_path_that_loses_most_of_its_rate_is_drained_within_two_seconds_and_found_ag
 }
 
 #[test]
-fn a_silent_peer_leaves_the_floor_alone() {
+fn silent_peer_reduces_the_rate_to_the_floor() {
     let mut path = Path::new(4.0, 50.0, 250.0);
     path.run(5.0);
     path.silent = true;
@@ -253,7 +253,7 @@ fn a_silent_peer_leaves_the_floor_alone() {
 }
 
 #[test]
-fn a_protected_rate_is_kept_whatever_the_queue() {
+fn protected_rate_is_kept_with_any_queue() {
     let mut path = Path::new(4.0, 50.0, 250.0);
     path.glide.config.protected = BytesPerSecond(100_000.0);
     path.run(5.0);

@@ -1,42 +1,47 @@
-//! Sequence numbers of 16 bits, which wrap (§2.1).
+//! 16-bit sequence numbers, which wrap (§2.1).
 
 use core::fmt;
 
-/// The number of a packet. After 65535 comes 0: at 30 packets a second in half an hour.
+/// The sequence number of a packet. It wraps after 65,535: at 30 packets per second after half an hour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Sequence(pub u16);
 
-/// Half of all numbers: what lies further ahead than this lies behind.
+/// Half of the number space: a larger distance ahead is a distance behind.
 const HALF: u16 = 1 << 15;
 
 impl Sequence {
-    /// Whether this packet is more recent than `other` (§2.1; Fiedler, "Reliability, Ordering and Congestion Avoidance
-    /// over UDP"). At a distance of exactly 32768 the larger number is the newer one.
+    /// Returns whether this packet is newer than `other` (§2.1; Fiedler, "Reliability, Ordering and Congestion
+    /// Avoidance over UDP"). The larger number is the newer one at a distance of exactly 32,768.
     #[must_use]
+    #[inline]
     pub const fn is_newer_than(self, other: Self) -> bool {
+        // Two cases: without and with a wrap in between.
         (self.0 > other.0 && self.0 - other.0 <= HALF) || (self.0 < other.0 && other.0 - self.0 > HALF)
     }
 
-    /// Whether `other` is more recent than this packet.
-    #[must_use]
-    pub const fn is_older_than(self, other: Self) -> bool {
+    /// Returns whether this packet is older than `other`.
+    #[inline]
+    pub(crate) const fn is_older_than(self, other: Self) -> bool {
         other.is_newer_than(self)
     }
 
-    /// The number `count` behind this one.
+    /// Returns the number that is `count` after this one.
     #[must_use]
+    #[inline]
     pub const fn ahead(self, count: u16) -> Self {
         Self(self.0.wrapping_add(count))
     }
 
-    /// The number `count` before this one.
+    /// Returns the number that is `count` before this one.
     #[must_use]
+    #[inline]
     pub const fn back(self, count: u16) -> Self {
         Self(self.0.wrapping_sub(count))
     }
 
-    /// How many numbers one counts up from `earlier` to this one, around the wrap if need be.
+    /// Returns how many numbers one counts up from `earlier` to this one, across the wrap if necessary.
     #[must_use]
+    #[inline]
     pub const fn distance_from(self, earlier: Self) -> u16 {
         self.0.wrapping_sub(earlier.0)
     }

@@ -1,0 +1,166 @@
+//! The configuration file, in TOML: the flags' names with underscores, and limits that have no flag.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use slipgate_cli::log::LogFormat;
+use slipgate_cli::values::{self, Limit, ProtocolId, Span};
+use slipgate_cli::{Failure, config_file};
+use slipgate_server::ServerConfig;
+use slipgate_server::sockets::Dscp;
+
+use crate::app::AppKind;
+use crate::steering::SteeringKind;
+
+/// The file's content. Every key is optional. An unknown key is refused, because it is a typing error.
+///
+/// `first_start` is missing on purpose: the file outlives the first start.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigFile {
+    #[serde(default)]
+    pub(crate) bind: Vec<SocketAddr>,
+    #[serde(default)]
+    pub(crate) advertise: Vec<SocketAddr>,
+    pub(crate) protocol_id: Option<ProtocolId>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) slots: Option<u32>,
+    pub(crate) shards: Option<u16>,
+    pub(crate) steering: Option<SteeringKind>,
+    pub(crate) tick: Option<u32>,
+    pub(crate) app: Option<AppKind>,
+    pub(crate) max_token_lifetime: Option<Limit>,
+    pub(crate) history: Option<PathBuf>,
+    pub(crate) takeover_after: Option<Span>,
+    pub(crate) development: Option<bool>,
+    #[serde(default, deserialize_with = "values::optional_text_or_number")]
+    pub(crate) dscp: Option<Dscp>,
+    pub(crate) kernel_filter: Option<bool>,
+    pub(crate) drain: Option<Span>,
+    pub(crate) log: Option<LogFormat>,
+    #[serde(default)]
+    pub(crate) limits: Limits,
+}
+
+/// Limits on the work that unknown senders and clients can cause. The defaults suit nearly all servers.
+#[derive(Clone, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    addresses_per_token: Option<u8>,
+    pending_clients: Option<u32>,
+    pending_lifetime: Option<Span>,
+    challenge_lifetime: Option<Span>,
+    history_tokens: Option<usize>,
+    strangers_per_tick: Option<u32>,
+    responses_per_tick: Option<u32>,
+    packets_per_client_and_tick: Option<u32>,
+    forgeries_per_tick: Option<u32>,
+    decrypts_per_source: Option<u32>,
+    decrypts: Option<u32>,
+    pub(crate) packets_per_turn: Option<u32>,
+    pub(crate) time_per_turn: Option<Span>,
+}
+
+impl ConfigFile {
+    /// Reads the file and resolves its relative paths.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let mut file: Self = config_file::read(path)?;
+        for named in [&mut file.key_file, &mut file.history] {
+            *named = named.take().map(|relative| config_file::resolve_path(path, &relative));
+        }
+        Ok(file)
+    }
+}
+
+impl Limits {
+    /// Overwrites the defaults with the values that the file gives.
+    pub(crate) fn apply(&self, config: &mut ServerConfig) {
+        let budgets = &mut config.budgets;
+        set(&mut budgets.strangers_per_turn, self.strangers_per_tick);
+        set(&mut budgets.responses_per_turn, self.responses_per_tick);
+        set(&mut budgets.packets_per_client_and_turn, self.packets_per_client_and_tick);
+        set(&mut budgets.forgeries_per_turn, self.forgeries_per_tick);
+        set(&mut budgets.decrypts_per_source, self.decrypts_per_source);
+        set(&mut budgets.decrypts, self.decrypts);
+        set(&mut config.addresses_per_token, self.addresses_per_token);
+        set(&mut config.pending_clients, self.pending_clients);
+        set(&mut config.pending_lifetime, self.pending_lifetime.map(|span| span.0));
+        set(&mut config.challenge_lifetime, self.challenge_lifetime.map(|span| span.0));
+        set(&mut config.history_tokens, self.history_tokens);
+    }
+}
+
+fn set<T>(setting: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *setting = given;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_accepts_every_setting_and_no_unknown_key() {
+        let text = r#"
+            bind = ["0.0.0.0:40000", "[::]:40000"]
+            advertise = ["203.0.113.7:40000", "[2001:db8::7]:40000"]
+            protocol_id = "0xffffffffffffffff"
+            key_file = "keys"
+            slots = 100
+            shards = 4
+            steering = "cpu"
+            tick = 30
+            app = "relay"
+            max_token_lifetime = "unlimited"
+            history = "history"
+            takeover_after = "2s"
+            development = false
+            dscp = "ef"
+            kernel_filter = false
+            drain = 30
+            log = "json"
+
+            [limits]
+            addresses_per_token = 1
+            pending_clients = 2
+            pending_lifetime = "3s"
+            challenge_lifetime = "4s"
+            history_tokens = 5
+            strangers_per_tick = 6
+            responses_per_tick = 5
+            packets_per_client_and_tick = 7
+            forgeries_per_tick = 10
+            decrypts_per_source = 8
+            decrypts = 9
+            packets_per_turn = 1000
+            time_per_turn = "4ms"
+        "#;
+        let file: ConfigFile = toml::from_str(text).unwrap();
+        assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
+        assert_eq!((file.shards, file.steering), (Some(4), Some(SteeringKind::Cpu)));
+        let mut config = ServerConfig::new(1, 100, &[]);
+        file.limits.apply(&mut config);
+        assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));
+        assert_eq!((config.pending_lifetime.as_secs(), config.challenge_lifetime.as_secs()), (3, 4));
+        let budgets = config.budgets;
+        assert_eq!(
+            (budgets.strangers_per_turn, budgets.responses_per_turn, budgets.packets_per_client_and_turn),
+            (6, 5, 7)
+        );
+        assert_eq!((budgets.decrypts_per_source, budgets.decrypts, budgets.forgeries_per_turn), (8, 9, 10));
+        for wrong in ["private_key = \"00\"", "first_start = true", "bind = \"game.example:1\"", "[limits]\nslots = 1"]
+        {
+            assert!(toml::from_str::<ConfigFile>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_missing_in_the_file_keep_their_defaults() {
+        let mut config = ServerConfig::new(1, 100, &[]);
+        let defaults = format!("{config:?}");
+        Limits::default().apply(&mut config);
+        assert_eq!(format!("{config:?}"), defaults);
+    }
+}

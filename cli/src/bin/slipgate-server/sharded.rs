@@ -1,0 +1,180 @@
+//! The server on several threads, one for each shard. The main thread polls signals and, for `relay`, forwards payloads
+//! between the shards.
+//!
+//! `echo` runs on the shards' own threads, because it needs no other shard.
+
+use std::thread;
+use std::time::Duration;
+
+use slipgate_cli::Failure;
+use slipgate_cli::keys::KeySource;
+use slipgate_cli::signals::Signals;
+use slipgate_netcode::time::Instant;
+use slipgate_server::keys::KeyRing;
+use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
+use slipgate_server::sockets::Overflow;
+use slipgate_server::stats::ServerTotals;
+use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server};
+use tracing::{error, info};
+
+use crate::app::{App, AppKind};
+use crate::serve::read_keys_again;
+use crate::settings::Settings;
+
+/// The interval at which `echo` polls signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+/// The pause between two rounds of `relay`, which bounds the delay that it adds.
+const RELAY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The running shards.
+enum Shards {
+    Echo(ShardThreads),
+    Relay { server: Box<ShardedServer>, clients: Vec<ClientHandle>, payload: Vec<u8> },
+}
+
+impl Shards {
+    fn start(servers: Vec<Server>, clock: Clock, tick: Duration, app: AppKind) -> Result<Self, ShardedServerError> {
+        Ok(match app {
+            AppKind::Echo => {
+                let game = |_| {
+                    let mut app = App::Echo;
+                    move |server: &mut Server, inbox: &mut Inbox| app.handle_events(server, inbox)
+                };
+                Self::Echo(ShardThreads::start(servers, clock, tick, game)?)
+            }
+            AppKind::Relay => {
+                let server = Box::new(ShardedServer::start(servers, clock, tick, ShardedServerConfig::default())?);
+                Self::Relay { server, clients: Vec::new(), payload: Vec::new() }
+            }
+        })
+    }
+
+    /// Does this thread's share of the work, then sleeps.
+    fn turn(&mut self) {
+        match self {
+            Self::Echo(_) => thread::sleep(SIGNAL_INTERVAL),
+            Self::Relay { server, clients, payload } => {
+                relay(server, clients, payload);
+                server.flush();
+                thread::sleep(RELAY_INTERVAL);
+            }
+        }
+    }
+
+    fn accept_new_clients(&self, accept: bool) {
+        match self {
+            Self::Echo(threads) => threads.accept_new_clients(accept),
+            Self::Relay { server, .. } => server.accept_new_clients(accept),
+        }
+    }
+
+    fn set_keys(&self, keys: &KeyRing) {
+        match self {
+            Self::Echo(threads) => threads.set_keys(keys),
+            Self::Relay { server, .. } => server.set_keys(keys),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        match self {
+            Self::Echo(threads) => threads.is_running(),
+            Self::Relay { server, .. } => server.is_running(),
+        }
+    }
+
+    fn connected(&self) -> u32 {
+        let totals = match self {
+            Self::Echo(threads) => threads.totals(),
+            Self::Relay { server, .. } => server.totals(),
+        };
+        ServerTotals::sum(&totals).connected
+    }
+
+    fn stop(self) -> ShardsReport {
+        match self {
+            Self::Echo(threads) => threads.stop(),
+            Self::Relay { server, .. } => server.stop("", |_| {}),
+        }
+    }
+}
+
+/// Forwards each payload to all other clients. A payload for a full ring is dropped, as datagrams may be.
+fn relay(server: &mut ShardedServer, clients: &mut Vec<ClientHandle>, payload: &mut Vec<u8>) {
+    while let Some(event) = server.next_event() {
+        match event {
+            Event::Connected { client, .. } => clients.push(client),
+            Event::Disconnected { client, .. } => clients.retain(|other| *other != client),
+            Event::Payload { client, bytes, .. } => {
+                payload.clear();
+                payload.extend_from_slice(bytes);
+                for other in clients.iter().filter(|other| **other != client) {
+                    let _ = server.send(*other, payload);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
+pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, signals: &Signals) -> Result<(), Failure> {
+    let tick = Duration::from_secs(1) / settings.tick;
+    // The counter starts when the first socket was bound, so drops during the start are included.
+    let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
+    let mut shards = Shards::start(servers, clock, tick, settings.app)
+        .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
+    let mut drains_until: Option<Instant> = None;
+    while shards.is_running() {
+        if signals.take_reload() {
+            reload_keys(&shards, &settings.keys);
+        }
+        match (drains_until, signals.take_stop()) {
+            (None, true) => drains_until = Some(begin_drain(&shards, clock, settings.drain)),
+            (Some(_), true) => break,
+            (None, false) => {}
+            (Some(until), false) if shards.connected() == 0 || clock.monotonic() >= until => break,
+            (Some(_), false) => {}
+        }
+        shards.turn();
+    }
+    log_totals(shards.stop(), overflow)
+}
+
+fn reload_keys(shards: &Shards, keys: &KeySource) {
+    if let Some(keys) = read_keys_again(keys) {
+        shards.set_keys(&keys);
+    }
+}
+
+fn begin_drain(shards: &Shards, clock: Clock, drain: Duration) -> Instant {
+    info!(connected = shards.connected(), ?drain, "stopping: denying new clients, waiting for the others to leave");
+    shards.accept_new_clients(false);
+    clock.monotonic().after(drain)
+}
+
+/// Logs the totals of all shards and returns a failure if a shard panicked.
+fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
+    let sum = ServerTotals::sum(&ended.shards);
+    info!(
+        shards = ended.shards.len(),
+        connects = sum.stats.connects,
+        payloads_received = sum.stats.payloads_received,
+        payloads_sent = sum.stats.payloads_sent,
+        denied = sum.stats.denials_sent,
+        dropped = sum.discards.total(),
+        dropped_by_system = sum.sockets.dropped_by_system,
+        overflow_at_most = overflow.at_most(&sum.sockets),
+        turns_cut_short = sum.turns_cut_short,
+        "totals of all shards"
+    );
+    match ended.panicked {
+        None => {
+            info!("stopped");
+            Ok(())
+        }
+        Some(panicked) => {
+            error!(%panicked, "stopped");
+            Err(Failure::run_time(panicked.to_string()))
+        }
+    }
+}

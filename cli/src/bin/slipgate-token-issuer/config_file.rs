@@ -1,0 +1,94 @@
+//! The configuration file, in TOML: the flags' names with underscores.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use slipgate_cli::log::LogFormat;
+use slipgate_cli::values::ProtocolId;
+use slipgate_cli::{Failure, config_file};
+
+/// The file's content. Every key is optional. An unknown key is refused, because it is a typing error.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigFile {
+    pub(crate) bind: Option<SocketAddr>,
+    pub(crate) insecure_http: Option<bool>,
+    pub(crate) protocol_id: Option<ProtocolId>,
+    #[serde(default)]
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) api_key_digests: Digests,
+    pub(crate) max_lifetime: Option<u32>,
+    pub(crate) default_lifetime: Option<u32>,
+    pub(crate) max_timeout: Option<u32>,
+    pub(crate) default_timeout: Option<u32>,
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) log: Option<LogFormat>,
+}
+
+/// The digests of API keys: a list, or a single string.
+///
+/// serde would quote a single string in its error, and users confuse the key with its digest. An untagged enum is
+/// refused without quoting its content.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Digests {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for Digests {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl From<Digests> for Vec<String> {
+    fn from(digests: Digests) -> Self {
+        match digests {
+            Digests::One(digest) => vec![digest],
+            Digests::Many(digests) => digests,
+        }
+    }
+}
+
+impl ConfigFile {
+    /// Reads the file and resolves the relative path of the key file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let mut file: Self = config_file::read(path)?;
+        file.key_file = file.key_file.map(|key_file| config_file::resolve_path(path, &key_file));
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_accepts_every_setting_and_no_unknown_key() {
+        let text = r#"
+            bind = "127.0.0.1:1"
+            insecure_http = true
+            protocol_id = "0xffffffffffffffff"
+            servers = ["192.0.2.1:1", "[2001:db8::1]:2"]
+            key_file = "keys"
+            api_key_digests = ["hmac-sha256:…"]
+            max_lifetime = 1
+            default_lifetime = 1
+            max_timeout = 1
+            default_timeout = 1
+            max_connections = 1
+            log = "json"
+        "#;
+        let file: ConfigFile = toml::from_str(text).unwrap();
+        assert_eq!(file.protocol_id, Some(ProtocolId(u64::MAX)));
+        assert_eq!((file.servers.len(), file.log), (2, Some(LogFormat::Json)));
+        assert_eq!(toml::from_str::<ConfigFile>("protocol_id = 7").unwrap().protocol_id, Some(ProtocolId(7)));
+        for wrong in ["protocol_id = -1", "private_key = \"00\"", "servers = [\"game.example:1\"]", "log = \"xml\""] {
+            assert!(toml::from_str::<ConfigFile>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The outcome on the demo's run, and its summary.
+
+use serde_json::{Value, json};
+use slipgate_cli::Failure;
+
+use super::server::ServerReport;
+use super::snapshot::{Entry, Snapshot, millis};
+
+impl Entry {
+    fn is_perfect(&self) -> bool {
+        self.client.error.is_none() && self.client.player.is_perfect() && self.at_server.is_perfect()
+    }
+}
+
+impl Snapshot {
+    /// Returns success only if every client was served, every chat line and map arrived complete and correct, no state
+    /// update was older than an earlier one, and the server noticed every disconnect.
+    pub(super) fn outcome(&self, end: &ServerReport) -> Result<(), Failure> {
+        let clean = end.connected == 0 && end.stats.connects == end.stats.disconnects;
+        if clean && self.clients.iter().all(Entry::is_perfect) { Ok(()) } else { Err(self.failure(clean)) }
+    }
+
+    fn served(&self) -> usize {
+        self.count(|entry| entry.client.player.slot.is_some())
+    }
+
+    fn complete_maps(&self) -> usize {
+        self.count(|entry| entry.client.player.map.complete == 1)
+    }
+
+    pub(super) fn summary(&self, ok: bool) -> String {
+        let outcome = if ok { "SUCCESS: every client was served, every reliable message arrived" } else { "FAILURE" };
+        let clients = self.clients.len();
+        let stale = self.sum(|entry| entry.client.player.states.wrong + entry.at_server.states.wrong);
+        format!(
+            "{outcome}: {} of {clients} clients served, {} of {} chat lines once and in order, {} of {} state updates, \
+             {} out of order, {} of {clients} maps complete, slowest round trip {}",
+            self.served(),
+            self.lines_returned(),
+            self.lines_sent(),
+            self.states_received(),
+            self.states_sent(),
+            if stale == 0 { "none".to_owned() } else { stale.to_string() },
+            self.complete_maps(),
+            millis(self.slowest())
+        )
+    }
+
+    pub(super) fn json_summary(&self, ok: bool) -> Value {
+        let mut summary = self.json("summary");
+        if let Some(fields) = summary.as_object_mut() {
+            fields.extend([("ok".to_owned(), json!(ok)), ("served".to_owned(), json!(self.served()))]);
+        }
+        summary
+    }
+
+    fn failure(&self, clean: bool) -> Failure {
+        if let Some((client, error)) =
+            self.clients.iter().find_map(|entry| Some((&entry.client, entry.client.error.as_deref()?)))
+        {
+            return Failure::run_time(format!("client {}: {error}", client.client_id));
+        }
+        let clients = self.clients.len();
+        let missing = self.lines_sent() - self.lines_returned();
+        let maps = clients - self.complete_maps();
+        let stateless = self.count(|entry| entry.client.player.states.received == 0);
+        let wrong = self.sum(Entry::wrong);
+        let disconnects = if clean { "" } else { "; the server did not notice every disconnect" };
+        Failure::run_time(format!(
+            "{} of {clients} clients were served; missing: {missing} chat lines, {maps} maps, all state updates of \
+             {stateless} clients; wrong: {wrong}{disconnects}",
+            self.served()
+        ))
+    }
+}

@@ -1,0 +1,54 @@
+//! The channels of the game of tag and their messages, which the server and the clients share.
+
+use serde::{Deserialize, Serialize};
+use slipgate::session::channel::{Channel, ChannelId, Layout, LayoutError};
+use slipgate::session::connection::Traffic;
+
+/// Distinguishes this game from others: servers drop packets with another id.
+pub(crate) const PROTOCOL_ID: u64 = 0x7461_6721;
+/// With this key a player can join under any id. A real game creates one with `slipgate keygen`, and keeps it on its
+/// servers.
+pub(crate) const DEVELOPMENT_KEY: [u8; 32] = *b"a key that every player may have";
+
+/// A request to move by one field, on the channel `steps`.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) dx: i8,
+    pub(crate) dy: i8,
+}
+
+/// The position of a player.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Position {
+    pub(crate) id: u64,
+    pub(crate) x: i8,
+    pub(crate) y: i8,
+}
+
+/// The state of the game, on the channel `state`.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct World {
+    /// The id of the player that is "it".
+    pub(crate) it: u64,
+    pub(crate) players: Vec<Position>,
+}
+
+/// The ids of the channels.
+#[derive(Clone, Copy)]
+pub(crate) struct Channels {
+    pub(crate) steps: ChannelId,
+    pub(crate) state: ChannelId,
+    pub(crate) chat: ChannelId,
+}
+
+/// Returns the channels, which must be the same at both ends.
+pub(crate) fn channels() -> Result<(Channels, Traffic), LayoutError> {
+    let mut layout = Layout::builder();
+    // Clients with another version are refused instead of misunderstood.
+    layout.version(1);
+    let steps = layout.add(Channel::sequenced("steps"));
+    // If the network is slow, a new state replaces one that waits.
+    let state = layout.add(Channel::sequenced("state").newest_only());
+    let chat = layout.add(Channel::reliable_ordered("chat"));
+    Ok((Channels { steps, state, chat }, Traffic::channels(layout.build()?)))
+}

@@ -1,0 +1,149 @@
+//! The server of a small game of tag: players move on a grid, and the player that is "it" tags another one by stepping
+//! on its field.
+//!
+//! ```console
+//! $ cargo run --example tag_server                     # and in other terminals:
+//! $ cargo run --example tag_client -- 1 Ann
+//! $ cargo run --example tag_client -- 2 Bob
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
+
+mod tag;
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slipgate::server::keys::Key;
+use slipgate::server::{ClientHandle, Clock, Event, Inbox, Pace, Server, ServerConfig, Sockets, decode};
+use tag::{Channels, DEVELOPMENT_KEY, PROTOCOL_ID, Position, Step, World, channels};
+
+const SLOTS: u32 = 16;
+/// The grid has this many columns and rows.
+const GRID: i8 = 16;
+const TICK: Duration = Duration::from_millis(50);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut game = Game::start("127.0.0.1:40000".parse()?)?;
+    println!("the server listens on {:?}", game.addresses());
+    loop {
+        game.turn();
+    }
+}
+
+struct Player {
+    client: ClientHandle,
+    name: String,
+    position: Position,
+    /// The last step that the client asked for; it is done at the next tick.
+    step: Option<Step>,
+}
+
+pub(crate) struct Game {
+    server: Server,
+    inbox: Inbox,
+    clock: Clock,
+    pace: Pace,
+    channels: Channels,
+    players: Vec<Player>,
+    /// The id of the player that is "it".
+    it: u64,
+}
+
+impl Game {
+    pub(crate) fn start(address: SocketAddr) -> Result<Self, Box<dyn Error>> {
+        let sockets = Sockets::bind(&[address])?;
+        let (clock, (channels, traffic)) = (Clock::start(), channels()?);
+        let config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
+        let keys = Key::from_bytes(DEVELOPMENT_KEY).into();
+        let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
+        let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));
+        Ok(Self { server, inbox, clock, pace, channels, players: Vec::new(), it: 0 })
+    }
+
+    /// Returns the addresses that are bound.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.server.sockets().local_addresses()
+    }
+
+    /// Handles what has arrived, advances the game if a tick is due, and sleeps until more happens.
+    pub(crate) fn turn(&mut self) {
+        let now = self.clock.now();
+        self.server.begin_turn(now);
+        while let Some(event) = self.inbox.next(&mut self.server) {
+            match event {
+                Event::Connected { client, client_id } => {
+                    let Some(info) = self.server.client(client) else { continue };
+                    // The user data of the token: the backend has written the player's name into it.
+                    let name = String::from_utf8_lossy(&info.user_data()).trim_end_matches('\0').to_owned();
+                    let position = Position { id: client_id.0, x: client.slot().0 as i8 % GRID, y: 0 };
+                    announce(&mut self.server, self.channels, &format!("{name} has joined"));
+                    self.players.push(Player { client, name, position, step: None });
+                }
+                Event::Message { client, channel, bytes, .. } if channel == self.channels.steps => {
+                    let player = self.players.iter_mut().find(|player| player.client == client);
+                    match (player, decode::<Step>(client, channel, bytes)) {
+                        (Some(player), Ok(step)) => player.step = Some(step),
+                        // The message does not have the expected type: the client is broken, or malicious.
+                        _ => drop(self.server.kick(client, "Your game sent invalid data.")),
+                    }
+                }
+                // Chat lines go to everyone but their author. A full queue means that a client is far behind: it misses
+                // the line.
+                Event::Message { client, channel, bytes, .. } if channel == self.channels.chat => {
+                    let _ = self.server.broadcast_except(channel, client, bytes);
+                }
+                Event::Disconnected { client, reason, .. } => {
+                    let Some(index) = self.players.iter().position(|player| player.client == client) else { continue };
+                    let player = self.players.swap_remove(index);
+                    announce(&mut self.server, self.channels, &format!("{} has left ({})", player.name, reason.kind));
+                }
+                _ => {}
+            }
+        }
+        if self.pace.is_tick(now.monotonic) {
+            self.tick();
+            self.server.end_turn();
+        } else {
+            self.server.flush();
+        }
+        self.pace.rest(&mut self.server);
+    }
+
+    fn tick(&mut self) {
+        for player in &mut self.players {
+            // Never trust a client: a step is one field at most, and stays on the grid.
+            let Some(Step { dx, dy }) = player.step.take() else { continue };
+            player.position.x = (player.position.x + dx.clamp(-1, 1)).clamp(0, GRID - 1);
+            player.position.y = (player.position.y + dy.clamp(-1, 1)).clamp(0, GRID - 1);
+        }
+        self.tag();
+        let players = self.players.iter().map(|player| player.position).collect();
+        let world = World { it: self.it, players };
+        self.server.for_each_client(|mut client| {
+            // A state that is refused is not missed: the next one is newer.
+            let _ = client.send_typed(self.channels.state, &world);
+        });
+    }
+
+    fn tag(&mut self) {
+        let Some(it) = self.players.iter().find(|player| player.position.id == self.it).map(|player| player.position)
+        else {
+            // The player that was "it" has left.
+            self.it = self.players.first().map_or(0, |player| player.position.id);
+            return;
+        };
+        let is_tagged =
+            |player: &&Player| player.position.id != it.id && (player.position.x, player.position.y) == (it.x, it.y);
+        if let Some(tagged) = self.players.iter().find(is_tagged) {
+            self.it = tagged.position.id;
+            announce(&mut self.server, self.channels, &format!("{} is it", tagged.name));
+        }
+    }
+}
+
+fn announce(server: &mut Server, channels: Channels, line: &str) {
+    println!("{line}");
+    let _ = server.broadcast(channels.chat, line.as_bytes());
+}

@@ -1,0 +1,602 @@
+//! The state that all shards of a server share: used tokens, connected client ids, free client indices, and the budget
+//! of token decryptions.
+//!
+//! ```text
+//!   shard 0 ──┐ handshakes and ends only    ┌── used tokens
+//!   shard 1 ──┼──────▶ ClientRegistry ──────┼── client id ─▶ shard, index, token's age
+//!   shard 2 ──┘  behind one lock            ├── free client indices
+//!                                           └── budget of decryptions
+//! ```
+//!
+//! A server of one shard owns its registry without a lock. Packets of connected clients never use the registry.
+//!
+//! A client id is unique over all shards, but only its owner, the shard that has the client, knows how long the client
+//! has been silent. A newer token on another shard therefore takes over in steps, at the rate at which clients repeat
+//! packets:
+//!
+//! ```text
+//!   new client's shard           registry                       owner, once per turn
+//!   request: connected there  ─▶ query queued ─────▶ flag ────▶ reports when it last received from the client
+//!   request: silent by now, gets a challenge
+//!   response: address proven  ─▶ takeover requested ▶ flag ───▶ still silent? ends it, index is reserved for the token
+//!   response again: the token gets the reserved index
+//! ```
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+#[cfg(feature = "std")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::budget::DecryptLimiter;
+use super::config::{ServerConfig, ServerConfigError};
+use crate::address::Address;
+use crate::crypto::digest::{Digest, DigestKey};
+use crate::crypto::key::Seed;
+use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
+use crate::discard::Discard;
+use crate::ids::{ClientId, ClientIndex};
+use crate::time::{Instant, Now, UnixSeconds};
+use crate::token::history::{TokenHistory, TokenTag, UsedToken};
+use crate::token::redeem::TokenAge;
+
+/// The maximum of shards of one server.
+pub const MAX_SHARDS: u16 = 256;
+
+/// The time for which an index is reserved for the token of a takeover: ten times the interval of a client's responses.
+const RESERVED_FOR: Duration = Duration::from_secs(1);
+
+/// The number of a shard of a server, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct ShardId(pub u16);
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The state that all shards of a server share.
+pub struct ClientRegistry {
+    history: TokenHistory,
+    names: DigestKey,
+    decrypts: DecryptLimiter,
+    /// The client index of each client id that is connected or has a reserved index.
+    ids: KeyedMap<ClientId, ClientIndex>,
+    /// The owner of each client index that was ever used.
+    owners: Vec<Option<IndexOwner>>,
+    free: BinaryHeap<Reverse<ClientIndex>>,
+    /// The shard that uses each client index, `None` while it is free or reserved.
+    shards: Vec<Option<ShardId>>,
+    /// The client ids with reserved indices.
+    reserved: Vec<ClientId>,
+    mailboxes: Vec<ShardMailbox>,
+}
+
+/// The queries for one shard.
+struct ShardMailbox {
+    has_queries: Arc<AtomicBool>,
+    queries: VecDeque<ClientId>,
+}
+
+/// The owner of a client index.
+enum IndexOwner {
+    Connected {
+        client_id: ClientId,
+        shard: ShardId,
+        /// The age of its token. A client in the same process has none, and is never taken over.
+        age: Option<TokenAge>,
+        /// The last receive time that its shard reported.
+        last_receive: Option<Instant>,
+        /// The proven token that requests a takeover.
+        takeover_by: Option<Digest>,
+        /// Whether a query is queued for its shard.
+        queried: bool,
+    },
+    /// The client was taken over, and its index is reserved for the token of the takeover.
+    Reserved { token: Digest, until: Instant },
+}
+
+/// A token that is about to be used.
+#[derive(Clone, Copy)]
+pub(super) struct TokenUse {
+    pub(super) tag: TokenTag,
+    pub(super) used: UsedToken,
+}
+
+/// The request of a shard for a client index.
+#[derive(Clone, Copy)]
+pub(super) struct IndexClaim {
+    pub(super) shard: ShardId,
+    pub(super) client_id: ClientId,
+    pub(super) age: Option<TokenAge>,
+    pub(super) token: Option<TokenUse>,
+}
+
+/// Why a claim was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ClaimError {
+    Discard(Discard),
+    /// All slots of the server are used.
+    Full,
+}
+
+/// Whether a client id may be admitted on another shard than its present one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Presence {
+    /// The client id is not connected.
+    Absent,
+    /// The client id was taken over, and its index is reserved for this token.
+    Reserved,
+    /// The client id is connected to another shard, which reported a long silence.
+    SilentElsewhere,
+}
+
+/// A query about a client to its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OwnerQuery {
+    /// Report the last receive time.
+    LastReceive,
+    /// End the connection if the client is silent.
+    Takeover,
+}
+
+impl ClientRegistry {
+    /// Returns the registry of a server of `shards` shards that starts now. `storage` holds the data of earlier starts:
+    /// the key of the token names, and the unexpired used tokens.
+    ///
+    /// # Errors
+    /// - `Shards` unless there are 1 to 256 shards.
+    /// - `JournalTooLarge` when `storage` holds more tokens than the history.
+    /// - Any error of [`ServerConfig::check`].
+    pub fn new(
+        config: &ServerConfig,
+        shards: u16,
+        seed: &Seed,
+        now: Now,
+        storage: Option<(&[u8; 32], &[UsedToken])>,
+    ) -> Result<Self, ServerConfigError> {
+        config.check()?;
+        if !(1..=MAX_SHARDS).contains(&shards) {
+            return Err(ServerConfigError::Shards);
+        }
+        // The names in a journal must not change at a restart. Without a journal each start may use its own key.
+        let names = match storage {
+            Some((names, _)) => DigestKey::new(names),
+            None => DigestKey::new(&seed.derive("token names")),
+        };
+        let mut history = TokenHistory::new(config.history_tokens, names.clone(), HashKey::derive(seed, "history"));
+        for used in storage.map_or(&[][..], |(_, used)| used) {
+            history.restore(*used, now).map_err(|_| ServerConfigError::JournalTooLarge)?;
+        }
+        let slots = config.slots as usize;
+        // A mailbox allocates with its first query, so servers without takeovers never pay for it.
+        let mailbox = |_| ShardMailbox { has_queries: Arc::default(), queries: VecDeque::new() };
+        Ok(Self {
+            history,
+            names,
+            decrypts: DecryptLimiter::new(&config.budgets, seed),
+            ids: map_with_capacity(slots, HashKey::derive(seed, "holders")),
+            owners: Vec::with_capacity(slots),
+            // A min-heap, so that the lowest free index is given first (§1.12).
+            free: (0..config.slots).map(|index| Reverse(ClientIndex(index))).collect(),
+            shards: vec![None; slots],
+            reserved: Vec::new(),
+            mailboxes: (0..shards).map(mailbox).collect(),
+        })
+    }
+
+    /// Returns the number of free client indices.
+    #[cfg(test)]
+    pub(crate) fn free_slots(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Returns the number of connected client ids on all shards.
+    #[cfg(test)]
+    pub(crate) fn connected(&self) -> u32 {
+        (self.ids.len() - self.reserved.len()) as u32
+    }
+
+    /// Returns the shard to which a client id is connected.
+    #[cfg(test)]
+    pub(crate) fn shard_of(&self, client_id: ClientId) -> Option<ShardId> {
+        match self.owner(client_id)? {
+            IndexOwner::Connected { shard, .. } => Some(*shard),
+            IndexOwner::Reserved { .. } => None,
+        }
+    }
+
+    fn owner(&self, client_id: ClientId) -> Option<&IndexOwner> {
+        self.owners.get(self.ids.get(&client_id)?.0 as usize)?.as_ref()
+    }
+
+    fn owner_mut(&mut self, client_id: ClientId) -> Option<&mut IndexOwner> {
+        self.owners.get_mut(self.ids.get(&client_id)?.0 as usize)?.as_mut()
+    }
+
+    /// Returns the number of used, unexpired tokens that are stored.
+    #[must_use]
+    pub(super) fn remembered_tokens(&self) -> usize {
+        self.history.len()
+    }
+
+    pub(super) const fn names(&self) -> &DigestKey {
+        &self.names
+    }
+
+    /// Returns the flag that is set while queries for a shard are queued, or `None` for a shard that does not exist.
+    pub(super) fn has_queries(&self, shard: ShardId) -> Option<Arc<AtomicBool>> {
+        self.mailboxes.get(usize::from(shard.0)).map(|mailbox| Arc::clone(&mailbox.has_queries))
+    }
+
+    // Tokens --------------------------------------------------------------------------------------------------------
+
+    pub(super) fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
+        self.history.may_have_forgotten(expires)
+    }
+
+    pub(super) fn is_consumed(&self, tag: &TokenTag) -> bool {
+        self.history.is_consumed(tag)
+    }
+
+    pub(super) fn is_full_of_tokens(&self) -> bool {
+        self.history.is_full()
+    }
+
+    /// Uses a token for a client that already has an index.
+    ///
+    /// # Errors
+    /// `TokenUsed` when the token was used before, `HistoryFull` when the history is full.
+    pub(super) fn consume(&mut self, token: &TokenUse, now: Now) -> Result<(), Discard> {
+        if self.history.is_consumed(&token.tag) {
+            return Err(Discard::TokenUsed);
+        }
+        self.history.consume(token.tag, token.used.expires, now)
+    }
+
+    /// Reverts the use of a token after its record could not be written. It has admitted no client.
+    pub(super) fn retract(&mut self, tag: &TokenTag) {
+        self.history.retract(tag);
+    }
+
+    pub(super) fn take_decrypt(&mut self, from: Address, keys: u32, now: Instant) -> Result<(), Discard> {
+        self.decrypts.take(from, keys, now)
+    }
+
+    /// Forgets expired tokens and reservations.
+    pub(super) fn sweep(&mut self, now: Now) {
+        self.history.sweep(now);
+        self.release_expired_reservations(now.monotonic);
+    }
+
+    // Clients -------------------------------------------------------------------------------------------------------
+
+    /// Returns whether a client index is free, after releasing expired reservations.
+    pub(super) fn has_free_index(&mut self, now: Instant) -> bool {
+        if self.free.is_empty() {
+            self.release_expired_reservations(now);
+        }
+        !self.free.is_empty()
+    }
+
+    /// Returns whether a client id, which the calling shard does not have, may be admitted there with a token of this
+    /// age. If the client id is connected to another shard, that shard is queried.
+    ///
+    /// # Errors
+    /// `ClientIdConnected` when the client id is connected or reserved, and may not be taken over (yet).
+    pub(super) fn presence(
+        &mut self,
+        client_id: ClientId,
+        age: TokenAge,
+        token: &Digest,
+        takeover_after: Option<Duration>,
+        now: Instant,
+    ) -> Result<Presence, Discard> {
+        let last_receive = match self.owner(client_id) {
+            None => return Ok(Presence::Absent),
+            // Only the token of the takeover may claim a reservation, until it expires.
+            Some(IndexOwner::Reserved { token: owner, until, .. }) => {
+                let is_available = owner == token || *until <= now;
+                return if is_available { Ok(Presence::Reserved) } else { Err(Discard::ClientIdConnected) };
+            }
+            Some(IndexOwner::Connected { age: present, last_receive, .. }) => {
+                // An older token must not take over: an attacker could replay a used one after a crash.
+                if takeover_after.is_none() || present.is_none_or(|present| !age.is_newer_than(present)) {
+                    return Err(Discard::ClientIdConnected);
+                }
+                *last_receive
+            }
+        };
+        let is_silent = last_receive.zip(takeover_after).is_some_and(|(last, after)| now.reached(last, after));
+        // The report may be old, but packets since then would have cancelled it: the owner is queried again at
+        // the takeover itself.
+        if is_silent {
+            return Ok(Presence::SilentElsewhere);
+        }
+        self.query_owner(client_id);
+        Err(Discard::ClientIdConnected)
+    }
+
+    /// Requests from the shard of a client id to end its connection, if it is silent, for this proven and newer token.
+    pub(super) fn request_takeover(&mut self, client_id: ClientId, token: Digest) {
+        let Some(IndexOwner::Connected { takeover_by, .. }) = self.owner_mut(client_id) else { return };
+        // The latest proven token wins. An earlier one gets no reservation and is refused.
+        *takeover_by = Some(token);
+        self.query_owner(client_id);
+    }
+
+    /// Queues a query for the shard of a client, unless one is queued.
+    fn query_owner(&mut self, client_id: ClientId) {
+        let max_queries = self.shards.len();
+        let Self { ids, owners, mailboxes, .. } = self;
+        let owner = ids.get(&client_id).and_then(|index| owners.get_mut(index.0 as usize)?.as_mut());
+        let Some(IndexOwner::Connected { shard, queried, .. }) = owner else { return };
+        let Some(mailbox) = mailboxes.get_mut(usize::from(shard.0)) else { return };
+        // The bound is one query for each index, so that requests of attackers cannot grow the queue.
+        if !*queried && mailbox.queries.len() < max_queries {
+            *queried = true;
+            mailbox.queries.push_back(client_id);
+        }
+        // Release pairs with the Acquire of the shard, which then sees the query under the lock anyway.
+        mailbox.has_queries.store(true, Ordering::Release);
+    }
+
+    /// Takes the oldest query for a shard.
+    pub(super) fn next_query(&mut self, shard: ShardId) -> Option<(ClientId, OwnerQuery)> {
+        loop {
+            let client_id = self.mailboxes.get_mut(usize::from(shard.0))?.queries.pop_front()?;
+            // The client may have left, or moved to another shard, since the query was queued.
+            if let Some(IndexOwner::Connected { shard: owner, takeover_by, queried, .. }) = self.owner_mut(client_id)
+                && *owner == shard
+            {
+                *queried = false;
+                let query = if takeover_by.is_some() { OwnerQuery::Takeover } else { OwnerQuery::LastReceive };
+                return Some((client_id, query));
+            }
+        }
+    }
+
+    /// Stores the last receive time that a shard reports for its client, and cancels a requested takeover.
+    pub(super) fn report_last_receive(&mut self, client_id: ClientId, last: Instant) {
+        // The client was active, so a takeover is no longer justified.
+        if let Some(IndexOwner::Connected { last_receive, takeover_by, .. }) = self.owner_mut(client_id) {
+            (*last_receive, *takeover_by) = (Some(last), None);
+        }
+    }
+
+    /// Reserves the index of a client that its shard ends, for the token that requested the takeover.
+    pub(super) fn reserve(&mut self, client_id: ClientId, now: Instant) {
+        let Some(index) = self.ids.get(&client_id).copied() else { return };
+        let Some(Some(owner)) = self.owners.get_mut(index.0 as usize) else { return };
+        let IndexOwner::Connected { takeover_by: Some(token), .. } = owner else { return };
+        *owner = IndexOwner::Reserved { token: *token, until: now.after(RESERVED_FOR) };
+        // The id stays in `ids`, so that no other token gets a slot for it meanwhile.
+        self.reserved.push(client_id);
+        self.set_shard(index, None);
+    }
+
+    /// Gives a new client its reserved index or the lowest free one, and uses its token. An error changes nothing.
+    ///
+    /// # Errors
+    /// - `TokenUsed`, `ClientIdConnected` or `HistoryFull` as a discard reason.
+    /// - `Full` when no index is free.
+    pub(super) fn claim(&mut self, claim: &IndexClaim, now: Now) -> Result<ClientIndex, ClaimError> {
+        // Checked again under this guard: the token may have been used on another shard since the response's first
+        // check.
+        if let Some(TokenUse { tag, .. }) = &claim.token
+            && self.history.is_consumed(tag)
+        {
+            return Err(ClaimError::Discard(Discard::TokenUsed));
+        }
+        let name = claim.token.map(|token| token.used.name);
+        let reserved = match self.owner(claim.client_id) {
+            None => None,
+            Some(IndexOwner::Reserved { token, until }) if name == Some(*token) || *until <= now.monotonic => {
+                self.ids.get(&claim.client_id).copied()
+            }
+            Some(_) => return Err(ClaimError::Discard(Discard::ClientIdConnected)),
+        };
+        if reserved.is_none() && !self.has_free_index(now.monotonic) {
+            return Err(ClaimError::Full);
+        }
+        // The last step that can fail. After it the index is taken in any case.
+        if let Some(token) = &claim.token {
+            self.history.consume(token.tag, token.used.expires, now).map_err(ClaimError::Discard)?;
+        }
+        let index = match reserved {
+            // The reservation is used up.
+            Some(index) => {
+                self.reserved.retain(|client_id| *client_id != claim.client_id);
+                index
+            }
+            None => self.free.pop().ok_or(ClaimError::Full)?.0,
+        };
+        self.set_shard(index, Some(claim.shard));
+        self.ids.insert(claim.client_id, index);
+        self.set_connected(index, claim);
+        Ok(index)
+    }
+
+    fn set_connected(&mut self, index: ClientIndex, claim: &IndexClaim) {
+        let position = index.0 as usize;
+        // The table grows with use: memory of unused slots stays untouched.
+        if position >= self.owners.len() {
+            self.owners.resize_with(position + 1, || None);
+        }
+        if let Some(owner) = self.owners.get_mut(position) {
+            *owner = Some(IndexOwner::Connected {
+                client_id: claim.client_id,
+                shard: claim.shard,
+                age: claim.age,
+                last_receive: None,
+                takeover_by: None,
+                queried: false,
+            });
+        }
+    }
+
+    /// Stores the age of the newer token that took over a client on the same shard.
+    pub(super) fn renew(&mut self, client_id: ClientId, newer: TokenAge) {
+        if let Some(IndexOwner::Connected { age, last_receive, takeover_by, .. }) = self.owner_mut(client_id) {
+            (*age, *last_receive, *takeover_by) = (Some(newer), None, None);
+        }
+    }
+
+    /// Removes a client after the end of its connection. Its index stays in use until its disconnect packets are sent.
+    pub(super) fn leave(&mut self, shard: ShardId, client_id: ClientId) {
+        // A reserved index belongs to no shard, so an owner that ends a taken over client does not remove it.
+        let is_owner =
+            |owner: &IndexOwner| matches!(owner, IndexOwner::Connected { shard: owner, .. } if *owner == shard);
+        if self.owner(client_id).is_some_and(is_owner)
+            && let Some(index) = self.ids.remove(&client_id)
+            && let Some(owner) = self.owners.get_mut(index.0 as usize)
+        {
+            *owner = None;
+        }
+    }
+
+    /// Frees a client index of a shard.
+    pub(super) fn release(&mut self, shard: ShardId, index: ClientIndex) {
+        // A reserved index has no shard, and is not freed here.
+        if self.shards.get(index.0 as usize).is_some_and(|owner| *owner == Some(shard)) {
+            // Only the shard that uses an index may free it, so a late call cannot free an index that was reused.
+            self.set_shard(index, None);
+            self.free.push(Reverse(index));
+        }
+    }
+
+    /// Removes all clients of a shard that has ended, and frees their indices.
+    pub(super) fn leave_all(&mut self, shard: ShardId) {
+        let Self { ids, owners, .. } = self;
+        for owner in owners {
+            if let Some(removed) =
+                owner.take_if(|owner| matches!(owner, IndexOwner::Connected { shard: owner, .. } if *owner == shard))
+                && let IndexOwner::Connected { client_id, .. } = removed
+            {
+                ids.remove(&client_id);
+            }
+        }
+        // Indices of closing clients have no owner any more, so all indices are examined.
+        for index in 0..self.shards.len() as u32 {
+            self.release(shard, ClientIndex(index));
+        }
+    }
+
+    fn set_shard(&mut self, index: ClientIndex, shard: Option<ShardId>) {
+        if let Some(entry) = self.shards.get_mut(index.0 as usize) {
+            *entry = shard;
+        }
+    }
+
+    /// Frees the reserved indices that were not claimed in time.
+    fn release_expired_reservations(&mut self, now: Instant) {
+        let Self { reserved, ids, owners, free, .. } = self;
+        reserved.retain(|client_id| {
+            let Some(index) = ids.get(client_id).copied() else { return false };
+            let Some(owner) = owners.get_mut(index.0 as usize) else { return false };
+            let has_expired = matches!(owner, Some(IndexOwner::Reserved { until, .. }) if *until <= now);
+            if has_expired {
+                *owner = None;
+                ids.remove(client_id);
+                free.push(Reverse(index));
+            }
+            !has_expired
+        });
+    }
+}
+
+/// A handle to the registry of a sharded server. All shards lock the same registry.
+#[cfg(feature = "std")]
+#[derive(Clone)]
+pub struct SharedRegistry(Arc<Mutex<ClientRegistry>>);
+
+#[cfg(feature = "std")]
+impl SharedRegistry {
+    /// Puts a registry behind a lock.
+    #[must_use]
+    pub fn new(registry: ClientRegistry) -> Self {
+        Self(Arc::new(Mutex::new(registry)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClientRegistry> {
+        // A shard that panicked may have left a reservation or a query behind. Both expire, so poisoning is harmless.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A server's reference to its registry.
+pub(super) enum RegistryRef {
+    /// The only shard owns its registry.
+    Own(Box<ClientRegistry>),
+    #[cfg(feature = "std")]
+    Shared(SharedRegistry),
+}
+
+impl RegistryRef {
+    /// Locks the registry. All changes of one step of the handshake use one guard.
+    ///
+    /// The lock is not reentrant, so a shard never holds two guards. `&mut self` makes the compiler check this. No code
+    /// waits, decrypts or writes to a journal under a guard, and no other lock is taken, so shards cannot deadlock.
+    pub(super) fn lock(&mut self) -> RegistryGuard<'_> {
+        match self {
+            // A single shard pays nothing for the registry.
+            Self::Own(registry) => RegistryGuard::Own(registry),
+            #[cfg(feature = "std")]
+            Self::Shared(registry) => RegistryGuard::Shared(registry.lock()),
+        }
+    }
+
+    /// Reads from the registry.
+    pub(super) fn read<R>(&self, read: impl FnOnce(&ClientRegistry) -> R) -> R {
+        match self {
+            Self::Own(registry) => read(registry),
+            #[cfg(feature = "std")]
+            Self::Shared(registry) => read(&registry.lock()),
+        }
+    }
+
+    /// Returns whether other shards use the registry, too.
+    pub(super) const fn is_shared(&self) -> bool {
+        !matches!(self, Self::Own(_))
+    }
+}
+
+/// Exclusive access to the registry.
+pub(super) enum RegistryGuard<'a> {
+    Own(&'a mut ClientRegistry),
+    #[cfg(feature = "std")]
+    Shared(MutexGuard<'a, ClientRegistry>),
+}
+
+impl Deref for RegistryGuard<'_> {
+    type Target = ClientRegistry;
+
+    fn deref(&self) -> &ClientRegistry {
+        match self {
+            Self::Own(registry) => registry,
+            #[cfg(feature = "std")]
+            Self::Shared(registry) => registry,
+        }
+    }
+}
+
+impl DerefMut for RegistryGuard<'_> {
+    fn deref_mut(&mut self) -> &mut ClientRegistry {
+        match self {
+            Self::Own(registry) => registry,
+            #[cfg(feature = "std")]
+            Self::Shared(registry) => registry,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

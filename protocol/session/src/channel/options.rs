@@ -1,0 +1,103 @@
+//! The options of a message, the errors of sending, and the remaining room of a queue.
+
+use core::fmt;
+use core::time::Duration;
+
+/// Options of one message.
+///
+/// # Examples
+///
+/// ```
+/// use core::time::Duration;
+/// use slipgate_session::channel::SendOptions;
+///
+/// let options = SendOptions::new().key(7).deadline(Duration::from_millis(100)).receipt(1);
+/// assert_eq!(options.key, Some(7));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// How long the message may wait to be sent or sent again. `None` uses the channel's default.
+    pub deadline: Option<Duration>,
+    /// A newer message with the same key replaces an older one that was not sent or not acked. A message that is being
+    /// sent in several packets is not replaced: it is sent to its end.
+    ///
+    /// The older message makes room in a full queue if the newer one's bytes fit. A message in flight is given up: it
+    /// is not sent again, its receipt reports [`Superseded`](super::DeliveryStatus::Superseded), and the newer one
+    /// waits until the receiver's window has room for it.
+    ///
+    /// Keys belong to one channel. Finding the older message takes constant time.
+    pub key: Option<u64>,
+    /// A tag of the application for a delivery receipt: [`ChannelEvent::Receipt`](super::ChannelEvent::Receipt) reports
+    /// the message's delivery status under it. `None` requests no receipt and keeps no state.
+    pub receipt: Option<u64>,
+}
+
+impl SendOptions {
+    /// Creates options without key and receipt, with the channel's deadline.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { deadline: None, key: None, receipt: None }
+    }
+
+    /// Sets the key: a newer message with the same key replaces this one.
+    #[must_use]
+    pub const fn key(self, key: u64) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// Sets how long the message may wait to be sent or sent again.
+    #[must_use]
+    pub const fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// Requests a delivery receipt under this tag.
+    #[must_use]
+    pub const fn receipt(self, tag: u64) -> Self {
+        Self { receipt: Some(tag), ..self }
+    }
+}
+
+/// Why a message was not queued. Nothing has changed, and the connection continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum ChannelSendError {
+    /// The channel's queue is full, or the message requests a receipt and
+    /// [`MAX_RECEIPTS`](super::MAX_RECEIPTS) are open or not polled. [`Remaining`] distinguishes the two.
+    Backlogged,
+    /// The message is larger than the channel's
+    /// [`max_message_bytes`](super::ChannelConfig::max_message_bytes).
+    TooLarge,
+    /// The layout has no such channel.
+    NoChannel,
+    /// A message was sent on a channel of transfers, or a transfer on a channel of messages.
+    WrongKind,
+}
+
+impl fmt::Display for ChannelSendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Backlogged => "the channel's queue is full, or too many receipts are open",
+            Self::TooLarge => "the message is larger than the channel's max_message_bytes",
+            Self::NoChannel => "the layout has no such channel",
+            Self::WrongKind => "the channel is of another kind",
+        })
+    }
+}
+
+impl core::error::Error for ChannelSendError {}
+
+/// The remaining room of a channel's queue for messages without keys, and of its connection for receipts.
+///
+/// A message with a key that replaces another one needs less. A message with a key needs more on a channel
+/// with [`newest_only`](super::ChannelConfig::newest_only), because it does not take over the
+/// room of the messages that a new one without a key would replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Remaining {
+    /// Bytes of messages.
+    pub bytes: u32,
+    /// Messages.
+    pub messages: u16,
+    /// Receipts, on all channels of the connection together, of [`MAX_RECEIPTS`](super::MAX_RECEIPTS).
+    pub receipts: u16,
+}

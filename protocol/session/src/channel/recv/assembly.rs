@@ -1,0 +1,183 @@
+//! Messages of which some slices have arrived.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::channel::chunks::{ChunkList, ChunkPool, Credit};
+use crate::channel::wire::message_id::MessageId;
+use crate::channel::wire::pieces::{PIECE_BYTES, PieceSet, pieces_of};
+use slipgate_netcode::time::Instant;
+
+/// How long a message that is sent once waits for its next slice (Fiedler, "Reliability, Ordering and Congestion
+/// Avoidance over UDP").
+const SLICE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The maximum number of incomplete messages of an unreliable or sequenced channel. A newer one displaces the oldest.
+const MAX_PARTIALS: usize = 16;
+/// The maximum bytes of incomplete messages on such a channel, in messages of the maximum size.
+const MAX_PARTIAL_MESSAGES: u64 = 4;
+
+/// The slices of a message.
+pub(crate) struct MessageAssembly {
+    pub(crate) bytes: u32,
+    pub(crate) chunks: ChunkList,
+    received: PieceSet,
+    missing: u16,
+}
+
+/// The state of a message after a slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AssemblyProgress {
+    Waiting,
+    Complete,
+    NoMemory,
+}
+
+impl MessageAssembly {
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self { bytes, chunks: ChunkList::default(), received: PieceSet::default(), missing: pieces_of(bytes) }
+    }
+
+    /// Returns how many pieces are missing.
+    pub(crate) const fn missing(&self) -> u16 {
+        self.missing
+    }
+
+    /// Returns whether a piece is missing.
+    pub(crate) fn is_missing(&self, piece: u16) -> bool {
+        !self.received.has(piece)
+    }
+
+    /// Stores the pieces of a slice that are new.
+    pub(crate) fn add(&mut self, first: u16, data: &[u8], pool: &mut ChunkPool, credit: Credit) -> AssemblyProgress {
+        for (piece, data) in (first..).zip(data.chunks(PIECE_BYTES)) {
+            // A retransmitted slice may overlap with others.
+            if self.received.has(piece) {
+                continue;
+            }
+            if !pool.append(&mut self.chunks, piece, data, credit) {
+                return AssemblyProgress::NoMemory;
+            }
+            self.received.insert(piece);
+            self.missing -= 1;
+        }
+        if self.missing == 0 { AssemblyProgress::Complete } else { AssemblyProgress::Waiting }
+    }
+}
+
+/// An incomplete message that is sent once.
+struct PartialMessage {
+    id: MessageId,
+    latest: Instant,
+    assembly: MessageAssembly,
+}
+
+/// The incomplete messages of one unreliable or sequenced channel, the one with the oldest slice first.
+pub(crate) struct PartialMessages {
+    list: Vec<PartialMessage>,
+}
+
+/// A slice of a message that is sent once.
+pub(crate) struct MessageSlice<'a> {
+    pub(crate) id: MessageId,
+    pub(crate) bytes: u32,
+    pub(crate) first: u16,
+    pub(crate) data: &'a [u8],
+}
+
+impl PartialMessages {
+    pub(crate) const fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    /// Stores a slice. Returns the message if the slice completes it, and how many messages were discarded for it.
+    pub(crate) fn add(
+        &mut self,
+        slice: &MessageSlice<'_>,
+        max_message_bytes: u32,
+        pool: &mut ChunkPool,
+        now: Instant,
+    ) -> (Option<MessageAssembly>, u64) {
+        // Room first: discarding may remove the message of this slice if its size changed.
+        let mut discarded = self.make_room(slice, max_message_bytes, pool);
+        self.move_to_end(slice, now);
+        let Some(partial) = self.list.last_mut() else { return (None, discarded) };
+        partial.latest = now;
+        let mut progress = partial.assembly.add(slice.first, slice.data, pool, Credit::No);
+        // The shared budget is exhausted: older messages are less likely to complete. The slice's own message is last.
+        if progress == AssemblyProgress::NoMemory {
+            discarded += self.discard_all_but_last(pool);
+            let again = |partial: &mut PartialMessage| partial.assembly.add(slice.first, slice.data, pool, Credit::No);
+            progress = self.list.last_mut().map_or(AssemblyProgress::NoMemory, again);
+        }
+        match progress {
+            AssemblyProgress::Waiting => (None, discarded),
+            AssemblyProgress::Complete => (self.list.pop().map(|partial| partial.assembly), discarded),
+            AssemblyProgress::NoMemory => (None, discarded + self.discard_first(pool)),
+        }
+    }
+
+    /// Discards the messages for which `is_hopeless` returns true. Returns how many there were.
+    pub(crate) fn discard_if(
+        &mut self,
+        pool: &mut ChunkPool,
+        mut is_hopeless: impl FnMut(MessageId, Instant) -> bool,
+    ) -> u64 {
+        let before = self.list.len();
+        self.list.retain_mut(|partial| {
+            let discard = is_hopeless(partial.id, partial.latest);
+            if discard {
+                pool.release(core::mem::take(&mut partial.assembly.chunks));
+            }
+            !discard
+        });
+        (before - self.list.len()) as u64
+    }
+
+    /// Discards messages with a latest slice older than [`SLICE_TIMEOUT`]. Returns how many there were.
+    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) -> u64 {
+        if self.list.is_empty() { 0 } else { self.discard_if(pool, |_, latest| now.reached(latest, SLICE_TIMEOUT)) }
+    }
+
+    /// Discards old messages if the slice belongs to a new one that would exceed the limits. Returns how many there
+    /// were.
+    fn make_room(&mut self, slice: &MessageSlice<'_>, max_message_bytes: u32, pool: &mut ChunkPool) -> u64 {
+        if self.list.iter().any(|partial| partial.id == slice.id && partial.assembly.bytes == slice.bytes) {
+            return 0;
+        }
+        // Another size under the same id: the ids have wrapped since, and the old message is lost.
+        let mut discarded = self.discard_if(pool, |id, _| id == slice.id);
+        let bytes = |list: &[PartialMessage]| list.iter().map(|partial| u64::from(partial.assembly.bytes)).sum::<u64>();
+        let max_bytes = u64::from(max_message_bytes) * MAX_PARTIAL_MESSAGES;
+        while self.list.len() >= MAX_PARTIALS || bytes(&self.list) + u64::from(slice.bytes) > max_bytes {
+            discarded += self.discard_first(pool);
+        }
+        discarded
+    }
+
+    /// Moves the slice's message to the end of the list, or adds it there.
+    fn move_to_end(&mut self, slice: &MessageSlice<'_>, now: Instant) {
+        let index = self.list.iter().position(|partial| partial.id == slice.id);
+        match index.and_then(|index| self.list.get_mut(index..)) {
+            // The rotation keeps the order of the others.
+            Some(behind) => behind.rotate_left(1),
+            None => {
+                let assembly = MessageAssembly::new(slice.bytes);
+                self.list.push(PartialMessage { id: slice.id, latest: now, assembly });
+            }
+        }
+    }
+
+    fn discard_first(&mut self, pool: &mut ChunkPool) -> u64 {
+        let mut first = true;
+        self.discard_if(pool, |_, _| core::mem::take(&mut first))
+    }
+
+    fn discard_all_but_last(&mut self, pool: &mut ChunkPool) -> u64 {
+        // Counts down to the last one.
+        let mut left = self.list.len();
+        self.discard_if(pool, |_, _| {
+            left -= 1;
+            left > 0
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Packets in: frames are parsed and become messages.
+
+use alloc::vec::Vec;
+
+use crate::channel::channels::Channels;
+use crate::channel::config::{ChannelId, Kind};
+use crate::channel::events::{MessageLocation, ReceivedMessage};
+use crate::channel::layout::MAX_CHANNELS;
+use crate::channel::recv::receiver::ReceiveContext;
+use crate::channel::recv::window::{FrameOutcome, WindowPreview};
+use crate::channel::transfer::Reception;
+use crate::channel::violation::ChannelViolation;
+use crate::channel::wire::frame::{FrameBody, FrameCursor, MessageFrame};
+use slipgate_netcode::time::Instant;
+
+/// The minimum bytes of a frame with a piece of a message: head, id, and at least one byte of data.
+const MIN_PIECE_FRAME_BYTES: usize = 3;
+
+impl Channels {
+    /// Returns whether there is memory for what the frames of a packet may have to store. If not, the packet should be
+    /// refused, so that its sender retransmits it as lost. Without a shared budget there always is.
+    ///
+    /// Messages in order need no memory: a sender that writes its oldest messages first makes progress even while
+    /// others hold all of the budget. Messages that arrive behind a gap have
+    /// [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) of their own.
+    #[must_use]
+    pub fn can_take(&self, frames: &[u8]) -> bool {
+        // Parsing the packet is needed only when memory is scarce.
+        let max = frames.len() / MIN_PIECE_FRAME_BYTES;
+        self.receive_pool.available(max) >= max || {
+            let chunks = self.chunks_needed(frames);
+            self.receive_pool.available(chunks) >= chunks
+        }
+    }
+
+    fn chunks_needed(&self, frames: &[u8]) -> usize {
+        let (mut cursor, mut chunks) = (FrameCursor::default(), 0);
+        let mut previews = [WindowPreview::default(); MAX_CHANNELS];
+        // An invalid frame ends the count: `next` will report it.
+        while let Ok(MessageFrame { channel, body }) = MessageFrame::read(frames, &mut cursor, &self.layout) {
+            let index = usize::from(channel.0);
+            let receiver = self.receivers.get(index).zip(self.layout.channel(channel));
+            if let Some(((receiver, config), preview)) = receiver.zip(previews.get_mut(index)) {
+                chunks += receiver.chunks_needed(config.kind, &body, preview);
+            }
+        }
+        chunks
+    }
+
+    /// Parses the frames of a packet from `cursor` on, up to the next message. `scratch` receives messages that do not
+    /// lie in the packet in one piece. Call it until `None`, before the next packet.
+    ///
+    /// # Errors
+    /// A [`ChannelViolation`] when the frames cannot be those of a conforming peer with the same layout. The connection
+    /// must end then.
+    pub fn next(
+        &mut self,
+        frames: &[u8],
+        cursor: &mut FrameCursor,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<ReceivedMessage>, ChannelViolation> {
+        loop {
+            // Messages behind a closed gap come before the next frame, to keep the order.
+            if let Some(message) = self.drain(scratch) {
+                return Ok(Some(message));
+            }
+            if cursor.is_at_end(frames) {
+                return Ok(None);
+            }
+            let frame = MessageFrame::read(frames, cursor, &self.layout)?;
+            if let Some(message) = self.take(frame, frames, scratch, now)? {
+                return Ok(Some(message));
+            }
+        }
+    }
+
+    /// Handles a frame. Returns its message if that is to be delivered at once.
+    fn take(
+        &mut self,
+        frame: MessageFrame,
+        packet: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<ReceivedMessage>, ChannelViolation> {
+        let MessageFrame { channel, body } = frame;
+        if let FrameBody::Transfer { data } = body {
+            return self.take_transfer_frame(channel, packet.get(data).unwrap_or(&[])).map(|()| None);
+        }
+        let index = usize::from(channel.0);
+        let (Some(receiver), Some(config)) = (self.receivers.get_mut(index), self.layout.channel(channel)) else {
+            return Err(ChannelViolation::NoChannel(channel));
+        };
+        let whole = body.whole();
+        let pool = &mut self.receive_pool;
+        let outcome = receiver.take(body, &mut ReceiveContext { channel, config, packet, pool, scratch, now })?;
+        if config.kind == Kind::ReliableOrdered {
+            // The frame may have closed a gap: deliver what waited behind it first.
+            self.draining = Some(channel);
+        }
+        let location = match outcome {
+            FrameOutcome::Deliver => MessageLocation::Frames(whole),
+            FrameOutcome::Assembled => MessageLocation::Scratch,
+            FrameOutcome::Kept | FrameOutcome::Dropped => return Ok(None),
+        };
+        Ok(Some(ReceivedMessage { channel, location }))
+    }
+
+    fn take_transfer_frame(&mut self, channel: ChannelId, frame: &[u8]) -> Result<(), ChannelViolation> {
+        let transfers = self.transfers_mut(channel).ok_or(ChannelViolation::NoChannel(channel))?;
+        let reception =
+            transfers.on_frame(frame).map_err(|violation| ChannelViolation::Transfer(channel, violation))?;
+        // Duplicates are normal after a retransmission, and only counted.
+        if let (Reception::Ignored, Some(receiver)) = (reception, self.receivers.get_mut(usize::from(channel.0))) {
+            receiver.stats.dropped += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns a message that waited for the one that was delivered last.
+    fn drain(&mut self, scratch: &mut Vec<u8>) -> Option<ReceivedMessage> {
+        let channel = self.draining?;
+        let receiver = self.receivers.get_mut(usize::from(channel.0));
+        if receiver.is_some_and(|receiver| receiver.pop(&mut self.receive_pool, scratch)) {
+            return Some(ReceivedMessage { channel, location: MessageLocation::Scratch });
+        }
+        self.draining = None;
+        None
+    }
+}

@@ -1,0 +1,189 @@
+//! The receiver of one channel: which frames become messages (§3.8).
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::channel::chunks::ChunkPool;
+use crate::channel::config::{ChannelConfig, ChannelId, Kind};
+use crate::channel::recv::assembly::{MessageSlice, PartialMessages};
+use crate::channel::recv::window::{FrameOutcome, MessageWindow, WindowPreview};
+use crate::channel::stats::ReceiverStats;
+use crate::channel::violation::ChannelViolation;
+use crate::channel::wire::frame::FrameBody;
+use crate::channel::wire::message_id::MessageId;
+use slipgate_netcode::time::Instant;
+
+/// The receiver of one channel.
+pub(crate) struct ChannelReceiver {
+    state: ReceiverState,
+    pub(crate) stats: ReceiverStats,
+}
+
+/// The state of a receiver, by the channel's kind.
+enum ReceiverState {
+    Unreliable {
+        partials: PartialMessages,
+    },
+    Sequenced {
+        partials: PartialMessages,
+        newest: Option<MessageId>,
+    },
+    Reliable {
+        window: MessageWindow,
+    },
+    /// Frames of transfers are handled elsewhere.
+    Transfers,
+}
+
+/// A frame that arrives, and what its channel needs to store or assemble it.
+pub(crate) struct ReceiveContext<'a> {
+    pub(crate) channel: ChannelId,
+    pub(crate) config: &'a ChannelConfig,
+    pub(crate) packet: &'a [u8],
+    pub(crate) pool: &'a mut ChunkPool,
+    pub(crate) scratch: &'a mut Vec<u8>,
+    pub(crate) now: Instant,
+}
+
+impl<'a> ReceiveContext<'a> {
+    fn data(&self, range: Range<usize>) -> &'a [u8] {
+        self.packet.get(range).unwrap_or(&[])
+    }
+}
+
+impl ChannelReceiver {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let state = match kind {
+            Kind::Unreliable => ReceiverState::Unreliable { partials: PartialMessages::new() },
+            Kind::Sequenced => ReceiverState::Sequenced { partials: PartialMessages::new(), newest: None },
+            Kind::ReliableUnordered | Kind::ReliableOrdered => ReceiverState::Reliable { window: MessageWindow::new() },
+            Kind::Transfers => ReceiverState::Transfers,
+        };
+        Self { state, stats: ReceiverStats::default() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn begin_ids_at(&mut self, id: MessageId) {
+        if let ReceiverState::Reliable { window } = &mut self.state {
+            window.begin_ids_at(id);
+        }
+    }
+
+    /// Handles a frame and counts its outcome.
+    ///
+    /// # Errors
+    /// The [`ChannelViolation`] of a frame that no conforming peer sends.
+    pub(crate) fn take(
+        &mut self,
+        body: FrameBody,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<FrameOutcome, ChannelViolation> {
+        // A violation is not counted: the connection ends.
+        let (outcome, discarded) = self.state.take(body, context)?;
+        self.stats.dropped += discarded + u64::from(outcome == FrameOutcome::Dropped);
+        let is_delivered = matches!(outcome, FrameOutcome::Deliver | FrameOutcome::Assembled);
+        self.stats.delivered += u64::from(is_delivered);
+        Ok(outcome)
+    }
+
+    /// Assembles the next message that waited for older ones. Returns whether there was one.
+    pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>) -> bool {
+        let ReceiverState::Reliable { window } = &mut self.state else { return false };
+        let popped = window.pop(pool, scratch);
+        self.stats.delivered += u64::from(popped);
+        popped
+    }
+
+    /// Discards messages that are incomplete for too long.
+    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
+        if let ReceiverState::Unreliable { partials } | ReceiverState::Sequenced { partials, .. } = &mut self.state {
+            self.stats.dropped += partials.tick(now, pool);
+        }
+    }
+
+    /// Returns an upper bound of the chunks that a frame stores, if it may not be dropped. `preview` reflects the
+    /// frames before it in the packet.
+    pub(crate) fn chunks_needed(&self, kind: Kind, body: &FrameBody, preview: &mut WindowPreview) -> usize {
+        // Unreliable messages may be dropped when memory is scarce.
+        if let ReceiverState::Reliable { window } = &self.state { window.preview(kind, body, preview) } else { 0 }
+    }
+}
+
+impl ReceiverState {
+    /// Handles a frame. Returns its outcome, and how many incomplete messages were discarded for it.
+    fn take(
+        &mut self,
+        body: FrameBody,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(FrameOutcome, u64), ChannelViolation> {
+        match self {
+            Self::Unreliable { partials } => match body {
+                FrameBody::Slice { id, bytes, first, data } => {
+                    Ok(add_slice(partials, context, (id, bytes, first), data))
+                }
+                // Withdrawals were refused by the parser on this kind.
+                _ => Ok((FrameOutcome::Deliver, 0)),
+            },
+            Self::Sequenced { partials, newest } => Ok(take_sequenced(partials, newest, body, context)),
+            Self::Reliable { window } => take_reliable(window, body, context).map(|outcome| (outcome, 0)),
+            Self::Transfers => Err(ChannelViolation::WrongFrame(context.channel)),
+        }
+    }
+}
+
+fn add_slice(
+    partials: &mut PartialMessages,
+    context: &mut ReceiveContext<'_>,
+    (id, bytes, first): (MessageId, u32, u16),
+    data: Range<usize>,
+) -> (FrameOutcome, u64) {
+    let slice = MessageSlice { id, bytes, first, data: context.data(data) };
+    // Unreliable messages never overdraw the shared budget.
+    let (complete, discarded) = partials.add(&slice, context.config.max_message_bytes, context.pool, context.now);
+    let Some(assembly) = complete else { return (FrameOutcome::Kept, discarded) };
+    context.pool.assemble(&assembly.chunks, assembly.bytes, context.scratch);
+    context.pool.release(assembly.chunks);
+    (FrameOutcome::Assembled, discarded)
+}
+
+/// Delivers a message that is newer than all that were delivered, and discards incomplete messages that are older.
+fn take_sequenced(
+    partials: &mut PartialMessages,
+    newest: &mut Option<MessageId>,
+    body: FrameBody,
+    context: &mut ReceiveContext<'_>,
+) -> (FrameOutcome, u64) {
+    let is_old = |id: MessageId, newest: MessageId| id.ahead_of(newest.ahead(1)).is_none();
+    let (id, (outcome, discarded)) = match body {
+        FrameBody::Whole { id, .. } | FrameBody::Slice { id, .. }
+            if newest.is_some_and(|newest| is_old(id, newest)) =>
+        {
+            return (FrameOutcome::Dropped, 0);
+        }
+        FrameBody::Whole { id, .. } => (id, (FrameOutcome::Deliver, 0)),
+        FrameBody::Slice { id, bytes, first, data } => (id, add_slice(partials, context, (id, bytes, first), data)),
+        FrameBody::Withdrawn { .. } | FrameBody::Transfer { .. } => return (FrameOutcome::Dropped, 0),
+    };
+    // An incomplete message does not outdate older ones yet.
+    if outcome == FrameOutcome::Kept {
+        return (outcome, discarded);
+    }
+    *newest = Some(id);
+    (outcome, discarded + partials.discard_if(context.pool, |other, _| is_old(other, id)))
+}
+
+fn take_reliable(
+    window: &mut MessageWindow,
+    body: FrameBody,
+    context: &mut ReceiveContext<'_>,
+) -> Result<FrameOutcome, ChannelViolation> {
+    let channel = (context.channel, context.config);
+    match body {
+        FrameBody::Whole { id, data } => window.whole(channel, id, context.data(data), context.pool),
+        FrameBody::Slice { id, bytes, first, data } => {
+            window.slice(channel, (id, bytes, first), context.data(data), context.pool, context.scratch)
+        }
+        FrameBody::Withdrawn { id } => window.withdrawn(channel, id, context.pool),
+        FrameBody::Transfer { .. } => Err(ChannelViolation::WrongFrame(context.channel)),
+    }
+}

@@ -1,0 +1,341 @@
+//! The receive window of a reliable channel: which messages have arrived, and those that wait for older ones.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::channel::chunks::{ChunkList, ChunkPool, Credit};
+use crate::channel::config::{ChannelConfig, ChannelId, Kind};
+use crate::channel::recv::assembly::{AssemblyProgress, MessageAssembly};
+use crate::channel::slab::EntrySlab;
+use crate::channel::violation::ChannelViolation;
+use crate::channel::wire::frame::FrameBody;
+use crate::channel::wire::message_id::MessageId;
+use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
+
+/// The received part of a message.
+enum WindowSlot {
+    Nothing,
+    /// Some slices. The number is that of the assembly.
+    Partial(u16),
+    /// All of it. It waits for older messages.
+    Stored {
+        chunks: ChunkList,
+        bytes: u32,
+    },
+    /// It was delivered or withdrawn.
+    Settled,
+}
+
+/// The outcome of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FrameOutcome {
+    /// Deliver the message from the packet.
+    Deliver,
+    /// Deliver the message from the scratch buffer, where it was assembled.
+    Assembled,
+    /// The frame was stored.
+    Kept,
+    /// The frame was a duplicate or too old.
+    Dropped,
+}
+
+/// The window of one channel. Its limits in messages and bytes are those of the sender's queue. A conforming sender has
+/// nothing in flight beyond them, because its oldest unacked message is not newer than the oldest missing one here.
+pub(crate) struct MessageWindow {
+    /// The oldest message that is missing.
+    next: MessageId,
+    /// The messages from `next` to the newest one with any received part: at most `queue_messages`.
+    slots: VecDeque<WindowSlot>,
+    assemblies: EntrySlab<MessageAssembly>,
+    /// Bytes of the messages in the slots, missing slices included.
+    bytes: u32,
+}
+
+/// How far the frames of a packet would advance a window, if they were taken.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WindowPreview {
+    /// How many of the oldest messages would be settled.
+    settled: u32,
+    /// New pieces of the message behind them.
+    new_pieces: u16,
+    /// One past the last of these pieces.
+    end: u16,
+}
+
+impl MessageWindow {
+    pub(crate) const fn new() -> Self {
+        Self { next: MessageId::new(0), slots: VecDeque::new(), assemblies: EntrySlab::new(), bytes: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn begin_ids_at(&mut self, id: MessageId) {
+        self.next = id;
+    }
+
+    /// Handles a whole message.
+    ///
+    /// # Errors
+    /// [`ChannelViolation::Overrun`] when it exceeds the window.
+    pub(crate) fn whole(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        id: MessageId,
+        data: &[u8],
+        pool: &mut ChunkPool,
+    ) -> Result<FrameOutcome, ChannelViolation> {
+        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        // Slices of it may have arrived before the sender sent it whole in a larger packet.
+        self.drop_partial(index, pool);
+        if config.kind == Kind::ReliableUnordered || index == 0 {
+            self.settle(index);
+            return Ok(FrameOutcome::Deliver);
+        }
+        self.reserve(channel, config, data.len() as u32)?;
+        // `can_take` has checked the shared budget for the whole packet.
+        let chunks = pool.store(data, Credit::Overdraft).unwrap_or_default();
+        self.put(index, WindowSlot::Stored { chunks, bytes: data.len() as u32 });
+        Ok(FrameOutcome::Kept)
+    }
+
+    /// Handles a slice of a message.
+    ///
+    /// # Errors
+    /// - [`ChannelViolation::Overrun`] when the message exceeds the window.
+    /// - [`ChannelViolation::SliceDisagrees`] when an earlier slice had another message size.
+    pub(crate) fn slice(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        (id, bytes, first): (MessageId, u32, u16),
+        data: &[u8],
+        pool: &mut ChunkPool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<FrameOutcome, ChannelViolation> {
+        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        // The first slice reserves the bytes of the whole message.
+        let number = match self.slots.get(index) {
+            Some(WindowSlot::Partial(number)) => *number,
+            _ => self.begin(channel, config, index, bytes)?,
+        };
+        let Some(assembly) = self.assemblies.get_mut(number) else { return Ok(FrameOutcome::Dropped) };
+        // Every slice carries the message size, so that slices may arrive in any order (§3.4).
+        if assembly.bytes != bytes {
+            return Err(ChannelViolation::SliceDisagrees(channel));
+        }
+        if assembly.add(first, data, pool, Credit::Overdraft) != AssemblyProgress::Complete {
+            return Ok(FrameOutcome::Kept);
+        }
+        Ok(self.completed(config.kind, index, number, pool, scratch))
+    }
+
+    /// Handles the withdrawal of a message.
+    ///
+    /// # Errors
+    /// [`ChannelViolation::Overrun`] when its id exceeds the window.
+    pub(crate) fn withdrawn(
+        &mut self,
+        (channel, config): (ChannelId, &ChannelConfig),
+        id: MessageId,
+        pool: &mut ChunkPool,
+    ) -> Result<FrameOutcome, ChannelViolation> {
+        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        // A withdrawal may overtake or follow slices of the message.
+        self.drop_partial(index, pool);
+        self.settle(index);
+        Ok(FrameOutcome::Kept)
+    }
+
+    /// Assembles the next message in order, if it is stored. Returns whether it is.
+    pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>) -> bool {
+        let Some(WindowSlot::Stored { .. }) = self.slots.front() else { return false };
+        let Some(WindowSlot::Stored { chunks, bytes }) = self.slots.pop_front() else { return false };
+        self.next = self.next.ahead(1);
+        self.bytes -= bytes;
+        pool.assemble(&chunks, bytes, scratch);
+        pool.release(chunks);
+        self.skip_settled();
+        true
+    }
+
+    /// Returns an upper bound of the pieces that a frame stores, besides messages that are in order by then. `preview`
+    /// reflects the earlier frames of the packet.
+    ///
+    /// Slices of the oldest missing message count as 0. Their memory is bounded by the largest message, and refusing
+    /// them would stall the channel forever.
+    pub(crate) fn preview(&self, kind: Kind, body: &FrameBody, preview: &mut WindowPreview) -> usize {
+        let (FrameBody::Whole { id, .. } | FrameBody::Slice { id, .. } | FrameBody::Withdrawn { id }) = body else {
+            return 0;
+        };
+        // Duplicates are dropped and need no memory.
+        let Some(index) = id.ahead_of(self.next).filter(|index| *index >= preview.settled) else { return 0 };
+        let is_in_order = index == preview.settled;
+        match body {
+            FrameBody::Slice { bytes, first, data, .. } if is_in_order => {
+                self.preview_slice(preview, *bytes, *first, data.len());
+                0
+            }
+            FrameBody::Whole { .. } | FrameBody::Withdrawn { .. } if is_in_order => {
+                self.preview_settled(preview);
+                0
+            }
+            // Unordered messages are delivered at once.
+            FrameBody::Whole { .. } if kind == Kind::ReliableUnordered => 0,
+            FrameBody::Whole { data, .. } | FrameBody::Slice { data, .. } if !self.is_complete(index) => {
+                data.len().div_ceil(PIECE_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Adds a slice of the oldest missing message to a preview. Only slices with ascending pieces count, so that no
+    /// piece counts twice.
+    fn preview_slice(&self, preview: &mut WindowPreview, bytes: u32, first: u16, data: usize) {
+        let assembly = match self.slots.get(preview.settled as usize) {
+            Some(WindowSlot::Partial(number)) => self.assemblies.get(*number),
+            _ => None,
+        };
+        if first < preview.end {
+            return;
+        }
+        // Slices of one packet ascend, so one position suffices to skip duplicates.
+        preview.end = first.saturating_add(data.div_ceil(PIECE_BYTES) as u16);
+        let is_new = |piece: &u16| assembly.is_none_or(|assembly| assembly.is_missing(*piece));
+        preview.new_pieces += (first..preview.end).filter(is_new).count() as u16;
+        if preview.new_pieces == assembly.map_or(pieces_of(bytes), MessageAssembly::missing) {
+            self.preview_settled(preview);
+        }
+    }
+
+    /// Settles the oldest missing message in a preview, and those that waited for it.
+    fn preview_settled(&self, preview: &mut WindowPreview) {
+        *preview = WindowPreview { settled: preview.settled + 1, ..WindowPreview::default() };
+        while self.is_complete(preview.settled) {
+            preview.settled += 1;
+        }
+    }
+
+    fn is_complete(&self, index: u32) -> bool {
+        matches!(self.slots.get(index as usize), Some(WindowSlot::Stored { .. } | WindowSlot::Settled))
+    }
+
+    /// Extends the window to a message. Returns the message's index, or `None` if it is complete already.
+    fn open(
+        &mut self,
+        channel: ChannelId,
+        config: &ChannelConfig,
+        id: MessageId,
+    ) -> Result<Option<usize>, ChannelViolation> {
+        // Older than the window: a retransmission of a settled message.
+        let Some(ahead) = id.ahead_of(self.next) else { return Ok(None) };
+        if ahead >= config.queue_messages.into() {
+            return Err(ChannelViolation::Overrun(channel));
+        }
+        let index = ahead as usize;
+        // Grows only as far as anything arrived: 16 bytes for each message.
+        while self.slots.len() <= index {
+            self.slots.push_back(WindowSlot::Nothing);
+        }
+        let is_incomplete = matches!(self.slots.get(index), Some(WindowSlot::Nothing | WindowSlot::Partial(_)));
+        Ok(is_incomplete.then_some(index))
+    }
+
+    fn begin(
+        &mut self,
+        channel: ChannelId,
+        config: &ChannelConfig,
+        index: usize,
+        bytes: u32,
+    ) -> Result<u16, ChannelViolation> {
+        self.reserve(channel, config, bytes)?;
+        // Assemblies are in a slab, so that a slot of the window stays at 16 bytes.
+        let number = self.assemblies.insert(MessageAssembly::new(bytes));
+        self.put(index, WindowSlot::Partial(number));
+        Ok(number)
+    }
+
+    fn completed(
+        &mut self,
+        kind: Kind,
+        index: usize,
+        number: u16,
+        pool: &mut ChunkPool,
+        scratch: &mut Vec<u8>,
+    ) -> FrameOutcome {
+        let Some(MessageAssembly { bytes, chunks, .. }) = self.assemblies.remove(number) else {
+            return FrameOutcome::Dropped;
+        };
+        if kind == Kind::ReliableOrdered && index > 0 {
+            // Its bytes were reserved by the first slice, and stay reserved.
+            self.put(index, WindowSlot::Stored { chunks, bytes });
+            return FrameOutcome::Kept;
+        }
+        pool.assemble(&chunks, bytes, scratch);
+        pool.release(chunks);
+        self.bytes -= bytes;
+        self.settle(index);
+        FrameOutcome::Assembled
+    }
+
+    /// Counts bytes of a message that the window holds from now on.
+    fn reserve(&mut self, channel: ChannelId, config: &ChannelConfig, bytes: u32) -> Result<(), ChannelViolation> {
+        // A conforming sender never exceeds the limit, because it counts the same messages (§3.7).
+        let fits = bytes <= config.queue_bytes.saturating_sub(self.bytes);
+        self.bytes += if fits { bytes } else { 0 };
+        if fits { Ok(()) } else { Err(ChannelViolation::Overrun(channel)) }
+    }
+
+    /// Drops slices of a message that arrived whole or was withdrawn.
+    fn drop_partial(&mut self, index: usize, pool: &mut ChunkPool) {
+        let Some(WindowSlot::Partial(number)) = self.slots.get(index) else { return };
+        let Some(assembly) = self.assemblies.remove(*number) else { return };
+        self.bytes -= assembly.bytes;
+        pool.release(assembly.chunks);
+        self.put(index, WindowSlot::Nothing);
+    }
+
+    fn settle(&mut self, index: usize) {
+        self.put(index, WindowSlot::Settled);
+        self.skip_settled();
+    }
+
+    fn skip_settled(&mut self) {
+        while let Some(WindowSlot::Settled) = self.slots.front() {
+            self.slots.pop_front();
+            self.next = self.next.ahead(1);
+        }
+    }
+
+    fn put(&mut self, index: usize, slot: WindowSlot) {
+        if let Some(entry) = self.slots.get_mut(index) {
+            *entry = slot;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_far_ahead_take_16_bytes_each() {
+        let channel = ChannelId(0);
+        for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
+            let config = ChannelConfig { queue_messages: 4096, ..ChannelConfig::new(kind) };
+            let (mut window, mut pool) = (MessageWindow::new(), ChunkPool::new(None));
+            let mut take = |number| window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut pool);
+            assert!(take(4095).is_ok());
+            assert_eq!(take(4096), Err(ChannelViolation::Overrun(channel)));
+            assert_eq!(window.slots.capacity() * size_of::<WindowSlot>(), 4096 * 16, "{kind:?}");
+            let mut scratch = Vec::new();
+            for number in 0..4095 {
+                assert!(window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut pool).is_ok());
+                while window.pop(&mut pool, &mut scratch) {}
+            }
+            assert!(window.slots.is_empty(), "{kind:?}");
+            // The slots are reused for later messages.
+            for number in (4096..8192).rev() {
+                assert!(window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut pool).is_ok());
+            }
+            assert_eq!(window.slots.capacity(), 4096, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Which channel writes the next frame, and how much of the path each priority class may use.
+
+pub(crate) mod budget;
+pub(crate) mod scheduler;
+pub(crate) mod share;

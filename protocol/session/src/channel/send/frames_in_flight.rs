@@ -1,0 +1,287 @@
+//! The frames of each packet in flight, until the packet is acked or lost.
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+use crate::channel::config::ChannelId;
+use crate::channel::send::receipts::ReceiptPart;
+use crate::channel::transfer::SentTransferFrame;
+use crate::channel::wire::message_id::MessageId;
+use crate::wire::reliable::Sequence;
+
+/// The maximum number of packets that are remembered. A displaced packet counts as lost.
+const MAX_PACKETS: usize = crate::channel::MAX_PACKETS as usize;
+/// The maximum number of frames that are remembered, of all packets together. Displaced packets count as lost.
+const MAX_FRAMES: usize = 8192;
+/// Packets, and frames, that may still leave when no more data should be in flight: PTO probes and acknowledgements,
+/// which consume sequence numbers as well.
+const RESERVE: usize = MAX_PACKETS / 8;
+/// The number of further packets for which a late acknowledgement of a lost packet is recognized.
+const LATE_PACKETS: u16 = 128;
+
+/// A frame of which the acknowledgement or loss matters: consecutive messages, pieces of one, a frame of a transfer, or
+/// a part of a message that is sent once and has a receipt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SentFrame {
+    /// `count` messages, whole or withdrawn, from `first` on.
+    Whole { channel: ChannelId, first: MessageId, count: u16 },
+    /// `count` pieces of a message, from `first` on.
+    Slice { channel: ChannelId, id: MessageId, first: u16, count: u16 },
+    /// A frame of a transfer.
+    Transfer { channel: ChannelId, sent: SentTransferFrame },
+    /// A message that is not sent again, or pieces of it.
+    Once { channel: ChannelId, part: ReceiptPart },
+}
+
+/// A frame of a packet that is displaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Displaced {
+    /// The packet counts as lost.
+    Lost(SentFrame),
+    /// The packet was lost before. Its acknowledgement will not be recognized any more.
+    Forgotten(SentFrame),
+}
+
+/// The state of a packet in flight. It only advances.
+///
+/// ```text
+///  Awaited ──▶ Probed ──▶ Lost ──▶ Acked (late acknowledgement)
+///     └──────────┴──────────┴───────▲
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+enum InFlightState {
+    Awaited,
+    /// Its frames were queued again by a PTO (RFC 9002 §6.2), and it is not lost.
+    Probed,
+    /// Its frames were queued again, and those that are sent once are lost.
+    Lost,
+    Acked,
+}
+
+#[derive(Clone, Copy)]
+struct PacketFrames {
+    packet: Sequence,
+    /// The number of its first frame among all that were ever pushed, wrapping.
+    first_frame: u32,
+    count: u16,
+    state: InFlightState,
+}
+
+/// The packets in flight, oldest first, and their frames in the same order. Handling an acknowledgement or loss costs a
+/// binary search and one step for each of its frames.
+#[derive(Default)]
+pub(crate) struct FramesInFlight {
+    packets: VecDeque<PacketFrames>,
+    frames: VecDeque<SentFrame>,
+    /// The number of the first frame that is remembered.
+    first_frame: u32,
+}
+
+impl FramesInFlight {
+    /// Adds a frame of the packet that is being written, which is the newest.
+    pub(crate) fn push(&mut self, packet: Sequence, frame: SentFrame) {
+        if self.packets.back().is_none_or(|newest| newest.packet != packet) {
+            let first_frame = self.first_frame.wrapping_add(self.frames.len() as u32);
+            self.packets.push_back(PacketFrames { packet, first_frame, count: 0, state: InFlightState::Awaited });
+        }
+        let Some(newest) = self.packets.back_mut() else { return };
+        // Small messages in sequence take one entry for the whole packet.
+        if newest.count > 0 && self.frames.back_mut().is_some_and(|last| last.try_merge(frame)) {
+            return;
+        }
+        newest.count += 1;
+        self.frames.push_back(frame);
+    }
+
+    /// Makes room for the frames of another packet: forgets acked and lost packets, and the oldest packets if
+    /// there are too many. Passes the frames of packets that were not acked to `displaced`.
+    pub(crate) fn make_room(&mut self, packet: Sequence, mut displaced: impl FnMut(Displaced)) {
+        while let Some(oldest) = self.packets.front() {
+            let age = packet.distance_from(oldest.packet);
+            // Probes and acknowledgements may be sent even when `is_full`: the oldest packets make room.
+            let is_full = self.packets.len() >= MAX_PACKETS || self.frames.len() >= MAX_FRAMES;
+            let keep = match oldest.state {
+                InFlightState::Acked => false,
+                // Kept for a while, so that a late acknowledgement stops the retransmission.
+                InFlightState::Lost => !is_full && age < LATE_PACKETS,
+                InFlightState::Awaited | InFlightState::Probed => !is_full && usize::from(age) < MAX_PACKETS,
+            };
+            if keep {
+                return;
+            }
+            self.forget_oldest(&mut displaced);
+        }
+    }
+
+    /// Returns whether the next packet should wait: otherwise the oldest packet would be displaced while it is awaited.
+    pub(crate) fn is_full(&self, newest: Sequence) -> bool {
+        let spans_all =
+            |oldest: &PacketFrames| usize::from(newest.distance_from(oldest.packet)) >= MAX_PACKETS - RESERVE;
+        self.packets.front().is_some_and(|oldest| {
+            // A probed packet may be displaced: its frames were queued again already.
+            oldest.state == InFlightState::Awaited && (self.frames.len() >= MAX_FRAMES - RESERVE || spans_all(oldest))
+        })
+    }
+
+    /// Marks a packet as acked. Returns its frames, unless it was acked before.
+    pub(crate) fn on_acked(&mut self, packet: Sequence) -> impl Iterator<Item = SentFrame> {
+        self.advance_state(packet, InFlightState::Acked)
+    }
+
+    /// Marks a packet as lost. Returns its frames, without those that a PTO has queued again.
+    pub(crate) fn on_lost(&mut self, packet: Sequence) -> impl Iterator<Item = SentFrame> {
+        self.advance_state(packet, InFlightState::Lost)
+    }
+
+    /// Returns the frames of the oldest packet that is awaited and has a frame that can be sent again.
+    pub(crate) fn on_pto(&mut self) -> impl Iterator<Item = SentFrame> {
+        let is_awaited = |packet: &&PacketFrames| packet.state == InFlightState::Awaited;
+        let can_repeat =
+            |packet: &&PacketFrames| self.frames.range(self.range(packet)).any(|frame| frame.is_repeated());
+        let oldest = self.packets.iter().filter(is_awaited).find(can_repeat).map(|packet| packet.packet);
+        self.advance_state(oldest, InFlightState::Probed)
+    }
+
+    fn advance_state(
+        &mut self,
+        packet: impl Into<Option<Sequence>>,
+        state: InFlightState,
+    ) -> impl Iterator<Item = SentFrame> {
+        let index = packet.into().and_then(|packet| self.index_of(packet));
+        // A state never moves back: duplicates of acknowledgements have no effect.
+        let entry = index.and_then(|index| self.packets.get_mut(index)).filter(|entry| entry.state < state);
+        let (mut frames, mut was_probed) = (0..0, false);
+        if let Some(entry) = entry {
+            let before = core::mem::replace(&mut entry.state, state);
+            // A PTO has queued the repeated frames already: only the others are lost now.
+            was_probed = before == InFlightState::Probed && state == InFlightState::Lost;
+            let entry = *entry;
+            frames = self.range(&entry);
+        }
+        self.frames.range(frames).copied().filter(move |frame| !was_probed || !frame.is_repeated())
+    }
+
+    /// Returns the range of a packet's frames.
+    fn range(&self, packet: &PacketFrames) -> Range<usize> {
+        let first = packet.first_frame.wrapping_sub(self.first_frame) as usize;
+        let end = (first + usize::from(packet.count)).min(self.frames.len());
+        first.min(end)..end
+    }
+
+    fn index_of(&self, packet: Sequence) -> Option<usize> {
+        let oldest = self.packets.front()?.packet;
+        // Sequence numbers wrap, distances from the oldest packet do not.
+        let distance = packet.distance_from(oldest);
+        let index = self.packets.partition_point(|entry| entry.packet.distance_from(oldest) < distance);
+        self.packets.get(index).filter(|entry| entry.packet == packet).map(|_| index)
+    }
+
+    fn forget_oldest(&mut self, displaced: &mut impl FnMut(Displaced)) {
+        let Some(oldest) = self.packets.pop_front() else { return };
+        let count = usize::from(oldest.count).min(self.frames.len());
+        self.first_frame = self.first_frame.wrapping_add(count as u32);
+        for frame in self.frames.drain(..count) {
+            let was_repeated = oldest.state == InFlightState::Probed && frame.is_repeated();
+            if oldest.state < InFlightState::Lost && !was_repeated {
+                displaced(Displaced::Lost(frame));
+            }
+            if oldest.state < InFlightState::Acked {
+                displaced(Displaced::Forgotten(frame));
+            }
+        }
+    }
+}
+
+impl SentFrame {
+    /// Returns the index of the frame's channel in the layout.
+    pub(crate) fn channel_index(self) -> usize {
+        let (Self::Whole { channel, .. }
+        | Self::Slice { channel, .. }
+        | Self::Transfer { channel, .. }
+        | Self::Once { channel, .. }) = self;
+        channel.0.into()
+    }
+
+    /// Returns whether the content is sent again when the packet is lost.
+    const fn is_repeated(self) -> bool {
+        !matches!(self, Self::Once { .. })
+    }
+
+    /// Merges the message behind the last one of this frame into it. Returns whether that was possible.
+    fn try_merge(&mut self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Whole { channel, first, count }, Self::Whole { channel: its_channel, first: id, count: 1 })
+                if *channel == its_channel && first.ahead((*count).into()) == id =>
+            {
+                *count += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn ack_or_loss_returns_the_packets_own_frames_across_wraps() {
+        let mut in_flight = FramesInFlight { first_frame: u32::MAX - 100, ..FramesInFlight::default() };
+        let (channel, start) = (ChannelId(0), Sequence(65_400));
+        // Ids two apart, so that frames are not merged.
+        let frames = |number: u16| {
+            let frame = |index| SentFrame::Whole {
+                channel,
+                first: MessageId::new(u32::from(number * 16 + index * 2)),
+                count: 1,
+            };
+            (0..number % 5).map(frame).collect::<Vec<_>>()
+        };
+        for number in 0..1000 {
+            in_flight.make_room(start.ahead(number), |_| ());
+            frames(number).into_iter().for_each(|frame| in_flight.push(start.ahead(number), frame));
+            // 17 packets are in flight, and their acknowledgements come out of order.
+            let Some(reported) = (number ^ 3).checked_sub(16) else { continue };
+            let packet = start.ahead(reported);
+            let returned = match reported % 3 {
+                0 => in_flight.on_lost(packet).collect::<Vec<_>>(),
+                _ => in_flight.on_acked(packet).collect(),
+            };
+            assert_eq!(returned, frames(reported), "packet {reported} of {number}");
+            let late = if reported % 3 == 0 { returned.len() } else { 0 };
+            assert_eq!(in_flight.on_acked(packet).count(), late, "a late acknowledgement");
+        }
+        assert!(in_flight.packets.len() < 200 && in_flight.frames.len() < 400);
+    }
+
+    #[test]
+    fn full_is_reported_before_a_packet_is_displaced() {
+        for (frames_each, packets) in [(1_u16, 1793), (20, 397)] {
+            let (mut in_flight, mut packet) = (FramesInFlight::default(), Sequence(65_000));
+            let count = (0..2000)
+                .take_while(|_| {
+                    let next = packet.ahead(1);
+                    let full = in_flight.is_full(packet);
+                    if !full {
+                        in_flight.make_room(next, |frame| panic!("{frame:?} is displaced"));
+                        let frame = |index| SentFrame::Whole {
+                            channel: ChannelId(0),
+                            first: MessageId::new(u32::from(index * 2)),
+                            count: 1,
+                        };
+                        (0..frames_each).for_each(|index| in_flight.push(next, frame(index)));
+                        packet = next;
+                    }
+                    !full
+                })
+                .count();
+            assert_eq!(count, packets, "{frames_each} frames in each");
+            assert!(in_flight.on_acked(Sequence(65_001)).count() == usize::from(frames_each));
+            in_flight.make_room(packet.ahead(1), |frame| panic!("{frame:?} is displaced"));
+            assert!(!in_flight.is_full(packet), "the oldest is not awaited any more");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Packets out: which frames a packet carries, and what its acknowledgement or loss means for their messages.
+//! `scheduling::share` limits what each priority class may write.
+
+use crate::channel::channels::Channels;
+use crate::channel::config::{ChannelId, Kind};
+use crate::channel::scheduling::budget::SendBudget;
+use crate::channel::scheduling::share::PacketShare;
+use crate::channel::send::context::{PacketContext, SendContext};
+use crate::channel::send::frames_in_flight::{Displaced, SentFrame};
+use crate::channel::send::sender::ChannelSender;
+use crate::channel::transfer_channel::TransferChannel;
+use crate::channel::wire::frame_writer::FrameWriter;
+use crate::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
+
+impl Channels {
+    /// Returns whether a frame could be written now.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        self.channel_ids().any(|channel| self.is_ready(channel))
+    }
+
+    /// Returns about how many bytes of messages wait, without frame headers, for connections that share an uplink.
+    /// `None` when a transfer is in progress, which always has more to send.
+    pub(crate) fn waiting_bytes(&self) -> Option<u64> {
+        let has_transfers = self.transfers.iter().any(TransferChannel::has_frames);
+        (!has_transfers).then(|| self.senders.iter().map(ChannelSender::waiting_bytes).sum())
+    }
+
+    /// Writes frames into the rest of a packet. Returns how many bytes they take: 0 if nothing waits or fits.
+    ///
+    /// Packets are written in the order of their sequence numbers. The frames end where the packet ends: nothing may be
+    /// written behind them. The caller reports the packet's acknowledgement or loss later with [`Channels::on_acked`]
+    /// or [`Channels::on_lost`].
+    pub fn write(&mut self, packet: Sequence, now: Instant, buf: &mut [u8]) -> usize {
+        self.write_within(packet, now, buf, SendBudget::UNLIMITED)
+    }
+
+    /// Writes frames as [`Channels::write`], within what the path would carry now. No class spends what a higher one
+    /// waits for.
+    pub(crate) fn write_within(&mut self, packet: Sequence, now: Instant, buf: &mut [u8], budget: SendBudget) -> usize {
+        self.advance_to(packet);
+        // Transfers become ready without a call of the application: their waiting time starts here.
+        for transfers in &mut self.transfers {
+            transfers.update_waiting_since(now);
+        }
+        let mut left = self.ready();
+        // An empty packet must not start turns or waiting times.
+        if left == 0 {
+            return 0;
+        }
+        self.begin_packet(left, buf.len());
+        let mut share = PacketShare::new(left, budget, buf.len());
+        let mut writer = FrameWriter::new(buf);
+        while let Some(channel) = self.next_channel(left, now) {
+            // The limit depends on what was written before, so it is set for each frame.
+            writer.set_limit(self.frame_limit(&share, channel, now));
+            let written = self.write_frame(channel, &mut writer, packet, now);
+            if !written {
+                // Lower classes must leave credit for it in the next packet.
+                share.defer(self.waiting_frame_bytes(channel));
+            }
+            let is_empty = !self.is_ready(channel);
+            if is_empty && written {
+                self.scheduler.on_quantum_done(channel, now);
+            }
+            // A channel that cannot write leaves the loop, which therefore ends.
+            if !written || is_empty {
+                left &= !(1 << channel.0);
+            }
+            if writer.is_closed() {
+                break;
+            }
+        }
+        writer.finish()
+    }
+
+    /// Begins a packet with these channels ready, one bit for each, and this much room for frames.
+    fn begin_packet(&mut self, ready: u64, packet_bytes: usize) {
+        self.scheduler.begin_packet(&self.layout, ready, packet_bytes);
+        for channel in self.channel_ids().filter(|channel| ready >> channel.0 & 1 != 0) {
+            // Waiting time counts from the packet in which the channel could have sent.
+            if let Some(candidate) = self.candidate(channel) {
+                self.scheduler.on_waiting(candidate);
+            }
+        }
+    }
+
+    /// Returns whether so much is in flight that no more should be sent until a packet is acked or lost. Packets that
+    /// are sent all the same make the oldest one count as lost.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.newest.is_some_and(|newest| self.in_flight.is_full(newest))
+    }
+
+    /// Notes that packets up to this number were sent without frames of channels. Call it at least every 32,767
+    /// numbers, so that newer packets can be distinguished from older ones.
+    pub fn skip(&mut self, packet: Sequence) {
+        self.advance_to(packet);
+    }
+
+    /// Handles the acknowledgement of a packet, also after it was reported lost.
+    pub fn on_acked(&mut self, packet: Sequence) {
+        let Self { in_flight, senders, transfers, context, .. } = self;
+        for frame in in_flight.on_acked(packet) {
+            let index = frame.channel_index();
+            if let SentFrame::Transfer { sent, .. } = frame {
+                if let Some(transfers) = transfers.get_mut(index) {
+                    transfers.on_acked(sent);
+                }
+            } else if let Some(sender) = senders.get_mut(index) {
+                sender.on_acked(frame, context);
+            }
+        }
+    }
+
+    /// Handles the loss of a packet: reliable content is queued again.
+    pub fn on_lost(&mut self, packet: Sequence) {
+        let Self { in_flight, senders, transfers, context, .. } = self;
+        for frame in in_flight.on_lost(packet) {
+            on_frame_lost(senders, transfers, context, frame);
+        }
+    }
+
+    /// Handles a probe timeout (RFC 9002 §6.2): queues the content of the oldest packet again that is neither acked nor
+    /// lost.
+    pub fn on_pto(&mut self) {
+        let Self { in_flight, senders, transfers, .. } = self;
+        for frame in in_flight.on_pto() {
+            queue_again(senders, transfers, frame);
+        }
+    }
+
+    /// Notes the newest sequence number, and forgets the frames of the oldest packets.
+    fn advance_to(&mut self, packet: Sequence) {
+        let distance = self.newest.map_or(0, |newest| packet.distance_from(newest));
+        debug_assert!(distance < 1 << 15, "packets are written in the order of their numbers");
+        self.newest = Some(packet);
+        let Self { in_flight, senders, transfers, context, .. } = self;
+        in_flight.make_room(packet, |displaced| match displaced {
+            Displaced::Lost(frame) => on_frame_lost(senders, transfers, context, frame),
+            Displaced::Forgotten(SentFrame::Once { part, .. }) => context.receipts.on_forgotten(part),
+            Displaced::Forgotten(_) => {}
+        });
+    }
+
+    /// Returns one bit for each channel that could write a frame.
+    pub(crate) fn ready(&self) -> u64 {
+        let ready = self.channel_ids().filter(|channel| self.is_ready(*channel));
+        ready.fold(0, |mask, channel| mask | 1 << channel.0)
+    }
+
+    /// Returns the channel of the mask that writes next.
+    pub(crate) fn next_channel(&self, mask: u64, now: Instant) -> Option<ChannelId> {
+        let left = self.channel_ids().filter(|channel| mask >> channel.0 & 1 != 0);
+        self.scheduler.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
+    }
+
+    fn is_ready(&self, channel: ChannelId) -> bool {
+        self.has_waiting(channel) && self.scheduler.allows(channel)
+    }
+
+    fn has_waiting(&self, channel: ChannelId) -> bool {
+        let index = usize::from(channel.0);
+        let messages = self.senders.get(index).is_some_and(ChannelSender::is_ready);
+        messages || self.transfers.get(index).is_some_and(TransferChannel::has_frames)
+    }
+
+    /// Returns whether a channel has data to send and has used up its bytes of this tick.
+    pub(crate) fn waits_for_tick(&self) -> bool {
+        self.channel_ids().any(|channel| self.has_waiting(channel) && !self.scheduler.allows(channel))
+    }
+
+    fn write_frame(
+        &mut self,
+        channel: ChannelId,
+        writer: &mut FrameWriter<'_>,
+        packet: Sequence,
+        now: Instant,
+    ) -> bool {
+        let before = writer.pos();
+        // Transfers have no queue of messages.
+        let is_transfers = self.layout.channel(channel).is_some_and(|config| config.kind == Kind::Transfers);
+        let written = if is_transfers {
+            self.write_transfer(channel, writer, packet).is_some()
+        } else {
+            self.write_message(channel, writer, packet, now).unwrap_or(false)
+        };
+        let bytes = writer.pos() - before;
+        // Charged by bytes of frames, headers included.
+        if let (true, Some(sender)) = (written, self.senders.get_mut(usize::from(channel.0))) {
+            sender.stats.frame_bytes += bytes as u64;
+            self.scheduler.charge(&self.layout, channel, bytes, now);
+            self.bursts.on_written(channel, bytes, now);
+        }
+        written
+    }
+
+    fn write_message(
+        &mut self,
+        channel: ChannelId,
+        writer: &mut FrameWriter<'_>,
+        sequence: Sequence,
+        now: Instant,
+    ) -> Option<bool> {
+        let sender = self.senders.get_mut(usize::from(channel.0))?;
+        let kind = self.layout.channel(channel)?.kind;
+        let (shared, in_flight) = (&mut self.context, &mut self.in_flight);
+        Some(sender.write(channel, kind, &mut PacketContext { writer, shared, in_flight, sequence, now }))
+    }
+
+    fn write_transfer(&mut self, channel: ChannelId, writer: &mut FrameWriter<'_>, packet: Sequence) -> Option<()> {
+        let transfers = self.transfers.get_mut(usize::from(channel.0))?;
+        let sent = writer.transfer(channel, |buf| transfers.write(buf))?;
+        self.in_flight.push(packet, SentFrame::Transfer { channel, sent });
+        Some(())
+    }
+}
+
+/// Handles the loss of a frame: its content is queued again, or its message is lost.
+fn on_frame_lost(
+    senders: &mut [ChannelSender],
+    transfers: &mut [TransferChannel],
+    context: &mut SendContext,
+    frame: SentFrame,
+) {
+    match frame {
+        SentFrame::Once { part, .. } => context.receipts.on_lost(part),
+        frame => queue_again(senders, transfers, frame),
+    }
+}
+
+fn queue_again(senders: &mut [ChannelSender], transfers: &mut [TransferChannel], frame: SentFrame) {
+    let index = frame.channel_index();
+    if let SentFrame::Transfer { sent, .. } = frame {
+        if let Some(transfers) = transfers.get_mut(index) {
+            transfers.on_lost(sent);
+        }
+    } else if let Some(sender) = senders.get_mut(index) {
+        sender.queue_again(frame);
+    }
+}

@@ -1,0 +1,538 @@
+//! The transfers of the peer: admission, partial transfers of earlier connections, and close frames.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::frame::{TransferBegin, TransferFrame, TransferReason};
+use super::receiver::{PartialTransfer, TransferReceiver};
+use super::store::{HashBudget, HashingGrant};
+use super::{
+    Reception, SentTransferFrame, TransferAdmission, TransferConfig, TransferEvent, TransferId, TransferProgress,
+    TransferSide, TransferViolation, WINDOW, steps,
+};
+use crate::reliability::MemoryBudget;
+
+/// All incoming transfers of a channel.
+pub(super) struct IncomingTransfers {
+    config: TransferConfig,
+    budget: Option<MemoryBudget>,
+    ids: IdWindow,
+    active: Vec<ActiveTransfer>,
+    close_frames: CloseFrames,
+    hash_budget: HashBudget,
+    /// Partial transfers of earlier connections.
+    partials: Vec<PartialTransfer>,
+}
+
+struct ActiveTransfer {
+    receiver: TransferReceiver,
+    /// The offer was reported to the application.
+    was_offered: bool,
+    /// The peer withdrew it.
+    withdrawn: Option<TransferReason>,
+}
+
+impl IncomingTransfers {
+    pub(super) fn new(config: TransferConfig, budget: Option<MemoryBudget>) -> Self {
+        let (ids, close_frames, hash_budget) = (IdWindow::default(), CloseFrames::default(), HashBudget::default());
+        Self { config, budget, ids, active: Vec::new(), close_frames, hash_budget, partials: Vec::new() }
+    }
+
+    /// Limits hashing to the grant.
+    pub(super) fn hash_within(&mut self, grant: HashingGrant) {
+        self.hash_budget.within(grant);
+    }
+
+    /// Keeps a partial transfer for a later offer of the same content. Returns it if `max_at_once` are kept already.
+    pub(super) fn keep(&mut self, partial: PartialTransfer) -> Result<(), PartialTransfer> {
+        if self.partials.len() >= self.config.max_at_once.into() {
+            return Err(partial);
+        }
+        self.partials.push(partial);
+        Ok(())
+    }
+
+    pub(super) fn into_partials(self) -> impl Iterator<Item = PartialTransfer> {
+        self.active.into_iter().filter_map(|active| active.receiver.into_partial()).chain(self.partials)
+    }
+
+    pub(super) fn label(&self, id: TransferId) -> Option<u64> {
+        let active = self.active.iter().find(|active| active.receiver.id() == id)?;
+        Some(active.receiver.begin().label)
+    }
+
+    pub(super) fn progress(&self) -> impl Iterator<Item = (TransferId, TransferProgress)> {
+        self.active.iter().map(|active| (active.receiver.id(), active.receiver.progress()))
+    }
+
+    pub(super) fn on_begin(&mut self, begin: TransferBegin) -> Result<Reception, TransferViolation> {
+        // Checks the announcement first: a malformed one is a violation even for a known id.
+        let receiver = TransferReceiver::new(begin, self.budget.clone())?;
+        if let Some(active) = self.find(begin.id) {
+            let same = active.receiver.begin() == begin;
+            return if same { Ok(Reception::Ignored) } else { Err(TransferViolation::BeginDiffers) };
+        }
+        // A late copy of a `Begin` of a transfer that has ended.
+        if !self.mark(begin.id) {
+            return Ok(Reception::Ignored);
+        }
+        if self.config.admission == TransferAdmission::Never {
+            self.refuse(begin.id, TransferReason::Declined);
+        } else if begin.length > self.config.max_transfer_bytes {
+            self.refuse(begin.id, TransferReason::TooLarge);
+        // A conforming sender respects the same limit; this one may be configured differently.
+        } else if self.active.len() >= self.config.max_at_once.into() {
+            self.refuse(begin.id, TransferReason::Busy);
+        } else {
+            self.active.push(ActiveTransfer { receiver, was_offered: false, withdrawn: None });
+            self.admit();
+        }
+        Ok(Reception::New)
+    }
+
+    pub(super) fn on_slices(
+        &mut self,
+        id: TransferId,
+        index: u32,
+        bytes: &[u8],
+    ) -> Result<Reception, TransferViolation> {
+        if let Some(active) = self.active.iter_mut().find(|active| active.receiver.id() == id) {
+            // Slices that were in flight when the sender withdrew.
+            if active.withdrawn.is_some() {
+                return Ok(Reception::Ignored);
+            }
+            return active.receiver.on_slices(index, bytes, &mut self.hash_budget);
+        }
+        if self.ids.contains(id) { Ok(Reception::Ignored) } else { Err(TransferViolation::NotAccepted) }
+    }
+
+    pub(super) fn on_withdraw(&mut self, id: TransferId, reason: TransferReason) -> Reception {
+        // A `Withdraw` may overtake its `Begin`: the id counts as started all the same.
+        let is_new = self.mark(id);
+        self.drop_close(id);
+        // The end of a transfer that was never announced here, or has ended.
+        let Some(active) = self.find(id) else {
+            return if is_new { Reception::New } else { Reception::Ignored };
+        };
+        if active.withdrawn.is_some() {
+            return Reception::Ignored;
+        }
+        active.withdrawn = Some(reason);
+        // A withdrawn offer that was never reported to the application ends without an event.
+        self.active.retain(|active| active.withdrawn.is_none() || active.was_offered || !active.receiver.is_offered());
+        self.admit();
+        Reception::New
+    }
+
+    /// Accepts an offer of which the application was asked. Returns whether there is one and it fits into the limits.
+    pub(super) fn accept(&mut self, id: TransferId) -> bool {
+        let Some(at) = self.active.iter().position(|active| active.receiver.id() == id) else { return false };
+        self.fits_limits(at) && self.accept_at(at)
+    }
+
+    /// Ends a transfer that is offered or in progress. Returns what has arrived of it.
+    pub(super) fn cancel(&mut self, id: TransferId) -> Option<PartialTransfer> {
+        let at = self.active.iter().position(|active| active.receiver.id() == id)?;
+        let ActiveTransfer { receiver, withdrawn, .. } = self.active.remove(at);
+        // The sender does not wait for a reply after its own withdrawal.
+        if withdrawn.is_none() {
+            self.refuse(id, if receiver.is_offered() { TransferReason::Declined } else { TransferReason::Cancelled });
+        }
+        self.admit();
+        receiver.into_partial()
+    }
+
+    pub(super) fn has_frames(&self) -> bool {
+        self.close_frames.has_frames()
+            || self.active.iter().any(|active| active.withdrawn.is_none() && active.receiver.has_frames())
+    }
+
+    pub(super) fn write(&mut self, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
+        self.close_frames.write(self.ids.oldest(), buf).or_else(|| {
+            let mut wanted = self.active.iter_mut().filter(|active| active.withdrawn.is_none());
+            wanted.find_map(|active| active.receiver.write(buf))
+        })
+    }
+
+    pub(super) fn on_acked(&mut self, sent: SentTransferFrame) {
+        if let SentTransferFrame::Close(id) = sent {
+            self.drop_close(id);
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, sent: SentTransferFrame) {
+        match sent {
+            SentTransferFrame::Close(id) if self.ids.is_within(id) => self.close_frames.on_lost(id),
+            SentTransferFrame::Accept { transfer, .. } => {
+                if let Some(active) = self.find(transfer) {
+                    active.receiver.on_lost(sent);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether received data waits to be hashed.
+    pub(super) fn has_unhashed(&self) -> bool {
+        self.active.iter().any(|active| active.receiver.has_unhashed())
+    }
+
+    /// Returns the next event, after some hashing.
+    pub(super) fn poll_event(&mut self) -> Option<TransferEvent> {
+        let event = self.next_event();
+        if event.is_none() {
+            // All events are polled: the turn is over.
+            self.hash_budget.begin_turn();
+        }
+        event
+    }
+
+    fn next_event(&mut self) -> Option<TransferEvent> {
+        self.hash_budget.share(&mut self.active, |active, hash_budget| active.receiver.hash_arrived(hash_budget));
+        if let Some(at) = self.active.iter().position(ActiveTransfer::is_finished) {
+            let ended = self.active.remove(at);
+            let event = self.finish(ended);
+            self.admit();
+            return Some(event);
+        }
+        // Offers are reported after the ends of transfers, which make room for them.
+        let asks = self.config.admission == TransferAdmission::Ask;
+        let offered =
+            self.active.iter_mut().find(|active| asks && active.receiver.is_offered() && !active.was_offered)?;
+        offered.was_offered = true;
+        Some(TransferEvent::Offered(offered.receiver.offer()))
+    }
+
+    fn finish(&mut self, ended: ActiveTransfer) -> TransferEvent {
+        let ActiveTransfer { mut receiver, withdrawn, .. } = ended;
+        let (id, label) = (receiver.id(), receiver.begin().label);
+        // A transfer that was withdrawn when it was complete is delivered all the same.
+        if let Some(content) = receiver.take() {
+            if withdrawn.is_none() {
+                self.queue_close(id, None);
+            }
+            return TransferEvent::Received { id, label, content };
+        }
+        let failure = receiver.failure();
+        let (by, reason) = match (withdrawn, failure) {
+            (Some(reason), _) => (TransferSide::Peer, reason),
+            (None, reason) => (TransferSide::Us, reason.unwrap_or(TransferReason::Cancelled)),
+        };
+        if by == TransferSide::Us {
+            self.refuse(id, reason);
+        }
+        TransferEvent::Broken { id, label, by, reason, partial: receiver.into_partial() }
+    }
+
+    fn refuse(&mut self, id: TransferId, reason: TransferReason) {
+        self.queue_close(id, Some(reason));
+    }
+
+    /// Queues a close frame. Ids outside of the window need none: the peer has acted on their end.
+    fn queue_close(&mut self, id: TransferId, refused: Option<TransferReason>) {
+        if self.ids.is_within(id) {
+            self.close_frames.queue_close(id, refused);
+        }
+    }
+
+    /// Drops a close frame that was acked or is not needed. Ids outside of the window have none.
+    fn drop_close(&mut self, id: TransferId) {
+        if self.ids.is_within(id) {
+            self.close_frames.drop(id);
+        }
+    }
+
+    /// Marks an id as started. Returns whether it is new.
+    fn mark(&mut self, id: TransferId) -> bool {
+        let passed = self.ids.mark(id);
+        self.close_frames.advance(id, passed.unwrap_or(0));
+        passed.is_some()
+    }
+
+    fn find(&mut self, id: TransferId) -> Option<&mut ActiveTransfer> {
+        self.active.iter_mut().find(|active| active.receiver.id() == id)
+    }
+
+    /// Accepts offers that wait for room, oldest first, unless the application decides.
+    fn admit(&mut self) {
+        // The application decides in its own time.
+        if self.config.admission == TransferAdmission::Ask {
+            return;
+        }
+        for at in 0..self.active.len() {
+            let waits = self.active.get(at).is_some_and(|active| active.receiver.is_offered());
+            if waits && (!self.fits_limits(at) || !self.accept_at(at)) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether the transfer at this index fits into the bytes that may be received at once.
+    fn fits_limits(&self, at: usize) -> bool {
+        let length = |active: &ActiveTransfer| u64::from(active.receiver.begin().length);
+        // Announced lengths count, not received bytes: otherwise all could grow beyond the limit together.
+        let taken: u64 = self.active.iter().filter(|active| !active.receiver.is_offered()).map(length).sum();
+        self.active.get(at).is_some_and(|active| taken + length(active) <= self.config.max_bytes_at_once)
+    }
+
+    fn accept_at(&mut self, at: usize) -> bool {
+        let Some(active) = self.active.get_mut(at).filter(|active| active.receiver.is_offered()) else { return false };
+        // Resumes a transfer of an earlier connection with the same content.
+        let index = self.partials.iter().position(|partial| active.receiver.continues(partial));
+        let unused = active.receiver.accept(index.map(|index| self.partials.swap_remove(index)));
+        self.partials.extend(unused);
+        true
+    }
+}
+
+impl ActiveTransfer {
+    fn is_finished(&self) -> bool {
+        self.withdrawn.is_some() || self.receiver.is_whole() || self.receiver.failure().is_some()
+    }
+}
+
+/// The close frames of the last 1,024 ids that were not acked: `Done`, or `Refuse` with its reason. They are found by
+/// id, so that a thousand of them cost no more than one.
+#[derive(Default)]
+pub(super) struct CloseFrames {
+    unacked: IdSet,
+    /// The close frames that must be written.
+    state: IdSet,
+    /// Why a transfer was refused, by its id modulo the window; `None`: it is complete. Grows with the ids in use.
+    reasons: Vec<Option<TransferReason>>,
+}
+
+impl CloseFrames {
+    /// Queues the close frame of a transfer among the last 1,024.
+    pub(super) fn queue_close(&mut self, id: TransferId, refused: Option<TransferReason>) {
+        let index = usize::from(id.0 % WINDOW);
+        // Allocated as far as ids were used: most channels refuse nothing.
+        if self.reasons.len() <= index {
+            self.reasons.resize(index + 1, None);
+        }
+        if let Some(reason) = self.reasons.get_mut(index) {
+            *reason = refused;
+        }
+        self.unacked.insert(id);
+        self.state.insert(id);
+    }
+
+    /// Removes the close frame of a transfer.
+    pub(super) fn drop(&mut self, id: TransferId) {
+        self.unacked.remove(id);
+        self.state.remove(id);
+    }
+
+    /// Advances the window by `count` ids, up to `last`. The peer has acted on the close frames of the ids that leave
+    /// it, or it would not have started `last`.
+    pub(super) fn advance(&mut self, last: TransferId, count: u16) {
+        // The sender has started later ids, so it has seen the replies to these.
+        self.unacked.clear(last, count);
+        self.state.clear(last, count);
+    }
+
+    pub(super) fn on_lost(&mut self, id: TransferId) {
+        if self.unacked.contains(id) {
+            self.state.insert(id);
+        }
+    }
+
+    pub(super) fn has_frames(&self) -> bool {
+        !self.state.is_empty()
+    }
+
+    /// Writes the close frame of the oldest transfer, counted from the window's start.
+    pub(super) fn write(&mut self, oldest: TransferId, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
+        let id = self.state.first_from(oldest)?;
+        let refused = self.reasons.get(usize::from(id.0 % WINDOW)).copied().flatten();
+        let frame = refused.map_or(TransferFrame::Done { id }, |reason| TransferFrame::Refuse { id, reason });
+        let bytes = frame.write(buf)?;
+        self.state.remove(id);
+        Some((bytes, SentTransferFrame::Close(id)))
+    }
+}
+
+/// The window of the ids that were started: a late copy of a `Begin` starts no transfer again (§4.1).
+#[derive(Default)]
+pub(super) struct IdWindow {
+    /// One past the newest id.
+    next: u16,
+    marked: IdSet,
+}
+
+impl IdWindow {
+    /// Returns whether an id has left the window.
+    const fn is_expired(&self, id: TransferId) -> bool {
+        // Half of all ids count as past, the other half as future.
+        let behind = self.behind(id);
+        behind > WINDOW && behind <= 1 << 15
+    }
+
+    /// Returns whether an id is one of the last 1,024.
+    pub(super) const fn is_within(&self, id: TransferId) -> bool {
+        let behind = self.behind(id);
+        behind > 0 && behind <= WINDOW
+    }
+
+    /// Returns the first id of the window.
+    pub(super) const fn oldest(&self) -> TransferId {
+        TransferId(self.next.wrapping_sub(WINDOW))
+    }
+
+    /// Returns whether a transfer with this id was started, or is too old to be started.
+    pub(super) fn contains(&self, id: TransferId) -> bool {
+        self.is_expired(id) || (self.is_within(id) && self.marked.contains(id))
+    }
+
+    /// Marks an id. Returns by how many ids the window advanced for it, or `None` if it is not new.
+    pub(super) fn mark(&mut self, id: TransferId) -> Option<u16> {
+        if self.contains(id) {
+            return None;
+        }
+        let mut passed = 0;
+        // A newer id: the window advances, and the oldest ids leave it.
+        if !self.is_within(id) {
+            passed = id.0.wrapping_sub(self.next).min(WINDOW - 1) + 1;
+            self.marked.clear(id, passed);
+            self.next = id.0.wrapping_add(1);
+        }
+        self.marked.insert(id);
+        Some(passed)
+    }
+
+    const fn behind(&self, id: TransferId) -> u16 {
+        self.next.wrapping_sub(id.0)
+    }
+}
+
+const BITS: u16 = u64::BITS as u16;
+const WORDS: u16 = WINDOW / BITS;
+
+/// A set of ids of which no two are 1,024 or more apart: a bit for each, reused by the id 1,024 later. Each operation
+/// takes at most 17 steps.
+#[derive(Default)]
+pub(super) struct IdSet([u64; WORDS as usize]);
+
+impl IdSet {
+    pub(super) fn contains(&self, id: TransferId) -> bool {
+        self.0.get(word(id.0)).is_some_and(|word| word & bit(id.0) != 0)
+    }
+
+    /// Adds an id.
+    pub(super) fn insert(&mut self, id: TransferId) {
+        if let Some(word) = self.0.get_mut(word(id.0)) {
+            *word |= bit(id.0);
+        }
+    }
+
+    /// Removes an id. Returns whether it was in the set.
+    pub(super) fn remove(&mut self, id: TransferId) -> bool {
+        let was_in = self.contains(id);
+        if let Some(word) = self.0.get_mut(word(id.0)) {
+            *word &= !bit(id.0);
+        }
+        was_in
+    }
+
+    /// Removes all ids with the bits of the `count` ids up to `last`, at most 1,024.
+    pub(super) fn clear(&mut self, last: TransferId, count: u16) {
+        for (at, bits) in runs(last.0.wrapping_sub(count).wrapping_add(1), count) {
+            if let Some(word) = self.0.get_mut(word(at)) {
+                *word &= !bits;
+            }
+        }
+    }
+
+    /// Returns the first id from `oldest` on.
+    pub(super) fn first_from(&self, oldest: TransferId) -> Option<TransferId> {
+        runs(oldest.0, WINDOW).find_map(|(at, bits)| {
+            let here = self.0.get(word(at))? & bits;
+            (here != 0).then(|| TransferId((at - at % BITS).wrapping_add(here.trailing_zeros() as u16)))
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS as usize]
+    }
+}
+
+/// Returns consecutive ids word by word: an id of each word, and the bits of the ids in it.
+fn runs(first: u16, count: u16) -> impl Iterator<Item = (u16, u64)> {
+    let mut left = Range { start: 0, end: count };
+    core::iter::from_fn(move || {
+        let at = first.wrapping_add(left.start);
+        // Up to the end of the word, or of the range.
+        let length = (BITS - at % BITS).min(left.end - left.start);
+        left.start += length;
+        steps::count(1);
+        (length > 0).then(|| (at, u64::MAX >> (BITS - length) << (at % BITS)))
+    })
+}
+
+const fn word(number: u16) -> usize {
+    (number % WINDOW / BITS) as usize
+}
+
+const fn bit(number: u16) -> u64 {
+    1 << (number % BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn id_set_matches_a_model_while_its_window_advances(
+            start in any::<u16>(),
+            operations in prop::collection::vec((0u16..WINDOW, any::<bool>(), 0u16..=WINDOW), 0..100),
+        ) {
+            let (mut ids, mut model, mut oldest) = (IdSet::default(), BTreeSet::new(), u32::from(start) + (1 << 16));
+            for (ahead, add, moves) in operations {
+                let number = oldest + u32::from(ahead);
+                let id = |number: u32| TransferId(number as u16);
+                if add {
+                    ids.insert(id(number));
+                    model.insert(number);
+                } else {
+                    prop_assert_eq!(ids.remove(id(number)), model.remove(&number));
+                }
+                if moves.is_multiple_of(3) {
+                    oldest += u32::from(moves);
+                    ids.clear(id(oldest - 1), moves);
+                    model.retain(|number| *number >= oldest);
+                }
+                prop_assert_eq!(ids.first_from(id(oldest)), model.first().map(|first| id(*first)));
+                prop_assert_eq!(ids.is_empty(), model.is_empty());
+                prop_assert_eq!(ids.contains(id(number)), model.contains(&number));
+            }
+        }
+    }
+
+    #[test]
+    fn id_is_new_once_in_any_order_across_the_wrap() {
+        let mut ids = IdWindow::default();
+        for round in 0..200u32 {
+            let base = (round * 700) as u16;
+            for step in [3, 0, 699, 2, 350, 1] {
+                let id = TransferId(base.wrapping_add(step));
+                assert!(ids.mark(id).is_some(), "{id} in round {round}");
+                assert!(ids.mark(id).is_none(), "{id} in round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn id_outside_of_the_window_counts_as_started() {
+        let mut ids = IdWindow::default();
+        assert_eq!(ids.mark(TransferId(2000)), Some(WINDOW));
+        assert_eq!(ids.oldest(), TransferId(977));
+        assert!(!ids.contains(TransferId(977)), "the last of the window");
+        assert!(ids.contains(TransferId(976)));
+        assert!(!ids.contains(TransferId(2001)));
+    }
+}

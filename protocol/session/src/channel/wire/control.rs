@@ -1,0 +1,238 @@
+//! Control messages: what the two ends of a connection negotiate and report besides the game's data (§3.5).
+//!
+//! They stand before all other frames of a packet; the connection decides in which packets. A reader skips messages of
+//! unknown types by their length, and fields that a later version appends to known ones.
+
+use core::fmt;
+
+use crate::channel::layout::LayoutHash;
+use crate::channel::violation::ChannelViolation;
+use crate::channel::wire::frame::{CHANNEL_BITS, CONTROL, LAST, number_bytes, read_number};
+use slipgate_netcode::wire::cursor::{Reader, Writer};
+
+/// The version of the frames that this module writes (§3.5).
+pub const VERSION: u8 = 1;
+/// The maximum bytes of a [`Bye`]'s text.
+pub const MAX_TEXT_BYTES: usize = 256;
+/// The maximum bytes that [`write_hello`] writes.
+pub const HELLO_BYTES: usize = 3 + HELLO_BODY_BYTES;
+/// The maximum bytes that [`write_bye`] writes.
+pub const MAX_BYE_BYTES: usize = 4 + 2 + MAX_TEXT_BYTES;
+
+const HELLO: u8 = 1;
+const BYE: u8 = 2;
+const HELLO_BODY_BYTES: usize = 14;
+
+/// The announcement of an end when the connection begins, in each packet until one of them is acked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The newest supported version of the frames.
+    pub version: u8,
+    /// The oldest supported version.
+    pub oldest_version: u8,
+    /// The digest of the layout. If the digests differ, neither end can parse the other's frames.
+    pub layout: LayoutHash,
+    /// The maximum bytes of a payload that the end receives.
+    pub payload_bytes: u16,
+    /// One bit for each feature that is used if both ends have it. None is defined.
+    pub abilities: u16,
+}
+
+/// Why a connection closes. Codes from 256 on belong to the application. Codes from 5 to 255 are reserved, and an
+/// application cannot send them: see [`CloseCode::of_application`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct CloseCode(pub u16);
+
+impl CloseCode {
+    /// The application closes the connection for the reason in the text: a client leaves, or the server kicks it.
+    pub const KICKED: Self = Self(0);
+    /// The layouts of the two ends differ.
+    pub const LAYOUT_MISMATCH: Self = Self(1);
+    /// The two ends have no common version.
+    pub const VERSION_MISMATCH: Self = Self(2);
+    /// The peer violated the protocol.
+    pub const VIOLATION: Self = Self(3);
+    /// The server shuts down, for the reason in the text.
+    pub const SHUTDOWN: Self = Self(4);
+    /// The first code of the application.
+    pub const FIRST_OF_APPLICATION: Self = Self(256);
+
+    /// Returns the code as an application may send it: 1 to 3, which belong to the connection, and 5 to 255, which are
+    /// reserved, become [`Self::KICKED`]. 0, [`Self::SHUTDOWN`], and codes from [`Self::FIRST_OF_APPLICATION`] on stay.
+    pub(crate) const fn of_application(self) -> Self {
+        let is_allowed = self.0 == Self::SHUTDOWN.0 || self.0 >= Self::FIRST_OF_APPLICATION.0;
+        if is_allowed { self } else { Self::KICKED }
+    }
+}
+
+/// The last control message of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bye<'a> {
+    /// The reason.
+    pub code: CloseCode,
+    /// A text for people, at most 256 bytes.
+    pub text: &'a str,
+}
+
+impl fmt::Debug for Bye<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bye").field("code", &self.code.0).field("text", &self.text).finish()
+    }
+}
+
+/// A parsed control message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ControlMessage<'a> {
+    /// The peer's announcement.
+    Hello(Hello),
+    /// The peer closes the connection.
+    Bye(Bye<'a>),
+    /// A message of a later version, which is skipped.
+    Unknown(u8),
+}
+
+/// Parses the control message at the start of a packet's frames. Returns it with its bytes, or `None` if there is none.
+/// Call it until `None`, each time with the rest.
+///
+/// # Errors
+/// [`ChannelViolation::Truncated`], [`ChannelViolation::Number`] or [`ChannelViolation::Control`] when the message is
+/// malformed, and [`ChannelViolation::Reserved`] when reserved bits are set.
+pub fn read(frames: &[u8]) -> Result<Option<(ControlMessage<'_>, usize)>, ChannelViolation> {
+    let mut reader = Reader::new(frames);
+    let Some(head) = reader.u8().filter(|head| head & CHANNEL_BITS == CONTROL) else { return Ok(None) };
+    // The slice bit is reserved in control messages.
+    if head & !LAST != CONTROL {
+        return Err(ChannelViolation::Reserved);
+    }
+    let kind = reader.u8().ok_or(ChannelViolation::Truncated)?;
+    // A last frame has no length and extends to the packet's end.
+    let bytes = if head == LAST { reader.rest().len() } else { read_number(&mut reader)? as usize };
+    let (body, rest) = reader.rest().split_at_checked(bytes).ok_or(ChannelViolation::Truncated)?;
+    let control = match kind {
+        HELLO => ControlMessage::Hello(read_hello(body).ok_or(ChannelViolation::Control)?),
+        BYE => ControlMessage::Bye(read_bye(body).ok_or(ChannelViolation::Control)?),
+        kind => ControlMessage::Unknown(kind),
+    };
+    Ok(Some((control, frames.len() - rest.len())))
+}
+
+/// Writes a [`Hello`] at the start of `buf`. Returns its bytes, or 0 if it does not fit.
+pub fn write_hello(hello: &Hello, buf: &mut [u8]) -> usize {
+    let mut writer = Writer::new(buf);
+    begin(&mut writer, HELLO, HELLO_BODY_BYTES);
+    writer.u8(hello.version);
+    writer.u8(hello.oldest_version);
+    writer.bytes(&hello.layout.0);
+    writer.u16(hello.payload_bytes);
+    writer.u16(hello.abilities);
+    writer.written().unwrap_or(0)
+}
+
+/// Writes a [`Bye`] at the start of `buf`. Returns its bytes, or 0 if it does not fit. A text of more than 256 bytes is
+/// cut at the end of a character.
+pub fn write_bye(bye: &Bye<'_>, buf: &mut [u8]) -> usize {
+    // Cut at a character, or the peer would refuse the text as invalid UTF-8.
+    let end = bye.text.floor_char_boundary(MAX_TEXT_BYTES);
+    let text = bye.text.as_bytes().get(..end).unwrap_or(&[]);
+    let mut writer = Writer::new(buf);
+    begin(&mut writer, BYE, 2 + text.len());
+    writer.u16(bye.code.0);
+    writer.bytes(text);
+    writer.written().unwrap_or(0)
+}
+
+fn begin(writer: &mut Writer<'_>, kind: u8, body: usize) {
+    writer.u8(CONTROL);
+    writer.u8(kind);
+    // A body has at most 258 bytes: its length takes one or two bytes.
+    if number_bytes(body as u32) > 1 {
+        writer.u8(body as u8 | 0x80);
+        writer.u8((body >> 7) as u8);
+    } else {
+        writer.u8(body as u8);
+    }
+}
+
+fn read_hello(body: &[u8]) -> Option<Hello> {
+    let mut body = Reader::new(body);
+    let hello = Hello {
+        version: body.u8()?,
+        oldest_version: body.u8()?,
+        layout: LayoutHash(*body.array()?),
+        payload_bytes: body.u16()?,
+        abilities: body.u16()?,
+    };
+    // Fields behind these belong to a later version (§3.5).
+    (hello.oldest_version <= hello.version).then_some(hello)
+}
+
+fn read_bye(body: &[u8]) -> Option<Bye<'_>> {
+    let mut body = Reader::new(body);
+    let code = CloseCode(body.u16()?);
+    let text = core::str::from_utf8(body.rest()).ok().filter(|text| text.len() <= MAX_TEXT_BYTES)?;
+    Some(Bye { code, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+    use std::vec::Vec;
+
+    const PLAIN: Hello =
+        Hello { version: 1, oldest_version: 1, layout: LayoutHash(*b"8 bytes."), payload_bytes: 1200, abilities: 0 };
+
+    #[test]
+    fn written_messages_are_parsed_and_the_rest_is_kept() {
+        let mut buf = [0xee; 512];
+        let hello = write_hello(&PLAIN, &mut buf);
+        assert_eq!(hello, HELLO_BYTES);
+        let long = "ä".repeat(200);
+        for text in ["", "kicked for idling", &long] {
+            let bye = hello + write_bye(&Bye { code: CloseCode(300), text }, &mut buf[hello..]);
+            assert_eq!(read(&buf).unwrap(), Some((ControlMessage::Hello(PLAIN), hello)));
+            let cut: String = text.chars().take(128).collect();
+            let read_back = read(&buf[hello..]).unwrap();
+            assert_eq!(read_back, Some((ControlMessage::Bye(Bye { code: CloseCode(300), text: &cut }), bye - hello)));
+        }
+        assert_eq!((read(&[0x01, 2, 3]), read(&[])), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn additions_of_later_versions_are_skipped() {
+        assert_eq!(read(&[0, 99, 2, 7, 7, 1]), Ok(Some((ControlMessage::Unknown(99), 5))));
+        assert_eq!(read(&[0x80, 99, 2, 7]), Ok(Some((ControlMessage::Unknown(99), 4))));
+        let mut buf = [0; 64];
+        let bytes = write_hello(&PLAIN, &mut buf);
+        buf[2] += 5;
+        assert_eq!(read(&buf), Ok(Some((ControlMessage::Hello(PLAIN), bytes + 5))));
+    }
+
+    #[test]
+    fn malformed_messages_are_violations() {
+        for (frames, violation) in [
+            (&[0][..], ChannelViolation::Truncated),
+            (&[0, 1], ChannelViolation::Truncated),
+            (&[0, 99, 3, 7, 7], ChannelViolation::Truncated),
+            (&[0, 99, 0x80, 0], ChannelViolation::Number),
+            (&[0x40, 99, 0], ChannelViolation::Reserved),
+            (&[0, 1, 1, 1], ChannelViolation::Control),
+            (&[0x80, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], ChannelViolation::Control),
+            (&[0, 2, 1, 0], ChannelViolation::Control),
+            (&[0, 2, 3, 0, 0, 0xff], ChannelViolation::Control),
+        ] {
+            assert_eq!(read(frames), Err(violation), "{frames:?}");
+        }
+        let mut long: Vec<u8> = [0x80, 2, 0, 0].into();
+        long.resize(4 + 257, b'a');
+        assert_eq!(read(&long), Err(ChannelViolation::Control));
+        assert!(read(&long[..260]).is_ok());
+    }
+
+    #[test]
+    fn message_that_does_not_fit_is_not_written() {
+        assert_eq!(write_hello(&PLAIN, &mut [0; HELLO_BYTES - 1]), 0);
+        assert_eq!(write_bye(&Bye { code: CloseCode::KICKED, text: "no" }, &mut [0; 6]), 0);
+    }
+}

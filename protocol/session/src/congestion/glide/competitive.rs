@@ -1,0 +1,203 @@
+//! Compete mode, beside cross traffic that keeps the queue full: a window like TCP's, because a short queue is
+//! impossible there.
+
+use super::cubic::CubicWindow;
+use super::path_sample::PathSample;
+use super::probe_down::DownProbes;
+use crate::congestion::SentPacket;
+
+/// The delays before the next probes, in seconds; the last one repeats.
+const PROBE_DELAYS: [f64; 4] = [1.2, 2.0, 4.0, 8.0];
+/// The first probes may come early, if the queue has grown by this many seconds.
+const EARLY_PROBE_SECONDS: f64 = 1.2;
+const MAX_EARLY_PROBES: usize = 6;
+const GROWN: f64 = 0.05;
+/// The maximum window before the first loss, as a multiple of the peak delivery in a round trip.
+const MAX_OF_PEAK: f64 = 3.0;
+/// Losses up to this multiple of the random loss are ignored.
+const TOLERANCE: f64 = 2.0;
+/// How long the rate of a former competition is restored, in seconds, and to which share.
+const MEMORY: f64 = 20.0;
+const MEMORY_SHARE: f64 = 0.7;
+/// The fall at the probe says how much of the queue is ours: below the first share nothing, below the second little.
+const NO_SHARE_FALL: f64 = 0.15;
+const SMALL_SHARE_FALL: f64 = 0.25;
+const SMALL_SHARE: f64 = 0.7;
+
+/// The window of a competition, and the rate of the one before. Rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct CompetitiveMode {
+    window: CubicWindow,
+    probe_count: usize,
+    left_at: f64,
+    left_rate: f64,
+}
+
+impl CompetitiveMode {
+    pub(super) fn new(packet: f64) -> Self {
+        Self { window: CubicWindow::new(0.0, packet, 0.0), probe_count: 0, left_at: f64::NEG_INFINITY, left_rate: 0.0 }
+    }
+
+    /// Starts compete mode. `fall` is that of the probe that found cross traffic, `before` the rate before the queue
+    /// grew; `newcomer` if the cross traffic was there first.
+    pub(super) fn begin(&mut self, sample: &PathSample, fall: f64, before: f64, newcomer: bool) {
+        let mut rate = sample.delivery;
+        if fall < NO_SHARE_FALL {
+            rate = rate.max(before);
+        } else if fall < SMALL_SHARE_FALL {
+            rate = rate.max(SMALL_SHARE * before);
+        }
+        if sample.now - self.left_at < MEMORY {
+            rate = rate.max(MEMORY_SHARE * self.left_rate);
+        }
+        self.probe_count = 0;
+        let (bytes, packet) = (rate * sample.round_trip, sample.largest_packet);
+        // A newcomer whose probe moved nothing has almost no share yet, and searches for it like a new TCP
+        // connection.
+        self.window = if newcomer && fall < NO_SHARE_FALL {
+            CubicWindow::in_slow_start(bytes, packet, sample.now)
+        } else {
+            CubicWindow::new(bytes, packet, sample.now)
+        };
+    }
+
+    /// Ends compete mode: the cross traffic ended, or the queue was self-inflicted.
+    pub(super) fn end(&mut self, rate: f64, now: f64) {
+        (self.left_at, self.left_rate) = (now, rate);
+    }
+
+    /// Processes feedback and returns the new rate. `may_grow` unless a rate is held.
+    pub(super) fn on_feedback(
+        &mut self,
+        sample: &PathSample,
+        acked: &[SentPacket],
+        lost: &[SentPacket],
+        random_loss: f64,
+        may_grow: bool,
+    ) -> f64 {
+        let bytes: f64 = acked.iter().map(|packet| f64::from(packet.bytes)).sum();
+        if !sample.app_limited && bytes > 0.0 && may_grow {
+            self.window.grow(bytes, sample.base_round_trip, sample.now);
+            // A window beyond the usable rate must not accumulate (RFC 7661).
+            self.window.limit_slow_start(MAX_OF_PEAK * sample.peak * sample.round_trip);
+        }
+        let cut_at = self.window.cut_at();
+        let losses = lost.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > cut_at).count() as f64;
+        // Random loss is no sign of congestion: cut only for more than it explains in one window.
+        if losses > libm::ceil(TOLERANCE * random_loss * self.window.bytes() / sample.packet) {
+            self.window.cut(sample.now);
+        }
+        self.window.bytes() / sample.round_trip.max(sample.base_round_trip + sample.instant_queue)
+    }
+
+    /// Returns whether to probe again now.
+    pub(super) fn should_probe(&mut self, sample: &PathSample, down_probes: &DownProbes) -> bool {
+        let age = down_probes.age(sample.now);
+        let usual = PROBE_DELAYS.get(self.probe_count).or(PROBE_DELAYS.last()).is_some_and(|after| age > *after);
+        let has_grown = sample.queue > down_probes.queue_before() + GROWN;
+        let soon = self.probe_count < MAX_EARLY_PROBES && age > EARLY_PROBE_SECONDS && has_grown;
+        let should_probe = (usual || soon) && !down_probes.is_active();
+        self.probe_count += usize::from(should_probe);
+        should_probe
+    }
+
+    pub(super) fn window(&self) -> f64 {
+        self.window.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::vec;
+
+    use super::super::path_sample::queued;
+    use super::*;
+    use slipgate_netcode::time::Instant;
+
+    fn sent(at: f64) -> SentPacket {
+        SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200 }
+    }
+
+    #[test]
+    fn compete_mode_starts_at_the_rate_before_the_queue() {
+        let sample = queued(0.2, 100.0);
+        for (fall, rate) in [(0.05, 4e6), (0.2, 2.8e6), (0.3, 1e6)] {
+            let mut competitive = CompetitiveMode::new(1200.0);
+            competitive.begin(&sample, fall, 4e6, false);
+            assert!((competitive.window() - rate * sample.round_trip).abs() < 1.0, "{fall}");
+        }
+    }
+
+    #[test]
+    fn newcomer_without_a_share_doubles_until_a_loss() {
+        for (newcomer, fall, grown) in [(true, 0.05, 2.0), (true, 0.2, 1.0), (false, 0.05, 1.0)] {
+            let mut competitive = CompetitiveMode::new(1200.0);
+            competitive.begin(&queued(0.2, 100.0), fall, 1e6, newcomer);
+            let before = competitive.window();
+            let full = (before / 1200.0) as usize;
+            let sample = PathSample { app_limited: false, ..queued(0.2, 100.1) };
+            competitive.on_feedback(&sample, &vec![sent(100.01); full], &[], 0.0, true);
+            assert!(
+                (competitive.window() / before - grown).abs() < 0.05,
+                "{newcomer} {fall}: {}",
+                competitive.window() / before
+            );
+            competitive.on_feedback(&sample, &[], &[sent(100.05)], 0.0, true);
+            let cut = competitive.window();
+            competitive.on_feedback(&sample, &vec![sent(100.06); full], &[], 0.0, true);
+            assert!(competitive.window() < 1.2 * cut);
+        }
+    }
+
+    #[test]
+    fn losses_of_one_window_cut_it_once() {
+        let mut competitive = CompetitiveMode::new(1200.0);
+        competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
+        let before = competitive.window();
+        competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.0, true);
+        let once = competitive.window();
+        assert!((once / before - 0.7).abs() < 0.001);
+        competitive.on_feedback(&queued(0.2, 100.2), &[], &[sent(100.08)], 0.0, true);
+        assert!(competitive.window() >= once, "that one left before the cut");
+        competitive.on_feedback(&queued(0.2, 100.3), &[], &[sent(100.2)], 0.0, true);
+        assert!(competitive.window() < once);
+    }
+
+    #[test]
+    fn random_loss_does_not_cut_the_window() {
+        let mut competitive = CompetitiveMode::new(1200.0);
+        competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
+        let before = competitive.window();
+        competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.05, true);
+        assert!(competitive.window() >= before);
+    }
+
+    #[test]
+    fn former_competitive_rate_is_restored() {
+        let mut competitive = CompetitiveMode::new(1200.0);
+        competitive.end(4e6, 95.0);
+        let sample = queued(0.2, 100.0);
+        competitive.begin(&sample, 0.3, 1e6, false);
+        assert!((competitive.window() - 2.8e6 * sample.round_trip).abs() < 1.0);
+    }
+
+    #[test]
+    fn probes_repeat_at_growing_intervals() {
+        let (mut competitive, mut down_probes) = (CompetitiveMode::new(1200.0), DownProbes::new());
+        let mut probed_at = vec::Vec::new();
+        down_probes.begin(&queued(0.2, 100.0));
+        let mut ended = down_probes.clone();
+        for step in 0..300 {
+            let sample = queued(0.2, 100.0 + f64::from(step) * 0.1);
+            let patient = crate::congestion::glide::send_rate::SendRate::new();
+            ended.on_feedback(&sample, &patient, crate::congestion::glide::probe_down::Belief::Competing);
+            if competitive.should_probe(&sample, &ended) {
+                ended.begin(&sample);
+                probed_at.push(libm::round((sample.now - 100.0) * 10.0) as u32);
+            }
+        }
+        assert!(probed_at.len() >= 4 && probed_at.windows(2).all(|pair| pair[1] - pair[0] >= 12), "{probed_at:?}");
+        assert!(probed_at.last().unwrap() - probed_at[probed_at.len() - 2] >= 80, "{probed_at:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! The delivery rate of the path by the receiver's clock, so that neither the return path nor held acknowledgements
+//! disturb it.
+
+use core::time::Duration;
+
+use super::super::windowed_minmax::WindowedMinMax;
+use super::ring::Ring;
+
+/// The window of the peak rate: no rate exceeds a multiple of it.
+const PEAK_WINDOW: Duration = Duration::from_secs(10);
+/// The window of the recent peak, which a policer test falls back to.
+const RECENT_PEAK_WINDOW: Duration = Duration::from_secs(2);
+/// The span of the instant rate, in seconds.
+const INSTANT_SPAN: f64 = 0.05;
+/// The finest step of the record and its length: 256 steps are more than the longest span of 0.6 s.
+const STEP: f64 = 0.0025;
+const STEPS: usize = 256;
+/// A rate is measured over at least this share of its span.
+const MIN_SHARE: f64 = 0.3;
+
+/// The record of delivered bytes; rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct DeliveryRate {
+    /// Times, and the bytes delivered until then.
+    record: Ring<(f64, f64)>,
+    rate: f64,
+    instant_rate: f64,
+    peak: WindowedMinMax,
+    recent_peak: WindowedMinMax,
+}
+
+impl DeliveryRate {
+    pub(super) fn new() -> Self {
+        Self {
+            record: Ring::new(STEPS),
+            rate: 0.0,
+            instant_rate: 0.0,
+            peak: WindowedMinMax::max(PEAK_WINDOW),
+            recent_peak: WindowedMinMax::max(RECENT_PEAK_WINDOW),
+        }
+    }
+
+    /// Records that `delivered` bytes had arrived in all by `received`; the rate is measured over `span`.
+    pub(super) fn sample(&mut self, received: f64, delivered: f64, span: f64, now: f64) {
+        if self.record.newest().is_some_and(|(at, _)| received < *at) {
+            // The peer's clock went back, so no time of the record is comparable.
+            self.forget_record();
+        }
+        // Keep one entry older than the span, so that the span is fully covered.
+        self.record.drop_while(1, |_, next| next.0 <= received - span);
+        if let Some((since, until_then)) = self.record.oldest()
+            && received - since > MIN_SHARE * span
+        {
+            self.rate = (delivered - until_then) / (received - since);
+            self.peak.push(self.rate, now);
+            self.recent_peak.push(self.rate, now);
+        }
+        // The instant rate falls back to the span's rate while the record is too short.
+        let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN);
+        self.instant_rate = before.map_or(self.rate, |(at, until_then)| (delivered - until_then) / (received - at));
+        // Merge arrivals within a step: the record must hold the longest span at any packet rate.
+        if self.record.newest().is_none_or(|(at, _)| received >= at + STEP) {
+            self.record.push((received, delivered));
+        }
+    }
+
+    /// Returns bytes per second over the span; zero before the first span.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Returns bytes per second over the last 50 ms.
+    pub(super) fn instant_rate(&self) -> f64 {
+        self.instant_rate
+    }
+
+    /// Returns the maximum rate of the last 10 s.
+    pub(super) fn peak(&self) -> f64 {
+        self.peak.value().unwrap_or(self.rate)
+    }
+
+    /// Returns the maximum rate of the last 2 s.
+    pub(super) fn recent_peak(&self) -> f64 {
+        self.recent_peak.value().unwrap_or(self.rate)
+    }
+
+    /// Forgets what was delivered until now, but not how fast: after a stall the record spans a hole.
+    pub(super) fn forget_record(&mut self) {
+        self.record.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_covers_the_span_and_instant_rate_50_ms() {
+        let mut delivery = DeliveryRate::new();
+        for step in 0..100 {
+            let now = f64::from(step) * 0.01;
+            let bytes = if now < 0.9 { now * 1e6 } else { 0.9e6 + (now - 0.9) * 1e5 };
+            delivery.sample(now + 7.0, bytes, 0.2, now);
+        }
+        assert!((delivery.instant_rate() - 1e5).abs() < 2e4, "{}", delivery.instant_rate());
+        assert!((delivery.rate() - 0.595e6).abs() < 5e4, "{}", delivery.rate());
+        assert!((delivery.peak() - 1e6).abs() < 1e3);
+    }
+
+    #[test]
+    fn rate_is_zero_before_the_first_span() {
+        let mut delivery = DeliveryRate::new();
+        delivery.sample(1.0, 1e6, 0.2, 1.0);
+        assert!(delivery.rate() == 0.0 && delivery.instant_rate() == 0.0);
+    }
+
+    #[test]
+    fn thousand_samples_per_second_measure_the_same_rate() {
+        let mut delivery = DeliveryRate::new();
+        for step in 0..5000 {
+            let now = f64::from(step) * 0.0002;
+            delivery.sample(now, now * 1e7, 0.3, now);
+        }
+        assert!((delivery.rate() - 1e7).abs() < 1e4, "{}", delivery.rate());
+    }
+
+    #[test]
+    fn rate_restarts_after_the_peer_clock_went_back() {
+        let mut delivery = DeliveryRate::new();
+        for step in 0..100 {
+            let now = f64::from(step) * 0.01;
+            let (ahead, rate) = if now < 0.5 { (8.0, 1e6) } else { (0.0, 2e6) };
+            delivery.sample(now + ahead, 5e5 + (now - 0.5) * rate, 0.2, now);
+        }
+        assert!((delivery.rate() - 2e6).abs() < 1e3, "{}", delivery.rate());
+        assert!((delivery.instant_rate() - 2e6).abs() < 1e3, "{}", delivery.instant_rate());
+        assert!((delivery.peak() - 2e6).abs() < 1e3, "{}", delivery.peak());
+    }
+
+    #[test]
+    fn former_rate_is_kept_after_a_stall() {
+        let mut delivery = DeliveryRate::new();
+        for step in 0..100 {
+            delivery.sample(f64::from(step) * 0.01, f64::from(step) * 1e4, 0.2, f64::from(step) * 0.01);
+        }
+        delivery.forget_record();
+        delivery.sample(1.5, 1.1e6, 0.2, 1.5);
+        assert!((delivery.rate() - 1e6).abs() < 1e3, "{}", delivery.rate());
+    }
+}

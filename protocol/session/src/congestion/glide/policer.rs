@@ -1,0 +1,381 @@
+//! The policer test: does loss without a queue depend on the rate? It reduces the rate briefly and observes the loss.
+//!
+//! If the loss disappears, a policer limits the rate, and the controller stays just below it. If the loss stays, it
+//! is random.
+
+use super::losses::LossEstimator;
+use super::path_sample::PathSample;
+use crate::congestion::SentPacket;
+
+/// The rate during a test, as a share of the delivery rate.
+const TEST_SHARE: f64 = 0.80;
+/// The test lasts a round trip plus this, in seconds, until enough packets are known, at most the grace time longer.
+const TEST_TIME: f64 = 0.5;
+const TEST_GRACE: f64 = 3.0;
+/// Enough packets are those that would lose this many packets in this many events, and at least [`MIN_PACKETS`]:
+/// bursty loss pauses at any rate.
+const TEST_LOSSES: f64 = 12.0;
+const TEST_EVENTS: f64 = 6.0;
+const MIN_PACKETS: f64 = 60.0;
+/// Loss below this share of the former loss has disappeared.
+const GONE: f64 = 0.2;
+/// The minimum time between tests, in seconds, and the minimum loss.
+const TEST_INTERVAL: f64 = 4.0;
+const MIN_LOSS: f64 = 0.03;
+/// The rate limit as a share of the delivery rate, and how many seconds it stays; then it rises.
+const CEILING_SHARE: f64 = 0.98;
+const CEILING_TIME: f64 = 8.0;
+/// The growth of an expired limit per loop, and how far the rate may exceed it.
+const CEILING_RISE: f64 = 0.02;
+const CEILING_MARGIN: f64 = 0.05;
+/// The growth doubles after this many seconds without a new limit, and so on.
+const CEILING_BOLDER: f64 = 1.0;
+/// An expired limit is dropped after this many seconds without loss.
+const CEILING_MEMORY: f64 = 5.0;
+/// Loss this soon under a new limit, in seconds plus a round trip, shows that the rate was not the cause.
+const SOON: f64 = 2.0;
+const SOON_LOSS: f64 = 0.04;
+/// An expired limit is renewed without a test within this many seconds, and this many times.
+const RENEWAL_SECONDS: f64 = 20.0;
+const RENEWALS: u32 = 3;
+/// The minimum share of the recent peak that counts as the capacity.
+const RECENT_SHARE: f64 = 0.7;
+
+/// The rate limit of a policer, and the test that finds it. Rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct PolicerDetector {
+    rate: f64,
+    set_at: f64,
+    until: f64,
+    renewals: u32,
+    /// The limit was too high, and was lowered once.
+    lowered: bool,
+    test: Option<PolicerTest>,
+    tested_at: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PolicerTest {
+    begin: f64,
+    end: f64,
+    loss: f64,
+    /// Packets needed for a result.
+    enough: f64,
+    delivery: f64,
+    acked: f64,
+    lost: f64,
+}
+
+/// The result of one feedback.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum PolicerFinding {
+    Nothing,
+    /// A test starts: hold this rate until then.
+    Test {
+        rate: f64,
+        until: f64,
+    },
+    /// A queue formed, so the test has no result.
+    Void,
+    /// The loss depends on the rate, which is limited now.
+    Policed,
+    /// The limit was reached again, and is lower now.
+    Renewed,
+    /// The loss is random.
+    RandomLoss,
+}
+
+impl PolicerDetector {
+    pub(super) fn new() -> Self {
+        Self {
+            rate: f64::INFINITY,
+            set_at: f64::NEG_INFINITY,
+            until: f64::NEG_INFINITY,
+            renewals: 0,
+            lowered: false,
+            test: None,
+            tested_at: f64::NEG_INFINITY,
+        }
+    }
+
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Returns the maximum rate, a little above an expired limit.
+    pub(super) fn limit(&self, now: f64) -> f64 {
+        if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_MARGIN) }
+    }
+
+    pub(super) fn is_testing(&self) -> bool {
+        self.test.is_some()
+    }
+
+    /// Processes feedback. `may_test` unless another probe or test is active; `rate` is the allowed rate.
+    pub(super) fn on_feedback(
+        &mut self,
+        sample: &PathSample,
+        acked: &[SentPacket],
+        lost: &[SentPacket],
+        losses: &mut LossEstimator,
+        may_test: bool,
+        rate: f64,
+    ) -> PolicerFinding {
+        self.rise(sample);
+        if let Some(mut test) = self.test.take() {
+            test.acked += sent_after(test.begin, acked);
+            test.lost += sent_after(test.begin, lost);
+            return self.evaluate(test, sample, losses);
+        }
+        if sample.has_excess_loss && sample.queue < sample.target && may_test {
+            return self.on_excess_loss(sample, losses, rate);
+        }
+        PolicerFinding::Nothing
+    }
+
+    fn rise(&mut self, sample: &PathSample) {
+        if sample.now > self.until {
+            // A limit that was not met for long may be gone: rise faster and faster.
+            let bolder = 1.0 + (sample.now - self.until) / CEILING_BOLDER;
+            self.rate *= 1.0 + CEILING_RISE * bolder * sample.step / sample.loop_time();
+            if sample.now - self.until > CEILING_MEMORY && !sample.has_excess_loss {
+                self.rate = f64::INFINITY;
+            }
+        }
+    }
+
+    fn evaluate(&mut self, test: PolicerTest, sample: &PathSample, losses: &mut LossEstimator) -> PolicerFinding {
+        // A queue adds congestive loss, which says nothing about a policer.
+        let now = sample.now;
+        if sample.queue > 2.0 * sample.target {
+            return PolicerFinding::Void;
+        }
+        let packets = test.acked + test.lost;
+        // Enough packets are lost already: no further acknowledgement can bring the share below the threshold.
+        let stays = test.lost > GONE * test.loss * test.enough;
+        let is_known = stays || packets >= test.enough;
+        if !(now > test.end && is_known) && now <= test.end + TEST_GRACE {
+            self.test = Some(test);
+            return PolicerFinding::Nothing;
+        }
+        self.tested_at = now;
+        let loss = test.lost / packets.max(1.0);
+        if loss < GONE * test.loss && packets >= test.enough {
+            // The remaining loss of the test is the random part of the path.
+            losses.set_random_loss(loss, now);
+            (self.renewals, self.lowered) = (0, false);
+            self.limit_to(test.delivery / (1.0 - loss), now);
+            return PolicerFinding::Policed;
+        }
+        // Weigh the test by its packets: a short one changes the known loss only a little.
+        let share = (packets / test.enough).min(1.0);
+        losses.set_random_loss(test.loss + 0.5 * share * (loss - test.loss), now);
+        PolicerFinding::RandomLoss
+    }
+
+    /// Handles loss without a queue.
+    fn on_excess_loss(&mut self, sample: &PathSample, losses: &mut LossEstimator, rate: f64) -> PolicerFinding {
+        let now = sample.now;
+        let carried = sample.arrivals.max(RECENT_SHARE * sample.recent_peak);
+        let limited = self.rate.is_finite();
+        let since_set = now - self.set_at;
+        if limited
+            && since_set < SOON + sample.round_trip
+            && losses.recent_packets() >= MIN_PACKETS
+            && losses.recent() > SOON_LOSS
+        {
+            // Lower the limit once before concluding that the rate was not the cause.
+            if !self.lowered && sample.arrivals < self.rate {
+                // The former delivery rate may have included the token bucket that the policer had saved up.
+                self.lowered = true;
+                self.limit_to(sample.arrivals, now);
+                losses.reset_counts();
+                return PolicerFinding::Renewed;
+            }
+            losses.set_random_loss(losses.recent(), now);
+            self.rate = f64::INFINITY;
+            return PolicerFinding::RandomLoss;
+        }
+        // The same policer most likely: renew its limit without another costly test.
+        let may_renew = self.renewals < RENEWALS && now > self.until && now - self.until < RENEWAL_SECONDS;
+        if limited && may_renew && rate > 1.01 * self.rate.min(carried) {
+            self.renewals += 1;
+            self.limit_to(carried / (1.0 - losses.random_loss()), now);
+            losses.reset_counts();
+            return PolicerFinding::Renewed;
+        }
+        if now - self.tested_at > TEST_INTERVAL && now > self.until && losses.long() > MIN_LOSS {
+            let end = now + sample.round_trip + TEST_TIME;
+            let loss = losses.long();
+            let enough = (TEST_LOSSES / loss).max(TEST_EVENTS / losses.long_events()).max(MIN_PACKETS);
+            self.test = Some(PolicerTest { begin: now, end, loss, enough, delivery: carried, acked: 0.0, lost: 0.0 });
+            // Hold the test rate beyond the test: the caller releases it with the result.
+            return PolicerFinding::Test { rate: TEST_SHARE * carried, until: end + TEST_GRACE + TEST_TIME };
+        }
+        PolicerFinding::Nothing
+    }
+
+    fn limit_to(&mut self, delivery: f64, now: f64) {
+        // Just below the policer, so that its token bucket refills.
+        self.rate = CEILING_SHARE * delivery;
+        self.set_at = now;
+        // A policer that is met again and again is tested less and less often.
+        self.until = now + CEILING_TIME * f64::from(1_u32 << self.renewals.min(RENEWALS));
+    }
+}
+
+fn sent_after(moment: f64, packets: &[SentPacket]) -> f64 {
+    packets.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > moment).count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::vec;
+
+    use super::super::losses::TestSender;
+    use super::super::path_sample::{QUIET, queued};
+    use super::*;
+    use slipgate_netcode::time::Instant;
+
+    const LOSSY: PathSample = PathSample { has_excess_loss: true, ..QUIET };
+
+    /// A detector with an active test, and the loss that started it: a fifth of all packets.
+    fn testing() -> (PolicerDetector, LossEstimator) {
+        let (mut policer, mut losses) = (PolicerDetector::new(), LossEstimator::new());
+        lose(&mut losses, 20, 1, 90.0);
+        let finding = policer.on_feedback(&LOSSY, &[], &[], &mut losses, true, 1e6);
+        assert!(matches!(finding, PolicerFinding::Test { rate, until } if rate == 8e5 && until > 104.0), "{finding:?}");
+        assert!(policer.is_testing());
+        (policer, losses)
+    }
+
+    /// Loses `lost` of each hundred packets for ten seconds, in bursts of `in_a_row`.
+    fn lose(losses: &mut LossEstimator, lost: usize, in_a_row: usize, from: f64) {
+        let mut sent = TestSender::new(from);
+        for _ in 0..50 {
+            let lost = sent.hundred(lost, in_a_row, 0.2);
+            losses.count(100 - lost.len(), &lost, &sent.send_rate, sent.now);
+        }
+    }
+
+    fn packets(count: usize, at: f64) -> vec::Vec<SentPacket> {
+        vec![SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200 }; count]
+    }
+
+    #[test]
+    fn loss_that_follows_the_rate_sets_a_limit() {
+        let (mut policer, mut losses) = testing();
+        let later = PathSample { now: 101.0, ..QUIET };
+        assert_eq!(
+            policer.on_feedback(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6),
+            PolicerFinding::Policed
+        );
+        assert!((policer.limit(101.0) - 9.8e5).abs() < 1.0 && (policer.limit(110.0) - 1.029e6).abs() < 1.0);
+        let much_later = PathSample { now: 120.0, ..QUIET };
+        policer.on_feedback(&much_later, &[], &[], &mut losses, true, 1e6);
+        assert!(policer.limit(120.0).is_infinite());
+    }
+
+    #[test]
+    fn expired_limit_rises_faster_and_faster() {
+        let (mut policer, mut losses) = testing();
+        policer.on_feedback(&PathSample { now: 101.0, ..QUIET }, &packets(200, 100.5), &[], &mut losses, true, 1e6);
+        let mut after = |seconds: f64| {
+            let before = policer.rate();
+            policer.on_feedback(&PathSample { now: 109.0 + seconds, ..QUIET }, &[], &[], &mut losses, true, 1e6);
+            policer.rate() / before - 1.0
+        };
+        let (first, later) = (after(0.1), after(3.1));
+        assert!(first > 0.0 && (3.0..5.0).contains(&(later / first)), "{first}, {later}");
+    }
+
+    #[test]
+    fn loss_that_stays_is_random() {
+        let (mut policer, mut losses) = testing();
+        let later = PathSample { now: 101.0, ..QUIET };
+        let (acked, lost) = (packets(160, 100.5), packets(40, 100.5));
+        assert_eq!(policer.on_feedback(&later, &acked, &lost, &mut losses, true, 1e6), PolicerFinding::RandomLoss);
+        assert!((losses.random_loss() - 0.2).abs() < 0.01 && policer.limit(101.0).is_infinite());
+    }
+
+    #[test]
+    fn short_test_changes_the_known_loss_only_a_little() {
+        let (mut policer, mut losses) = testing();
+        let later = PathSample { now: 101.0, ..QUIET };
+        let (acked, lost) = (packets(5, 100.5), packets(3, 100.5));
+        assert_eq!(policer.on_feedback(&later, &acked, &lost, &mut losses, true, 1e6), PolicerFinding::RandomLoss);
+        assert!((0.2..0.22).contains(&losses.random_loss()), "{}", losses.random_loss());
+    }
+
+    #[test]
+    fn pause_of_bursty_loss_does_not_end_the_test() {
+        let (mut policer, mut losses) = (PolicerDetector::new(), LossEstimator::new());
+        lose(&mut losses, 20, 10, 90.0);
+        policer.on_feedback(&LOSSY, &[], &[], &mut losses, true, 1e6);
+        let later = PathSample { now: 101.0, ..QUIET };
+        assert_eq!(
+            policer.on_feedback(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6),
+            PolicerFinding::Nothing
+        );
+        assert_eq!(
+            policer.on_feedback(&later, &packets(100, 100.6), &[], &mut losses, true, 1e6),
+            PolicerFinding::Policed
+        );
+    }
+
+    #[test]
+    fn test_waits_at_most_three_seconds_for_packets() {
+        let (mut policer, mut losses) = testing();
+        let mut on_feedback = |now: f64| {
+            policer.on_feedback(&PathSample { now, ..QUIET }, &packets(1, now - 0.1), &[], &mut losses, true, 1e6)
+        };
+        assert_eq!(on_feedback(103.4), PolicerFinding::Nothing);
+        assert_eq!(on_feedback(103.6), PolicerFinding::RandomLoss);
+    }
+
+    #[test]
+    fn packets_sent_before_the_test_do_not_count() {
+        let (mut policer, mut losses) = testing();
+        let later = PathSample { now: 101.0, ..QUIET };
+        assert_eq!(
+            policer.on_feedback(&later, &packets(500, 99.0), &[], &mut losses, true, 1e6),
+            PolicerFinding::Nothing
+        );
+        assert!(policer.is_testing());
+    }
+
+    #[test]
+    fn queue_voids_the_test() {
+        let (mut policer, mut losses) = testing();
+        assert_eq!(policer.on_feedback(&queued(0.1, 100.2), &[], &[], &mut losses, true, 1e6), PolicerFinding::Void);
+        assert!(!policer.is_testing());
+    }
+
+    #[test]
+    fn loss_under_new_limit_lowers_it_once_then_is_random() {
+        let (mut policer, mut losses) = testing();
+        let later = PathSample { now: 101.0, ..QUIET };
+        policer.on_feedback(&later, &packets(200, 100.5), &[], &mut losses, true, 1e6);
+        let mut lose_until = |policer: &mut PolicerDetector, now: f64, arrivals: f64| {
+            lose(&mut losses, 20, 1, now - 10.0);
+            let soon = PathSample { now, arrivals, ..LOSSY };
+            policer.on_feedback(&soon, &[], &[], &mut losses, true, 9e5)
+        };
+        // The token bucket of the policer made the first limit too high.
+        assert_eq!(lose_until(&mut policer, 102.9, 8e5), PolicerFinding::Renewed);
+        assert!((policer.limit(103.0) - 0.98 * 8e5).abs() < 1.0);
+        assert_eq!(lose_until(&mut policer, 104.9, 6.4e5), PolicerFinding::RandomLoss);
+        assert!(policer.limit(105.0).is_infinite());
+    }
+
+    #[test]
+    fn no_test_starts_during_another_probe() {
+        let mut losses = LossEstimator::new();
+        lose(&mut losses, 20, 1, 90.0);
+        assert_eq!(
+            PolicerDetector::new().on_feedback(&LOSSY, &[], &[], &mut losses, false, 1e6),
+            PolicerFinding::Nothing
+        );
+    }
+}

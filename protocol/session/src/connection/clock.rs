@@ -1,0 +1,81 @@
+//! The peer's clock, from its 16-bit timestamps: a clock that does not wrap.
+
+use core::time::Duration;
+
+use crate::congestion::PeerTime;
+use crate::wire::session_frame::{TIMESTAMP_UNIT, Timestamp};
+use slipgate_netcode::time::Instant;
+
+/// Timestamps wrap after this many units.
+const WRAP_UNITS: u64 = 1 << 16;
+
+/// The peer's clock, as its newest timestamp shows it.
+///
+/// Our own clock shows how often timestamps wrapped between two that are far apart. Both clocks must therefore agree to
+/// within eight seconds over a silence.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PeerClock {
+    newest: Option<TimestampReading>,
+}
+
+#[derive(Clone, Copy)]
+struct TimestampReading {
+    units: u64,
+    received_at: Instant,
+}
+
+impl PeerClock {
+    /// Records the timestamp of a packet, and returns the moment of the peer's clock that it stands for.
+    #[inline]
+    pub(super) fn on_timestamp(&mut self, timestamp: Timestamp, now: Instant) -> PeerTime {
+        let units = match self.newest {
+            // The clock starts one wrap after 0, so an older timestamp that arrives later is not negative.
+            None => WRAP_UNITS + u64::from(timestamp.0),
+            Some(newest) => nearest(newest.units + units(now.since(newest.received_at)), timestamp),
+        };
+        // Packets may be reordered: only the newest timestamp advances the clock.
+        if self.newest.is_none_or(|newest| units >= newest.units) {
+            self.newest = Some(TimestampReading { units, received_at: now });
+        }
+        time(units)
+    }
+}
+
+/// Returns the moment with this timestamp that lies nearest to `expected`.
+fn nearest(expected: u64, timestamp: Timestamp) -> u64 {
+    let ahead = u64::from(timestamp.units_since(Timestamp(expected as u16)));
+    // The nearer half of the circle decides whether the timestamp is newer or older.
+    if ahead < WRAP_UNITS / 2 { expected + ahead } else { (expected + ahead).saturating_sub(WRAP_UNITS) }
+}
+
+fn units(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros() / TIMESTAMP_UNIT.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+fn time(units: u64) -> PeerTime {
+    PeerTime(Duration::from_micros(units.saturating_mul(TIMESTAMP_UNIT.as_micros() as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn the_clock_survives_wraps_and_long_silences() {
+        let mut clock = PeerClock::default();
+        let ahead = Duration::from_secs(1000);
+        let mut first = None;
+        for millis in [0, 1, 16, 17_000, 17_001, 16_900, 40_000, 600_000, 600_400, 3_600_000] {
+            let peer = at(millis).since_start() + ahead;
+            // The delay of the path alternates between 30 and 180 ms.
+            let now = at(millis + if millis % 2 == 0 { 30 } else { 180 });
+            let time = clock.on_timestamp(Timestamp::of(Instant::from_start(peer)), now).0;
+            let start = *first.get_or_insert(time);
+            assert_eq!(time - start, Duration::from_millis(millis), "{millis}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The receiving side: parses datagrams, processes their acknowledgements and control messages, and returns their
+//! messages.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Connection, Stage, min_payload};
+use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello, VERSION};
+use crate::channel::{ChannelId, ChannelViolation, FrameCursor, MessageLocation, ReceivedMessage};
+use crate::connection::config::MIN_PAYLOAD;
+use crate::connection::path::{PacketTimes, PayloadSpan};
+use crate::connection::reliable_control::ReliableControl;
+use crate::connection::{CloseKind, CloseReason, ClosedBy};
+use crate::reject::Reject;
+use crate::reliability::Acceptance;
+use crate::wire::reliable::{ReliableHeader, is_fragment};
+use crate::wire::session_frame::{SessionFrame, SessionFrameError};
+use slipgate_netcode::time::Instant;
+
+/// How often a peer may acknowledge packets that were never sent. An honest peer never does, and a malicious one learns
+/// nothing by it. The limit is above one so that a transient fault shows in the statistics first.
+const MAX_ACKS_OF_UNSENT: u64 = 16;
+
+/// The position of the next message in a datagram.
+#[derive(Clone, Debug)]
+pub struct MessageCursor {
+    /// The offset of the message frames in the datagram.
+    start: usize,
+    frames: FrameCursor,
+    times: PacketTimes,
+}
+
+/// A message that arrived on a channel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChannelMessage {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The position of the message's bytes.
+    pub span: PayloadSpan,
+    /// When the datagram arrived and left that completed the message. An ordered message that waited for an older one
+    /// has the times of the datagram that brought the older one.
+    pub times: PacketTimes,
+}
+
+/// The parts of a datagram.
+struct DatagramParts<'d> {
+    /// `None` in a packet of acknowledgements alone, as reliable 1.0 sends them.
+    frame: Option<SessionFrame<'d>>,
+    /// Behind the session frame: control messages and message frames.
+    rest: &'d [u8],
+    /// The message frames.
+    frames: &'d [u8],
+}
+
+impl Connection {
+    /// Processes a datagram that was read from the socket as soon as it arrived. Returns a cursor over its messages for
+    /// [`next_message`](Self::next_message), if it has any.
+    ///
+    /// # Errors
+    /// The reason why the datagram was dropped, which is already counted. A datagram that no peer of ours sends
+    /// closes the connection: see [`close_reason`](Self::close_reason).
+    pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<MessageCursor>, Reject> {
+        self.handle_delayed(datagram, Duration::ZERO, now)
+    }
+
+    /// Processes a datagram as [`handle`](Self::handle) does, which may have waited up to `unread` in the socket. The
+    /// peer is informed, so that its controller does not take this time for a queue.
+    ///
+    /// # Errors
+    /// As [`handle`](Self::handle).
+    pub fn handle_delayed(
+        &mut self,
+        datagram: &[u8],
+        unread: Duration,
+        now: Instant,
+    ) -> Result<Option<MessageCursor>, Reject> {
+        self.on_received(now);
+        let DatagramParts { frame, rest, frames } = match self.parse(datagram) {
+            Ok(parts) => parts,
+            Err(reject) => {
+                self.path.count_reject(reject);
+                return Err(reject);
+            }
+        };
+        if !self.channels.can_take(frames) {
+            // This side has no memory and drops the peer's acknowledgements: that is not the peer's fault.
+            self.ack_watchdog.on_acked();
+            return self.path.refuse(datagram, now);
+        }
+        // The decision to acknowledge is made before any message is read.
+        let acceptance = self.acceptance(rest, frames);
+        let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
+        self.process_acks();
+        self.ack_watchdog.on_acked_to(self.path.peer_received_end());
+        if self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
+            self.break_off_violation(ChannelViolation::AcksOfUnsent);
+        }
+        self.handle_control(rest);
+        // Messages behind a close message are not acknowledged, and not read either.
+        if frames.is_empty() || self.stage != Stage::Open {
+            return Ok(None);
+        }
+        // A hello is in every packet until it is acknowledged, so messages cannot precede it.
+        if !self.has_peer_hello {
+            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+            return Ok(None);
+        }
+        debug_assert!(times.is_some(), "a datagram with frames is a whole packet");
+        let times = times.unwrap_or(PacketTimes { arrived: now, sent: None });
+        Ok(Some(MessageCursor { start: datagram.len() - frames.len(), frames: FrameCursor::default(), times }))
+    }
+
+    /// Records that the layer below received something authentic of the peer at that time, if only a keep-alive. A
+    /// peer that is alive but acknowledges nothing is given up in the end (§5.6). Datagrams given to
+    /// [`handle`](Self::handle) are recorded without this call.
+    #[inline]
+    pub fn on_received(&mut self, at: Instant) {
+        self.ack_watchdog.on_received(at);
+    }
+
+    /// Returns whether a datagram is acknowledged. It must not be if its messages will not be read: its sender would
+    /// report them as arrived (§5.5).
+    fn acceptance(&self, rest: &[u8], frames: &[u8]) -> Acceptance {
+        // A packet of acknowledgements alone is not acknowledged (§5.5).
+        if rest.is_empty() {
+            Acceptance::TakeUnanswered
+        } else if frames.is_empty() || self.will_read_behind(rest) {
+            Acceptance::Take
+        } else {
+            Acceptance::TakeUnacknowledged
+        }
+    }
+
+    /// Returns whether message frames behind these control messages will be read.
+    fn will_read_behind(&self, mut rest: &[u8]) -> bool {
+        let mut has_hello = self.has_peer_hello;
+        while let Ok(Some((control, bytes))) = control::read(rest) {
+            match control {
+                ControlMessage::Hello(hello) if self.objection(&hello).is_none() => has_hello = true,
+                ControlMessage::Hello(_) | ControlMessage::Bye(_) => return false,
+                _ => {}
+            }
+            rest = rest.get(bytes..).unwrap_or_default();
+        }
+        has_hello && self.stage == Stage::Open
+    }
+
+    /// Splits a datagram into its parts. Closes the connection if no peer of ours sends such a datagram.
+    fn parse<'d>(&mut self, datagram: &'d [u8]) -> Result<DatagramParts<'d>, Reject> {
+        // Sessions never fragment: slices do that, and are acknowledged one by one.
+        if is_fragment(datagram) {
+            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+            return Err(Reject::NotAPacket);
+        }
+        let (_, payload) = ReliableHeader::parse(datagram)?;
+        let Ok((frame, rest)) = parse_frame(payload) else {
+            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+            return Err(Reject::Refused);
+        };
+        let frames = self.message_frames(rest).ok_or(Reject::Refused)?;
+        Ok(DatagramParts { frame, rest, frames })
+    }
+
+    /// Returns the next message of a datagram; `scratch` receives messages that do not lie in the datagram in one
+    /// piece. Returns `None` when there is none, or when the peer violated the protocol: see
+    /// [`close_reason`](Self::close_reason).
+    #[inline]
+    pub fn next_message(
+        &mut self,
+        datagram: &[u8],
+        cursor: &mut MessageCursor,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<ChannelMessage> {
+        // A message may have made the application close the connection: those behind it are not read.
+        if self.stage != Stage::Open {
+            return None;
+        }
+        let frames = datagram.get(cursor.start..)?;
+        match self.channels.next(frames, &mut cursor.frames, scratch, now) {
+            Ok(message) => message.map(|message| located(message, cursor)),
+            Err(violation) => {
+                self.break_off_violation(violation);
+                None
+            }
+        }
+    }
+
+    /// Returns the message frames, which follow all control messages.
+    fn message_frames<'d>(&mut self, mut rest: &'d [u8]) -> Option<&'d [u8]> {
+        loop {
+            match control::read(rest) {
+                Ok(None) => return Some(rest),
+                Ok(Some((_, bytes))) => rest = rest.get(bytes..)?,
+                Err(violation) => {
+                    self.break_off_violation(violation);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Processes the control messages.
+    fn handle_control(&mut self, mut rest: &[u8]) {
+        while let Ok(Some((control, bytes))) = control::read(rest) {
+            match control {
+                ControlMessage::Hello(hello) => self.on_hello(&hello),
+                ControlMessage::Bye(bye) => self.on_bye(&bye),
+                _ => {}
+            }
+            rest = rest.get(bytes..).unwrap_or_default();
+        }
+    }
+
+    fn on_hello(&mut self, hello: &Hello) {
+        if let Some((kind, code)) = self.objection(hello) {
+            self.break_off(kind, code);
+            return;
+        }
+        self.has_peer_hello = true;
+        let min_bytes = MIN_PAYLOAD.max(min_payload(self.channels.layout()));
+        // A peer may announce less than any path carries; slices of transfers must fit all the same.
+        self.max_payload_bytes = self.max_payload_bytes.min(hello.payload_bytes.into()).max(min_bytes);
+    }
+
+    /// Returns why no connection is possible with a peer that sends this hello.
+    fn objection(&self, hello: &Hello) -> Option<(CloseKind, CloseCode)> {
+        if !(hello.oldest_version..=hello.version).contains(&VERSION) {
+            return Some((CloseKind::VersionMismatch, CloseCode::VERSION_MISMATCH));
+        }
+        let mismatch = CloseKind::LayoutMismatch { local: self.layout, remote: Some(hello.layout) };
+        (hello.layout != self.layout).then_some((mismatch, CloseCode::LAYOUT_MISMATCH))
+    }
+
+    fn on_bye(&mut self, bye: &Bye<'_>) {
+        let from_session = |kind| CloseReason::from_session(ClosedBy::Remote, kind, bye.code);
+        let reason = match bye.code {
+            CloseCode::LAYOUT_MISMATCH => from_session(CloseKind::LayoutMismatch { local: self.layout, remote: None }),
+            CloseCode::VERSION_MISMATCH => from_session(CloseKind::VersionMismatch),
+            CloseCode::VIOLATION => from_session(CloseKind::Accused),
+            // Codes that are reserved for later versions are treated as an application's.
+            code => CloseReason::from_application(self.role, ClosedBy::Remote, code, bye.text),
+        };
+        // Keep the first close reason.
+        self.close_reason.get_or_insert(reason);
+        if self.stage != Stage::Closed {
+            self.stage = Stage::PeerClosed;
+        }
+    }
+
+    /// Informs the channels and control messages which packets arrived and which are lost.
+    pub(super) fn process_acks(&mut self) {
+        let Self { path, channels, hello, stage, ack_watchdog, .. } = self;
+        // An acked control ignores all updates.
+        let mut no_close = ReliableControl::Acked;
+        let close = if let Stage::Closing(closing) = stage { &mut closing.control } else { &mut no_close };
+        for packet in path.ack_result().acked() {
+            ack_watchdog.on_acked();
+            hello.on_acked(packet);
+            close.on_acked(packet);
+            channels.on_acked(packet);
+        }
+        for packet in path.ack_result().lost() {
+            hello.on_lost(packet);
+            close.on_lost(packet);
+            channels.on_lost(packet);
+        }
+    }
+}
+
+/// Returns the message with its span counted from the start of the datagram.
+fn located(message: ReceivedMessage, cursor: &MessageCursor) -> ChannelMessage {
+    let span = match message.location {
+        MessageLocation::Frames(range) => PayloadSpan::Datagram(range).shifted(cursor.start),
+        MessageLocation::Scratch => PayloadSpan::Scratch,
+    };
+    ChannelMessage { channel: message.channel, span, times: cursor.times }
+}
+
+/// Parses the session frame of a packet; a packet of acknowledgements alone may have none.
+fn parse_frame(payload: &[u8]) -> Result<(Option<SessionFrame<'_>>, &[u8]), SessionFrameError> {
+    if payload.is_empty() {
+        return Ok((None, payload));
+    }
+    SessionFrame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
+}

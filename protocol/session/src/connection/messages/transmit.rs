@@ -1,0 +1,224 @@
+//! The sending side: messages, as far as the path carries them now, and acknowledgements.
+
+use super::{Connection, Stage};
+use crate::channel::control::{self, Hello, VERSION};
+use crate::channel::{ChannelId, PendingDemand, SendBudget, SendOptions, SharedMessage};
+use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
+use crate::connection::SendError;
+use crate::reliability::SessionPacketKind;
+use crate::reliability::Sink;
+use crate::wire::reliable::MAX_HEADER_BYTES;
+use slipgate_netcode::time::Instant;
+
+/// A packet with a smaller payload is not worth its headers, in bytes.
+const MIN_CONTENTS: u64 = 64;
+/// The demand of a hello alone, which is smaller.
+const HELLO_DEMAND: PendingDemand = PendingDemand { bytes: MIN_CONTENTS, overdraft: 0, reserve: 0 };
+
+impl Connection {
+    /// Queues a message on a channel; its bytes are copied once.
+    ///
+    /// # Errors
+    /// - `Gone` when the connection is closed or closing.
+    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of transfers.
+    /// - `TooLarge` when the message exceeds the channel's limit.
+    /// - `Backlogged` when the channel's queue or the receipts are full.
+    #[inline]
+    pub fn send(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        if self.close_reason.is_some() {
+            return Err(SendError::Gone);
+        }
+        Ok(self.channels.send(channel, message, options, now)?)
+    }
+
+    /// Queues a message on a channel by reference to its shared bytes, which are not copied.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(crate) fn send_shared(
+        &mut self,
+        channel: ChannelId,
+        message: &SharedMessage,
+        options: SendOptions,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        if self.close_reason.is_some() {
+            return Err(SendError::Gone);
+        }
+        Ok(self.channels.send_shared(channel, message, options, now)?)
+    }
+
+    /// Sends the messages that the path carries now, and the acknowledgements that are due.
+    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+        self.transmit_within(u64::MAX, now, sink);
+    }
+
+    /// Transmits with messages in at most `allowance` bytes on the path, for an uplink that many connections share.
+    /// Acknowledgements and close messages need no allowance. Returns the bytes of messages that left.
+    pub(crate) fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+        self.tick_if_due(now);
+        if self.path.pto_deadline().is_some_and(|deadline| deadline <= now) {
+            self.on_pto(now);
+            if self.stage == Stage::Open && self.is_full() {
+                // All else waits for an acknowledgement of this probe (RFC 9002, section 7.5: probes ignore the
+                // window).
+                self.send_packet(self.max_packet_bytes(), SendBudget::UNLIMITED, now, sink);
+            }
+        }
+        if self.ack_watchdog.is_expired() {
+            self.give_up();
+        }
+        match self.stage {
+            Stage::Open => return self.transmit_open(allowance, now, sink),
+            Stage::Closing(closing) => self.transmit_close(closing, now, sink),
+            Stage::PeerClosed => {
+                // The peer repeats its close message until this acknowledgement arrives.
+                let max_bytes = self.max_packet_bytes();
+                if self.path.send_framed(SessionPacketKind::AckOnly, max_bytes, now, sink, |_, _| 0) > 0 {
+                    self.stage = Stage::Closed;
+                }
+            }
+            Stage::Closed => {}
+        }
+        0
+    }
+
+    /// Begins a tick if the caller slept through the last one.
+    fn tick_if_due(&mut self, now: Instant) {
+        let is_due = self.ticked_at.is_none_or(|ticked_at| now.since(ticked_at) >= self.path.tick_interval());
+        // A call between two ticks, because something arrived, shares the budgets of the tick before.
+        if is_due && self.ticked_at != Some(now) {
+            self.tick(now);
+        }
+    }
+
+    fn transmit_open(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+        let (mut sent, min_contents) = (0, self.min_contents());
+        loop {
+            // The controller raises its rate only while the application wants more (RFC 9002, section 7.8).
+            self.path.set_demand(if self.may_send() { Demand::Unmet } else { Demand::Met });
+            let pending = self.pending_demand(now);
+            let Some(max_bytes) = self.path.packet_budget(self.max_packet_bytes(), pending, now) else { break };
+            let allowed = allowance.saturating_sub(sent + self.path.overhead());
+            if allowed < min_contents {
+                // The shared uplink is the limit, not the path: the controller must not raise its rate for it.
+                self.path.set_demand(Demand::Met);
+                break;
+            }
+            let max_bytes = max_bytes.min(usize::try_from(allowed).unwrap_or(max_bytes));
+            let bytes = self.send_packet(max_bytes, self.path.send_budget(now), now, sink);
+            if bytes == 0 {
+                break;
+            }
+            sent += u64::from(bytes);
+        }
+        if self.path.owes_acks(now) {
+            self.path.send_framed(SessionPacketKind::AckOnly, self.max_packet_bytes(), now, sink, |_, _| 0);
+            // More packets may have arrived in one tick than one frame can acknowledge.
+            self.path.send_plain_acks(now, sink);
+            // Packets without frames use up numbers that the channels must not wait for.
+            self.channels.skip(self.path.newest_sent());
+        }
+        sent
+    }
+
+    /// Returns the smallest allowance with which a packet leaves, in bytes. A packet without space for a slice would
+    /// delay transfers forever while messages use the whole allowance.
+    fn min_contents(&self) -> u64 {
+        if self.channels.waiting_bytes().is_some() {
+            return MIN_CONTENTS;
+        }
+        u64::from(FLOOR_PACKET_BYTES).saturating_sub(self.path.overhead()).max(MIN_CONTENTS)
+    }
+
+    /// Returns whether anything waits that this side may send.
+    pub(super) fn may_send(&self) -> bool {
+        (self.hello.wants_packet() || self.channels.wants_to_send()) && !self.is_full()
+    }
+
+    /// Returns whether the window of packets in flight is full: sending continues after an acknowledgement or a loss.
+    fn is_full(&self) -> bool {
+        self.path.is_full() || self.channels.is_full()
+    }
+
+    /// Returns what goes first of what waits.
+    pub(super) fn pending_demand(&self, now: Instant) -> PendingDemand {
+        let pending = self.channels.pending_demand(now).unwrap_or(HELLO_DEMAND);
+        // Transfers always have more to send: they wait for the budget of one bulk packet.
+        if pending.bytes == u64::MAX {
+            let bytes = self.path.bulk(now).max(self.channels.min_bulk_bytes()) as u64;
+            return PendingDemand { bytes, ..pending };
+        }
+        pending
+    }
+
+    /// Returns about how many bytes on the path would leave now, if nothing limited them but this connection's path.
+    #[must_use]
+    pub(crate) fn wanted_bytes(&self, now: Instant) -> u64 {
+        if self.stage != Stage::Open || !self.may_send() {
+            return 0;
+        }
+        let overhead = self.path.overhead();
+        let allowed = self.path.budget_for(self.pending_demand(now), now) as u64 + overhead;
+        // One more packet for the remainder.
+        let packets = |bytes: u64| bytes / self.max_packet_bytes() as u64 + 1;
+        // Message frames add about as many bytes as the headers of their packets.
+        let wanted = self.channels.waiting_bytes().map(|bytes| bytes + 2 * packets(bytes) * overhead);
+        wanted.unwrap_or(u64::MAX).min(allowed)
+    }
+
+    /// Sends one packet of messages. Returns its bytes on the path, or 0 if it did not leave.
+    fn send_packet(&mut self, max_bytes: usize, budget: SendBudget, now: Instant, sink: &mut impl Sink) -> u32 {
+        let hello_message = self.hello_message();
+        let Self { path, channels, hello, ack_watchdog, .. } = self;
+        let mut number = None;
+        let sent = path.send_framed(SessionPacketKind::AckEliciting, max_bytes, now, sink, |sequence, buf| {
+            number = Some(sequence);
+            let start = hello_message.map_or(0, |message| control::write_hello(&message, buf));
+            let Some(rest) = buf.get_mut(start..) else { return 0 };
+            // The session frame and the hello use up a part of the budget.
+            let before = max_bytes.saturating_sub(rest.len());
+            let frames = channels.write_within(sequence, now, rest, budget.after(before));
+            // A hello that is in flight already is no reason for a packet of its own.
+            if frames > 0 || hello.wants_packet() { start + frames } else { 0 }
+        });
+        if sent > 0
+            && let Some(number) = number
+        {
+            hello.on_sent(number);
+            ack_watchdog.on_ack_eliciting_sent(now);
+        }
+        sent
+    }
+
+    /// Handles a probe time-out: packets are in flight and nothing was acknowledged for long, so their contents may
+    /// be lost.
+    fn on_pto(&mut self, now: Instant) {
+        self.hello.on_pto();
+        self.channels.on_pto();
+        self.path.on_pto(now);
+    }
+
+    /// Returns the hello, as long as the peer has not acknowledged it.
+    pub(super) fn hello_message(&self) -> Option<Hello> {
+        (!self.hello.is_acked()).then_some(Hello {
+            version: VERSION,
+            oldest_version: VERSION,
+            layout: self.layout,
+            payload_bytes: self.announced_payload_bytes,
+            abilities: 0,
+        })
+    }
+
+    /// Returns the maximum bytes behind a packet's header.
+    #[inline]
+    pub(super) const fn max_packet_bytes(&self) -> usize {
+        self.max_payload_bytes - MAX_HEADER_BYTES
+    }
+}

@@ -1,0 +1,43 @@
+//! One connection over a payload channel: endpoint, congestion avoidance and, between peers of ours, channels.
+//!
+//! ```text
+//!   payloads in                                        payloads out
+//!       │                                                   ▲
+//!       ▼                                                   │
+//!     handle ──▶ path: number, acknowledge, measure ◀── transmit ◀── budget of the path
+//!       │            │                                      ▲
+//!       │            └──▶ acked and lost packets ──▶ channels ┘
+//!       ▼                                              ▲
+//!     next_message: one at a time                    send
+//! ```
+//!
+//! [`Connection`] carries messages on channels between two peers of ours (`specs/session-1.md`). A packet connection
+//! carries acknowledged packets, as every peer of reliable 1.0 does. Both are sans-IO and independent of encryption.
+
+mod ack_watchdog;
+mod budget;
+mod clock;
+mod close_reason;
+mod config;
+mod messages;
+mod packets;
+mod path;
+mod path_stats;
+mod reliable_control;
+mod send_error;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use self::budget::Budget;
+pub(crate) use self::close_reason::Role;
+pub use self::close_reason::{CloseKind, CloseReason, ClosedBy};
+pub use self::config::{ConnectionConfig, ConnectionConfigError, MIN_PAYLOAD, MakeController, Memory};
+pub use self::messages::{ChannelMessage, Connection, MessageCursor};
+pub(crate) use self::packets::PacketConnection;
+pub use self::path::{PacketTimes, PayloadSpan};
+pub use self::path_stats::PathStats;
+pub use self::send_error::SendError;
+pub(crate) use self::traffic::ClientProtocol;
+pub use self::traffic::Traffic;
+pub use crate::channel::control::CloseCode;

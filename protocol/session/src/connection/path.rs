@@ -1,0 +1,533 @@
+//! The path of one connection: numbers and acknowledges packets, detects losses, and informs the congestion controller.
+//!
+//! The contents of packets are left to `messages` and `packets`.
+
+mod ack_result;
+mod payload_span;
+mod send_time;
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+pub(super) use self::ack_result::AckResult;
+use self::ack_result::{PacketColumns, PacketEvents};
+pub use self::payload_span::PayloadSpan;
+use self::send_time::SendTimeEstimator;
+use super::clock::PeerClock;
+use crate::channel::{PendingDemand, SendBudget};
+use crate::congestion::{
+    CongestionState, CongestionStats, Demand, Feedback, NewestAck, PeerTime, Priority, SentPacket, SentPackets,
+    SocketDelay, Suggestion,
+};
+use crate::reject::Reject;
+use crate::reliability::SessionPacketKind;
+use crate::reliability::{
+    Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, PacketEvent,
+    PacketSendError, Sink,
+};
+use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
+use crate::wire::session_frame::{
+    ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, TIMESTAMP_UNIT, Timestamp,
+};
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::cursor::Writer;
+
+/// Bytes of a packet's session frame, with extended acknowledgements of a few packets.
+const FRAME_BYTES: u64 = 16;
+
+/// The path of one connection.
+pub(super) struct Path {
+    endpoint: Endpoint,
+    sent_packets: SentPackets,
+    congestion: CongestionState,
+    /// Bytes that a datagram costs below its payload.
+    lower_layer_bytes: u32,
+    peer_clock: PeerClock,
+    send_times: SendTimeEstimator,
+    socket_delay: SocketDelay,
+    /// The newest packet that arrived, and when: the next frame echoes it.
+    newest_arrival: Option<NewestArrival>,
+    /// Bytes that were acknowledged since the start.
+    delivered: u64,
+    ack_result: AckResult,
+    /// Packets that count as lost because the window of sent packets has no space for them.
+    displaced: PacketColumns,
+    /// The endpoint's events, where the application polls them.
+    events: Option<PacketEvents>,
+}
+
+/// When a packet arrived, and when it left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketTimes {
+    /// The earliest moment at which the datagram may have arrived in the socket. It arrived at most one interval
+    /// between two reads of the socket later.
+    pub arrived: Instant,
+    /// When the peer sent it, mapped to our clock; `None` before the first round trip was measured, and for peers
+    /// without timestamps. The error is up to half of the path's asymmetry plus the time that sockets wait to be
+    /// read.
+    pub sent: Option<Instant>,
+}
+
+/// The newest packet that arrived.
+#[derive(Clone, Copy)]
+struct NewestArrival {
+    sequence: Sequence,
+    read_at: Instant,
+    /// The maximum time that it waited in the socket.
+    socket_delay: Duration,
+}
+
+/// The acknowledgement in a datagram of the peer.
+#[derive(Clone, Copy)]
+struct AckInfo {
+    /// The newest packet that had arrived.
+    ack: Sequence,
+    arrival: Option<PeerArrival>,
+}
+
+/// When the peer read a packet of ours.
+#[derive(Clone, Copy)]
+struct PeerArrival {
+    read_at: PeerTime,
+    /// How long the peer held its acknowledgement.
+    ack_delay: Duration,
+    /// The maximum time that the packet waited in the peer's socket.
+    socket_delay: Duration,
+}
+
+impl Path {
+    pub(super) fn new(
+        endpoint: EndpointConfig,
+        memory: Option<MemoryBudget>,
+        congestion: CongestionState,
+    ) -> Result<Self, EndpointConfigError> {
+        Ok(Self {
+            sent_packets: SentPackets::new(endpoint.sent_window),
+            lower_layer_bytes: endpoint.lower_layer_bytes,
+            endpoint: Endpoint::with_budget(endpoint, memory)?,
+            congestion,
+            peer_clock: PeerClock::default(),
+            send_times: SendTimeEstimator::default(),
+            socket_delay: SocketDelay::default(),
+            newest_arrival: None,
+            delivered: 0,
+            ack_result: AckResult::default(),
+            displaced: PacketColumns::default(),
+            events: None,
+        })
+    }
+
+    /// Keeps the events of at most `window` packets for [`Path::poll_event`].
+    pub(super) fn with_events(self, window: u16) -> Self {
+        Self { events: Some(PacketEvents::new(window.into())), ..self }
+    }
+
+    // Receiving -----------------------------------------------------------------------------------------------------
+
+    /// Processes a datagram of a peer of ours, which may have waited up to `unread` in the socket. `frame` is the
+    /// session frame behind its header; a datagram of acknowledgements alone may have none. Returns `None` for a
+    /// datagram that is incomplete.
+    pub(super) fn handle_framed(
+        &mut self,
+        datagram: &[u8],
+        frame: Option<&SessionFrame<'_>>,
+        acceptance: Acceptance,
+        unread: Duration,
+        now: Instant,
+    ) -> Result<Option<PacketTimes>, Reject> {
+        let Some(packet) = self.endpoint.handle_if(datagram, now, |_| acceptance)? else { return Ok(None) };
+        let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
+        let socket_delay = frame.map_or(unread, |frame| self.socket_delay.read(frame.sent, unread, now));
+        // Reordered packets do not move the echo back.
+        let is_newest = self.newest_arrival.is_none_or(|newest| sequence.is_newer_than(newest.sequence));
+        // A packet that is not acknowledged must not be echoed: the echo names the newest acknowledged packet.
+        if is_newest && acceptance != Acceptance::TakeUnacknowledged {
+            self.newest_arrival = Some(NewestArrival { sequence, read_at: now, socket_delay });
+        }
+        if let Some(frame) = frame {
+            self.endpoint.on_extended_acks(ack, frame.extended_acks, now);
+        }
+        let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
+        // Without an echo the delay of the acknowledgement is unknown, so this is no sample of the path.
+        let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
+        self.process_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
+        let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
+        // The estimate must not lie behind the arrival that is reported beside it.
+        let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
+        Ok(Some(PacketTimes { arrived, sent: sent.map(|sent| sent.min(arrived)) }))
+    }
+
+    /// Refuses a packet for which there is no memory: the peer will count it as lost and send its contents again.
+    pub(super) fn refuse<T>(&mut self, datagram: &[u8], now: Instant) -> Result<Option<T>, Reject> {
+        self.endpoint.handle_if(datagram, now, |_| Acceptance::Refuse).map(|_| None)
+    }
+
+    /// Processes a datagram of a peer that implements reliable 1.0 only. Returns the packet that it is or completes.
+    pub(super) fn handle_plain(
+        &mut self,
+        datagram: &[u8],
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<(Sequence, PayloadSpan)>, Reject> {
+        let Some(packet) = self.endpoint.handle(datagram, now)? else { return Ok(None) };
+        let (sequence, ack) = (packet.sequence, packet.acks.ack);
+        let span = PayloadSpan::locate(datagram, packet.payload, scratch);
+        self.process_acks(Some(AckInfo { ack, arrival: None }), now);
+        Ok(Some((sequence, span)))
+    }
+
+    /// Processes what a datagram of the peer reports about our packets.
+    fn process_acks(&mut self, info: Option<AckInfo>, now: Instant) {
+        let newest = self.detect_lost(now);
+        let sample = newest.zip(info).and_then(|(newest, info)| sample(newest, info));
+        if let Some(NewestAck { received_at: Some(_), sent_at, ack_delay, .. }) = sample {
+            // Only samples with the peer's hold time are free of its tick interval.
+            self.send_times.on_round_trip(now.since(sent_at).saturating_sub(ack_delay), now);
+        }
+        self.notify_controller(sample, now);
+    }
+
+    fn notify_controller(&mut self, newest: Option<NewestAck>, now: Instant) {
+        self.congestion.on_feedback(&Feedback {
+            now,
+            newest,
+            acked: &self.ack_result.acked.packets,
+            lost: &self.ack_result.lost.packets,
+            delivered: self.delivered,
+            in_flight: self.sent_packets.in_flight(),
+        });
+    }
+
+    /// Collects which of our packets were acknowledged and which are lost. Returns the newest acknowledged packet,
+    /// unless a newer one was acknowledged before.
+    fn detect_lost(&mut self, now: Instant) -> Option<(Sequence, SentPacket)> {
+        self.ack_result.acked.clear();
+        self.ack_result.lost.clear();
+        // Packets that were displaced while sending are reported with the next result.
+        self.ack_result.lost.append(&mut self.displaced);
+        let newest = self.collect_acked();
+        let (sent_packets, lost) = (&mut self.sent_packets, &mut self.ack_result.lost);
+        sent_packets.detect_lost(&self.congestion.timing(), now, |sequence, packet| lost.push(sequence, packet));
+        newest
+    }
+
+    /// Counts a datagram that is dropped before the endpoint processes it.
+    pub(super) fn count_reject(&mut self, reject: Reject) {
+        self.endpoint.count_reject(reject);
+    }
+
+    /// Collects the acknowledged packets. Returns the newest one, unless a newer one was acknowledged before.
+    fn collect_acked(&mut self) -> Option<(Sequence, SentPacket)> {
+        let mut newest = None;
+        while let Some(event) = self.endpoint.poll_event() {
+            if let Some(events) = &mut self.events {
+                events.push(event);
+            }
+            if let PacketEvent::Acked { sequence, .. } = event
+                && let Some(acked) = self.sent_packets.on_ack(sequence)
+            {
+                self.delivered += u64::from(acked.packet.bytes);
+                self.ack_result.acked.push(sequence, acked.packet);
+                // RFC 9002, section 5.1: only the largest newly acknowledged packet gives an RTT sample.
+                if acked.newest {
+                    newest = Some((sequence, acked.packet));
+                }
+            }
+        }
+        newest
+    }
+
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Sends a packet of at most `max_bytes` of payload: a session frame, and behind it what `fill` writes. Returns
+    /// its bytes on the path, or 0 if it did not leave: `fill` wrote nothing into an ack-eliciting packet, or the
+    /// sink is full.
+    pub(super) fn send_framed(
+        &mut self,
+        kind: SessionPacketKind,
+        max_bytes: usize,
+        now: Instant,
+        sink: &mut impl Sink,
+        fill: impl FnOnce(Sequence, &mut [u8]) -> usize,
+    ) -> u32 {
+        let mut extended = [0; MAX_EXTENDED_ACK_BYTES];
+        let extended_bytes = self.endpoint.extended_acks(&mut extended);
+        let header = self.endpoint.next_header();
+        let (sequence, ack) = (header.sequence, header.acks.ack);
+        // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
+        let can_echo = |newest: &NewestArrival| newest.sequence == ack && now.since(newest.read_at) < TIMESTAMP_REACH;
+        let arrived =
+            self.newest_arrival.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
+        let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
+        let frame = SessionFrame { sent: Timestamp::of(now), arrived, extended_acks };
+        let mut bytes = 0;
+        let write = |buf: &mut [u8]| {
+            bytes = write_framed(&frame, kind, buf, max_bytes, |rest| fill(sequence, rest));
+            bytes
+        };
+        let sent = match kind {
+            SessionPacketKind::AckEliciting => self.endpoint.send_with(now, sink, write),
+            SessionPacketKind::AckOnly => self.endpoint.send_unanswered_with(now, sink, write),
+        };
+        if sent.is_err() {
+            return 0;
+        }
+        // A packet that did not leave must not mark its acknowledgements as sent.
+        self.endpoint.extended_acks_sent(extended_bytes);
+        self.on_packet_sent(kind, sequence, bytes, 1, now)
+    }
+
+    /// Sends a packet as reliable 1.0 does, in fragments if it is large.
+    pub(super) fn send_plain(
+        &mut self,
+        payload: &[u8],
+        datagrams: u32,
+        now: Instant,
+        sink: &mut impl Sink,
+    ) -> Result<Sequence, PacketSendError> {
+        let sequence = self.endpoint.send(payload, now, sink)?;
+        self.on_packet_sent(SessionPacketKind::AckEliciting, sequence, payload.len(), datagrams, now);
+        Ok(sequence)
+    }
+
+    /// Sends the acknowledgements that are due, in packets of their own without frames.
+    pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
+        self.endpoint.transmit(now, sink);
+        self.skip_numbers();
+    }
+
+    /// Returns the number of the newest packet that has left.
+    #[inline]
+    pub(super) fn newest_sent(&self) -> Sequence {
+        self.endpoint.next_sequence().back(1)
+    }
+
+    /// Skips the numbers of packets that the peer does not acknowledge.
+    fn skip_numbers(&mut self) {
+        let (newest, displaced) = (self.newest_sent(), &mut self.displaced);
+        self.sent_packets.skip(newest, |sequence, packet| displaced.push(sequence, packet));
+    }
+
+    /// Returns whether a packet must leave now to carry acknowledgements.
+    #[inline]
+    pub(super) fn owes_acks(&self, now: Instant) -> bool {
+        self.endpoint.owes_acks(now)
+    }
+
+    /// Records a packet that has left. Returns its bytes on the path.
+    fn on_packet_sent(
+        &mut self,
+        kind: SessionPacketKind,
+        sequence: Sequence,
+        payload_bytes: usize,
+        datagrams: u32,
+        now: Instant,
+    ) -> u32 {
+        // Each fragment is a datagram with headers of its own.
+        let below = (self.lower_layer_bytes + MAX_HEADER_BYTES as u32).saturating_mul(datagrams);
+        let bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX).saturating_add(below);
+        match kind {
+            SessionPacketKind::AckEliciting => {
+                let displaced = &mut self.displaced;
+                let on_lost = |sequence, packet| displaced.push(sequence, packet);
+                self.sent_packets.on_packet_sent(sequence, bytes, now, on_lost);
+            }
+            // No acknowledgement comes for it, so it must not stay in flight.
+            SessionPacketKind::AckOnly => self.skip_numbers(),
+        }
+        self.congestion.on_sent(bytes, now);
+        bytes
+    }
+
+    /// Returns the bytes that every datagram costs beside the payload behind its header.
+    #[inline]
+    pub(super) const fn overhead(&self) -> u64 {
+        self.lower_layer_bytes as u64 + MAX_HEADER_BYTES as u64
+    }
+
+    // Time ----------------------------------------------------------------------------------------------------------
+
+    /// Detects losses by time, and lets the controller update its rate. Called once per tick.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        self.detect_lost(now);
+        if self.ack_result.acked.packets.is_empty() {
+            self.congestion.on_lost(&self.ack_result.lost.packets);
+        } else {
+            // A packet that was refused still carried acknowledgements.
+            self.notify_controller(None, now);
+        }
+        self.congestion.on_tick(self.sent_packets.in_flight(), now);
+    }
+
+    /// Returns the interval between ticks.
+    pub(super) fn tick_interval(&self) -> Duration {
+        self.congestion.tick_interval()
+    }
+
+    /// Returns when the probe time-out fires (RFC 9002, section 6.2).
+    pub(super) fn pto_deadline(&self) -> Option<Instant> {
+        self.sent_packets.pto_deadline(&self.congestion.timing())
+    }
+
+    /// Records that the probe time-out fired; the caller sends a probe if it has anything to send.
+    pub(super) fn on_pto(&mut self, now: Instant) {
+        self.sent_packets.on_pto(now);
+    }
+
+    /// Returns when something is due if nothing arrives before, except for probes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let loss = self.sent_packets.loss_deadline(&self.congestion.timing());
+        self.endpoint.next_deadline().into_iter().chain(loss).min()
+    }
+
+    // The budget ----------------------------------------------------------------------------------------------------
+
+    /// Sets whether more waits to leave than may.
+    #[inline]
+    pub(super) fn set_demand(&mut self, demand: Demand) {
+        self.congestion.set_demand(demand);
+    }
+
+    /// Returns how many bytes of payload the next packet may have; `None` if none may leave now. `pending` is what
+    /// goes first of what waits.
+    pub(super) fn packet_budget(&self, max_bytes: usize, pending: PendingDemand, now: Instant) -> Option<usize> {
+        // The pacer decides when, the budget how much.
+        let ready = self.next_send(pending, now).is_some_and(|ready| ready <= now);
+        let payload = self.budget_for(pending, now);
+        let is_enough = payload as u64 >= pending.bytes.min(max_bytes as u64);
+        // A keep-alive must not overdraw the pacer: only a packet that holds the urgent data may.
+        let payload = if is_enough { payload } else { self.budget(now) };
+        (ready && payload > 0).then(|| payload.min(max_bytes))
+    }
+
+    /// Returns what the path can carry now in one packet, in bytes of its payload.
+    pub(super) fn send_budget(&self, now: Instant) -> SendBudget {
+        // Data that may overdraw without limit is bounded by the window alone.
+        let unlimited = Priority { overdraft: u64::MAX, reserve: 0 };
+        SendBudget {
+            credit: self.payload_for(Priority::default(), now),
+            window: self.payload_for(unlimited, now),
+            bulk: self.bulk(now),
+        }
+    }
+
+    /// Returns up to where transfers may fill a packet, in bytes of its payload.
+    pub(super) fn bulk(&self, now: Instant) -> usize {
+        let bytes = u64::from(self.congestion.bulk_packet_bytes(now));
+        bytes.saturating_sub(self.overhead() + FRAME_BYTES) as usize
+    }
+
+    /// Returns whether the window of sent packets is full.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.sent_packets.is_full()
+    }
+
+    /// Returns how many bytes of payload may leave now in one packet and those behind it.
+    pub(super) fn budget(&self, now: Instant) -> usize {
+        self.budget_with_overdraft(0, now)
+    }
+
+    /// Returns the budget of what goes first, with its priority.
+    pub(super) fn budget_for(&self, pending: PendingDemand, now: Instant) -> usize {
+        usize::try_from(self.payload_for(priority(pending), now)).unwrap_or(0)
+    }
+
+    /// Returns the budget of data that may overdraw the pacer by so many bytes.
+    pub(super) fn budget_with_overdraft(&self, overdraft: u64, now: Instant) -> usize {
+        usize::try_from(self.payload_for(Priority { overdraft, reserve: 0 }, now)).unwrap_or(0)
+    }
+
+    fn payload_for(&self, priority: Priority, now: Instant) -> i64 {
+        let in_flight = self.sent_packets.in_flight();
+        self.congestion.budget_with_priority(priority, in_flight, now).saturating_sub_unsigned(self.overhead())
+    }
+
+    /// Returns when the next packet may leave, if `pending` goes first.
+    pub(super) fn next_send(&self, pending: PendingDemand, now: Instant) -> Option<Instant> {
+        let bytes = pending.bytes.saturating_add(self.overhead() + FRAME_BYTES);
+        self.congestion.next_send_with_priority(bytes, priority(pending), self.sent_packets.in_flight(), now)
+    }
+
+    // State ---------------------------------------------------------------------------------------------------------
+
+    /// Returns the packets of ours that became acked or lost with the last datagram or tick.
+    #[inline]
+    pub(super) const fn ack_result(&self) -> &AckResult {
+        &self.ack_result
+    }
+
+    /// Returns one more than the newest packet number that the peer is known to have received, counted without the
+    /// wrap.
+    #[inline]
+    pub(super) const fn peer_received_end(&self) -> u64 {
+        self.endpoint.peer_received_end()
+    }
+
+    /// Returns how often the peer acknowledged packets that were never sent.
+    #[inline]
+    pub(super) const fn acks_of_unsent(&self) -> u64 {
+        self.endpoint.acks_of_unsent()
+    }
+
+    /// Takes the oldest event of a packet of ours, where the application polls them.
+    pub(super) fn poll_event(&mut self) -> Option<PacketEvent> {
+        self.events.as_mut()?.pop()
+    }
+
+    pub(super) fn suggestion(&self, now: Instant) -> Suggestion {
+        self.congestion.suggestion(now)
+    }
+
+    pub(super) fn stats(&self, now: Instant) -> (EndpointStats, CongestionStats) {
+        let mut endpoint = self.endpoint.stats(now);
+        endpoint.counters.dropped_events += self.events.as_ref().map_or(0, PacketEvents::dropped);
+        (endpoint, self.congestion.stats(now))
+    }
+}
+
+/// Returns how the pending data may draw on the budget.
+const fn priority(PendingDemand { overdraft, reserve, .. }: PendingDemand) -> Priority {
+    Priority { overdraft, reserve }
+}
+
+/// Returns when the packet arrived at the peer that a frame echoes.
+fn peer_arrival(sent: PeerTime, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
+    let echo = frame.arrived?;
+    // Both timestamps are of the peer's clock, so its offset cancels out.
+    let ack_delay = TIMESTAMP_UNIT * u32::from(frame.sent.units_since(echo.at));
+    let read_at = PeerTime(sent.0.saturating_sub(ack_delay));
+    Some(PeerArrival { read_at, ack_delay, socket_delay: TIMESTAMP_UNIT * u32::from(echo.late) })
+}
+
+/// Returns a sample of the path, if the peer echoes the arrival of the newly acknowledged packet.
+fn sample((sequence, packet): (Sequence, SentPacket), info: AckInfo) -> Option<NewestAck> {
+    let sample = NewestAck {
+        sent_at: packet.sent_at,
+        received_at: info.arrival.map(|arrival| arrival.read_at),
+        ack_delay: info.arrival.map_or(Duration::ZERO, |arrival| arrival.ack_delay),
+        socket_delay: info.arrival.map_or(Duration::ZERO, |arrival| arrival.socket_delay),
+    };
+    // An older packet was acknowledged at an unknown time.
+    (sequence == info.ack).then_some(sample)
+}
+
+/// Writes a frame and what `fill` puts behind it. Returns the bytes written; 0 for an ack-eliciting packet without
+/// contents.
+fn write_framed(
+    frame: &SessionFrame<'_>,
+    kind: SessionPacketKind,
+    buf: &mut [u8],
+    max_bytes: usize,
+    fill: impl FnOnce(&mut [u8]) -> usize,
+) -> usize {
+    let max_bytes = buf.len().min(max_bytes);
+    let Some(buf) = buf.get_mut(..max_bytes) else { return 0 };
+    let mut writer = Writer::new(buf);
+    frame.emit(&mut writer);
+    // A tiny budget may not even hold the frame.
+    let Some(start) = writer.written() else { return 0 };
+    let filled = buf.get_mut(start..).map_or(0, fill);
+    if filled == 0 && kind == SessionPacketKind::AckEliciting { 0 } else { start + filled }
+}

@@ -1,0 +1,109 @@
+//! Estimates when the peer sent a packet, by our own clock, from its timestamps and the round-trip time.
+//!
+//! The two clocks have different origins. The smallest difference between arrival and timestamp is the offset of the
+//! clocks plus the one-way delay of an empty path; half of the smallest round-trip time stands for that delay.
+
+use core::time::Duration;
+
+use crate::congestion::PeerTime;
+use slipgate_netcode::time::Instant;
+
+/// How long a minimum is remembered, at least: clocks drift by less than 1 ms in this time (100 ppm).
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The estimate for one connection. It is wrong by up to half of the path's asymmetry, by the peer's and our own
+/// delay in reading sockets, and by the unit of timestamps, 250 microseconds.
+#[derive(Default)]
+pub(super) struct SendTimeEstimator {
+    /// Our clock minus the peer's, in microseconds.
+    transit: RecentMin,
+    /// The round-trip time without the time that the peer held the acknowledgement, in microseconds.
+    round_trip: RecentMin,
+}
+
+impl SendTimeEstimator {
+    /// Records a round trip that was measured.
+    #[inline]
+    pub(super) fn on_round_trip(&mut self, round_trip: Duration, now: Instant) {
+        self.round_trip.push(micros(round_trip), now);
+    }
+
+    /// Records a packet that arrived, and returns when it left by our clock; `None` before the first round trip was
+    /// measured.
+    #[inline]
+    pub(super) fn on_packet(&mut self, sent: PeerTime, now: Instant) -> Option<Instant> {
+        self.transit.push(micros(now.since_start()) - micros(sent.0), now);
+        // Queues only add to a transit time: the minimum is the empty path.
+        let offset = self.transit.min()? - self.round_trip.min()? / 2;
+        let left = u64::try_from(micros(sent.0) + offset).unwrap_or_default();
+        // A packet cannot leave after it arrived, whatever the estimate says.
+        Some(Instant::from_start(Duration::from_micros(left)).min(now))
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+/// The smallest value of the last one to two windows, in two buckets: the cost per value is one comparison.
+#[derive(Default)]
+struct RecentMin {
+    since: Instant,
+    current: Option<i64>,
+    previous: Option<i64>,
+}
+
+impl RecentMin {
+    #[inline]
+    fn push(&mut self, value: i64, now: Instant) {
+        if self.current.is_none() || now.since(self.since) >= WINDOW {
+            self.since = now;
+            // The minimum of the last window stays valid until the new window is full.
+            self.previous = self.current.take();
+        }
+        self.current = Some(self.current.map_or(value, |current| current.min(value)));
+    }
+
+    #[inline]
+    fn min(&self) -> Option<i64> {
+        self.current.into_iter().chain(self.previous).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    fn peer(millis: u64) -> PeerTime {
+        // The peer's clock is 100 s ahead of ours.
+        PeerTime(Duration::from_millis(100_000 + millis))
+    }
+
+    #[test]
+    fn a_queued_packet_has_left_earlier_than_the_empty_path_says() {
+        let mut estimator = SendTimeEstimator::default();
+        assert_eq!(estimator.on_packet(peer(0), at(30)), None, "no round trip is known");
+        estimator.on_round_trip(Duration::from_millis(60), at(60));
+        assert_eq!(estimator.on_packet(peer(100), at(130)), Some(at(100)));
+        assert_eq!(estimator.on_packet(peer(200), at(280)), Some(at(200)), "50 ms in a queue");
+        assert_eq!(estimator.on_packet(peer(300), at(330)), Some(at(300)));
+    }
+
+    #[test]
+    fn a_longer_route_is_learned_within_two_windows() {
+        let mut estimator = SendTimeEstimator::default();
+        for millis in (0..40_000).step_by(100) {
+            let one_way = if millis < 10_000 { 20 } else { 50 };
+            let now = at(millis + one_way);
+            estimator.on_round_trip(Duration::from_millis(2 * one_way), now);
+            let sent = estimator.on_packet(peer(millis), now);
+            if millis >= 30_000 {
+                assert_eq!(sent, Some(at(millis)));
+            }
+        }
+    }
+}

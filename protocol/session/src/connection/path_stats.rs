@@ -1,0 +1,47 @@
+//! The measurements of a connection's path.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::path::Path;
+use crate::congestion::CongestionStats;
+use crate::reliability::EndpointStats;
+use slipgate_netcode::time::Instant;
+
+/// The measurements of a connection's path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathStats {
+    /// Round-trip time, jitter, loss, bandwidths and counters, measured as in "Fiedler, Reliability, Ordering and
+    /// Congestion Avoidance over UDP": the round-trip time includes the time that the peer held the acknowledgement,
+    /// and lost acknowledgements. [`CongestionStats::round_trip`] is the time of the path alone. Among
+    /// `counters.lost` packets, `counters.late_acks` were acknowledged after all.
+    pub endpoint: EndpointStats,
+    /// The state of the congestion controller.
+    pub congestion: CongestionStats,
+}
+
+impl PathStats {
+    pub(super) fn of(path: &Path, now: Instant) -> Self {
+        let (endpoint, congestion) = path.stats(now);
+        Self { endpoint, congestion }
+    }
+}
+
+/// Writes one line for logs and tables: `34.1 ms, jitter 2.0 ms, 0.3 % lost, queue 1.2 ms, may send 120.0 kB/s`.
+/// Values that are not measured yet are omitted.
+impl fmt::Display for PathStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        if let Some(round_trip) = self.congestion.round_trip {
+            write!(f, "{:.1} ms, ", ms(round_trip))?;
+        }
+        if let Some(rtt) = &self.endpoint.rtt {
+            write!(f, "jitter {:.1} ms, ", ms(rtt.jitter.deviation))?;
+        }
+        write!(f, "{:.1} % lost, ", 100.0 * self.endpoint.loss)?;
+        if let Some(queue) = self.congestion.queueing_delay {
+            write!(f, "queue {:.1} ms, ", ms(queue))?;
+        }
+        write!(f, "may send {:.1} kB/s", self.congestion.rate.0 / 1000.0)
+    }
+}

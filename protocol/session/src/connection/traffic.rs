@@ -1,0 +1,96 @@
+//! The contents of the payloads of a server's or client's connections.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::{Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketConnection, PathStats};
+use crate::channel::Layout;
+use slipgate_netcode::time::Instant;
+
+/// The contents of the payloads of connections. Both ends must use the same.
+#[derive(Clone, Debug, Default)]
+pub enum Traffic {
+    /// Plain payloads: for peers of plain netcode, and for games with a protocol of their own.
+    #[default]
+    Payloads,
+    /// Acknowledged packets: for peers of netcode and reliable 1.0.
+    Packets(ConnectionConfig),
+    /// Messages on channels: for peers that run this crate.
+    Channels(Arc<Layout>, ConnectionConfig),
+}
+
+impl Traffic {
+    /// Returns messages on these channels, with the default settings.
+    #[must_use]
+    pub fn channels(layout: Layout) -> Self {
+        Self::Channels(Arc::new(layout), ConnectionConfig::default())
+    }
+
+    /// Returns acknowledged packets, with the default settings.
+    #[must_use]
+    pub fn packets() -> Self {
+        Self::Packets(ConnectionConfig::default())
+    }
+
+    /// Checks whether a connection can run with these settings.
+    pub(crate) fn check(&self) -> Result<(), ConnectionConfigError> {
+        // Building one is the only complete check, and settings change rarely.
+        self.protocol(None).map(|_| ())
+    }
+
+    /// Creates a connection on which nothing was sent yet.
+    pub(crate) fn protocol(&self, memory: Option<&Memory>) -> Result<ClientProtocol, ConnectionConfigError> {
+        Ok(match self {
+            Self::Payloads => ClientProtocol::Payloads,
+            Self::Packets(config) => ClientProtocol::Packets(Box::new(PacketConnection::new(config, memory)?)),
+            Self::Channels(layout, config) => {
+                ClientProtocol::Channels(Box::new(Connection::new(config, Arc::clone(layout), memory)?))
+            }
+        })
+    }
+}
+
+/// The state of one client's [`Traffic`].
+pub(crate) enum ClientProtocol {
+    Payloads,
+    Packets(Box<PacketConnection>),
+    Channels(Box<Connection>),
+}
+
+impl ClientProtocol {
+    #[inline]
+    pub(crate) const fn connection(&self) -> Option<&Connection> {
+        if let Self::Channels(connection) = self { Some(connection) } else { None }
+    }
+
+    #[inline]
+    pub(crate) const fn connection_mut(&mut self) -> Option<&mut Connection> {
+        if let Self::Channels(connection) = self { Some(connection) } else { None }
+    }
+
+    pub(crate) fn tick(&mut self, now: Instant) {
+        match self {
+            Self::Payloads => {}
+            Self::Packets(packets) => packets.tick(now),
+            Self::Channels(connection) => connection.tick(now),
+        }
+    }
+
+    /// Returns what may leave now; `None` for plain payloads, which nothing limits.
+    pub(crate) fn budget(&self, now: Instant) -> Option<Budget> {
+        match self {
+            Self::Payloads => None,
+            Self::Packets(packets) => Some(packets.budget(now)),
+            Self::Channels(connection) => Some(connection.budget(now)),
+        }
+    }
+
+    /// Returns the measurements of the path; `None` for plain payloads, which carry no acknowledgements.
+    pub(crate) fn stats(&self, now: Instant) -> Option<PathStats> {
+        match self {
+            Self::Payloads => None,
+            Self::Packets(packets) => Some(packets.stats(now)),
+            Self::Channels(connection) => Some(connection.stats(now)),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which packets arrived, and which arrivals no header has reported yet (§2.4).
+
+use super::config::AckPolicy;
+use super::send_window::ArrivalOrder;
+use super::sequence_bits::SequenceBits;
+use crate::reject::Reject;
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence};
+use slipgate_netcode::time::Instant;
+
+/// Spans of unreported packets up to this are reported twice by headers alone.
+const MAX_SPAN_IN_HEADERS: u16 = 24;
+
+/// The window of received packets.
+pub(super) struct ReceiveWindow {
+    /// One more than the newest sequence number.
+    next: Sequence,
+    size: u16,
+    arrived: SequenceBits,
+    /// Packets that require an acknowledgement and were in no header yet.
+    unacked: SequenceBits,
+    unacked_count: u16,
+    /// When the first of them arrived, and when the last one did.
+    waiting_since: Instant,
+    latest: Instant,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new(size: u16) -> Self {
+        Self {
+            next: Sequence::default(),
+            size,
+            arrived: SequenceBits::new(size),
+            unacked: SequenceBits::new(size),
+            unacked_count: 0,
+            waiting_since: Instant::default(),
+            latest: Instant::default(),
+        }
+    }
+
+    /// Checks that a packet is neither older than the window nor in it already.
+    pub(super) fn check(&self, sequence: Sequence) -> Result<(), Reject> {
+        if sequence.is_older_than(self.oldest()) {
+            return Err(Reject::Stale);
+        }
+        if self.has(sequence) { Err(Reject::Duplicate) } else { Ok(()) }
+    }
+
+    /// Returns whether the packet is in the window and has arrived.
+    pub(super) fn has(&self, sequence: Sequence) -> bool {
+        !self.is_ahead(sequence) && !sequence.is_older_than(self.oldest()) && self.arrived.get(sequence)
+    }
+
+    /// Returns whether a packet that passed [`ReceiveWindow::check`] was overtaken by a newer one.
+    pub(super) fn arrival_order(&self, sequence: Sequence) -> ArrivalOrder {
+        // A fragment may have made this very packet the newest already, so compare with `is_older_than`.
+        if sequence.is_older_than(self.newest()) { ArrivalOrder::Overtaken } else { ArrivalOrder::Newest }
+    }
+
+    /// Marks a packet that passed [`ReceiveWindow::check`].
+    pub(super) fn mark(&mut self, sequence: Sequence) {
+        self.advance(sequence);
+        self.arrived.set(sequence);
+    }
+
+    /// Notes that the marked packet requires an acknowledgement. Ack-only packets must never require one, or two idle
+    /// endpoints would acknowledge each other for ever.
+    pub(super) fn require_ack(&mut self, sequence: Sequence, now: Instant) {
+        if self.unacked_count == 0 {
+            self.waiting_since = now;
+        }
+        self.latest = now;
+        self.unacked.set(sequence);
+        self.unacked_count += 1;
+    }
+
+    /// Moves the window so that `sequence` is in it. The first fragment of a packet does so too: headers then report
+    /// the packet as the newest, and as missing.
+    pub(super) fn advance(&mut self, sequence: Sequence) {
+        if self.is_ahead(sequence) {
+            let next = sequence.ahead(1);
+            let passed = next.distance_from(self.next);
+            // Clear what the window moves over: the ring still holds the bits of packets one window older.
+            self.arrived.clear(self.next, passed);
+            self.unacked_count -= self.unacked.clear(self.next, passed);
+            self.next = next;
+        }
+    }
+
+    /// Returns the acknowledgements of the next header.
+    pub(super) fn acks(&self) -> Acks {
+        self.acks_from(self.newest())
+    }
+
+    /// Returns the acknowledgements of an ack-only packet, if one is due.
+    pub(super) fn due_acks(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
+        if self.unacked_count == 0 {
+            return None;
+        }
+        let oldest = self.unacked.first_set(self.oldest())?;
+        let span = self.newest().distance_from(oldest).saturating_add(1);
+        if span > policy.after_packets {
+            // More packets arrived in one turn than one header reports, or reports twice. Start this header at an
+            // older packet; any endpoint reads that, the reference too.
+            return Some(self.acks_from(oldest.ahead(policy.after_packets - 1)));
+        }
+        // Compare the span, not the number of arrivals: where packets were lost, a header of 32 bits covers fewer
+        // arrivals, and each must still be in two headers.
+        let due = span >= policy.after_packets || now.reached(self.waiting_since, policy.after);
+        due.then(|| self.acks())
+    }
+
+    /// Returns when [`ReceiveWindow::due_acks`] returns something at the latest.
+    pub(super) fn ack_deadline(&self, policy: AckPolicy) -> Option<Instant> {
+        (self.unacked_count > 0).then(|| self.waiting_since.after(policy.after))
+    }
+
+    /// Records that a header with these acknowledgements was sent.
+    pub(super) fn on_acks_sent(&mut self, acks: Acks) {
+        if self.unacked_count > 0 {
+            let span = self.span(acks.ack);
+            self.unacked_count -= self.unacked.clear(acks.ack.back(span.saturating_sub(1)), span);
+            // The remaining arrivals are of this turn: older ones were reported before.
+            self.waiting_since = self.latest;
+        }
+    }
+
+    /// Writes which packets before those of [`ReceiveWindow::acks`] have arrived: bit i of the whole stands for `ack`
+    /// - 32 - i. It covers twice the unreported span, so that each arrival is reported twice. Returns the number of
+    /// bytes written, 0 while headers are enough.
+    pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
+        let oldest = if self.unacked_count == 0 { None } else { self.unacked.first_set(self.oldest()) };
+        let Some(oldest) = oldest else { return 0 };
+        let span = self.newest().distance_from(oldest).saturating_add(1);
+        if span <= MAX_SPAN_IN_HEADERS {
+            return 0;
+        }
+        let behind = span.saturating_mul(2).saturating_sub(ACKS_PER_HEADER);
+        let bytes = usize::from(behind.div_ceil(8)).min(bits.len());
+        for (slot, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
+            let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + slot * 8 + bit));
+            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest().back(*back)));
+            *byte = arrived.fold(0, |byte, (bit, _)| byte | 1 << bit);
+        }
+        bytes
+    }
+
+    /// Records that this many bytes of [`ReceiveWindow::extended_acks`] were sent with the newest header.
+    pub(super) fn extended_acks_sent(&mut self, bytes: usize) {
+        let span = u16::try_from(bytes * 8).unwrap_or(u16::MAX).saturating_add(ACKS_PER_HEADER).min(self.size);
+        self.unacked_count -= self.unacked.clear(self.newest().back(span.saturating_sub(1)), span);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = Sequence::default();
+        self.arrived.reset();
+        self.unacked.reset();
+        self.unacked_count = 0;
+    }
+
+    fn acks_from(&self, ack: Sequence) -> Acks {
+        let arrived = (0..self.span(ack)).filter(|back| self.arrived.get(ack.back(*back)));
+        Acks { ack, bits: arrived.fold(0, |bits, back| bits | 1 << back) }
+    }
+
+    /// Returns how many packets a header with this `ack` can report: packets behind the window have no bit here.
+    fn span(&self, ack: Sequence) -> u16 {
+        ACKS_PER_HEADER.min(self.size.saturating_sub(self.newest().distance_from(ack)))
+    }
+
+    fn newest(&self) -> Sequence {
+        self.next.back(1)
+    }
+
+    fn oldest(&self) -> Sequence {
+        self.next.back(self.size)
+    }
+
+    fn is_ahead(&self, sequence: Sequence) -> bool {
+        sequence.ahead(1).is_newer_than(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! How the application ends connections: of one client or of all.
+
+use super::SessionServer;
+use super::events::report_end;
+use crate::channel::control::CloseCode;
+use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
+use slipgate_netcode::server::{ClientHandle, DisconnectReason};
+
+/// The text for players when a server stops without a text of its own.
+pub const STOP_TEXT: &str = "The server is shutting down.";
+
+impl SessionServer {
+    /// Disconnects a client with a text for the player, of up to 256 bytes. The only events that follow are its
+    /// partial transfers and its `Disconnected`, which can be polled at once. The slot is freed when the client has
+    /// acknowledged the text or `close_timeout` has passed.
+    ///
+    /// Without channels the text is not sent. Codes that are not an application's count as 0: see
+    /// [`CloseCode::of_application`].
+    ///
+    /// # Errors
+    /// `Gone` when the client is not connected, or was kicked before.
+    pub fn kick(&mut self, client: ClientHandle, code: CloseCode, text: &str) -> Result<(), SendError> {
+        let session = self.session_mut(client)?;
+        // A client that left or was kicked is gone for the application.
+        if session.is_closing() {
+            return Err(SendError::Gone);
+        }
+        session.report_end_only();
+        if session.protocol.connection().is_none() {
+            // No message can carry the text.
+            return self.disconnect(client);
+        }
+        session.close(code, text);
+        self.wake(client.slot().get());
+        Ok(())
+    }
+
+    /// Disconnects a client at once, without a text. The only events that follow are its partial transfers and its
+    /// `Disconnected`, which can be polled at once.
+    ///
+    /// # Errors
+    /// `Gone` when the client is not connected.
+    pub fn disconnect(&mut self, client: ClientHandle) -> Result<(), SendError> {
+        if let Ok(session) = self.session_mut(client) {
+            session.report_end_only();
+        }
+        let was_connected = self.netcode.disconnect(client);
+        self.sync_with_netcode();
+        if was_connected { Ok(()) } else { Err(SendError::Gone) }
+    }
+
+    /// Disconnects all clients and admits no new ones. The events can be polled at once. The next
+    /// [`transmit`](Self::transmit) sends [`CloseCode::SHUTDOWN`] and the text, of up to 256 bytes, to clients with
+    /// channels, and disconnect packets to all clients. Acknowledgements are not awaited: to wait for them, kick the
+    /// clients first.
+    ///
+    /// [`STOP_TEXT`] replaces an empty text. The code is always the same, so that clients can tell a stop from a kick.
+    pub fn stop(&mut self, text: &str) {
+        let text = if text.is_empty() { STOP_TEXT } else { text };
+        // New clients would connect to a server that is about to end.
+        self.netcode.accept_new_clients(false);
+        self.sync_with_netcode();
+        self.is_stopping = true;
+        let Self { sessions, events, netcode, hashing, .. } = self;
+        for session in sessions.iter_mut().flatten() {
+            if session.protocol.connection().is_some() {
+                // Clients that were kicked or left before keep their own reason.
+                session.close(CloseCode::SHUTDOWN, text);
+                let reason = CloseReason::from_netcode(ClosedBy::Local, CloseKind::ServerStopped);
+                report_end(session, reason, hashing, events);
+            } else {
+                netcode.disconnect_for(session.client(), DisconnectReason::ServerStopped);
+            }
+        }
+        self.sync_with_netcode();
+    }
+}

@@ -1,0 +1,203 @@
+//! The uplink of a server without shards, or one shard's part of the uplink that all shards share.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+
+use super::scheduling::{SharedUplink, Uplink, Weight};
+use crate::congestion::BytesPerSecond;
+use slipgate_netcode::time::Instant;
+
+/// An uplink may send in one burst what it gains in this time: a tick, and the lateness of the program's clock.
+pub(super) const BURST: Duration = Duration::from_millis(50);
+
+/// A lock around the uplink that all shards share. The program provides it, because this crate has no threads.
+pub trait UplinkLock: Send {
+    /// Calls `work` exactly once, with exclusive access. `work` is short and never blocks.
+    fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink));
+}
+
+/// The uplink that the clients of one server or shard share.
+pub(super) struct ServerUplink {
+    clients: usize,
+    /// One weight per slot; the default beyond the end. Weights outlive the limit.
+    weights: Vec<Weight>,
+    limit: Option<Uplink>,
+    shard: Option<ShardUplink>,
+}
+
+/// A shard's connection to the uplink of the whole server.
+struct ShardUplink {
+    shared: Box<dyn UplinkLock>,
+    /// Whether any shard has set a limit. It is read without the lock in every tick.
+    is_limited: Arc<AtomicBool>,
+    index: usize,
+}
+
+impl Drop for ShardUplink {
+    fn drop(&mut self) {
+        // The other shards share what this one no longer needs.
+        self.shared.lend(&mut |uplink| uplink.remove_shard(self.index));
+    }
+}
+
+impl ServerUplink {
+    /// Creates an uplink without a limit, for so many client slots.
+    pub(super) const fn new(clients: usize) -> Self {
+        Self { clients, weights: Vec::new(), limit: None, shard: None }
+    }
+
+    /// Joins the uplink of the whole server as the shard of this index.
+    pub(super) fn join(&mut self, index: usize, shared: Box<dyn UplinkLock>) {
+        let mut is_limited = Arc::default();
+        shared.lend(&mut |uplink| is_limited = uplink.limited());
+        self.shard = Some(ShardUplink { shared, is_limited, index });
+        self.sync_limit();
+    }
+
+    /// Sets the rate of the whole server; `None` is no limit.
+    pub(super) fn set_rate(&mut self, rate: Option<BytesPerSecond>) {
+        match (&self.shard, &mut self.limit, rate) {
+            (Some(shard), ..) => {
+                shard.shared.lend(&mut |uplink| uplink.set_rate(rate));
+                self.sync_limit();
+            }
+            (None, Some(uplink), Some(rate)) => uplink.set_rate(rate),
+            (None, ..) => self.limit = rate.map(|rate| self.new_limit(rate)),
+        }
+    }
+
+    /// Adopts a limit that another shard has set or removed.
+    fn sync_limit(&mut self) {
+        let Some(shard) = &self.shard else { return };
+        let is_limited = shard.is_limited.load(Ordering::Relaxed);
+        if is_limited != self.limit.is_some() {
+            if !is_limited {
+                shard.shared.lend(&mut |uplink| uplink.remove_shard(shard.index));
+            }
+            // The rate of a shard's part comes with its first grant.
+            self.limit = is_limited.then(|| self.new_limit(BytesPerSecond::default()));
+        }
+    }
+
+    /// Returns a limit under which every client keeps its weight.
+    fn new_limit(&self, rate: BytesPerSecond) -> Uplink {
+        let mut uplink = Uplink::new(rate, BURST, self.clients);
+        for (slot, weight) in self.weights.iter().enumerate() {
+            uplink.set_weight(slot, *weight);
+        }
+        uplink
+    }
+
+    /// Divides the bytes that the uplink gained since the last call; `offer` sets what each slot wants to send.
+    pub(super) fn share(&mut self, now: Instant, offer: impl FnOnce(&mut Uplink)) {
+        self.sync_limit();
+        let Some(uplink) = &mut self.limit else { return };
+        offer(uplink);
+        let Some(ShardUplink { shared, index, .. }) = &self.shard else { return uplink.share(now) };
+        let (request, mut grant) = (uplink.take_request(), None);
+        shared.lend(&mut |shared| grant = Some(shared.exchange(*index, &request, now)));
+        debug_assert!(grant.is_some(), "a shared uplink is lent in every call");
+        if let Some(grant) = grant {
+            uplink.apply_grant(&grant, now);
+        }
+    }
+
+    /// Sets a client's share relative to other clients.
+    pub(super) fn set_weight(&mut self, slot: u32, weight: Weight) {
+        let slot = slot as usize;
+        if slot >= self.weights.len() && slot < self.clients {
+            self.weights.resize(slot + 1, Weight::default());
+        }
+        // Slots beyond the end keep the default until a weight is set: most servers set none.
+        if let Some(entry) = self.weights.get_mut(slot) {
+            *entry = weight;
+        }
+        if let Some(uplink) = &mut self.limit {
+            uplink.set_weight(slot, weight);
+        }
+    }
+
+    /// Resets the weight of a slot after its client has gone.
+    pub(super) fn reset_slot(&mut self, slot: u32) {
+        if let Some(weight) = self.weights.get_mut(slot as usize) {
+            *weight = Weight::default();
+        }
+        if let Some(uplink) = &mut self.limit {
+            // The next client of the slot must not inherit the demand.
+            uplink.offer(slot as usize, 0);
+            uplink.set_weight(slot as usize, Weight::default());
+        }
+    }
+
+    pub(super) const fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Returns how many bytes of messages may leave for a client now.
+    #[inline]
+    pub(super) fn allowance(&self, slot: u32) -> u64 {
+        self.limit.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot as usize))
+    }
+
+    /// Records that `total` bytes left for a client. `messages` of them count against its allowance; the others could
+    /// not be held back.
+    pub(super) fn spend(&mut self, slot: u32, messages: u64, total: u64) {
+        if let Some(uplink) = &mut self.limit {
+            uplink.spend(slot as usize, messages);
+            uplink.spend_unscheduled(total.saturating_sub(messages));
+        }
+    }
+
+    /// Returns how many bytes a client may expect to send in the tick that is being composed; `None` without a limit.
+    pub(super) fn expected_bytes(&self, slot: u32) -> Option<u64> {
+        self.limit.as_ref().map(|uplink| uplink.expected_bytes(slot as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct LockedUplink(Arc<Mutex<SharedUplink>>);
+
+    impl UplinkLock for LockedUplink {
+        fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink)) {
+            work(&mut self.0.lock().unwrap());
+        }
+    }
+
+    /// Returns the allowances of two clients after a tick in which both wanted to send much.
+    fn allowances(uplink: &mut ServerUplink, seconds: u64) -> [u64; 2] {
+        uplink.share(Instant::from_start(Duration::from_secs(seconds)), |uplink| {
+            (0..2).for_each(|client| uplink.offer(client, 1_000_000));
+        });
+        [0, 1].map(|client| uplink.allowance(client))
+    }
+
+    #[test]
+    fn weights_outlive_the_limit_but_not_the_client() {
+        let shared = Arc::new(Mutex::new(SharedUplink::new(2, BURST)));
+        let mut shards = [0, 1].map(|shard| {
+            let mut uplink = ServerUplink::new(2);
+            uplink.join(shard, Box::new(LockedUplink(Arc::clone(&shared))));
+            uplink
+        });
+        shards[0].set_weight(1, Weight(3));
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 1), [1000, 3000]);
+        shards[1].set_rate(None);
+        assert_eq!(allowances(&mut shards[0], 2), [u64::MAX; 2]);
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 3), [1000, 3000]);
+        shards[1].set_rate(None);
+        assert_eq!(allowances(&mut shards[0], 4), [u64::MAX; 2]);
+        shards[0].reset_slot(1);
+        shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
+        assert_eq!(allowances(&mut shards[0], 5), [2000, 2000]);
+    }
+}

@@ -1,0 +1,225 @@
+//! The session frame behind the packet header: when the packet was sent, when the newest packet of the other side
+//! arrived, and acknowledgements beyond the header's (`specs/session-1.md`, §5.2).
+//!
+//! The module `connection` derives path times from it; the message frames behind it belong to `channel`.
+
+use core::fmt;
+use core::time::Duration;
+
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::cursor::{Reader, Writer};
+
+/// The duration of one unit of a [`Timestamp`].
+pub(crate) const TIMESTAMP_UNIT: Duration = Duration::from_micros(250);
+/// Half of the timestamp range: longer differences are ambiguous.
+pub(crate) const TIMESTAMP_REACH: Duration = Duration::from_millis(8192);
+/// The maximum bytes of extended acknowledgements: with the 32 of the header they cover 256 packets.
+pub(crate) const MAX_EXTENDED_ACK_BYTES: usize = 28;
+
+/// Flag: the arrival time of the newest packet is present.
+const ECHO: u8 = 1 << 0;
+/// Flag: extended acknowledgements are present.
+const EXTENDED: u8 = 1 << 1;
+/// Flag: the arrival time has a socket delay.
+const LATE: u8 = 1 << 2;
+
+/// A time of one side's clock in units of 250 microseconds, modulo 65,536. It wraps every 16.384 seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Timestamp(pub u16);
+
+impl Timestamp {
+    /// Returns the timestamp of an instant.
+    #[must_use]
+    #[inline]
+    pub fn of(moment: Instant) -> Self {
+        Self((moment.since_start().as_micros() / TIMESTAMP_UNIT.as_micros()) as u16)
+    }
+
+    /// Returns the units from `earlier` to this timestamp, modulo 65,536.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn units_since(self, earlier: Self) -> u16 {
+        self.0.wrapping_sub(earlier.0)
+    }
+}
+
+/// When a packet was read from the socket, and how long it may have waited there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct ArrivalEcho {
+    /// When it was read.
+    pub at: Timestamp,
+    /// The longest time that the packet may have waited in the socket, in units of 250 microseconds; 255 means that
+    /// much or more. A loop that reads its socket once per frame finds packets of a whole frame.
+    pub late: u8,
+}
+
+impl ArrivalEcho {
+    /// Returns the echo of a packet that was read at `read_at` and waited for at most `late`.
+    #[must_use]
+    pub(crate) fn of(read_at: Instant, late: Duration) -> Self {
+        // Round up: a delay that is too short would look like a queue of the path.
+        let units = late.as_micros().div_ceil(TIMESTAMP_UNIT.as_micros());
+        Self { at: Timestamp::of(read_at), late: u8::try_from(units).unwrap_or(u8::MAX) }
+    }
+}
+
+/// The frame behind the header of every session packet that has a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionFrame<'a> {
+    /// When the packet was sent, by its sender's clock.
+    pub sent: Timestamp,
+    /// When the packet that the header names in `ack` arrived, by the same clock; `None` if that was
+    /// [`TIMESTAMP_REACH`] ago or longer.
+    pub arrived: Option<ArrivalEcho>,
+    /// The acknowledgements before the header's 32: bit i of the whole stands for `ack` - 32 - i. At most 28 bytes.
+    pub extended_acks: &'a [u8],
+}
+
+/// Why a frame cannot be parsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum SessionFrameError {
+    /// The payload ends within the frame.
+    Cut,
+    /// An unknown flag, or a socket delay without an arrival time.
+    Flags,
+    /// A socket delay of zero.
+    Late,
+    /// Extended acknowledgements of 0 or more than 28 bytes.
+    ExtendedAcks,
+}
+
+impl fmt::Display for SessionFrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cut => "the frame is truncated",
+            Self::Flags => "the frame has an unknown flag",
+            Self::Late => "the frame has a socket delay of zero",
+            Self::ExtendedAcks => "the extended acknowledgements have 0 or more than 28 bytes",
+        })
+    }
+}
+
+impl core::error::Error for SessionFrameError {}
+
+impl<'a> SessionFrame<'a> {
+    /// Parses the frame at the start of a packet's payload, and returns it with the bytes behind it.
+    ///
+    /// # Errors
+    /// [`SessionFrameError`] says what is wrong with the frame.
+    pub fn parse(payload: &'a [u8]) -> Result<(Self, &'a [u8]), SessionFrameError> {
+        let mut reader = Reader::new(payload);
+        let flags = reader.u8().ok_or(SessionFrameError::Cut)?;
+        let has = |flag| flags & flag != 0;
+        // Unknown flags are refused: what follows them could not be parsed.
+        if has(!(ECHO | EXTENDED | LATE)) || has(LATE) && !has(ECHO) {
+            return Err(SessionFrameError::Flags);
+        }
+        let sent = Timestamp(reader.u16().ok_or(SessionFrameError::Cut)?);
+        let arrived = if has(ECHO) { Some(parse_arrived(&mut reader, has(LATE))?) } else { None };
+        if !has(EXTENDED) {
+            return Ok((Self { sent, arrived, extended_acks: &[] }, reader.rest()));
+        }
+        // The length is explicit: the message frames follow directly.
+        let bytes = usize::from(reader.u8().ok_or(SessionFrameError::Cut)?);
+        if !(1..=MAX_EXTENDED_ACK_BYTES).contains(&bytes) {
+            return Err(SessionFrameError::ExtendedAcks);
+        }
+        let (extended_acks, rest) = reader.rest().split_at_checked(bytes).ok_or(SessionFrameError::Cut)?;
+        Ok((Self { sent, arrived, extended_acks }, rest))
+    }
+
+    /// Writes the frame, 3 to 35 bytes.
+    pub fn emit(&self, writer: &mut Writer<'_>) {
+        debug_assert!(self.extended_acks.len() <= MAX_EXTENDED_ACK_BYTES, "no peer reads a longer field");
+        let behind = if self.extended_acks.is_empty() { 0 } else { EXTENDED };
+        let late = self.arrived.map_or(0, |arrived| arrived.late);
+        // Zero is expressed by the missing flag: the parser refuses an explicit zero.
+        let is_late = if late == 0 { 0 } else { LATE };
+        writer.u8(behind | is_late | self.arrived.map_or(0, |_| ECHO));
+        writer.u16(self.sent.0);
+        if let Some(arrived) = self.arrived {
+            writer.u16(arrived.at.0);
+        }
+        if late != 0 {
+            writer.u8(late);
+        }
+        if behind != 0 {
+            writer.u8(self.extended_acks.len() as u8);
+            writer.bytes(self.extended_acks);
+        }
+    }
+}
+
+fn parse_arrived(reader: &mut Reader<'_>, is_late: bool) -> Result<ArrivalEcho, SessionFrameError> {
+    let at = Timestamp(reader.u16().ok_or(SessionFrameError::Cut)?);
+    let late = if is_late { reader.u8().ok_or(SessionFrameError::Cut)? } else { 0 };
+    // A socket delay of zero has a form already: no flag. One form for each meaning.
+    if is_late && late == 0 { Err(SessionFrameError::Late) } else { Ok(ArrivalEcho { at, late }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// The maximum bytes of a frame: flags, two timestamps, a socket delay, a length and acknowledgements.
+    const MAX_FRAME_BYTES: usize = 1 + 2 + 2 + 1 + 1 + MAX_EXTENDED_ACK_BYTES;
+
+    fn bytes(frame: &SessionFrame<'_>, rest: &[u8]) -> Vec<u8> {
+        let mut buf = [0; 64];
+        let mut writer = Writer::new(&mut buf);
+        frame.emit(&mut writer);
+        writer.bytes(rest);
+        let length = writer.written().unwrap();
+        buf[..length].to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn written_frames_are_read_back(
+            sent: u16,
+            arrived: Option<(u16, u8)>,
+            acks in prop::collection::vec(any::<u8>(), 0..29),
+        ) {
+            let arrived = arrived.map(|(at, late)| ArrivalEcho { at: Timestamp(at), late });
+            let frame = SessionFrame { sent: Timestamp(sent), arrived, extended_acks: &acks };
+            let bytes = bytes(&frame, b"rest");
+            prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
+            prop_assert_eq!(SessionFrame::parse(&bytes), Ok((frame, &b"rest"[..])));
+            for length in 0..bytes.len() - 4 {
+                prop_assert_eq!(SessionFrame::parse(&bytes[..length]), Err(SessionFrameError::Cut));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_wrong_lengths_are_refused() {
+        for flags in (0..=u8::MAX).filter(|flags| flags & !7 != 0 || flags & 5 == 4) {
+            assert_eq!(SessionFrame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(SessionFrameError::Flags));
+        }
+        assert_eq!(SessionFrame::parse(&[ECHO | LATE, 0, 0, 0, 0, 0]), Err(SessionFrameError::Late));
+        for length in [0, 29, 255] {
+            let mut bytes = [0; 300];
+            (bytes[0], bytes[3]) = (EXTENDED, length);
+            assert_eq!(SessionFrame::parse(&bytes), Err(SessionFrameError::ExtendedAcks));
+        }
+    }
+
+    #[test]
+    fn socket_delay_is_rounded_up_to_whole_units() {
+        let late = |micros| ArrivalEcho::of(Instant::default(), Duration::from_micros(micros)).late;
+        assert_eq!(
+            [late(0), late(1), late(250), late(16_667), late(63_750), late(10_000_000)],
+            [0, 1, 1, 67, 255, 255]
+        );
+    }
+
+    #[test]
+    fn timestamp_counts_250_microseconds_and_wraps() {
+        let at = |micros| Timestamp::of(Instant::from_start(Duration::from_micros(micros)));
+        assert_eq!([at(249), at(250), at(16_384_000 + 750)], [Timestamp(0), Timestamp(1), Timestamp(3)]);
+        assert_eq!(Timestamp(2).units_since(Timestamp(65_535)), 3);
+    }
+}

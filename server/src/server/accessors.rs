@@ -1,0 +1,105 @@
+//! The state of a server: its clients, settings and counters.
+
+use slipgate_netcode::discard::Discards;
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::server::{ClientHandle, NetcodeStats, ServerConfig, ShardId};
+use slipgate_session::connection::Traffic;
+use slipgate_udp::Sockets;
+
+use super::{ClientRef, Server};
+use crate::ServerTotals;
+
+impl Server {
+    /// Returns everything that concerns one client, `None` if it is not connected or was kicked.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use slipgate_server::{ChannelId, ClientHandle, Server};
+    /// # const CHAT: ChannelId = ChannelId(0);
+    /// # fn on_chat(server: &mut Server, handle: ClientHandle) {
+    /// let Some(mut client) = server.client(handle) else { return };
+    /// println!("{} at {:?}", client.client_id(), client.address());
+    /// if client.send_message(CHAT, b"welcome").is_err() {
+    ///     client.kick("You are too far behind. Please join again.");
+    /// }
+    /// # }
+    /// ```
+    pub fn client(&mut self, client: ClientHandle) -> Option<ClientRef<'_>> {
+        self.is_connected(client).then(|| ClientRef::new(self, client))
+    }
+
+    fn is_connected(&self, client: ClientHandle) -> bool {
+        self.core.is_connected(client)
+    }
+
+    /// Returns the handle of a client id, while it is connected to this shard.
+    #[must_use]
+    pub fn find(&self, client_id: impl Into<ClientId>) -> Option<ClientHandle> {
+        self.core.netcode().find(client_id).filter(|client| self.is_connected(*client))
+    }
+
+    /// Returns the handles of this shard's clients in the order of their slots, from `Connected` to `Disconnected`.
+    pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
+        self.core.clients()
+    }
+
+    /// Returns the number of this shard's used slots. A client that was kicked keeps its slot until it has acknowledged
+    /// the reason, so the number may be larger than that of [`clients`](Self::clients).
+    #[must_use]
+    pub fn connected(&self) -> u32 {
+        self.core.netcode().connected()
+    }
+
+    /// Returns what the payloads of clients carry.
+    #[must_use]
+    pub(crate) const fn traffic(&self) -> &Traffic {
+        self.core.traffic()
+    }
+
+    /// Returns which shard this is; the first one where there is only one.
+    #[must_use]
+    pub const fn shard_id(&self) -> ShardId {
+        self.core.netcode().shard_id()
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub const fn config(&self) -> &ServerConfig {
+        self.core.netcode().config()
+    }
+
+    /// Returns the sockets: addresses, buffers, DSCP marks and counters.
+    #[must_use]
+    pub const fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// Returns the number of dropped datagrams by reason.
+    #[must_use]
+    pub const fn discards(&self) -> &Discards {
+        self.core.netcode().discards()
+    }
+
+    /// Returns the counters of the protocol.
+    #[must_use]
+    pub const fn stats(&self) -> &NetcodeStats {
+        self.core.netcode().stats()
+    }
+
+    /// Returns all counters. It makes a system call where the system counts dropped datagrams.
+    #[must_use]
+    pub fn totals(&self) -> ServerTotals {
+        ServerTotals {
+            connected: self.connected(),
+            stats: *self.stats(),
+            turns_cut_short: self.read_budget.turns_cut_short(),
+            discards: *self.discards(),
+            sockets: self.sockets.stats(),
+        }
+    }
+
+    /// Logs the counters since the start, for the end of a program.
+    pub fn log_totals(&self) {
+        self.reporter.log_totals(self.core.netcode(), &self.sockets, self.read_budget.turns_cut_short());
+    }
+}

@@ -1,0 +1,197 @@
+//! One client of a server: everything that concerns it, without its handle in each call.
+
+use slipgate_netcode::address::Address;
+use slipgate_netcode::ids::{ClientId, ClientIndex};
+use slipgate_netcode::server::ClientHandle;
+use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
+use slipgate_session::channel::transfer::{Transfer, TransferId};
+use slipgate_session::channel::{ChannelId, Remaining, SendOptions};
+use slipgate_session::connection::{Budget, CloseCode, Connection, PathStats, SendError};
+use slipgate_session::server::scheduling::Weight;
+use slipgate_session::wire::reliable::Sequence;
+
+use super::Server;
+
+/// A connected client, borrowed from its [`Server`] by [`Server::client`] or [`Server::for_each_client`].
+///
+/// Methods return `Gone` only if the game has closed the connection by [`connection_mut`](Self::connection_mut).
+pub struct ClientRef<'s> {
+    server: &'s mut Server,
+    handle: ClientHandle,
+}
+
+impl<'s> ClientRef<'s> {
+    /// `handle` is a connected client of `server`.
+    pub(super) const fn new(server: &'s mut Server, handle: ClientHandle) -> Self {
+        Self { server, handle }
+    }
+
+    /// Returns its handle, which names it in events.
+    #[must_use]
+    pub const fn handle(&self) -> ClientHandle {
+        self.handle
+    }
+
+    /// Returns the client id of its token.
+    #[must_use]
+    pub fn client_id(&self) -> ClientId {
+        self.server.core.netcode().client(self.handle).map_or_else(ClientId::default, |client| client.client_id)
+    }
+
+    /// Returns its index among the clients of all shards, from 0; the client knows it by the same number.
+    #[must_use]
+    pub fn client_index(&self) -> ClientIndex {
+        self.server.core.netcode().client(self.handle).map_or_else(ClientIndex::default, |client| client.index)
+    }
+
+    /// Returns the address of its packets, `None` for a client in the same program.
+    #[must_use]
+    pub fn address(&self) -> Option<Address> {
+        self.server.core.netcode().client(self.handle).and_then(|client| client.address)
+    }
+
+    /// Returns the 256 bytes that the backend wrote into its token.
+    #[must_use]
+    pub fn user_data(&self) -> UserData {
+        const NONE: UserData = [0; size_of::<UserData>()];
+        self.server.core.netcode().client(self.handle).map_or(NONE, |client| *client.user_data)
+    }
+
+    /// Encrypts a payload; see [`Server::send`].
+    ///
+    /// # Errors
+    /// As [`Server::send`].
+    pub fn send(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        self.server.send(self.handle, payload)
+    }
+
+    /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and returns its sequence number.
+    /// An event reports whether it was acknowledged or lost. It requires [`Traffic::Packets`](crate::Traffic).
+    ///
+    /// # Errors
+    /// - `Gone`: the client is not connected.
+    /// - `Empty`, `TooLarge`: the packet has no byte, or more than the settings allow.
+    /// - `Backlogged`: congestion control allows no more now.
+    /// - `WrongTraffic`: the server carries payloads or channels.
+    pub fn send_packet(&mut self, packet: &[u8]) -> Result<Sequence, SendError> {
+        let Server { core, sockets, outbox, now, .. } = &mut *self.server;
+        // The batch must have room for all fragments of the largest packet.
+        sockets.send(outbox);
+        core.send_packet(self.handle, packet, *now, outbox)
+    }
+
+    /// Queues a message on a channel; see [`Server::send_message`].
+    ///
+    /// # Errors
+    /// As [`Server::send_message`].
+    pub fn send_message(&mut self, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
+        self.send_message_with(channel, message, SendOptions::default())
+    }
+
+    /// Queues a message with a deadline, a key by which newer messages replace older ones, or a receipt.
+    ///
+    /// # Errors
+    /// As [`Server::send_message`].
+    pub fn send_message_with(
+        &mut self,
+        channel: ChannelId,
+        message: &[u8],
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        self.server.core.send_message(self.handle, channel, message, options, self.server.now)
+    }
+
+    /// Starts a transfer on a channel of transfers. The client receives `label` with it. Events report its progress.
+    ///
+    /// # Errors
+    /// - `Gone`: the client is not connected.
+    /// - `Backlogged`: as many transfers wait as the channel allows.
+    /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of messages.
+    /// - `WrongTraffic`: the server carries no channels.
+    pub fn send_transfer(
+        &mut self,
+        channel: ChannelId,
+        transfer: Transfer,
+        label: u64,
+    ) -> Result<TransferId, SendError> {
+        self.server.core.send_transfer(self.handle, channel, transfer, label)
+    }
+
+    /// Returns what a channel still takes, in messages and bytes; nothing where there is no such channel.
+    #[must_use]
+    pub fn remaining(&self, channel: ChannelId) -> Remaining {
+        self.connection().map_or_else(Remaining::default, |connection| connection.channels().remaining(channel))
+    }
+
+    /// Returns how much may leave now, and the size and number of messages that suit the path. Ask before composing a
+    /// tick. `None` with [`Traffic::Payloads`](crate::Traffic).
+    #[must_use]
+    pub fn budget(&self) -> Option<Budget> {
+        self.server.core.budget(self.handle, self.server.now)
+    }
+
+    /// Returns the state of the path: round-trip time, jitter, loss and bandwidth. `None` with
+    /// [`Traffic::Payloads`](crate::Traffic).
+    ///
+    /// A loop that sleeps without [`Server::wait`] reads datagrams late. That adds up to one turn to the measured
+    /// round-trip time of both sides.
+    #[must_use]
+    pub fn path(&self) -> Option<PathStats> {
+        self.server.core.path(self.handle, self.server.now)
+    }
+
+    /// Returns the connection with its channels and transfers. `None` unless the server carries
+    /// [channels](crate::Traffic::Channels).
+    #[must_use]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.server.core.connection(self.handle)
+    }
+
+    /// Returns the connection to accept, refuse, cancel and resume transfers.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.server.core.connection_mut(self.handle)
+    }
+
+    /// Sets its share of the [uplink](Server::set_uplink) relative to other clients, 1 at first. It lasts as long as
+    /// the client is connected.
+    pub fn set_weight(&mut self, weight: Weight) {
+        // `Gone` is impossible: the client is connected.
+        let _ = self.server.core.set_weight(self.handle, weight);
+    }
+
+    /// Disconnects it with a text for the player; see [`Server::kick`].
+    pub fn kick(self, text: &str) {
+        self.kick_with(CloseCode::KICKED, text);
+    }
+
+    /// Disconnects it with a code for the client's program and a text for the player. Codes of the application start at
+    /// [`CloseCode::FIRST_OF_APPLICATION`]. Smaller ones are sent as 0, except [`CloseCode::SHUTDOWN`].
+    pub fn kick_with(self, code: CloseCode, text: &str) {
+        let _ = self.server.core.kick(self.handle, code, text);
+    }
+
+    /// Disconnects it at once, without a text. The disconnect packets leave with this turn.
+    pub fn disconnect(self) {
+        let _ = self.server.core.disconnect(self.handle);
+    }
+
+    /// Sends a payload to the game, as the client in the same program; see [`Server::connect_loopback`].
+    ///
+    /// # Errors
+    /// - `Gone`: it is no client in the same program.
+    /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
+    /// - `Backlogged`: 256 payloads wait.
+    pub fn loopback_send(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        Ok(self.server.core.netcode_mut().loopback_send(self.handle, payload)?)
+    }
+
+    /// Takes the next payload of the game, as the client in the same program, and returns its length.
+    pub fn loopback_receive(&mut self, buf: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
+        self.server.core.netcode_mut().loopback_receive(self.handle, buf)
+    }
+
+    #[cfg(feature = "typed")]
+    pub(crate) const fn typed_buf(&mut self) -> &mut Vec<u8> {
+        &mut self.server.typed_buf
+    }
+}

@@ -1,0 +1,277 @@
+//! The shard's end of a [`ShardedServer`](super::ShardedServer): it passes events to the game's thread, and executes
+//! the game's commands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use slipgate_netcode::address::Address;
+use slipgate_netcode::ids::ClientIndex;
+use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
+use slipgate_session::channel::transfer::Transfer;
+use slipgate_session::channel::{ChannelId, SendOptions};
+use slipgate_session::connection::{CloseCode, SendError, Traffic};
+use tracing::warn;
+
+use super::path_table::PathWriter;
+use super::spsc::{QueueCapacity, QueueConsumer, QueueEntry, QueueProducer};
+use crate::shard_threads::ShardApp;
+use crate::{ClientHandle, ClientRef, Event, Inbox, Server};
+
+/// The capacity that payloads leave free for events, which must not be lost.
+const EVENT_RESERVE: QueueCapacity = QueueCapacity { entries: 16, bytes: 16 * USER_DATA_BYTES };
+/// How long a shard sleeps when the queue to the game is full.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(1);
+/// How long a shard that ends waits for the game to take its events: once before it executes the last commands, and
+/// once before it drops its last events.
+const MAX_END_WAIT: Duration = Duration::from_secs(5);
+
+/// An event on its way to the game; its bytes are beside it in the queue.
+pub(super) struct ShardEvent {
+    pub(super) event: Event<'static>,
+    pub(super) byte_count: usize,
+    /// The facts beside a `Connected` event; its bytes are the user data. `None` if the client has left before the
+    /// event was passed on.
+    pub(super) info: Option<ClientFacts>,
+}
+
+/// The facts about a client that the game can read without asking the shard.
+#[derive(Clone, Copy)]
+pub(super) struct ClientFacts {
+    pub(super) index: ClientIndex,
+    pub(super) address: Option<Address>,
+}
+
+impl QueueEntry for ShardEvent {
+    fn byte_count(&self) -> usize {
+        self.byte_count
+    }
+}
+
+/// Work for a shard's thread.
+pub(super) type ShardWork = Box<dyn FnOnce(&mut Server) + Send>;
+
+/// A command of the game to a shard.
+pub(super) enum Command {
+    Payload {
+        client: ClientHandle,
+        byte_count: usize,
+    },
+    Message {
+        client: ClientHandle,
+        channel: ChannelId,
+        options: SendOptions,
+        byte_count: usize,
+    },
+    /// The content is shared, not copied.
+    Transfer {
+        client: ClientHandle,
+        channel: ChannelId,
+        transfer: Transfer,
+        label: u64,
+    },
+    Disconnect {
+        client: ClientHandle,
+    },
+    /// The bytes are the text for the player.
+    Kick {
+        client: ClientHandle,
+        code: CloseCode,
+        byte_count: usize,
+    },
+    Run(ShardWork),
+}
+
+impl QueueEntry for Command {
+    fn byte_count(&self) -> usize {
+        match self {
+            Self::Payload { byte_count, .. } | Self::Message { byte_count, .. } | Self::Kick { byte_count, .. } => {
+                *byte_count
+            }
+            Self::Transfer { .. } | Self::Disconnect { .. } | Self::Run(_) => 0,
+        }
+    }
+}
+
+/// The counters of a bridge, read by the game's thread.
+#[derive(Default)]
+pub(super) struct BridgeCounters {
+    pub(super) payloads_dropped: AtomicU64,
+    pub(super) payloads_not_sent: AtomicU64,
+    pub(super) pauses: AtomicU64,
+    pub(super) events_lost: AtomicU64,
+    pub(super) commands_lost: AtomicU64,
+}
+
+/// The app of a shard that passes everything on to the game's thread.
+pub(super) struct ShardBridge {
+    events: QueueProducer<ShardEvent>,
+    commands: QueueConsumer<Command>,
+    paths: PathWriter,
+    /// The queue must have room for this many bytes before the next event is taken from the inbox.
+    max_event_bytes: usize,
+    counters: Arc<BridgeCounters>,
+    /// Since when the shard is ready to end and waits only for the game.
+    ending_since: Option<Instant>,
+}
+
+impl ShardBridge {
+    pub(super) fn new(
+        events: QueueProducer<ShardEvent>,
+        commands: QueueConsumer<Command>,
+        paths: PathWriter,
+        traffic: &Traffic,
+        counters: Arc<BridgeCounters>,
+    ) -> Self {
+        let max_event_bytes = max_event_bytes(traffic);
+        Self { events, commands, paths, max_event_bytes, counters, ending_since: None }
+    }
+
+    /// Executes the queued commands. A command may fail with an event, so it waits until the queue to the game has
+    /// room, unless nothing reads that queue any more.
+    fn execute_commands(&mut self, server: &mut Server) {
+        for _ in 0..self.commands.len() {
+            if self.events.capacity().entries == 0 && !self.events.is_abandoned() {
+                return;
+            }
+            let Some(command) = self.commands.pop() else { return };
+            if let Some(event) = self.execute(command, server) {
+                self.events.push(ShardEvent { event, byte_count: 0, info: None }, &[]);
+            }
+        }
+    }
+
+    /// Executes a command, and returns the event that reports its result, if there is one.
+    fn execute(&mut self, command: Command, server: &mut Server) -> Option<Event<'static>> {
+        let body = self.commands.body();
+        match command {
+            Command::Payload { client, .. } => {
+                // A payload may be lost as a datagram may, but it is counted.
+                if server.send(client, body).is_err() {
+                    increment(&self.counters.payloads_not_sent);
+                }
+            }
+            Command::Message { client, channel, options, .. } => {
+                let receipt = options.receipt;
+                let sent = with_client(server, client, |mut to| to.send_message_with(channel, body, options));
+                return sent.err().map(|error| Event::NotSent { client, channel, receipt, error });
+            }
+            Command::Transfer { client, channel, transfer, label } => {
+                let sent = with_client(server, client, |mut to| to.send_transfer(channel, transfer, label));
+                return Some(match sent {
+                    Ok(id) => Event::Started { client, channel, id, label },
+                    Err(error) => Event::NotSent { client, channel, receipt: Some(label), error },
+                });
+            }
+            Command::Disconnect { client } => {
+                server.client(client).map(ClientRef::disconnect);
+            }
+            Command::Kick { client, code, .. } => {
+                let text = std::str::from_utf8(body).unwrap_or_default();
+                server.client(client).map(|client| client.kick_with(code, text));
+            }
+            Command::Run(work) => work(server),
+        }
+        None
+    }
+
+    /// Returns whether a shard that ends keeps waiting for the game.
+    fn may_wait(&mut self) -> bool {
+        let since = *self.ending_since.get_or_insert_with(Instant::now);
+        since.elapsed() <= MAX_END_WAIT && !self.events.is_abandoned()
+    }
+
+    /// Passes events on until there is none or the queue is full. Returns whether all were passed on.
+    fn pass_events(&mut self, server: &mut Server, inbox: &mut Inbox) -> bool {
+        while self.events.capacity().fits(self.max_event_bytes, QueueCapacity::ZERO) {
+            let Some(event) = inbox.next(server) else { return true };
+            let is_passed = match event.split_bytes() {
+                (Event::Payload { .. }, body) if !self.events.capacity().fits(body.len(), EVENT_RESERVE) => {
+                    increment(&self.counters.payloads_dropped);
+                    true
+                }
+                // A sharded server carries no acknowledged packets, and creates the other two itself.
+                (Event::Packet { .. } | Event::Sent { .. } | Event::Started { .. } | Event::NotSent { .. }, _) => true,
+                (event @ Event::Connected { client, .. }, _) => self.pass_connected(event, client, server),
+                (event, body) => self.events.push(ShardEvent { event, byte_count: body.len(), info: None }, body),
+            };
+            debug_assert!(is_passed, "the queue had room for the largest event");
+        }
+        increment(&self.counters.pauses);
+        false
+    }
+
+    fn pass_connected(&mut self, event: Event<'static>, client: ClientHandle, server: &mut Server) -> bool {
+        let facts = |client: ClientRef<'_>| -> (ClientFacts, UserData) {
+            (ClientFacts { index: client.client_index(), address: client.address() }, client.user_data())
+        };
+        match server.client(client).map(facts) {
+            Some((info, user_data)) => {
+                self.events.push(ShardEvent { event, byte_count: user_data.len(), info: Some(info) }, &user_data)
+            }
+            None => self.events.push(ShardEvent { event, byte_count: 0, info: None }, &[]),
+        }
+    }
+}
+
+fn with_client<T>(
+    server: &mut Server,
+    client: ClientHandle,
+    work: impl FnOnce(ClientRef<'_>) -> Result<T, SendError>,
+) -> Result<T, SendError> {
+    work(server.client(client).ok_or(SendError::Gone)?)
+}
+
+/// Returns the size of the largest event that must not be lost. If the queue has no room for it, it stays in the inbox
+/// or in the socket. Payloads do not count.
+fn max_event_bytes(traffic: &Traffic) -> usize {
+    let messages = match traffic {
+        Traffic::Channels(layout, _) => layout.channels().map(|channel| channel.max_message_bytes as usize).max(),
+        _ => None,
+    };
+    messages.unwrap_or(0).max(USER_DATA_BYTES)
+}
+
+/// Only the shard's thread writes the counters, so that a load and a store suffice.
+fn increment(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl ShardApp for ShardBridge {
+    fn turn(&mut self, server: &mut Server, inbox: &mut Inbox) {
+        self.execute_commands(server);
+        if !self.pass_events(server, inbox) {
+            // The game is behind: reading more now would find no room either.
+            thread::sleep(FULL_QUEUE_PAUSE);
+        }
+    }
+
+    fn tick(&mut self, server: &mut Server) {
+        self.paths.write(server);
+    }
+
+    fn is_done(&mut self) -> bool {
+        let left = self.commands.len();
+        if left > 0 && self.may_wait() {
+            return false;
+        }
+        if left > 0 {
+            warn!(left, "a shard ends without its last commands, because the game did not take its events");
+            self.counters.commands_lost.store(left as u64, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn end(&mut self, server: &mut Server, inbox: &mut Inbox) {
+        while !self.pass_events(server, inbox) {
+            if !self.may_wait() {
+                while inbox.next(server).is_some() {
+                    increment(&self.counters.events_lost);
+                }
+                return;
+            }
+            thread::sleep(FULL_QUEUE_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Two connections with channels in a simulated world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_netcode::time::Instant;
+use slipgate_session::channel::{ChannelEvent, ChannelId, Layout, SendOptions};
+use slipgate_session::connection::{Connection, ConnectionConfig, SendError};
+use slipgate_sim::Conditions;
+
+use crate::world::{End, PathSink, Program, World};
+
+/// Two connections and the path between them.
+pub type ConnectionWorld = World<ConnectionProgram>;
+
+/// A connection, and what its application received.
+pub struct ConnectionProgram {
+    /// The connection under test.
+    pub connection: Connection,
+    /// Messages that arrived, in order.
+    pub messages: Vec<(ChannelId, Vec<u8>)>,
+    /// Events of the channels.
+    pub events: Vec<ChannelEvent>,
+    scratch: Vec<u8>,
+}
+
+impl ConnectionProgram {
+    fn new(config: &ConnectionConfig, layout: &Arc<Layout>) -> Self {
+        let connection = Connection::new(config, Arc::clone(layout), None).expect("valid settings");
+        Self { connection, messages: Vec::new(), events: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// Returns the messages of one channel that arrived, in order.
+    #[must_use]
+    pub fn on(&self, channel: ChannelId) -> Vec<&[u8]> {
+        self.messages.iter().filter(|(on, _)| *on == channel).map(|(_, bytes)| bytes.as_slice()).collect()
+    }
+}
+
+impl Program for ConnectionProgram {
+    fn receive(&mut self, datagram: &[u8], waited: Duration, now: Instant) {
+        let Ok(Some(mut incoming)) = self.connection.handle_delayed(datagram, waited, now) else { return };
+        while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut self.scratch, now) {
+            self.messages.push((message.channel, message.span.bytes(datagram, &self.scratch).to_vec()));
+        }
+    }
+
+    fn run(&mut self, sink: &mut PathSink<'_>, now: Instant) {
+        let Self { connection, events, .. } = self;
+        // The worst case: the layer below never times out, whatever the path does.
+        connection.on_received(now);
+        connection.tick(now);
+        connection.transmit(now, sink);
+        events.extend(std::iter::from_fn(|| connection.poll_event()));
+    }
+}
+
+impl ConnectionWorld {
+    /// Creates two connections with the same channels. The seed determines all random decisions.
+    #[must_use]
+    pub fn new(seed: u64, conditions: Conditions, layout: &Arc<Layout>) -> Self {
+        Self::with(seed, conditions, [layout, layout], &ConnectionConfig::default())
+    }
+
+    /// Creates two connections, each with its own layout.
+    #[must_use]
+    pub fn with(seed: u64, conditions: Conditions, layouts: [&Arc<Layout>; 2], config: &ConnectionConfig) -> Self {
+        Self::of(layouts.map(|layout| ConnectionProgram::new(config, layout)), conditions, seed)
+    }
+
+    /// Queues a message on a channel.
+    ///
+    /// # Errors
+    /// Returns the error of the channel.
+    pub fn send(&mut self, from: End, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
+        let now = self.now();
+        self.side(from).connection.send(channel, message, SendOptions::default(), now)
+    }
+}

@@ -1,0 +1,88 @@
+//! The documents: links lead somewhere, and README and changelog stay short.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::files::{files, root};
+
+const MAX_README_LINES: usize = 200;
+const MAX_CHANGELOG_LINES: usize = 40;
+
+/// Returns the targets of the links in Markdown text outside of code.
+fn links(text: &str) -> Vec<String> {
+    let (mut found, mut in_code) = (Vec::new(), false);
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        if in_code {
+            continue;
+        }
+        for (start, _) in line.match_indices("](") {
+            let target = &line[start + 2..];
+            found.extend(target.split_once(')').map(|(target, _)| target.to_owned()));
+        }
+    }
+    found
+}
+
+/// Returns the anchors that headings of Markdown text get on code hosts.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut in_code) = (BTreeSet::new(), false);
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !in_code) else { continue };
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        found.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+    }
+    found
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let (mut broken, mut checked) = (Vec::new(), 0);
+    for path in files(&root(), &["md"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        for link in links(&text).into_iter().filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            checked += 1;
+            let (file, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let has_anchor =
+                |anchor: &str| fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor));
+            // An anchor in source code is a line number.
+            let is_document = target.extension().is_some_and(|extension| extension == "md");
+            if !target.exists() || (is_document && anchor.is_some_and(|anchor| !has_anchor(anchor))) {
+                broken.push(format!("{}: {link}", path.strip_prefix(root()).unwrap().display()));
+            }
+        }
+    }
+    assert!(checked > 50, "only {checked} links were found: this test no longer reads the documents");
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn readme_and_changelog_are_short() {
+    for (name, max) in [("README.md", MAX_README_LINES), ("CHANGELOG.md", MAX_CHANGELOG_LINES)] {
+        let lines = fs::read_to_string(root().join(name)).unwrap().lines().count();
+        assert!(lines <= max, "{name} has {lines} lines, at most {max} allowed");
+    }
+}
+
+#[test]
+fn the_guide_lists_each_of_its_pages_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed = links(&summary);
+    for page in files(&root().join("docs"), &["md"]) {
+        let name = Path::new(page.file_name().unwrap()).display().to_string();
+        let count = listed.iter().filter(|link| **link == name).count();
+        assert_eq!(count, usize::from(name != "SUMMARY.md"), "{name}");
+    }
+}
+
+#[test]
+fn links_and_anchors_are_found() {
+    let text = "# A b: C\n[x](y.md#a-b-c) and [z](#q)\n```\n[no](no.md)\n```\n";
+    assert_eq!(links(text), ["y.md#a-b-c", "#q"]);
+    assert_eq!(anchors(text), BTreeSet::from(["a-b-c".to_owned()]));
+}

@@ -1,0 +1,80 @@
+//! The files of the project, and their text without comments or code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders that hold no text of ours: built files, and inputs of the fuzz targets.
+const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "vectors", "node_modules"];
+
+/// Returns the root folder of the project.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Returns all files below `folder` whose names end with one of these extensions, in a stable order.
+pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            found.extend(files(&path, extensions));
+        } else if path.extension().is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Returns whether a source file holds tests only.
+pub(crate) fn is_test(path: &Path) -> bool {
+    let inner = path.strip_prefix(root()).unwrap_or(path);
+    path.ends_with("tests.rs")
+        || inner.iter().any(|part| ["tests", "benches", "examples"].iter().any(|name| part == *name))
+}
+
+/// A comment line of a Rust file.
+pub(crate) struct Comment {
+    /// The number of the line, from 1.
+    pub(crate) line: usize,
+    /// The text behind the slashes.
+    pub(crate) text: String,
+    /// Whether the documentation shows it.
+    pub(crate) is_doc: bool,
+}
+
+/// Returns the comment lines of a Rust file, without examples of code.
+pub(crate) fn comments(source: &str) -> Vec<Comment> {
+    let (mut found, mut in_code) = (Vec::new(), false);
+    for (index, line) in source.lines().enumerate() {
+        let trimmed = line.trim_start();
+        let Some(text) = comment_text(trimmed) else {
+            in_code = false;
+            continue;
+        };
+        let is_doc = trimmed.starts_with("//!") || trimmed.starts_with("///");
+        if is_doc && text.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            found.push(Comment { line: index + 1, text: text.to_owned(), is_doc });
+        }
+    }
+    found
+}
+
+/// Returns the text of a line that is a comment, or of the comment at its end.
+fn comment_text(line: &str) -> Option<&str> {
+    let start = if line.starts_with("//") { 0 } else { line.find(" // ")? + 1 };
+    // A comment at the end of a line: not the slashes of an address inside of a string.
+    if line[..start].matches('"').count() % 2 == 1 {
+        return None;
+    }
+    Some(line[start..].trim_start_matches(['/', '!']).trim_start())
+}
+
+/// Returns the text without comments, and without the unit tests at its end.
+pub(crate) fn production(source: &str) -> String {
+    let end = source.find("#[cfg(test)]\nmod tests").unwrap_or(source.len());
+    source[..end].lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,375 @@
+//! Every way in which a connection ends, and the reports of both sides: the table of the client's README, line by line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::{ClientState, ConnectError, EndReason};
+use slipgate_netcode::server::ClientHandle;
+use slipgate_session::channel::control::{CloseCode, VERSION};
+use slipgate_session::channel::{ChannelConfig, ChannelViolation, Kind, Layout};
+use slipgate_session::client;
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, Traffic};
+use slipgate_session::server;
+use slipgate_sim::Conditions;
+use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, hello};
+use slipgate_tests::netcode_world::{VecOutbox, address};
+use slipgate_tests::session_world::SessionWorld;
+
+const README: &str = include_str!("../../../client/README.md");
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn layout(kind: Kind) -> Arc<Layout> {
+    Arc::new(Layout::new(vec![ChannelConfig::new(kind)]).unwrap())
+}
+
+fn world(slots: u32) -> SessionWorld {
+    SessionWorld::new(slots, &layout(Kind::ReliableOrdered), &ConnectionConfig::default(), Memory::default())
+}
+
+/// Creates a world with one player.
+fn with_player() -> (SessionWorld, ClientHandle) {
+    let mut world = world(4);
+    let client = world.join(Conditions::perfect());
+    world.run_for(SECOND / 2);
+    (world, client)
+}
+
+/// Creates a world with one player, without channels.
+fn with_player_without_channels() -> (SessionWorld, ClientHandle) {
+    let mut world = world(4);
+    world.traffic = Traffic::Payloads;
+    world.server.set_traffic(Traffic::Payloads).unwrap();
+    let client = world.join(Conditions::perfect());
+    (world, client)
+}
+
+/// The side that carries channels.
+enum Side {
+    Server,
+    Client,
+}
+
+/// Creates a world in which only one side carries channels.
+fn with_channels_on(side: Side) -> (SessionWorld, ClientHandle) {
+    let mut world = world(4);
+    match side {
+        Side::Server => world.traffic = Traffic::Payloads,
+        Side::Client => world.server.set_traffic(Traffic::Payloads).unwrap(),
+    }
+    let client = world.join(Conditions::perfect());
+    world.run_for(SECOND / 2);
+    let ended = |world: &mut SessionWorld| world.player(1).core.close_reason().map(|reason| reason.kind);
+    assert_eq!(ended(&mut world), None, "no end before the other side sent a payload");
+    (world, client)
+}
+
+/// Returns such a world after a minute without payloads of the applications.
+fn mismatch_found(side: Side) -> SessionWorld {
+    let (mut world, _) = with_channels_on(side);
+    world.run_for(25 * SECOND);
+    assert_eq!(world.player(1).core.close_reason().map(|reason| reason.kind), None, "the end comes too early");
+    world.run_for(40 * SECOND);
+    world
+}
+
+/// Creates a world with a player that starts to connect after `wait`, with a token of `lifetime` seconds.
+fn begin_connect_after(wait: Duration, lifetime: u32) -> (SessionWorld, u64) {
+    let mut world = world(4);
+    let token = world.token_for(1, lifetime);
+    world.run_for(wait);
+    let player = world.begin_connect(Conditions::perfect(), token);
+    (world, player)
+}
+
+/// Returns an address without a program: it cuts the path between the server and a player.
+fn unreachable() -> Address {
+    address("10.200.0.1:1")
+}
+
+/// Sends payloads to the server that our client never sends.
+fn send_invalid_to_server(world: &mut SessionWorld, payloads: &[Vec<u8>]) {
+    let now = world.now().monotonic;
+    let player = world.player(1);
+    for payload in payloads {
+        let mut outbox = VecOutbox::default();
+        player.core.netcode_mut().send(payload, now, &mut outbox).unwrap();
+        outbox.datagrams.iter().for_each(|(_, datagram)| player.link.up.push(datagram, now));
+    }
+}
+
+/// Sends payloads to the client that our server never sends.
+fn send_invalid_to_client(world: &mut SessionWorld, client: ClientHandle, payloads: &[Vec<u8>]) {
+    let now = world.now();
+    for payload in payloads {
+        let mut outbox = VecOutbox::default();
+        world.server.netcode_mut().send(client, payload, now, &mut outbox).unwrap();
+        for (_, datagram) in outbox.datagrams {
+            world.player(1).link.down.push(&datagram, now.monotonic);
+        }
+    }
+}
+
+/// Returns packets with a control message, so many that some have new sequence numbers.
+fn packets(control: &[u8]) -> Vec<Vec<u8>> {
+    let (mut peer, layout) = (MaliciousPeer::default(), layout(Kind::ReliableOrdered).hash());
+    (0..100).map(|_| peer.packet(PeerPacket { hello: None, ..PeerPacket::frames(layout, control) })).collect()
+}
+
+/// A payload that a program without channels may send.
+const PAYLOAD: &[u8] = &[1; 40];
+const CUT_GREETING: &[u8] = &[0, 1, 3, 1, 1, 0];
+
+/// A scenario; the test looks at the end of its last player.
+type Scenario = fn() -> SessionWorld;
+
+fn ended_by(act: impl FnOnce(&mut SessionWorld, ClientHandle)) -> SessionWorld {
+    let (mut world, client) = with_player();
+    act(&mut world, client);
+    world
+}
+
+fn ended_by_without_channels(act: impl FnOnce(&mut SessionWorld, ClientHandle)) -> SessionWorld {
+    let (mut world, client) = with_player_without_channels();
+    act(&mut world, client);
+    world
+}
+
+fn leaves() -> [(&'static str, Scenario); 2] {
+    [
+        ("`client.disconnect()`", || ended_by(|world, _| world.player(1).core.disconnect())),
+        ("`client.leave(CloseCode(300), \"good night\")`", || {
+            ended_by(|world, _| world.player(1).core.leave(CloseCode(300), "good night"))
+        }),
+    ]
+}
+
+fn kicks() -> [(&'static str, Scenario); 5] {
+    [
+        ("`server.kick(client, \"\")`", || {
+            ended_by(|world, client| world.server.kick(client, CloseCode::KICKED, "").unwrap())
+        }),
+        ("`server.kick(client, \"enough\")`", || {
+            ended_by(|world, client| world.server.kick(client, CloseCode::KICKED, "enough").unwrap())
+        }),
+        ("`server.kick_with(client, CloseCode(400), \"enough\")`", || {
+            ended_by(|world, client| world.server.kick(client, CloseCode(400), "enough").unwrap())
+        }),
+        ("`server.disconnect(client)`", || ended_by(|world, client| world.server.disconnect(client).unwrap())),
+        ("any kick, without channels", || {
+            ended_by_without_channels(|world, client| world.server.kick(client, CloseCode(400), "enough").unwrap())
+        }),
+    ]
+}
+
+fn stops() -> [(&'static str, Scenario); 3] {
+    [
+        ("`server.stop(\"\")`", || ended_by(|world, _| world.server.stop(""))),
+        ("`server.stop(\"until tomorrow\")`", || ended_by(|world, _| world.server.stop("until tomorrow"))),
+        ("any stop, without channels", || ended_by_without_channels(|world, _| world.server.stop(""))),
+    ]
+}
+
+fn refusals() -> [(&'static str, Scenario); 7] {
+    [
+        ("every slot is taken", || {
+            let mut world = world(1);
+            world.join(Conditions::perfect());
+            let token = world.token(2);
+            world.begin_connect(Conditions::perfect(), token);
+            world
+        }),
+        ("the server admits nobody: `accept_new_clients(false)`, a drain", || {
+            let (mut world, _) = begin_connect_after(Duration::ZERO, 45);
+            world.server.netcode_mut().accept_new_clients(false);
+            world
+        }),
+        ("another program has used the token", || {
+            let mut world = world(4);
+            let token = world.token(1);
+            let first = world.begin_connect(Conditions::perfect(), token.clone());
+            world.run_for(SECOND);
+            let first = world.player(first);
+            // It has disconnected, so that only the token prevents the connection.
+            assert!(first.core.netcode().state().is_connected());
+            first.core.disconnect();
+            world.run_for(SECOND);
+            world.begin_connect(Conditions::perfect(), token);
+            world
+        }),
+        ("this program has used the token", || {
+            let mut world = world(4);
+            let token = world.token(1);
+            world.begin_connect(Conditions::perfect(), token.clone());
+            world.run_for(SECOND);
+            let now = world.now().monotonic;
+            let core = &mut world.player(1).core;
+            core.disconnect();
+            while core.poll_event().is_some() {}
+            assert_eq!(core.connect(token, now, |_| true), Err(ConnectError::TokenUsed));
+            world
+        }),
+        ("the token has expired before it came", || begin_connect_after(46 * SECOND, 45).0),
+        ("the token expires while nobody answers", || begin_connect_after(4 * SECOND, 3).0),
+        ("the path breaks behind the challenge", || {
+            let (mut world, player) = begin_connect_after(Duration::ZERO, 45);
+            while world.player(player).core.netcode().state() != ClientState::SendingResponse {
+                world.turn();
+            }
+            world.player(player).address = unreachable();
+            world
+        }),
+    ]
+}
+
+fn failures() -> [(&'static str, Scenario); 10] {
+    [
+        ("the path breaks, or one side crashes", || ended_by(|world, _| world.player(1).address = unreachable())),
+        ("the two sides have other channels", || {
+            let mut world = world(4);
+            world.traffic = Traffic::channels((*layout(Kind::Sequenced)).clone());
+            world.join(Conditions::perfect());
+            world
+        }),
+        ("the client speaks a version of the session layer that the server does not", || {
+            let control = hello(VERSION + 1, layout(Kind::ReliableOrdered).hash());
+            ended_by(|world, _| send_invalid_to_server(world, &packets(&control)))
+        }),
+        ("the client carries no channels", || {
+            let (mut world, _) = with_channels_on(Side::Server);
+            send_invalid_to_server(&mut world, &[PAYLOAD.to_vec()]);
+            world
+        }),
+        ("the server carries no channels", || {
+            let (mut world, client) = with_channels_on(Side::Client);
+            send_invalid_to_client(&mut world, client, &[PAYLOAD.to_vec()]);
+            world
+        }),
+        ("the client carries no channels, and says nothing", || mismatch_found(Side::Server)),
+        ("the server carries no channels, and says nothing", || mismatch_found(Side::Client)),
+        ("the client breaks the rules", || ended_by(|world, _| send_invalid_to_server(world, &packets(CUT_GREETING)))),
+        ("the server breaks the rules", || {
+            ended_by(|world, client| send_invalid_to_client(world, client, &packets(CUT_GREETING)))
+        }),
+        ("a socket fails for a moment", || {
+            ended_by(|world, _| {
+                // A datagram that the system refuses to send is lost, as on the path.
+                let server_address = std::mem::replace(&mut world.player(1).address, unreachable());
+                world.run_for(SECOND);
+                world.player(1).address = server_address;
+            })
+        }),
+    ]
+}
+
+/// Returns the close text in the form of the table.
+fn close_text(reason: &CloseReason) -> String {
+    match (reason.kind, reason.code) {
+        (CloseKind::Left | CloseKind::Kicked | CloseKind::ServerStopped, Some(code)) => {
+            format!("{} \"{}\"", code.0, reason.text)
+        }
+        // The other codes belong to the session: the kind says all.
+        _ => String::new(),
+    }
+}
+
+/// Returns the name of a kind without its details.
+fn kind_name(kind: CloseKind) -> String {
+    format!("{kind:?}").split([' ', '(']).next().unwrap().to_owned()
+}
+
+/// Returns the reports of both sides on the end of the last player, as a line of the table.
+fn line(what: &str, world: &mut SessionWorld) -> String {
+    world.run_for(8 * SECOND);
+    let id = world.players.len() as u64;
+    let core = &world.players[id as usize - 1].core;
+    let here = core.close_reason();
+    // The event and the close reason are the same.
+    let events = world.players[id as usize - 1].events.iter();
+    let event = events.rev().find_map(|event| match event {
+        client::ClientSessionEvent::Ended { reason } => Some(reason),
+        _ => None,
+    });
+    assert!(event.is_none() || event == here, "{what}: {event:?}, {here:?}");
+    let there = world.events.iter().rev().find_map(|event| match event {
+        server::SessionEvent::Disconnected { client_id, reason, .. } if client_id.0 == id => Some(reason),
+        _ => None,
+    });
+    let name = |reason: Option<&CloseReason>| {
+        reason.map_or_else(String::new, |reason| format!("`{}`", kind_name(reason.kind)))
+    };
+    let text = |reason: Option<&CloseReason>| reason.map_or_else(String::new, close_text);
+    let cells = [what, &name(here), &text(here), &name(there), &text(there)];
+    cells.map(|cell| if cell.is_empty() { "|".to_owned() } else { format!("| {cell} ") }).concat() + "|"
+}
+
+#[test]
+fn both_sides_report_every_close_reason_of_the_table() {
+    let scenarios = leaves().into_iter().chain(kicks()).chain(stops()).chain(refusals()).chain(failures());
+    let found: Vec<String> = scenarios.map(|(what, story)| line(what, &mut story())).collect();
+    let ended_by: Vec<&str> = README.lines().skip_while(|line| !line.starts_with("| what happens |")).skip(2).collect();
+    let ended_by: Vec<&str> = ended_by.into_iter().take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(found, ended_by, "the table in client/README.md should be\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn every_close_reason_is_documented() {
+    let hash = layout(Kind::ReliableOrdered).hash();
+    for kind in [
+        CloseKind::Left,
+        CloseKind::DisconnectedByServer,
+        CloseKind::TimedOut,
+        CloseKind::ResponseTimedOut,
+        CloseKind::RequestTimedOut,
+        CloseKind::Denied,
+        CloseKind::TokenExpired,
+        CloseKind::InvalidToken,
+        CloseKind::Kicked,
+        CloseKind::ServerStopped,
+        CloseKind::LayoutMismatch { local: hash, remote: None },
+        CloseKind::VersionMismatch,
+        CloseKind::NotASession,
+        CloseKind::Violation(ChannelViolation::Control),
+        CloseKind::Accused,
+    ] {
+        let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
+        let line = format!("| `{}` | {reason} |", kind_name(kind));
+        assert!(README.lines().any(|ended_by| ended_by == line), "{line}");
+    }
+}
+
+#[test]
+fn close_reason_does_not_carry_over_to_the_next_connection() {
+    let (mut world, client) = with_player();
+    world.server.kick(client, CloseCode(400), "enough");
+    world.run_for(SECOND);
+    let kicked = world.player(1).core.close_reason().unwrap();
+    assert_eq!((kicked.kind, kicked.text.as_str()), (CloseKind::Kicked, "enough"));
+    let (token, now) = (world.token(9), world.now().monotonic);
+    world.server.netcode_mut().accept_new_clients(false);
+    world.player(1).core.connect(token, now, |_| true).unwrap();
+    assert_eq!(world.player(1).core.close_reason(), None);
+    world.run_for(SECOND);
+    let denied = world.player(1).core.close_reason().unwrap();
+    assert_eq!((denied.kind, denied.code, denied.text.as_str()), (CloseKind::Denied, None, ""));
+    let last = &world.players[0].events;
+    let [.., client::ClientSessionEvent::Ended { reason }] = &last[..] else { panic!("{last:?}") };
+    assert_eq!(reason.kind, CloseKind::Denied);
+}
+
+#[test]
+fn application_cannot_send_a_reserved_close_code() {
+    for code in [1, 2, 3, 5, 255].map(CloseCode) {
+        let (mut world, client) = with_player();
+        world.server.kick(client, code, "");
+        world.run_for(SECOND);
+        let expected = (CloseKind::Kicked, Some(CloseCode::KICKED), String::new());
+        let Some(server::SessionEvent::Disconnected { reason, .. }) = world.events.last() else {
+            panic!("{:?}", world.events)
+        };
+        assert_eq!((reason.kind, reason.code, reason.text.clone()), expected, "{code:?}");
+        let reason = world.player(1).core.close_reason().unwrap();
+        assert_eq!((reason.kind, reason.code, reason.text.clone()), expected, "{code:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! A background transfer beside a game on a slow path: the states of the game arrive as without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_session::channel::transfer::Transfer;
+use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
+use slipgate_session::congestion::{Algorithm, BytesPerSecond, GlideConfig};
+use slipgate_session::connection::ConnectionConfig;
+use slipgate_sim::{Buffer, Conditions, Loss, Rate, RateLimit, Share};
+use slipgate_tests::connection_world::ConnectionWorld;
+use slipgate_tests::world::End;
+
+const STATE: ChannelId = ChannelId(0);
+const MAP: ChannelId = ChannelId(1);
+const TRANSFER_BYTES: usize = 1 << 20;
+/// The controller finds the rate of the path before the measurement.
+const WARM_UP: u32 = 10;
+const MEASURED: u32 = 30;
+/// Ticks of a game per second.
+const TICKS: u32 = 60;
+
+/// A path, and a game that fits it with some reserve.
+#[derive(Clone, Copy, Debug)]
+struct SlowPath {
+    kbit: u32,
+    round_trip: Duration,
+    loss_percent: f64,
+    state_bytes: usize,
+    /// Polls of the loop between two ticks of the game.
+    looks: u32,
+    algorithm: Algorithm,
+}
+
+impl SlowPath {
+    fn conditions(&self) -> Conditions {
+        let rate = Rate::kbit(self.kbit);
+        Conditions {
+            latency: self.round_trip / 2,
+            loss: Loss::Random(Share::percent(self.loss_percent)),
+            rate: Some(RateLimit { rate, buffer: Buffer::Time(Duration::from_millis(250)) }),
+            ..Conditions::perfect()
+        }
+    }
+
+    /// Runs the game. Returns the states that arrived after the warm-up, and the bytes of the transfer.
+    fn run(&self, with_transfer: bool) -> (usize, usize) {
+        let channel = |kind| ChannelConfig::new(kind);
+        let layout = Arc::new(Layout::new([Kind::Sequenced, Kind::Transfers].map(channel).to_vec()).unwrap());
+        let mut config = ConnectionConfig::default();
+        config.congestion.algorithm = self.algorithm;
+        let mut pair = ConnectionWorld::with(7, self.conditions(), [&layout, &layout], &config);
+        if with_transfer {
+            let transfer = Transfer::new(vec![7; TRANSFER_BYTES]).unwrap();
+            pair.side(End::A).connection.channels_mut().send_transfer(MAP, transfer, 1).unwrap();
+        }
+        let mut warm_up_states = 0;
+        for tick in 0..(WARM_UP + MEASURED) * TICKS {
+            let now = pair.now();
+            let options = SendOptions { key: Some(0), ..SendOptions::default() };
+            let state = vec![tick as u8; self.state_bytes];
+            pair.side(End::A).connection.send(STATE, &state, options, now).unwrap();
+            (0..self.looks).for_each(|_| pair.turn(Duration::from_secs(1) / TICKS / self.looks));
+            if tick == WARM_UP * TICKS {
+                warm_up_states = pair.side(End::B).on(STATE).len();
+            }
+        }
+        let received = |pair: &mut ConnectionWorld| {
+            let transfers = pair.side(End::A).connection.channels().transfers(MAP);
+            transfers
+                .and_then(|transfers| transfers.sending().next())
+                .map_or(TRANSFER_BYTES, |(_, progress)| progress.bytes as usize)
+        };
+        (pair.side(End::B).on(STATE).len() - warm_up_states, received(&mut pair))
+    }
+}
+
+/// Runs the game with and without the transfer; returns the bytes of the transfer.
+fn compare(slow: SlowPath) -> usize {
+    let (without, _) = slow.run(false);
+    let (with, transfer) = slow.run(true);
+    println!("{slow:?}: {without} states, {with} beside {transfer} bytes of a transfer");
+    assert!(without * 100 >= 97 * (MEASURED * TICKS) as usize, "{slow:?}: the game must fit the path: {without}");
+    assert!(with * 100 >= 95 * without, "{slow:?}: {with} states instead of {without}");
+    transfer
+}
+
+fn satellite() -> SlowPath {
+    SlowPath {
+        kbit: 400,
+        round_trip: Duration::from_millis(600),
+        loss_percent: 0.0,
+        state_bytes: 600,
+        looks: 4,
+        algorithm: Algorithm::Glide(GlideConfig::default()),
+    }
+}
+
+fn near() -> SlowPath {
+    SlowPath { kbit: 256, round_trip: Duration::from_millis(60), state_bytes: 300, ..satellite() }
+}
+
+#[test]
+fn background_transfer_does_not_slow_state_on_a_slow_path() {
+    for slow in [satellite(), near(), SlowPath { loss_percent: 1.0, ..satellite() }] {
+        let transfer = compare(slow);
+        assert!(transfer > TRANSFER_BYTES / 4, "{slow:?}: the transfer gets too little: {transfer} bytes");
+    }
+}
+
+#[test]
+fn background_transfer_does_not_slow_state_in_tick_loops() {
+    for slow in [satellite(), near()] {
+        let transfer = compare(SlowPath { looks: 1, ..slow });
+        assert!(transfer > TRANSFER_BYTES / 4, "{slow:?}: the transfer gets too little: {transfer} bytes");
+    }
+}
+
+#[test]
+fn transfer_gets_the_rate_that_state_leaves() {
+    let algorithm = Algorithm::Fixed(BytesPerSecond(50_000.0));
+    for (state_bytes, looks, min) in [(640, 4, 200_000), (640, 1, 200_000), (740, 4, 50_000), (740, 1, 50_000)] {
+        let transfer = compare(SlowPath { state_bytes, looks, algorithm, ..satellite() });
+        assert!(transfer > min, "{state_bytes}: {transfer} bytes");
+    }
+}
