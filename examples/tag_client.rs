@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Mints a connect token, which the backend of a real game does: it knows the player, and the key must not be in the
 /// client.
 fn mint(server: SocketAddr, id: u64, name: &str) -> Result<ConnectToken, Box<dyn Error>> {
-    let issuer = Issuer::new(PROTOCOL_ID, Key::from_bytes(DEVELOPMENT_KEY).into(), &[server], Limits::default())?;
+    let issuer = Issuer::new(PROTOCOL_ID, Key::from(DEVELOPMENT_KEY).into(), &[server], Limits::default())?;
     let request = TokenRequest { user_data: name.into(), ..TokenRequest::new(id) };
     Ok(issuer.mint(&request, wall_clock(), &mut system_entropy()?)?.token)
 }

@@ -23,6 +23,8 @@ const SLOTS: u32 = 16;
 /// The grid has this many columns and rows.
 const GRID: i8 = 16;
 const TICK: Duration = Duration::from_millis(50);
+/// A new "it" waits for 2 s.
+const PAUSE_TICKS: u32 = 40;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut game = Game::start("127.0.0.1:40000".parse()?)?;
@@ -49,6 +51,8 @@ pub(crate) struct Game {
     players: Vec<Player>,
     /// The id of the player that is "it".
     it: u64,
+    /// Ticks until this player may tag another one, so that the others can flee.
+    pause: u32,
 }
 
 impl Game {
@@ -56,10 +60,10 @@ impl Game {
         let sockets = Sockets::bind(&[address])?;
         let (clock, (channels, traffic)) = (Clock::start(), channels()?);
         let config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
-        let keys = Key::from_bytes(DEVELOPMENT_KEY).into();
+        let keys = Key::from(DEVELOPMENT_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
         let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));
-        Ok(Self { server, inbox, clock, pace, channels, players: Vec::new(), it: 0 })
+        Ok(Self { server, inbox, clock, pace, channels, players: Vec::new(), it: 0, pause: 0 })
     }
 
     /// Returns the addresses that are bound.
@@ -134,10 +138,14 @@ impl Game {
             self.it = self.players.first().map_or(0, |player| player.position.id);
             return;
         };
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
         let is_tagged =
             |player: &&Player| player.position.id != it.id && (player.position.x, player.position.y) == (it.x, it.y);
         if let Some(tagged) = self.players.iter().find(is_tagged) {
-            self.it = tagged.position.id;
+            (self.it, self.pause) = (tagged.position.id, PAUSE_TICKS);
             announce(&mut self.server, self.channels, &format!("{} is it", tagged.name));
         }
     }

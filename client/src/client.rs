@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{ClientState, ConnectError, NetcodeClient, TokenName, token_name};
+use slipgate_netcode::client::{ClientState, ConnectError, NetcodeClient, TokenName};
 use slipgate_netcode::discard::Discards;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::time::{Instant, Now};
@@ -120,7 +120,7 @@ impl Client {
     /// - `Busy`: the client is connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
         (self.turn, self.now) = (TurnTime::begin(now), now);
-        let name = token_name(&token);
+        let name = TokenName::from(&token);
         // The core itself refuses a token of this client's own earlier session, with its state.
         if Some(name) != self.recorded_token && used_tokens::contains(&name) {
             return Err(self.core.refuse_used_token());
@@ -330,7 +330,7 @@ impl Client {
     #[must_use]
     pub fn server(&self) -> Option<ServerInfo> {
         let netcode = self.core.netcode();
-        let (client_index, max_clients) = (netcode.client_index(), netcode.max_clients());
+        let (client_index, max_clients) = netcode.slot_info().unzip();
         let address = netcode.server().map(SocketAddr::from);
         (address.is_some() || client_index.is_some()).then_some(ServerInfo { address, client_index, max_clients })
     }

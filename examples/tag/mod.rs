@@ -6,7 +6,7 @@ use slipgate::session::connection::Traffic;
 
 /// Distinguishes this game from others: servers drop packets with another id.
 pub(crate) const PROTOCOL_ID: u64 = 0x7461_6721;
-/// With this key a player can join under any id. A real game creates one with `slipgate keygen`, and keeps it on its
+/// A player with this key can join under any id. A real game creates one with `slipgate keygen`, and keeps it on its
 /// servers.
 pub(crate) const DEVELOPMENT_KEY: [u8; 32] = *b"a key that every player may have";
 

@@ -17,7 +17,7 @@ pub const PROTOCOL_ID: u64 = 0x0102_0304_0506_0708;
 /// The key of packets and private parts in every target.
 #[must_use]
 pub const fn key() -> Key {
-    Key::from_bytes([0x6b; 32])
+    Key::from([0x6b; 32])
 }
 
 /// Returns the associated data of a packet.
@@ -26,8 +26,8 @@ pub fn associated(prefix: u8) -> [u8; 22] {
     let mut associated = [0; 22];
     let mut writer = Writer::new(&mut associated);
     writer.bytes(&VERSION);
-    writer.u64(PROTOCOL_ID);
-    writer.u8(prefix);
+    writer.write::<u64>(PROTOCOL_ID);
+    writer.write::<u8>(prefix);
     associated
 }
 
@@ -53,17 +53,17 @@ impl<'a> Input<'a> {
 
     /// Returns the next byte if there is one. It selects the next operation.
     pub fn operation(&mut self) -> Option<u8> {
-        self.0.u8()
+        self.0.read::<u8>()
     }
 
     /// Returns the next byte.
     pub fn u8(&mut self) -> u8 {
-        self.0.u8().unwrap_or(0)
+        self.0.read::<u8>().unwrap_or(0)
     }
 
     /// Returns the next number.
     pub fn u64(&mut self) -> u64 {
-        self.0.u64().unwrap_or(0)
+        self.0.read::<u64>().unwrap_or(0)
     }
 
     /// Returns the next `N` bytes.

@@ -1,6 +1,7 @@
 //! A whole server and a client, driven by the operations of an input.
 //!
-//! `tokens` makes tokens and packets of attackers, `invariants` checks invariants after each operation, this file runs them.
+//! `tokens` makes tokens and packets of attackers, `invariants` checks invariants after each operation, this file
+//! runs them.
 
 mod device;
 mod invariants;
@@ -413,7 +414,7 @@ impl Play {
                 self.client.transmit(now, &mut batch);
             }
         }
-        assert_eq!(self.client.client_index().is_some(), self.client.state().code() == 3);
+        assert_eq!(self.client.slot_info().is_some(), self.client.state() as i8 == 3);
         for (to, datagram) in batch.sent {
             self.invariants.client_sent(&self.raw_clients, &datagram);
             if to == address(HOME) {
@@ -446,7 +447,7 @@ fn config(input: &mut Input<'_>) -> ServerConfig {
 fn start(config: ServerConfig, device: Option<&Device>, starts: u64, now: Now) -> Option<NetcodeServer> {
     let mut seed = [0x33; 32];
     seed[..8].copy_from_slice(&starts.to_le_bytes());
-    let (seed, keys) = (Seed::from_bytes(seed), private_key(0).into());
+    let (seed, keys) = (Seed::from(seed), private_key(0).into());
     match device {
         None => Some(NetcodeServer::new(config, keys, &seed, now).expect("settings that a server can run with")),
         Some(device) => NetcodeServer::with_storage(config, keys, &seed, now, device.storage()).ok(),

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_netcode::wire::PRIVATE_TOKEN_PLAIN_BYTES;
-use slipgate_netcode::wire::token::{TokenLayoutError, PrivateLayout, Servers};
+use slipgate_netcode::wire::token::{PrivateLayout, Servers, TokenLayoutError};
 
 /// The offset of the address count in a private part (§1.4). The input is written there.
 const COUNT_OFFSET: usize = 12;
@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(private) => private,
         Err(error) => return assert!(matches!(error, TokenLayoutError::ServerCount | TokenLayoutError::AddressType)),
     };
-    let servers = private.servers.as_slice();
+    let servers = &private.servers[..];
     assert_eq!(Servers::new(servers).as_ref(), Some(&private.servers));
     for server in servers {
         let address = Address::from(*server);
@@ -30,7 +30,6 @@ fuzz_target!(|input: &[u8]| {
         for other in servers {
             let other = Address::from(*other);
             assert_eq!(address.to_bytes() == other.to_bytes(), address == other);
-            assert!(address != other || address.network() == other.network());
         }
     }
 });

@@ -19,7 +19,7 @@ const LIFETIME: Duration = Duration::from_secs(5);
 const WRAP: u64 = 1 << 32;
 
 fuzz_target!(|input: &[u8]| {
-    let mut challenger = Challenger::new(&Seed::from_bytes([0x2d; 32]));
+    let mut challenger = Challenger::new(&Seed::from([0x2d; 32]));
     let mut input = Input::new(input);
     let (bound, other) = (binding(&mut input), binding(&mut input));
     let minted = Duration::from_millis(input.u64() % (4 * WRAP));

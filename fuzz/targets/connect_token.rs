@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::fit;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
-use slipgate_netcode::wire::token::{TokenLayoutError, PublicLayout};
+use slipgate_netcode::wire::token::{PublicLayout, TokenLayoutError};
 
 fuzz_target!(|input: &[u8]| {
     if input.len() != CONNECT_TOKEN_BYTES {
@@ -18,9 +18,9 @@ fuzz_target!(|input: &[u8]| {
     assert!(!format!("{token:?}").is_empty());
 
     let facts = token.facts();
-    assert!(facts.created <= facts.expires && (1..=32).contains(&facts.servers.as_slice().len()));
-    let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
-    let (client_to_server, server_to_client) = (token.client_to_server_key(), token.server_to_client_key());
+    assert!(facts.created <= facts.expires && (1..=32).contains(&facts.servers.len()));
+    let (nonce, sealed) = (*token.request().nonce, *token.request().sealed);
+    let (client_to_server, server_to_client) = (token.keys().client_to_server, token.keys().server_to_client);
     let layout = PublicLayout {
         protocol_id: facts.protocol_id,
         created: facts.created,
@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
     // Readers ignore the padding. All other bytes are written back unchanged.
     let mut written = [0; CONNECT_TOKEN_BYTES];
     layout.emit(&mut written);
-    let content: usize = facts.servers.as_slice().iter().map(|server| if server.is_ipv4() { 7 } else { 19 }).sum();
+    let content: usize = facts.servers.iter().map(|server| if server.is_ipv4() { 7 } else { 19 }).sum();
     let (content, padding) = written.split_at(1093 + content + 64);
     assert_eq!(content, &bytes[..content.len()]);
     assert!(padding.iter().all(|byte| *byte == 0));

@@ -284,7 +284,7 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
         writer.bytes(&bytes[..written]);
     }
     for _ in 0..input.u8() & 63 {
-        writer.u8(input.u8());
+        writer.write::<u8>(input.u8());
     }
     let written = writer.written().expect("the buffer is large enough");
     buf[..written].to_vec()

@@ -11,7 +11,7 @@ use slipgate_netcode::crypto::key::Seed;
 /// # Errors
 /// When the operating system has no entropy to give.
 pub fn seed() -> io::Result<Seed> {
-    Ok(Seed::from_bytes(bytes()?))
+    Ok(Seed::from(bytes()?))
 }
 
 /// Returns 32 random bytes.

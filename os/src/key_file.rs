@@ -89,7 +89,7 @@ pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
             if keys.len() == MAX_PRIVATE_KEYS {
                 return Err(KeyTextError::TooMany);
             }
-            keys.push(Key::from_hex(entry).ok_or(KeyTextError::NotAKey { line: index + 1 })?);
+            keys.push(entry.parse::<Key>().map_err(|_| KeyTextError::NotAKey { line: index + 1 })?);
         }
     }
     KeyRing::new(&keys).ok_or(KeyTextError::Empty)

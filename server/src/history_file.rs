@@ -248,7 +248,7 @@ impl Disk for HistoryFile {
     }
 
     fn sync(&mut self) -> Result<SyncWork, JournalError> {
-        let today = || slipgate_os::clock::wall_clock().seconds();
+        let today = || UnixSeconds::from(slipgate_os::clock::wall_clock());
         if self.needs_full_write {
             let rewritten = self.compact(today());
             self.on_synced(rewritten)?;
@@ -311,7 +311,7 @@ fn lock(path: &Path) -> Result<File, HistoryFileError> {
 
 /// Derives the key of the checks from the digest key.
 fn check_key(digest_key: &[u8; 32]) -> DigestKey {
-    DigestKey::new(&DigestKey::new(digest_key).full(&[b"history file check"]))
+    DigestKey::from(&DigestKey::from(digest_key).full(&[b"history file check"]))
 }
 
 fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {

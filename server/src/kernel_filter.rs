@@ -51,7 +51,7 @@ impl KernelFilter {
     /// Drops requests for other protocol ids in the kernel once the server has seen one.
     pub(crate) fn tighten(&mut self, sockets: &Sockets, discards: &Discards) {
         if let Self::On(filter @ SocketFilter { other_protocols: OtherProtocol::Passes, .. }) = *self
-            && discards.count(Discard::RequestProtocol) > 0
+            && discards[Discard::RequestProtocol] > 0
         {
             let strict = SocketFilter { other_protocols: OtherProtocol::Dropped, ..filter };
             if let Err(error) = self.change(sockets, Some(strict))

@@ -102,7 +102,8 @@
 //! A receipt reports the delivery status of one message, for example for snapshots that contain only the changes since
 //! the newest snapshot that a client has:
 //! ```no_run
-//! # use slipgate_server::{ChannelEvent, ChannelId, ClientHandle, DeliveryStatus, Event, Inbox, SendError, SendOptions};
+//! # use slipgate_server::{ChannelEvent, ChannelId, ClientHandle, DeliveryStatus, Event, Inbox};
+//! # use slipgate_server::{SendError, SendOptions};
 //! # const STATE: ChannelId = ChannelId(1);
 //! # type Server = slipgate_server::Server;
 //! # fn turn(

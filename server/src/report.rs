@@ -87,7 +87,7 @@ impl Snapshot {
 
     /// Returns the reasons for drops since an earlier snapshot, such as `empty: 3, replayed: 1`.
     fn reasons_since(&self, earlier: &Self) -> String {
-        let fresh = |(reason, count)| (reason, count - earlier.discards.count(reason));
+        let fresh = |(reason, count)| (reason, count - earlier.discards[reason]);
         list(self.discards.iter().map(fresh))
     }
 
@@ -142,7 +142,7 @@ impl Reporter {
                 self.connected += 1;
                 info!(
                     client_id = client_id.0,
-                    slot = client.slot().get(),
+                    slot = client.slot().0,
                     address,
                     connected = self.connected,
                     "client connected"
@@ -150,7 +150,7 @@ impl Reporter {
             }
             SessionEvent::Disconnected { client, client_id, reason } => {
                 self.connected = self.connected.saturating_sub(1);
-                let (slot, connected) = (client.slot().get(), self.connected);
+                let (slot, connected) = (client.slot().0, self.connected);
                 let CloseReason { kind, code, text, .. } = reason;
                 let (reason, code) = (kind.name(), code.map(|code| code.0));
                 // Only some kinds have more to say than their name.
@@ -164,7 +164,7 @@ impl Reporter {
     /// Logs each operator's mistake once, and a summary of dropped datagrams once a minute.
     pub(crate) fn report(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Instant) {
         for ((reason, sentence), warned) in WARN_ONCE.iter().zip(&mut self.warned) {
-            if is_first(warned, server.discards().count(*reason) > 0) {
+            if is_first(warned, server.discards()[*reason] > 0) {
                 warn!("{sentence}");
             }
         }
@@ -241,7 +241,7 @@ fn warn_of_misdirected(server: &NetcodeServer, listed: &Servers) {
     let join = |addresses: Vec<String>| addresses.join(", ");
     warn!(
         advertised = join(server.config().advertised.iter().map(ToString::to_string).collect()),
-        token_lists = join(listed.as_slice().iter().map(ToString::to_string).collect()),
+        token_lists = join(listed.iter().map(ToString::to_string).collect()),
         "a valid connect token was refused because it lists none of the addresses that this server advertises; further \
          ones are only counted (address_not_listed). Advertise the address that stands in the tokens"
     );

@@ -116,7 +116,7 @@ impl Server {
         let memory = Memory::default();
         let kept = history.as_ref().map(HistoryFile::kept);
         let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
-        let registry = SharedRegistry::new(ClientRegistry::new(config, count, &seed()?, now, used)?);
+        let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, used)?);
         let uplink = Arc::new(Mutex::new(session::shared_uplink(count)));
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)

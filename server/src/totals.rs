@@ -39,9 +39,9 @@ impl ServerTotals {
 impl AddAssign for ServerTotals {
     fn add_assign(&mut self, other: Self) {
         self.connected += other.connected;
-        self.stats.add_all(&other.stats);
+        self.stats += &other.stats;
         self.turns_cut_short += other.turns_cut_short;
-        self.discards.add_all(&other.discards);
+        self.discards += &other.discards;
         self.sockets.add_all(&other.sockets);
     }
 }

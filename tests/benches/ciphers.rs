@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use slipgate_netcode::crypto::aead::packets::PreparedKey;
-use slipgate_netcode::crypto::aead::{self, PacketKey, nonce};
+use slipgate_netcode::crypto::aead::{PacketKey, nonce, portable};
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::crypto::sealed_token::{PrivateContext, seal_private};
@@ -53,7 +53,7 @@ fn token_candidates() -> Vec<Candidate> {
     use chacha20poly1305::{Tag, XChaCha20Poly1305};
 
     let (key, nonce) = ([9; 32], [3; 24]);
-    let ours = Key::from_bytes(key);
+    let ours = Key::from(key);
     vec![
         (
             "a private part, by us",
@@ -101,8 +101,8 @@ fn candidates() -> Vec<Candidate> {
         use aws_lc_rs::aead::{CHACHA20_POLY1305, LessSafeKey, UnboundKey};
         LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).unwrap())
     };
-    let (ours, portable) = (Key::from_bytes(key), Key::from_bytes(key));
-    let [kept, whole] = [(); 2].map(|()| PreparedKey::from(Key::from_bytes(key)));
+    let (ours, portable) = (Key::from(key), portable::PreparedKey::from(Key::from(key)));
+    let [kept, whole] = [(); 2].map(|()| PreparedKey::from(Key::from(key)));
     let packets = PacketCipher::new(1);
     let mut datagram = [0; 1300];
     vec![
@@ -130,7 +130,7 @@ fn candidates() -> Vec<Candidate> {
             "ours by ring, key made per packet",
             Box::new(move |sequence, buffer| {
                 let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
-                *tag = aead::ring::seal(&ours, nonce(sequence), &ASSOCIATED, plain);
+                *tag = PacketKey::seal(&ours, nonce(sequence), &ASSOCIATED, plain);
             }),
         ),
         (
@@ -144,7 +144,7 @@ fn candidates() -> Vec<Candidate> {
             "ours by chacha20poly1305",
             Box::new(move |sequence, buffer| {
                 let (plain, tag) = buffer.split_last_chunk_mut::<16>().unwrap();
-                *tag = aead::portable::seal(&portable, nonce(sequence), &ASSOCIATED, plain);
+                *tag = portable.seal(nonce(sequence), &ASSOCIATED, plain);
             }),
         ),
         (

@@ -16,8 +16,8 @@ use crate::world::{End, PathSink, Program, World};
 
 /// One tick of both programs: about 60 per second.
 pub const TICK: Duration = Duration::from_millis(16);
-/// The packet threshold for loss: newer packets that must be acknowledged (RFC 9002, section 6.1.1).
-const REORDERED: usize = 3;
+/// The packet threshold for loss, as in `congestion/sent_packets.rs` (RFC 9002, section 6.1.1).
+const PACKET_THRESHOLD: usize = 3;
 /// The maximum number of packets that an end sends in a tick.
 const PACKETS_PER_TICK: usize = 16;
 
@@ -152,7 +152,7 @@ impl ChannelProgram {
         let mut acked_behind = in_flight.iter().filter(|packet| packet.1).count();
         in_flight.retain(|(sequence, acked)| {
             acked_behind -= usize::from(*acked);
-            if !acked && acked_behind >= REORDERED {
+            if !acked && acked_behind >= PACKET_THRESHOLD {
                 channels.on_lost(*sequence);
                 return false;
             }

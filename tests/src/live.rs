@@ -177,7 +177,7 @@ impl TokenOrder {
             user_data: &self.user_data(),
         };
         let mut random = StdRng::from_seed(entropy::bytes().expect("the system has entropy"));
-        let token = issue(&claims, &Key::from_bytes(PRIVATE_KEY), now, &mut random).expect("valid claims");
+        let token = issue(&claims, &Key::from(PRIVATE_KEY), now, &mut random).expect("valid claims");
         self.ticket(token)
     }
 

@@ -250,7 +250,7 @@ impl NetcodeWorld {
         seed[8..16].copy_from_slice(&start.to_le_bytes());
         seed[16..18].copy_from_slice(&address.socket_addr().port().to_le_bytes());
         seed[18..20].copy_from_slice(&(self.servers.len() as u16).to_le_bytes());
-        let (seed, keys, now) = (Seed::from_bytes(seed), self.private_key.clone().into(), self.now());
+        let (seed, keys, now) = (Seed::from(seed), self.private_key.clone().into(), self.now());
         let server = match storage {
             None => NetcodeServer::new(config, keys, &seed, now),
             Some(storage) => NetcodeServer::with_storage(config, keys, &seed, now, storage),
@@ -440,7 +440,7 @@ impl NetcodeWorld {
     /// Returns the number of datagrams that a server dropped for a reason.
     #[must_use]
     pub fn discard_count(&self, server: ServerId, reason: Discard) -> u64 {
-        self.servers[server].core.discards().count(reason)
+        self.servers[server].core.discards()[reason]
     }
 
     /// Returns every datagram sent so far, in order: source, destination, bytes.

@@ -36,8 +36,8 @@ impl RawClient {
     pub fn new(token: &ConnectToken) -> Self {
         Self {
             cipher: PacketCipher::new(token.facts().protocol_id),
-            client_to_server: token.client_to_server_key(),
-            server_to_client: token.server_to_client_key(),
+            client_to_server: token.keys().client_to_server,
+            server_to_client: token.keys().server_to_client,
             next_sequence: 0,
             token: token.clone(),
         }
@@ -47,10 +47,7 @@ impl RawClient {
     #[must_use]
     pub fn request(&self) -> Vec<u8> {
         let mut datagram = vec![0; REQUEST_BYTES];
-        let (nonce, sealed) = (self.token.nonce(), self.token.sealed_private_part());
-        let facts = self.token.facts();
-        Request { expires: facts.expires, nonce: &nonce, sealed: &sealed }
-            .emit(facts.protocol_id, &mut Writer::new(&mut datagram));
+        self.token.request().emit(self.token.facts().protocol_id, &mut Writer::new(&mut datagram));
         datagram
     }
 

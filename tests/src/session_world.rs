@@ -72,7 +72,7 @@ impl SessionWorld {
         settings.token_cutoff = TokenCutoff::None;
         let keys = mint.private_key.clone().into();
         let now = Now { monotonic: Instant::default(), unix: START_TIME };
-        let netcode = NetcodeServer::new(settings, keys, &Seed::from_bytes([1; 32]), now).expect("valid settings");
+        let netcode = NetcodeServer::new(settings, keys, &Seed::from([1; 32]), now).expect("valid settings");
         let traffic = Traffic::Channels(Arc::clone(layout), config.clone());
         Self {
             server: SessionServer::new(netcode, traffic.clone(), memory).expect("valid settings"),

@@ -72,7 +72,7 @@ impl ApiKeyDigest {
 }
 
 fn hmac(salt: &[u8; SALT_BYTES], key: &[u8]) -> [u8; DIGEST_BYTES] {
-    DigestKey::new(salt).full(&[key])
+    DigestKey::from(salt).full(&[key])
 }
 
 impl fmt::Display for ApiKeyDigest {

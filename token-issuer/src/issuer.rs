@@ -116,7 +116,7 @@ impl Issuer {
             timeout_seconds: timeout_seconds.cast_signed(),
             user_data: &pad(&request.user_data)?,
         };
-        let newest = self.keys.keys().first().ok_or(MintError::Refused)?;
+        let newest = self.keys.first().ok_or(MintError::Refused)?;
         let token = issue(&claims, newest, now, entropy).map_err(|_| MintError::Refused)?;
         Ok(Minted { client_id: request.client_id, token })
     }

@@ -172,7 +172,7 @@ impl BpfProgram {
         self.0.push(BpfInstruction { code, if_true, if_false, operand });
     }
 
-    /// DropCounter unless A is a number.
+    /// Drops the datagram unless A is this number.
     fn require_equal(&mut self, number: u32) {
         self.compare(code::IS, number, 1, 0);
         self.add(code::END, 0);

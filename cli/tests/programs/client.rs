@@ -92,7 +92,7 @@ impl Drop for TestServer {
 }
 
 fn key() -> Key {
-    Key::from_bytes([5; 32])
+    Key::from([5; 32])
 }
 
 fn issuer(server: SocketAddr) -> Issuer {

@@ -404,7 +404,7 @@ fn flag_overrides_environment_overrides_file() {
         }
         let response = request_token(&Program::start(command), &folder);
         let facts = response.token().facts().clone();
-        (facts.protocol_id, facts.servers.as_slice().len())
+        (facts.protocol_id, facts.servers.len())
     };
     assert_eq!(facts(None, &[]), (1, 1));
     assert_eq!(facts(Some("0x2"), &[]), (2, 2));

@@ -140,8 +140,8 @@ impl Invariants {
     pub(super) fn check(&self, server: &NetcodeServer) {
         assert!(server.connected() <= self.config.slots);
         assert_eq!(server.clients().count(), server.connected() as usize);
-        assert!(server.pending() <= self.config.pending_clients as usize);
-        assert!(server.remembered_tokens() <= self.config.history_tokens);
+        assert!(server.table_usage().pending <= self.config.pending_clients as usize);
+        assert!(server.table_usage().used_tokens <= self.config.history_tokens);
         for client in server.clients() {
             let info = server.client(client).expect("a listed client is connected");
             assert_eq!(server.find(info.client_id), Some(client));
@@ -162,7 +162,8 @@ impl Invariants {
     /// Checks that the events name all connected clients, and that all other handles are stale.
     pub(super) fn check_after_all_events(&self, server: &NetcodeServer, handles: &[ClientHandle]) {
         // A client with a token record that is not durable yet must have no event.
-        let connected: Vec<ClientHandle> = server.clients().filter(|client| server.is_durable(*client)).collect();
+        let is_durable = |client: &ClientHandle| server.client(*client).is_some_and(|client| client.durable);
+        let connected: Vec<ClientHandle> = server.clients().filter(is_durable).collect();
         let mut open: Vec<ClientHandle> = self.open.keys().copied().collect();
         open.sort_by_key(|client| client.slot());
         assert_eq!(open, connected, "events report the connected clients");

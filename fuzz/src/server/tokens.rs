@@ -1,4 +1,4 @@
-//! Connect tokens and their raw_clients, which send packets of every kind with any sequence number.
+//! Connect tokens and their holders, which send packets of every kind with any sequence number.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::{Input, PROTOCOL_ID};
 
 /// Returns one of two private keys. A server starts with the first.
 pub(super) const fn private_key(number: u8) -> Key {
-    Key::from_bytes([0x60 + (number & 1); 32])
+    Key::from([0x60 + (number & 1); 32])
 }
 
 /// A packet that a server sent.
@@ -28,7 +28,7 @@ pub(super) struct Opened {
     pub(super) content: Vec<u8>,
 }
 
-/// A raw_client of a connect token.
+/// A holder of a connect token.
 pub(super) struct RawClient {
     token: ConnectToken,
     client_to_server: Key,
@@ -48,9 +48,9 @@ impl RawClient {
         };
         let (servers, nonce) = (Servers::new(servers).expect("one or two"), [number; 24]);
         let minted = UnixMillis(unix_ms);
-        let (created, timeout_seconds) = (minted.seconds(), i32::from(timeout) - 8);
+        let (created, timeout_seconds) = (UnixSeconds::from(minted), i32::from(timeout) - 8);
         let expires = UnixSeconds(created.0 + u64::from(lifetime % 64));
-        let (up, down) = (Key::from_bytes([number; 32]), Key::from_bytes([0x80 + number; 32]));
+        let (up, down) = (Key::from([number; 32]), Key::from([0x80 + number; 32]));
         let private = PrivateLayout {
             client_id: u64::from(client_id % 4).into(),
             timeout_seconds,
@@ -85,8 +85,7 @@ impl RawClient {
 
     pub(super) fn request(&self) -> Vec<u8> {
         let mut datagram = vec![0; REQUEST_BYTES];
-        let (nonce, sealed) = (self.token.nonce(), self.token.sealed_private_part());
-        let request = Request { expires: self.token.facts().expires, nonce: &nonce, sealed: &sealed };
+        let request = self.token.request();
         request.emit(PROTOCOL_ID, &mut Writer::new(&mut datagram));
         datagram
     }

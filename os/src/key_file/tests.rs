@@ -45,13 +45,13 @@ fn keys_are_read_newest_first_between_comments() {
     let folder = Folder::new("order");
     let path = folder.file(format!("# newest\n{}\r\n\n  # older\n  {}  \n", hex("02"), hex("01")), 0o600);
     let ring = read_key_file(path).unwrap();
-    let first_bytes: Vec<_> = ring.keys().iter().map(|key| key.expose()[0]).collect();
+    let first_bytes: Vec<_> = ring.iter().map(|key| key.expose()[0]).collect();
     assert_eq!(first_bytes, [2, 1]);
 }
 
 #[test]
 fn keys_in_one_line_may_be_separated_by_commas() {
-    assert_eq!(parse_keys(&format!("{}, {}", hex("02"), hex("01"))).unwrap().keys().len(), 2);
+    assert_eq!(parse_keys(&format!("{}, {}", hex("02"), hex("01"))).unwrap().len(), 2);
 }
 
 #[test]

@@ -36,8 +36,7 @@ impl Address {
     }
 
     /// Returns the network that budgets count as one source: an IPv4 host (/32) or an IPv6 site (/64), as 16 bytes.
-    #[must_use]
-    pub fn network(self) -> [u8; 16] {
+    pub(crate) fn network(self) -> [u8; 16] {
         match self.ip() {
             IpAddr::V4(_) => self.ip,
             // A site usually owns a whole /64, so one attacker can use 2^64 addresses of it.
@@ -144,6 +143,8 @@ mod tests {
     fn ipv6_site_is_one_network_and_ipv4_hosts_are_not() {
         let network = |text: &str| Address::from(text.parse::<SocketAddr>().unwrap()).network();
         assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::ffff:2]:2"));
+        // A folded IPv4 address and its mapped form are equal, so they are one network, too.
+        assert_eq!(network("[::ffff:10.0.0.1]:1"), network("10.0.0.1:1"));
         assert_ne!(network("[2001:db8::1]:1"), network("[2001:db8:0:1::1]:1"));
         assert_ne!(network("10.0.0.1:1"), network("10.0.0.2:1"));
     }

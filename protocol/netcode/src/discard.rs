@@ -50,12 +50,6 @@ macro_rules! discard_reasons {
         }
 
         impl $counters {
-            /// Returns the number of datagrams dropped for this reason.
-            #[must_use]
-            pub fn count(&self, reason: $reason) -> u64 {
-                self.0.get(reason as usize).copied().unwrap_or(0)
-            }
-
             /// Returns the number of datagrams dropped for any reason.
             #[must_use]
             pub fn total(&self) -> u64 {
@@ -65,12 +59,7 @@ macro_rules! discard_reasons {
 
             /// Returns the reasons that occurred, with their counts.
             pub fn iter(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
-                $reason::ALL.iter().map(|reason| (*reason, self.count(*reason))).filter(|(_, count)| *count > 0)
-            }
-
-            /// Adds the counts of another set of counters.
-            pub fn add_all(&mut self, other: &Self) {
-                self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
+                $reason::ALL.iter().map(|reason| (*reason, self[*reason])).filter(|(_, count)| *count > 0)
             }
 
             /// Counts one dropped datagram.
@@ -80,6 +69,22 @@ macro_rules! discard_reasons {
                 if let Some(count) = self.0.get_mut(reason as usize) {
                     *count = count.saturating_add(1);
                 }
+            }
+        }
+
+        impl core::ops::Index<$reason> for $counters {
+            type Output = u64;
+
+            /// Returns the number of datagrams dropped for this reason.
+            fn index(&self, reason: $reason) -> &u64 {
+                self.0.get(reason as usize).unwrap_or(&0)
+            }
+        }
+
+        impl core::ops::AddAssign<&Self> for $counters {
+            /// Adds the counts of another set of counters, for a sum over shards.
+            fn add_assign(&mut self, other: &Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
             }
         }
 
@@ -192,7 +197,7 @@ mod tests {
             }
         }
         for (index, reason) in Discard::ALL.iter().enumerate() {
-            assert_eq!(discards.count(*reason), index as u64 + 1);
+            assert_eq!(discards[*reason], index as u64 + 1);
             assert_eq!(Discard::ALL.iter().filter(|other| other.name() == reason.name()).count(), 1);
         }
     }

@@ -61,12 +61,11 @@ pub struct UnixSeconds(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct UnixMillis(pub u64);
 
-impl UnixMillis {
-    /// Returns the second in which this moment lies.
+impl From<UnixMillis> for UnixSeconds {
+    /// Returns the second in which the moment lies.
     #[inline]
-    #[must_use]
-    pub const fn seconds(self) -> UnixSeconds {
-        UnixSeconds(self.0 / 1000)
+    fn from(moment: UnixMillis) -> Self {
+        Self(moment.0 / 1000)
     }
 }
 

@@ -92,7 +92,7 @@ impl Relay {
     fn on_event(&mut self, event: &Event<'_>, server: &mut Server) {
         match event {
             Event::Message { client, channel: ACTIONS, bytes, .. } if !bytes.is_empty() => {
-                let slot = client.slot().as_usize();
+                let slot = client.slot().0 as usize;
                 let Some(waiting) = self.waiting.get_mut(slot) else { return };
                 if waiting.len() < MAX_WAITING {
                     waiting.push_back((*bytes).into());
@@ -103,7 +103,7 @@ impl Relay {
                 }
             }
             Event::Disconnected { client, .. } => {
-                if let Some(waiting) = self.waiting.get_mut(client.slot().as_usize()) {
+                if let Some(waiting) = self.waiting.get_mut(client.slot().0 as usize) {
                     waiting.clear();
                 }
             }

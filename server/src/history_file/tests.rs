@@ -138,7 +138,7 @@ fn two_servers_cannot_use_one_file() {
 fn a_large_file_is_rewritten_without_expired_records() {
     let folder = TestFolder::new("compact");
     let mut history = HistoryFile::open(folder.file(), TODAY).unwrap();
-    let future = slipgate_os::clock::wall_clock().seconds().0 + 1000;
+    let future = UnixSeconds::from(slipgate_os::clock::wall_clock()).0 + 1000;
     for number in 0..=MAX_APPENDED {
         let expires = if number % 2 == 0 { 1 } else { future };
         history.record(used(number as u8, expires)).unwrap();

@@ -58,7 +58,7 @@ impl Server {
 
     /// Returns which shard this is; the first one where there is only one.
     #[must_use]
-    pub const fn shard_id(&self) -> ShardId {
+    pub(crate) const fn shard_id(&self) -> ShardId {
         self.core.netcode().shard_id()
     }
 

@@ -53,7 +53,7 @@ fn server() -> (Server, SocketAddr) {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let to = sockets.local_addresses()[0];
     let config = ServerConfig::new(7, 4, &[to]);
-    let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), at(0)).unwrap();
+    let mut server = Server::new(sockets, config, Key::from([7; 32]).into(), at(0)).unwrap();
     // A kernel filter would drop the junk.
     let _ = server.set_kernel_filter(false);
     (server, to)
@@ -128,7 +128,7 @@ impl Player {
             user_data: &[0; USER_DATA_BYTES],
         };
         let mut random = StdRng::seed_from_u64(client_id);
-        let token = issue(&claims, &Key::from_bytes([7; 32]), now.unix, &mut random).unwrap();
+        let token = issue(&claims, &Key::from([7; 32]), now.unix, &mut random).unwrap();
         let mut client = Client::new().unwrap();
         client.connect(token, now).unwrap();
         Self { client, inbox: slipgate_client::Inbox::default(), echoes: 0 }
@@ -174,9 +174,9 @@ fn only_a_new_client_waits_for_a_slow_flush() {
     config.token_cutoff = TokenCutoff::None;
     let (journal, flushes) = SlowDisk::journal();
     let storage = TokenStorage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
-    let seed = Seed::from_bytes([3; 32]);
+    let seed = Seed::from([3; 32]);
     let netcode =
-        netcode::NetcodeServer::with_storage(config, Key::from_bytes([7; 32]).into(), &seed, at(0), storage).unwrap();
+        netcode::NetcodeServer::with_storage(config, Key::from([7; 32]).into(), &seed, at(0), storage).unwrap();
     let mut server = Server::around(netcode, sockets, at(0), Memory::default()).unwrap();
 
     let clock = Clock::start();

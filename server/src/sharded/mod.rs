@@ -265,7 +265,7 @@ impl ShardedServer {
             (Event::Connected { client, client_id }, Some(ClientFacts { index, address })) => {
                 let user_data: UserData = bytes.try_into().unwrap_or([0; USER_DATA_BYTES]);
                 let info = ShardClient { client: *client, client_id: *client_id, index, address, user_data };
-                let slot = client.slot().as_usize();
+                let slot = client.slot().0 as usize;
                 if slot >= link.clients.len() {
                     link.clients.resize_with(slot + 1, || None);
                 }
@@ -275,7 +275,7 @@ impl ShardedServer {
                 }
             }
             (Event::Disconnected { client, .. }, _) => {
-                let entry = link.clients.get_mut(client.slot().as_usize());
+                let entry = link.clients.get_mut(client.slot().0 as usize);
                 if entry.and_then(|entry| entry.take_if(|info| info.client == *client)).is_some() {
                     self.connected -= 1;
                 }
@@ -582,7 +582,7 @@ impl ShardedServer {
 
 impl ShardLink {
     fn client(&self, client: ClientHandle) -> Option<&ShardClient> {
-        self.clients.get(client.slot().as_usize())?.as_ref().filter(|info| info.client == client)
+        self.clients.get(client.slot().0 as usize)?.as_ref().filter(|info| info.client == client)
     }
 
     fn push(&mut self, command: Command, body: &[u8]) -> Result<(), SendError> {

@@ -41,7 +41,7 @@ impl OurServer {
         let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
         change(&mut config);
         let clock = Clock::start();
-        let keys = Key::from_bytes(PRIVATE_KEY).into();
+        let keys = Key::from(PRIVATE_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now()).expect("valid settings");
         Self { server, inbox: slipgate_server::Inbox::default(), clock, address, log: ServerLog::default() }
     }
@@ -59,7 +59,7 @@ impl OurServer {
         let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
         change(&mut config);
         let clock = Clock::start();
-        let keys = Key::from_bytes(PRIVATE_KEY).into();
+        let keys = Key::from(PRIVATE_KEY).into();
         let shards = Server::shards(sockets, config, keys, clock.now(), None).expect("valid settings");
         let around = |server| Self {
             server,

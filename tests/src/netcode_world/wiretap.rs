@@ -44,8 +44,8 @@ impl Wiretap {
     }
 
     pub(super) fn learn(&mut self, token: &ConnectToken) {
-        self.keys.push(token.client_to_server_key());
-        self.keys.push(token.server_to_client_key());
+        self.keys.push(token.keys().client_to_server);
+        self.keys.push(token.keys().server_to_client);
     }
 
     pub(super) fn sent(&self) -> &[(Address, Address, Vec<u8>)] {

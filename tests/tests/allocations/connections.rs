@@ -189,7 +189,7 @@ impl Together {
         settings.token_cutoff = TokenCutoff::None;
         let start = Now { monotonic: Instant::default(), unix: START_TIME };
         let keys = mint.private_key.clone().into();
-        let netcode = NetcodeServer::new(settings, keys, &Seed::from_bytes([1; 32]), start).unwrap();
+        let netcode = NetcodeServer::new(settings, keys, &Seed::from([1; 32]), start).unwrap();
         let traffic = Traffic::Channels(layout(), config);
         let server = SessionServer::new(netcode, traffic.clone(), Memory::default()).unwrap();
         let mut client = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped));

@@ -95,7 +95,7 @@ impl Pair {
         let mut config = ServerConfig::new(PROTOCOL_ID, 8, &[server_address.socket_addr()]);
         config.token_cutoff = TokenCutoff::None;
         let now = Now { monotonic: Instant::default(), unix: START_TIME };
-        let server = NetcodeServer::new(config, world.private_key.clone().into(), &Seed::from_bytes([1; 32]), now);
+        let server = NetcodeServer::new(config, world.private_key.clone().into(), &Seed::from([1; 32]), now);
         Self {
             world,
             time: Duration::ZERO,

@@ -41,7 +41,7 @@ fn sharded_server_passes_payloads_without_allocation() {
     let address = sockets[0].local_addresses()[0];
     let config = ServerConfig::new(PROTOCOL_ID, 8, &[address]);
     let clock = Clock::start();
-    let shards = Server::shards(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now(), None).unwrap();
+    let shards = Server::shards(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now(), None).unwrap();
     let mut sharded =
         ShardedServer::start(shards, clock, Duration::from_millis(2), ShardedServerConfig::default()).unwrap();
     let mut player = OurClient::connect(&TokenOrder::new(1, &[address]).mint());

@@ -61,11 +61,11 @@ fn server_holds_less_than_4_kib_per_client() {
         let clock = Clock::start();
         // A server with a history file holds more than one without.
         let file = std::env::temp_dir().join(format!("slipgate-memory-{}-{slots}", std::process::id()));
-        let history = HistoryFile::open(&file, clock.now().unix.seconds()).unwrap();
+        let history = HistoryFile::open(&file, clock.now().unix.into()).unwrap();
         let (server, bytes) = held(|| {
             let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
             let config = ServerConfig::new(PROTOCOL_ID, slots, &[sockets.local_addresses()[0]]);
-            let key = Key::from_bytes(PRIVATE_KEY).into();
+            let key = Key::from(PRIVATE_KEY).into();
             let server = Server::with_history(sockets, config, key, clock.now(), history).unwrap();
             (server, Inbox::default())
         });

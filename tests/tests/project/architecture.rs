@@ -315,3 +315,18 @@ fn core_uses_no_entropy_source_and_no_std() {
         }
     }
 }
+
+#[test]
+fn the_facade_brings_no_programs_and_no_tools_into_a_game() {
+    let mut tree = std::process::Command::new(env!("CARGO"));
+    tree.args(["tree", "--package", "slipgate", "--edges", "normal", "--prefix", "none", "--offline"])
+        .current_dir(root());
+    let output = tree.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains("slipgate-server") && names.contains("slipgate-client"), "{names:?}");
+    for unwanted in ["clap", "axum", "tokio", "crossterm", "ureq", "slipgate-bench", "slipgate-lab", "slipgate-sim"] {
+        assert!(!names.contains(unwanted), "slipgate depends on {unwanted}");
+    }
+}

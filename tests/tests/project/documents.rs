@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use slipgate_netcode::discard::Discard;
+use slipgate_session::reject::Reject;
+
 use super::files::{files, root};
 
 const MAX_README_LINES: usize = 200;
@@ -67,6 +70,17 @@ fn readme_and_changelog_are_short() {
         let lines = fs::read_to_string(root().join(name)).unwrap().lines().count();
         assert!(lines <= max, "{name} has {lines} lines, at most {max} allowed");
     }
+}
+
+#[test]
+fn each_reason_to_drop_a_datagram_is_documented() {
+    let page = fs::read_to_string(root().join("docs/dropped-datagrams.md")).unwrap();
+    let rows = |part: &str| -> Vec<String> {
+        part.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
+    };
+    let (netcode, session) = page.split_once("## Packets inside of a connection").unwrap();
+    assert_eq!(rows(netcode), Discard::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
+    assert_eq!(rows(session), Reject::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
 }
 
 #[test]

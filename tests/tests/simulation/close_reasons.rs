@@ -73,8 +73,8 @@ impl World {
     fn new() -> Self {
         let now = Duration::from_secs(1000);
         let settings = netcode::ServerConfig::new(7, 1, &[address("10.0.0.1:40000").socket_addr()]);
-        let keys = Key::from_bytes([1; 32]).into();
-        let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from_bytes([2; 32]), at(now)).unwrap();
+        let keys = Key::from([1; 32]).into();
+        let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from([2; 32]), at(now)).unwrap();
         let mut server = SessionServer::new(netcode, Traffic::Channels(layout(), config()), Memory::default()).unwrap();
         let handle = server.netcode_mut().connect_loopback(9, [0; 256], at(now)).unwrap();
         let connection = Connection::new(&config(), layout(), None).unwrap();
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// Returns the reason at a client whose server stops with this text.
+/// Returns the reason at a client after its server stopped with this text.
 fn stopped(text: &str) -> CloseReason {
     let code = Some(CloseCode::SHUTDOWN);
     CloseReason { by: ClosedBy::Remote, kind: CloseKind::ServerStopped, code, text: text.to_owned() }
@@ -221,6 +221,16 @@ fn completed_transfer_is_reported_before_the_disconnect() {
         ),
         "{events:?}"
     );
+}
+
+#[test]
+fn kicked_client_has_no_further_channel_events() {
+    let mut world = World::new();
+    world.send_transfer(3000, 10);
+    world.server.kick(world.handle, CloseCode(300), "enough").unwrap();
+    let events = world.events();
+    assert!(matches!(events[..], [.., SessionEvent::Disconnected { .. }]), "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, SessionEvent::Channel { .. })), "{events:?}");
 }
 
 #[test]

@@ -382,9 +382,9 @@ impl Game {
         let over = End::BOTH.map(|end| self.pair.side(end).connection.is_closed());
         assert!(over[leaver as usize]);
         if over == [true; 2] {
-            let heard = self.pair.side(leaver.other()).connection.close_reason().cloned();
+            let reason = self.pair.side(leaver.other()).connection.close_reason().cloned();
             let (code, text) = (Some(CloseCode(1000)), "enough".to_owned());
-            assert_eq!(heard, Some(CloseReason { by: ClosedBy::Remote, kind: CloseKind::Kicked, code, text }));
+            assert_eq!(reason, Some(CloseReason { by: ClosedBy::Remote, kind: CloseKind::Kicked, code, text }));
         }
     }
 }

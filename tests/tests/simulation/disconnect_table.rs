@@ -1,10 +1,10 @@
-//! Every way in which a connection ends, and the reports of both sides: the table of the client's README, line by line.
+//! Every way in which a connection ends, and the reports of both sides: the table of `docs/close-reasons.md`, line by line.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{ClientState, ConnectError, EndReason};
+use slipgate_netcode::client::{ClientState, ConnectError};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_session::channel::control::{CloseCode, VERSION};
 use slipgate_session::channel::{ChannelConfig, ChannelViolation, Kind, Layout};
@@ -16,7 +16,7 @@ use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, hello};
 use slipgate_tests::netcode_world::{VecOutbox, address};
 use slipgate_tests::session_world::SessionWorld;
 
-const README: &str = include_str!("../../../client/README.md");
+const PAGE: &str = include_str!("../../../docs/close-reasons.md");
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -173,14 +173,14 @@ fn stops() -> [(&'static str, Scenario); 3] {
 
 fn refusals() -> [(&'static str, Scenario); 7] {
     [
-        ("every slot is taken", || {
+        ("all slots are taken", || {
             let mut world = world(1);
             world.join(Conditions::perfect());
             let token = world.token(2);
             world.begin_connect(Conditions::perfect(), token);
             world
         }),
-        ("the server admits nobody: `accept_new_clients(false)`, a drain", || {
+        ("the server accepts no new clients: `accept_new_clients(false)`, a drain", || {
             let (mut world, _) = begin_connect_after(Duration::ZERO, 45);
             world.server.netcode_mut().accept_new_clients(false);
             world
@@ -210,9 +210,9 @@ fn refusals() -> [(&'static str, Scenario); 7] {
             assert_eq!(core.connect(token, now, |_| true), Err(ConnectError::TokenUsed));
             world
         }),
-        ("the token has expired before it came", || begin_connect_after(46 * SECOND, 45).0),
-        ("the token expires while nobody answers", || begin_connect_after(4 * SECOND, 3).0),
-        ("the path breaks behind the challenge", || {
+        ("the token expired before it arrived", || begin_connect_after(46 * SECOND, 45).0),
+        ("the token expires and no server replies", || begin_connect_after(4 * SECOND, 3).0),
+        ("the path breaks after the challenge", || {
             let (mut world, player) = begin_connect_after(Duration::ZERO, 45);
             while world.player(player).core.netcode().state() != ClientState::SendingResponse {
                 world.turn();
@@ -226,30 +226,32 @@ fn refusals() -> [(&'static str, Scenario); 7] {
 fn failures() -> [(&'static str, Scenario); 10] {
     [
         ("the path breaks, or one side crashes", || ended_by(|world, _| world.player(1).address = unreachable())),
-        ("the two sides have other channels", || {
+        ("the layouts differ", || {
             let mut world = world(4);
             world.traffic = Traffic::channels((*layout(Kind::Sequenced)).clone());
             world.join(Conditions::perfect());
             world
         }),
-        ("the client speaks a version of the session layer that the server does not", || {
+        ("the client has a session version that the server does not support", || {
             let control = hello(VERSION + 1, layout(Kind::ReliableOrdered).hash());
             ended_by(|world, _| send_invalid_to_server(world, &packets(&control)))
         }),
-        ("the client carries no channels", || {
+        ("the client has no channels", || {
             let (mut world, _) = with_channels_on(Side::Server);
             send_invalid_to_server(&mut world, &[PAYLOAD.to_vec()]);
             world
         }),
-        ("the server carries no channels", || {
+        ("the server has no channels", || {
             let (mut world, client) = with_channels_on(Side::Client);
             send_invalid_to_client(&mut world, client, &[PAYLOAD.to_vec()]);
             world
         }),
-        ("the client carries no channels, and says nothing", || mismatch_found(Side::Server)),
-        ("the server carries no channels, and says nothing", || mismatch_found(Side::Client)),
-        ("the client breaks the rules", || ended_by(|world, _| send_invalid_to_server(world, &packets(CUT_GREETING)))),
-        ("the server breaks the rules", || {
+        ("the client has no channels, and sends nothing", || mismatch_found(Side::Server)),
+        ("the server has no channels, and sends nothing", || mismatch_found(Side::Client)),
+        ("the client violates the protocol", || {
+            ended_by(|world, _| send_invalid_to_server(world, &packets(CUT_GREETING)))
+        }),
+        ("the server violates the protocol", || {
             ended_by(|world, client| send_invalid_to_client(world, client, &packets(CUT_GREETING)))
         }),
         ("a socket fails for a moment", || {
@@ -308,9 +310,9 @@ fn line(what: &str, world: &mut SessionWorld) -> String {
 fn both_sides_report_every_close_reason_of_the_table() {
     let scenarios = leaves().into_iter().chain(kicks()).chain(stops()).chain(refusals()).chain(failures());
     let found: Vec<String> = scenarios.map(|(what, story)| line(what, &mut story())).collect();
-    let ended_by: Vec<&str> = README.lines().skip_while(|line| !line.starts_with("| what happens |")).skip(2).collect();
+    let ended_by: Vec<&str> = PAGE.lines().skip_while(|line| !line.starts_with("| event |")).skip(2).collect();
     let ended_by: Vec<&str> = ended_by.into_iter().take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(found, ended_by, "the table in client/README.md should be\n{}\n", found.join("\n"));
+    assert_eq!(found, ended_by, "the table in docs/close-reasons.md should be\n{}\n", found.join("\n"));
 }
 
 #[test]
@@ -335,14 +337,14 @@ fn every_close_reason_is_documented() {
     ] {
         let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
         let line = format!("| `{}` | {reason} |", kind_name(kind));
-        assert!(README.lines().any(|ended_by| ended_by == line), "{line}");
+        assert!(PAGE.lines().any(|ended_by| ended_by == line), "{line}");
     }
 }
 
 #[test]
 fn close_reason_does_not_carry_over_to_the_next_connection() {
     let (mut world, client) = with_player();
-    world.server.kick(client, CloseCode(400), "enough");
+    world.server.kick(client, CloseCode(400), "enough").unwrap();
     world.run_for(SECOND);
     let kicked = world.player(1).core.close_reason().unwrap();
     assert_eq!((kicked.kind, kicked.text.as_str()), (CloseKind::Kicked, "enough"));
@@ -362,7 +364,7 @@ fn close_reason_does_not_carry_over_to_the_next_connection() {
 fn application_cannot_send_a_reserved_close_code() {
     for code in [1, 2, 3, 5, 255].map(CloseCode) {
         let (mut world, client) = with_player();
-        world.server.kick(client, code, "");
+        world.server.kick(client, code, "").unwrap();
         world.run_for(SECOND);
         let expected = (CloseKind::Kicked, Some(CloseCode::KICKED), String::new());
         let Some(server::SessionEvent::Disconnected { reason, .. }) = world.events.last() else {

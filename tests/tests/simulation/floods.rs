@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::ClientState;
-use slipgate_netcode::crypto::aead::{nonce, packets};
+use slipgate_netcode::crypto::aead::{PacketKey, nonce};
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::{DisconnectReason, LoopbackSlotError, NetcodeEvent, TokenCutoff};
@@ -90,7 +90,7 @@ fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
     let header = PacketHeader::canonical(PacketKind::KeepAlive, sequence);
     let associated = [&VERSION[..], &token.facts().protocol_id.to_le_bytes(), &[header.prefix]].concat();
     let mut plain = [7; 9];
-    let tag = packets::seal(&token.client_to_server_key(), nonce(sequence), &associated, &mut plain);
+    let tag = token.keys().client_to_server.seal(nonce(sequence), &associated, &mut plain);
     let mut datagram = vec![0; header.bytes];
     header.emit(&mut Writer::new(&mut datagram));
     [&datagram[..], &plain, &tag].concat()
@@ -414,10 +414,12 @@ fn simultaneous_clients_are_admitted_within_a_few_turns() {
     world.run_until(SECOND / 5, |world| {
         world.clients.iter().all(|client| client.core.state() == ClientState::Connected)
     });
-    let mut slots: Vec<_> = world.clients.iter().filter_map(|client| Some(client.core.client_index()?.0)).collect();
+    let mut slots: Vec<_> = world.clients.iter().filter_map(|client| Some(client.core.slot_info()?.0.0)).collect();
     slots.sort_unstable();
     assert_eq!(slots, (0..100).collect::<Vec<u32>>());
-    assert!(crowd.iter().all(|(client, _)| world.clients[*client].core.max_clients() == Some(100)));
+    assert!(
+        crowd.iter().all(|(client, _)| world.clients[*client].core.slot_info().map(|(_, slots)| slots) == Some(100))
+    );
 }
 
 #[test]
@@ -441,7 +443,7 @@ fn megabyte_of_noise_is_counted_and_has_no_effect() {
         }
     }
     assert_eq!(world.servers[server].core.discards().total() - before, noise.len() as u64);
-    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.pending()), (1, 0));
-    assert_eq!(world.servers[server].core.remembered_tokens(), 1);
+    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.table_usage().pending), (1, 0));
+    assert_eq!(world.servers[server].core.table_usage().used_tokens, 1);
     assert_eq!(world.state(client), ClientState::Connected);
 }

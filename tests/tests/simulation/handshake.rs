@@ -80,7 +80,7 @@ fn challenge_of_an_earlier_pending_entry_is_discarded() {
     let mut raw_client = raw_client(&mut world, 1, server);
     let earlier = world.request_challenge(server, &raw_client, attacker());
     world.run_for(6 * SECOND);
-    assert_eq!(world.servers[server].core.pending(), 0);
+    assert_eq!(world.servers[server].core.table_usage().pending, 0);
     let later = world.request_challenge(server, &raw_client, attacker());
     let stale = raw_client.response(&earlier);
     assert_eq!(world.present(server, attacker(), &stale), Err(Discard::ChallengeForeign));
@@ -139,7 +139,7 @@ fn response_consumes_the_token_at_all_other_addresses() {
     world.connect(owner, token);
     world.run_until(SECOND, |world| world.state(owner) == ClientState::Connected);
 
-    assert_eq!(world.servers[server].core.pending(), 0);
+    assert_eq!(world.servers[server].core.table_usage().pending, 0);
     assert_eq!(world.present(server, attacker(), &thief.response(&challenge)), Err(Discard::UnknownSender));
     assert_eq!(world.present(server, attacker(), &thief.request()), Err(Discard::TokenUsed));
     // Also after the owner has disconnected.
@@ -163,8 +163,8 @@ fn one_token_cannot_exceed_its_pending_entries() {
             presented == Err(Discard::TokenAddresses)
         });
         assert_eq!(refused.count(), 100 - usize::from(addresses_per_token));
-        assert_eq!(world.servers[server].core.pending(), usize::from(addresses_per_token));
-        assert_eq!(world.servers[server].core.remembered_tokens(), 0);
+        assert_eq!(world.servers[server].core.table_usage().pending, usize::from(addresses_per_token));
+        assert_eq!(world.servers[server].core.table_usage().used_tokens, 0);
         // Other clients are not affected.
         let mut other = raw_client(&mut world, 2, server);
         world.admit_raw(server, &mut other, attacker());
@@ -195,9 +195,9 @@ fn full_pending_table_has_space_again_after_five_seconds() {
             world.present(server, stranger(number), &[]).unwrap_err();
         }
     }
-    assert_eq!(world.servers[server].core.pending(), 3);
+    assert_eq!(world.servers[server].core.table_usage().pending, 3);
     world.run_for(SECOND / 2);
-    assert_eq!(world.servers[server].core.pending(), 0);
+    assert_eq!(world.servers[server].core.table_usage().pending, 0);
     world.admit_raw(server, &mut next, attacker());
 }
 
@@ -227,9 +227,9 @@ fn late_response_is_refused_before_the_tick_expires_it() {
     let core = &mut world.servers[server].core;
     let (mut response, mut request) = (raw_client.response(&challenge), raw_client.request());
     assert_eq!(core.handle(attacker(), &mut response, late).err(), Some(Discard::UnknownSender));
-    assert_eq!(core.pending(), 1);
+    assert_eq!(core.table_usage().pending, 1);
     assert_eq!(core.handle(attacker(), &mut request, late).err(), None, "its lifetime starts again");
-    assert_eq!(core.pending(), 1);
+    assert_eq!(core.table_usage().pending, 1);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn newer_token_replaces_the_pending_one_of_its_client_id() {
 
     let forgotten = world.request_challenge(server, &old, stranger(1));
     let challenge = world.request_challenge(server, &newer, stranger(2));
-    assert_eq!(world.servers[server].core.pending(), 1, "the newer token replaced the older one");
+    assert_eq!(world.servers[server].core.table_usage().pending, 1, "the newer token replaced the older one");
     assert_eq!(world.present(server, stranger(1), &old.request()), Err(Discard::ClientIdPending));
     assert_eq!(world.present(server, stranger(3), &equal.request()), Err(Discard::ClientIdPending));
     let mut old = old;
@@ -307,7 +307,7 @@ fn refused_request_gets_no_reply_and_ten_repeats_get_one() {
         assert_eq!(world.discard_count(server, reason), before + 1, "{what}");
         assert_eq!(world.replies_to(attacker()), Vec::<Vec<u8>>::new(), "{what}");
     }
-    assert_eq!(world.servers[server].core.pending(), 0);
+    assert_eq!(world.servers[server].core.table_usage().pending, 0);
     for _ in 0..10 {
         world.present(server, attacker(), &good).unwrap();
     }
@@ -325,8 +325,11 @@ fn token_for_other_servers_is_ignored_and_its_list_recorded() {
     assert_eq!(world.present(server, attacker(), &raw_client.request()), Err(Discard::AddressNotListed));
     assert_eq!(world.replies_to(attacker()), Vec::<Vec<u8>>::new());
     let listed = world.servers[server].core.misdirected().expect("the list of the last such token");
-    assert_eq!(listed.as_slice(), [elsewhere.socket_addr()]);
-    assert_eq!((world.servers[server].core.pending(), world.servers[server].core.remembered_tokens()), (0, 0));
+    assert_eq!(listed[..], [elsewhere.socket_addr()]);
+    assert_eq!(
+        (world.servers[server].core.table_usage().pending, world.servers[server].core.table_usage().used_tokens),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -404,7 +407,7 @@ fn response_without_free_slot_is_denied_until_one_is_free() {
     assert!(world.servers[server].core.disconnect(handle));
     world.turn();
     assert_eq!(world.present(server, stranger(2), &second.response(&challenge)), Ok(None));
-    assert_eq!(world.servers[server].core.find(2).map(|client| client.slot().get()), Some(0));
+    assert_eq!(world.servers[server].core.find(2).map(|client| client.slot().0), Some(0));
     let (_, last) = world.servers[server].events.last().expect("events");
     assert!(matches!(last, NetcodeEvent::Connected { client_id: ClientId(2), .. }));
 }

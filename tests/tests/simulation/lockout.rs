@@ -34,7 +34,7 @@ fn presented_but_unused_tokens_do_not_fill_the_history() {
             world.turn();
         }
     }
-    assert_eq!(world.servers[server].core.remembered_tokens(), 0);
+    assert_eq!(world.servers[server].core.table_usage().used_tokens, 0);
     connects_soon(&mut world, server);
 }
 
@@ -75,7 +75,7 @@ fn full_server_denies_every_request() {
         world.servers[server].core.transmit(now, &mut outbox);
         assert_eq!(outbox.datagrams.iter().filter(|(to, _)| *to == from).count(), 1);
     }
-    assert_eq!(world.servers[server].core.pending(), 0);
+    assert_eq!(world.servers[server].core.table_usage().pending, 0);
 }
 
 // Junk at the address of a player ------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ fn pending_client_keeps_its_entry_for_one_second() {
     assert_eq!(world.present(server, at(5), &raw_client.request()), Err(Discard::TokenAddresses));
     world.run_for(SECOND / 2);
     assert_eq!(world.present(server, at(5), &raw_client.request()), Ok(None));
-    assert_eq!(world.servers[server].core.pending(), 4);
+    assert_eq!(world.servers[server].core.table_usage().pending, 4);
 }
 
 // Packets of one server in the name of another ----------------------------------------------------------------------
@@ -223,7 +223,7 @@ fn replayed_denial_of_another_server_is_discarded() {
         world.sent().iter().find(|(from, to, datagram)| *from == at_full && *to == at && is_denial(datagram)).cloned();
     world.inject(at_free, at, &denial.expect("a denial of the full server").2);
     world.run_until(2 * SECOND, |world| world.state(client) == ClientState::Connected);
-    assert_eq!(world.clients[client].core.discards().count(Discard::Replayed), 1);
+    assert_eq!(world.clients[client].core.discards()[Discard::Replayed], 1);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_netcode::client::{ClientState, EndReason, NetcodeClient};
+use slipgate_netcode::client::{ClientState, NetcodeClient};
 use slipgate_netcode::crypto::key::Seed;
-use slipgate_netcode::server::{ClientHandle, DisconnectReason, NetcodeServer, ServerConfig, TokenCutoff};
+use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig, TokenCutoff};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::control::{CloseCode, VERSION};
@@ -502,7 +502,7 @@ fn attack_client(seed: u64, attack: &Attack, max_turns: u64) -> (Option<CloseKin
     let mut settings = ServerConfig::new(PROTOCOL_ID, 4, &[server_address.socket_addr()]);
     settings.token_cutoff = TokenCutoff::None;
     let keys = mint.private_key.clone().into();
-    let mut server = NetcodeServer::new(settings, keys, &Seed::from_bytes([2; 32]), mint.now()).unwrap();
+    let mut server = NetcodeServer::new(settings, keys, &Seed::from([2; 32]), mint.now()).unwrap();
     let spec = slipgate_tests::netcode_world::TokenSpec {
         client_id: 1,
         servers: vec![server_address],

@@ -31,9 +31,9 @@ fn raw_client(world: &mut NetcodeWorld, client_id: u64, server: ServerId) -> Raw
 
 /// Returns the same token as another issuer makes it: zeros in place of our mint time.
 fn without_mint_time(world: &NetcodeWorld, token: &ConnectToken) -> ConnectToken {
-    let (facts, nonce) = (token.facts(), token.nonce());
+    let (facts, nonce) = (token.facts(), *token.request().nonce);
     let context = PrivateContext { protocol_id: facts.protocol_id, expires: facts.expires, nonce: &nonce };
-    let mut sealed = token.sealed_private_part();
+    let mut sealed = *token.request().sealed;
     let plain = open_private(&world.private_key, &context, &mut sealed).expect("our own token opens");
     let private = PrivateLayout::parse(plain).expect("our own layout parses");
     let foreign = seal(&PrivateLayout { minted: None, ..private }, &world.private_key, &context);
@@ -56,7 +56,7 @@ fn used_token_is_refused_after_a_restart() {
     assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::BeforeStart));
     assert_eq!(world.discard_count(server, Discard::BeforeStart), 1);
     assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
-    assert_eq!(world.servers[server].core.remembered_tokens(), 0);
+    assert_eq!(world.servers[server].core.table_usage().used_tokens, 0);
     // A token minted from now on is accepted, even in the millisecond of the start.
     let mut fresh = raw_client(&mut world, 1, server);
     world.admit_raw(server, &mut fresh, stranger(1));
@@ -415,7 +415,8 @@ fn durable_clients_are_announced_while_others_wait() {
     for announced_count in 1..=4 {
         world.turn();
         let core = &world.servers[server].core;
-        let announced: Vec<_> = handles.iter().map(|handle| core.is_durable(*handle)).collect();
+        let announced: Vec<_> =
+            handles.iter().map(|handle| core.client(*handle).is_some_and(|client| client.durable)).collect();
         assert_eq!(announced, (0..4).map(|index| index < announced_count).collect::<Vec<_>>());
     }
     world.turn();
@@ -429,12 +430,12 @@ fn payload_of_an_unannounced_client_is_dropped() {
     let mut token = raw_client(&mut world, 1, server);
     device.with(|device| device.is_busy = true);
     let handle = world.admit_raw(server, &mut token, stranger(1));
-    assert!(!world.servers[server].core.is_durable(handle));
+    assert!(!world.servers[server].core.client(handle).unwrap().durable);
     let payload = token.seal(PacketKind::Payload, b"too early");
     assert_eq!(world.present(server, stranger(1), &payload), Ok(None));
     device.with(|device| device.is_busy = false);
     world.turn();
-    assert!(world.servers[server].core.is_durable(handle));
+    assert!(world.servers[server].core.client(handle).unwrap().durable);
     let payload = token.seal(PacketKind::Payload, b"in time");
     assert_eq!(world.present(server, stranger(1), &payload), Ok(Some(b"in time".to_vec())));
 }
@@ -512,11 +513,11 @@ fn journal_larger_than_the_history_prevents_the_start() {
     let world = NetcodeWorld::perfect(17);
     let used = (0..5).map(|number| UsedToken {
         name: slipgate_netcode::crypto::digest::Digest([number; 16]),
-        expires: UnixSeconds(world.now().unix.seconds().0 + 30),
+        expires: UnixSeconds(UnixSeconds::from(world.now().unix).0 + 30),
     });
     let storage = TokenStorage { journal: Box::new(Device::default()), names: [9; 32], used: used.collect() };
     let config = ServerConfig { history_tokens: 4, ..ServerConfig::new(1, 4, &[stranger(0).socket_addr()]) };
     let keys = world.private_key.clone().into();
-    let started = NetcodeServer::with_storage(config, keys, &Seed::from_bytes([1; 32]), world.now(), storage);
+    let started = NetcodeServer::with_storage(config, keys, &Seed::from([1; 32]), world.now(), storage);
     assert_eq!(started.err(), Some(ServerConfigError::JournalTooLarge));
 }

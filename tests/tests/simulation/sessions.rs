@@ -9,8 +9,7 @@ use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::loopback::QUEUE_PAYLOADS;
 use slipgate_netcode::server::{
-    ClientHandle, DisconnectReason, LoopbackSlotError, NetcodeEvent, NetcodeServer, ServerConfig, ServerConfigError,
-    TokenCutoff,
+    DisconnectReason, LoopbackSlotError, NetcodeEvent, NetcodeServer, ServerConfig, ServerConfigError, TokenCutoff,
 };
 use slipgate_netcode::time::Now;
 use slipgate_netcode::timing::TimeoutPolicy;
@@ -269,7 +268,7 @@ fn client_connects_when_the_first_keep_alive_is_lost() {
     let server = world.add_server(4);
     let (client, token) = (world.add_client(), world.token(1, &[server]));
     world.connect(client, token);
-    world.run_until(SECOND, |world| world.servers[server].core.connected() == 0 && world.state(client).code() == 2);
+    world.run_until(SECOND, |world| world.servers[server].core.connected() == 0 && world.state(client) as i8 == 2);
     world.turn();
     world.set_conditions(Conditions { loss: conditions::loss(100.0), ..Conditions::perfect() });
     // The keep-alive is in flight: move the client to another address, so that it does not arrive.
@@ -405,7 +404,7 @@ fn stale_handle_reaches_no_client() {
     world.run_for(SECOND / 5);
     assert_eq!(world.server_sends(server, stale, &[1]), Err(PayloadError::Gone), "the slot is free");
     let (second, current) = world.connected_client(2, server);
-    assert_eq!((stale.slot().get(), current.slot().get()), (0, 0));
+    assert_eq!((stale.slot().0, current.slot().0), (0, 0));
     assert_eq!(world.server_sends(server, stale, &[1]), Err(PayloadError::Gone), "the slot belongs to another client");
     assert!(world.servers[server].core.client(stale).is_none());
     assert!(!world.servers[server].core.disconnect(stale));
@@ -443,7 +442,7 @@ fn lowest_free_slot_is_assigned_first() {
     let server = world.add_server(4);
     let mut raw_clients: Vec<_> = (0..4).map(|id| raw_client(&mut world, id, server)).collect();
     for (index, raw_client) in raw_clients.iter_mut().enumerate() {
-        assert_eq!(world.admit_raw(server, raw_client, stranger(index)).slot().get(), index as u32);
+        assert_eq!(world.admit_raw(server, raw_client, stranger(index)).slot().0, index as u32);
     }
     for index in [2, 0, 3] {
         let disconnect = raw_clients[index].seal(PacketKind::Disconnect, &[]);
@@ -451,7 +450,7 @@ fn lowest_free_slot_is_assigned_first() {
     }
     for (id, slot) in [(10, 0), (11, 2), (12, 3)] {
         let mut raw_client = raw_client(&mut world, id, server);
-        assert_eq!(world.admit_raw(server, &mut raw_client, stranger(id as usize)).slot().get(), slot);
+        assert_eq!(world.admit_raw(server, &mut raw_client, stranger(id as usize)).slot().0, slot);
     }
 }
 
@@ -477,8 +476,7 @@ fn server_supports_65536_slots() {
     assert_eq!((core.connected(), core.config().slots), (64, 65_536));
     for slots in [0, 65_537] {
         let config = ServerConfig::new(PROTOCOL_ID, slots, &[stranger(0).socket_addr()]);
-        let started =
-            NetcodeServer::new(config, Key::from_bytes([1; 32]).into(), &Seed::from_bytes([1; 32]), Now::default());
+        let started = NetcodeServer::new(config, Key::from([1; 32]).into(), &Seed::from([1; 32]), Now::default());
         assert_eq!(started.err(), Some(ServerConfigError::Slots));
     }
 }
@@ -487,7 +485,7 @@ fn server_supports_65536_slots() {
 fn filled(slots: u32, clients: u32) -> (NetcodeServer, Vec<RawClient>, Now) {
     let mut world = NetcodeWorld::perfect(18);
     let server_address = address("10.0.0.1:40000");
-    let (keys, seed, now) = (world.private_key.clone().into(), Seed::from_bytes([1; 32]), world.now());
+    let (keys, seed, now) = (world.private_key.clone().into(), Seed::from([1; 32]), world.now());
     let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[server_address.socket_addr()]);
     let budgets = &mut config.budgets;
     (budgets.decrypts, budgets.strangers_per_turn, budgets.responses_per_turn) = (u32::MAX, u32::MAX, u32::MAX);
@@ -549,7 +547,7 @@ fn in_process_client_holds_a_slot_without_packets() {
     let now = world.now();
     let host = world.servers[server].core.connect_loopback(77, [5; 256], now).unwrap();
     let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
-    client.connect_loopback(host.slot().get(), 2).unwrap();
+    client.connect_loopback(host.slot().0, 2).unwrap();
     assert_eq!(
         client.poll_event(),
         Some(client::NetcodeClientEvent::Connected { client_index: 0.into(), max_clients: 2 })

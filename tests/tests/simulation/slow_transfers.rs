@@ -1,5 +1,5 @@
-//! Transfers on slow paths: alone they fill the path, and beside a game whose states are larger than a packet they use
-//! only the spare rate.
+//! Transfers on slow paths: alone they fill the path, and beside a game with states larger than a packet they use only
+//! the spare rate.
 
 use std::sync::Arc;
 use std::time::Duration;

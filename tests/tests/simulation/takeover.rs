@@ -58,7 +58,7 @@ fn newer_token_takes_over_the_slot_of_a_silent_player() {
     world.run_for(GRACE + SECOND / 5);
     let mut newer = raw_client(&mut world, 1, server);
     let new = world.admit_raw(server, &mut newer, elsewhere());
-    assert_eq!(new.slot().get(), old.slot().get());
+    assert_eq!(new.slot().0, old.slot().0);
     assert_ne!(new, old);
 
     let events: Vec<NetcodeEvent> = world.servers[server].events.iter().map(|(_, event)| *event).collect();
@@ -88,7 +88,7 @@ fn player_takes_over_its_slot_from_the_same_address() {
     world.run_for(GRACE + SECOND / 5);
     let mut newer = raw_client(&mut world, 1, server);
     let new = world.admit_raw(server, &mut newer, player_address());
-    assert_eq!((new.slot().get(), new != old), (old.slot().get(), true));
+    assert_eq!((new.slot().0, new != old), (old.slot().0, true));
     let late = crashed.seal(PacketKind::Disconnect, &[]);
     assert_eq!(world.present(server, player_address(), &late), Err(Discard::NotAuthentic));
     let payload = world.payload(20);
@@ -191,6 +191,6 @@ fn crashed_game_reconnects_after_the_grace_time() {
     let (again, token) = (world.add_client(), world.token(1, &[server]));
     world.connect(again, token);
     world.run_until(GRACE + SECOND / 2, |world| world.state(again) == ClientState::Connected);
-    assert_eq!(world.clients[again].core.client_index().map(|index| index.0), Some(handle.slot().get()));
+    assert_eq!(world.clients[again].core.slot_info().map(|(index, _)| index.0), Some(handle.slot().0));
     assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TakenOver)]);
 }

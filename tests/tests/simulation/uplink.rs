@@ -77,9 +77,8 @@ impl World {
     fn new(players: u64, uplink: Option<BytesPerSecond>) -> Self {
         let now = Duration::from_secs(1000);
         let settings = netcode::ServerConfig::new(7, players as u32, &[address("10.0.0.1:40000").socket_addr()]);
-        let keys = Key::from_bytes([1; 32]).into();
-        let netcode =
-            netcode::NetcodeServer::new(settings, keys, &Seed::from_bytes([2; 32]), instant_now(now)).unwrap();
+        let keys = Key::from([1; 32]).into();
+        let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from([2; 32]), instant_now(now)).unwrap();
         let traffic = Traffic::Channels(layout(), config());
         let mut server = SessionServer::new(netcode, traffic, Memory::default()).unwrap();
         server.set_uplink(uplink);

@@ -68,9 +68,9 @@ impl<'a> Script<'a> {
             &[server_address.socket_addr()],
         );
         config.token_cutoff = TokenCutoff::None;
-        let keys = Key::from_bytes(given.array("private_key_hex")).into();
+        let keys = Key::from(given.array("private_key_hex")).into();
         let start = Now { monotonic: Instant::default(), unix: UnixMillis(START * 1000) };
-        let server = NetcodeServer::new(config, keys, &Seed::from_bytes([1; 32]), start);
+        let server = NetcodeServer::new(config, keys, &Seed::from([1; 32]), start);
         let with_tokens = scenario.steps("steps").into_iter().filter(|step| step.has("request_token"));
         let tokens = with_tokens.map(|step| TokenKeys::of(&step.part("request_token")));
         Self {
@@ -86,7 +86,7 @@ impl<'a> Script<'a> {
         let now = now(step);
         self.server.tick(now);
         if step.has("action") {
-            let client = self.server.clients().find(|client| client.slot().get() == step.u32("slot_u32"));
+            let client = self.server.clients().find(|client| client.slot().0 == step.u32("slot_u32"));
             assert!(self.server.disconnect(client.expect("a client is in the slot")), "{}", self.scenario);
             self.server.transmit(now, &mut VecOutbox::default());
             while self.server.poll_event().is_some() {}
@@ -134,7 +134,7 @@ impl<'a> Script<'a> {
             PacketKind::KeepAlive => {
                 let Some(NetcodeEvent::Connected { client, .. }) = event else { panic!("{scenario}: no event") };
                 if step.has("slot_u32") {
-                    assert_eq!(client.slot().get(), step.u32("slot_u32"), "{scenario}");
+                    assert_eq!(client.slot().0, step.u32("slot_u32"), "{scenario}");
                     assert_eq!(step.texts("events"), ["connected"], "{scenario}");
                     assert_eq!(header.sequence, step.u64("reference_reply_sequence_u64"), "{scenario}");
                     assert_eq!(Some(reply), reference.as_deref(), "{scenario}: the keep-alive, byte for byte");
@@ -195,8 +195,8 @@ impl<'a> Script<'a> {
 impl TokenKeys {
     fn of(token: &Case<'_>) -> Self {
         Self {
-            client_to_server: Key::from_bytes(token.array("client_to_server_key_hex")),
-            server_to_client: Key::from_bytes(token.array("server_to_client_key_hex")),
+            client_to_server: Key::from(token.array("client_to_server_key_hex")),
+            server_to_client: Key::from(token.array("server_to_client_key_hex")),
         }
     }
 }

@@ -106,7 +106,7 @@ impl Reader<'_> {
         let key = if to_client { "server_to_client_key_hex" } else { "client_to_server_key_hex" };
         let open = |token: Case<'_>| {
             let mut datagram = datagram.to_vec();
-            let content = self.cipher.open(&Key::from_bytes(token.array(key)), header, &mut datagram).ok()?;
+            let content = self.cipher.open(&Key::from(token.array(key)), header, &mut datagram).ok()?;
             Some(content.to_vec())
         };
         let opened: Vec<_> = self.scenario.steps("tokens").into_iter().filter_map(open).collect();
@@ -141,7 +141,7 @@ impl Reader<'_> {
     /// Checks that the challenge token names the client of a token of the scenario, and holds its user data.
     fn check_challenge(&self, event: &Case<'_>, mut challenge: Challenge) {
         let server = self.server(event.text("sender")).expect("its server");
-        let key = Key::from_bytes(server.array("challenge_key_hex"));
+        let key = Key::from(server.array("challenge_key_hex"));
         let plain =
             open_challenge(&key, challenge.sequence, &mut challenge.sealed).expect("it opens under the forced key");
         let names = |token: &Case<'_>| {
@@ -160,7 +160,7 @@ impl Reader<'_> {
         let token = tokens.iter().find(|token| sealed(token)).unwrap_or_else(|| panic!("{scenario}: its token"));
         assert_eq!(request.expires.0, token.u64("expire_timestamp_u64"), "{scenario}");
         let Some(server) = self.server(event.text("receiver")) else { return };
-        let keys = KeyRing::from(Key::from_bytes(server.array("private_key_hex")));
+        let keys = KeyRing::from(Key::from(server.array("private_key_hex")));
         let redeemed = redeem(&request, self.protocol_id, &keys).unwrap_or_else(|error| panic!("{scenario}: {error}"));
         assert_eq!(redeemed.client_id.0, token.u64("client_id_u64"), "{scenario}");
         assert_eq!(redeemed.timeout_seconds, token.i32("timeout_seconds_i32"), "{scenario}");
@@ -168,7 +168,7 @@ impl Reader<'_> {
         assert_eq!(redeemed.client_to_server.expose(), &token.array("client_to_server_key_hex"), "{scenario}");
         assert_eq!(redeemed.server_to_client.expose(), &token.array("server_to_client_key_hex"), "{scenario}");
         assert!(redeemed.server_index(&[server.address("address").into()]).is_some() && redeemed.minted.is_none());
-        let listed: Vec<_> = redeemed.servers.as_slice().iter().map(ToString::to_string).collect();
+        let listed: Vec<_> = redeemed.servers.iter().map(ToString::to_string).collect();
         assert_eq!(listed, token.texts("server_addresses"), "{scenario}");
     }
 
@@ -548,8 +548,8 @@ impl Host {
         let mut config =
             ServerConfig::new(given.u64("protocol_id_u64"), given.u32("max_clients_u32"), &[address.socket_addr()]);
         config.token_cutoff = TokenCutoff::None;
-        let keys = Key::from_bytes(given.array("private_key_hex")).into();
-        let seed = Seed::from_bytes([address.socket_addr().port() as u8; 32]);
+        let keys = Key::from(given.array("private_key_hex")).into();
+        let seed = Seed::from([address.socket_addr().port() as u8; 32]);
         let core = NetcodeServer::new(config, keys, &seed, now(Duration::ZERO)).expect("settings");
         Self { core, address, log: Vec::new(), received: Vec::new() }
     }
@@ -571,7 +571,7 @@ impl Host {
 
     fn call(&mut self, event: &Case<'_>, time: Duration) -> VecDeque<(Address, Vec<u8>)> {
         let mut outbox = VecOutbox::default();
-        let client = self.core.clients().find(|client| client.slot().get() == event.u32("slot"));
+        let client = self.core.clients().find(|client| client.slot().0 == event.u32("slot"));
         let Some(client) = client else { return outbox.datagrams };
         if is(event, "server_disconnect_called") {
             self.core.disconnect(client);
@@ -588,15 +588,15 @@ impl Host {
     fn note(&mut self) {
         while let Some(event) = self.core.poll_event() {
             self.log.push(match event {
-                NetcodeEvent::Connected { client, client_id } => format!("{client_id} in {}", client.slot().get()),
+                NetcodeEvent::Connected { client, client_id } => format!("{client_id} in {}", client.slot().0),
                 NetcodeEvent::Disconnected { client, reason, .. } => {
                     let reason = match reason {
-                        DisconnectReason::Left => "client_disconnect",
-                        DisconnectReason::Kicked => "server_disconnect",
-                        DisconnectReason::TimedOut => "timed_out",
-                        other => other.name(),
+                        DisconnectReason::Left => "client_disconnect".to_owned(),
+                        DisconnectReason::Kicked => "server_disconnect".to_owned(),
+                        DisconnectReason::TimedOut => "timed_out".to_owned(),
+                        other => other.to_string(),
                     };
-                    format!("{reason} from {}", client.slot().get())
+                    format!("{reason} from {}", client.slot().0)
                 }
             });
         }

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_netcode::client::EndReason;
-use slipgate_netcode::server::DisconnectReason;
 use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer, TransferAdmission};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, SendError};
 use slipgate_session::{client, server};
 use slipgate_sim::{Conditions, Loss, Share};
 use slipgate_tests::netcode_world::VecOutbox;
@@ -172,4 +170,24 @@ fn leaving_client_reports_a_local_close() {
         assert!(world.server.connection(client).is_none());
         assert_eq!(world.disconnects(), [(1, CloseKind::Left)]);
     }
+}
+
+#[test]
+fn broadcast_reaches_every_client_but_the_excepted_one() {
+    let mut world = world(ChannelConfig::new(Kind::ReliableOrdered));
+    let clients = [(); 2].map(|()| world.join(path(0.0)));
+    world.run_for(Duration::from_millis(500));
+    let (now, options) = (world.now(), SendOptions::default());
+    let report = world.server.broadcast(ChannelId(0), b"round", Some(clients[0]), options, now).unwrap();
+    assert_eq!((report.queued, report.refused), (1, 0));
+    let unknown = world.server.broadcast(ChannelId(9), b"round", None, options, now);
+    assert_eq!(unknown, Err(SendError::NoChannel));
+    world.run_for(Duration::from_millis(500));
+    assert!(world.player(1).messages.is_empty());
+    assert_eq!(world.player(2).messages, [(ChannelId(0), b"round".to_vec())]);
+    let next = |after| world.server.next_client(after);
+    assert_eq!(
+        [next(None), next(Some(clients[0])), next(Some(clients[1]))],
+        [Some(clients[0]), Some(clients[1]), None]
+    );
 }

@@ -10,7 +10,7 @@ use slipgate_server::{
 fn server(traffic: Traffic) -> Server {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let config = ServerConfig::new(77, 1, &[sockets.local_addresses()[0]]);
-    Server::new(sockets, config, Key::from_bytes([7; 32]).into(), Clock::start().now())
+    Server::new(sockets, config, Key::from([7; 32]).into(), Clock::start().now())
         .unwrap()
         .with_traffic(traffic)
         .unwrap()
@@ -24,7 +24,7 @@ fn client(traffic: Traffic) -> Client {
 fn hosting_player_exchanges_payloads_with_the_server() {
     let (mut server, mut client, mut inbox) = (server(Traffic::Payloads), client(Traffic::Payloads), Inbox::default());
     let host = server.connect_loopback(1, [0; 256]).unwrap();
-    client.connect_loopback(host.slot().get(), 1).unwrap();
+    client.connect_loopback(host.slot().0, 1).unwrap();
     assert!(client.state().is_connected());
     server.client(host).unwrap().loopback_send(b"ping").unwrap();
     let mut received = Vec::new();

@@ -320,7 +320,7 @@ fn first_request_for_another_protocol_id_is_reported() {
         ..ServerConfig::new(PROTOCOL_ID, 4, &["127.0.0.1:40000".parse().unwrap()])
     };
     let clock = Clock::start();
-    let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), clock.now()).unwrap();
+    let mut server = Server::new(sockets, config, Key::from([7; 32]).into(), clock.now()).unwrap();
     assert!(server.sockets().filter().is_some());
     let (to, sender) = (server.sockets().local_addresses()[0], UdpSocket::bind("127.0.0.1:0").unwrap());
     let foreign = request(&mut entropy(), PROTOCOL_ID + 1);
@@ -336,7 +336,7 @@ fn first_request_for_another_protocol_id_is_reported() {
         while inbox.next(server).is_some() {}
         server.end_turn();
         let discards = server.discards();
-        (discards.count(Discard::RequestProtocol), discards.total(), server.sockets().stats().dropped_by_system)
+        (discards[Discard::RequestProtocol], discards.total(), server.sockets().stats().dropped_by_system)
     };
     assert_eq!(turn(&mut server), (3, 3, Some(6)));
     assert_eq!(turn(&mut server), (3, 3, Some(15)));
@@ -384,7 +384,7 @@ fn does_without_a_filter() -> Result<(), String> {
         server.turn();
         let (server, expected) = (&server.server, (turns, 2 * turns, Some(0)));
         let discards = server.discards();
-        let foreign = discards.count(Discard::RequestProtocol);
+        let foreign = discards[Discard::RequestProtocol];
         assert_eq!((foreign, discards.total(), server.sockets().stats().dropped_by_system), expected);
     }
     assert!(server.server.set_kernel_filter(true).is_err() && server.server.sockets().filter().is_none());
@@ -399,7 +399,7 @@ fn keeps_its_filter() -> Result<(), String> {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let config = ServerConfig::new(PROTOCOL_ID, 4, &["127.0.0.1:40000".parse::<std::net::SocketAddr>().unwrap()]);
     let clock = Clock::start();
-    let mut server = Server::new(sockets, config, Key::from_bytes([7; 32]).into(), clock.now()).unwrap();
+    let mut server = Server::new(sockets, config, Key::from([7; 32]).into(), clock.now()).unwrap();
     assert!(server.sockets().filter().is_some());
     refuse_new_filters()?;
     let (to, sender) = (server.sockets().local_addresses()[0], UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -412,7 +412,7 @@ fn keeps_its_filter() -> Result<(), String> {
         while inbox.next(server).is_some() {}
         server.end_turn();
         let discards = server.discards();
-        (discards.count(Discard::RequestProtocol), discards.total(), server.sockets().stats().dropped_by_system)
+        (discards[Discard::RequestProtocol], discards.total(), server.sockets().stats().dropped_by_system)
     };
     // The first turn requests a stricter one, which the system refuses.
     assert_eq!(turn(&mut server), (1, 1, Some(1)));

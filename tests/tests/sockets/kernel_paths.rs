@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::kernel::attempts::{Attempt, bottleneck, once_in_three, skipped};
+use super::kernel::attempts::{Attempt, bottleneck, is_left_out, once_in_three, skipped};
 use super::kernel::bottleneck::{Bottleneck, End};
 use super::kernel::tcp::{EndOf, beside_tcp};
 use slipgate_client::transfer::Transfer;
@@ -134,7 +134,7 @@ fn host(game: Game, address: &Sender<SocketAddr>, start_time: &StartTime, done: 
     let sockets = Sockets::bind(&["10.213.1.1:0".parse().unwrap()]).unwrap();
     let at = sockets.local_addresses()[0];
     let config = ServerConfig::new(PROTOCOL_ID, 1, &[at]);
-    let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+    let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
     let server = server.with_traffic(traffic()).unwrap();
     address.send(at).unwrap();
     let (mut hosting, mut inbox) = (Hosting { server, game, player: None, start_time, sent: 0 }, Inbox::default());
@@ -270,6 +270,9 @@ fn states_keep_low_latency_beside_a_transfer_on_4_mbit() {
 
 #[test]
 fn states_keep_low_latency_when_the_rate_drops_to_an_eighth() {
+    if is_left_out() {
+        return;
+    }
     once_in_three(|| {
         let bottleneck = bottleneck("q", "4mbit", 250_000)?;
         let played = play(&bottleneck, WITH_WORLD, 15, |second| match second {
@@ -286,6 +289,9 @@ fn states_keep_low_latency_when_the_rate_drops_to_an_eighth() {
 
 #[test]
 fn game_of_1_mbit_keeps_its_rate_beside_kernel_cubic() {
+    if is_left_out() {
+        return;
+    }
     once_in_three(|| {
         let bottleneck = bottleneck("r", "10mbit", 312_500)?;
         let game = Game { state_bytes: 1000, states_per_second: 120.0, with_world: false };

@@ -76,7 +76,7 @@ fn serve(address: &Sender<SocketAddr>, done: &AtomicBool) -> Served {
     let sockets = Sockets::bind(&["10.213.1.1:0".parse().unwrap()]).unwrap();
     let at = sockets.local_addresses()[0];
     let config = ServerConfig::new(PROTOCOL_ID, PLAYERS as u32 + 1, &[at]);
-    let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+    let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
     let mut server = server.with_traffic(super::relay::traffic()).unwrap();
     let mut relay = Relay::new(&mut server, UPLINK, TICK);
     let (mut inbox, mut lateness) = (Inbox::default(), SocketDelay::new());

@@ -36,7 +36,7 @@ impl Play {
         let sockets = Sockets::bind(&[SocketAddr::new(IPV4, 0)]).unwrap();
         let address = sockets.local_addresses()[0];
         let (config, clock) = (ServerConfig::new(PROTOCOL_ID, SLOTS, &[address]), Clock::start());
-        let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now()).unwrap();
+        let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
         let mut server = server.with_traffic(super::relay::traffic()).unwrap();
         let relay = Relay::new(&mut server, UPLINK, TICK);
         let mut play =

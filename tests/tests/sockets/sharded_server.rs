@@ -10,11 +10,11 @@ use slipgate_client::ClientState;
 use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig, ShardedServerError};
 use slipgate_server::stats::Remaining;
-use slipgate_session::connection::ClosedBy;
 use slipgate_server::{
     ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, DeliveryStatus, Event, Kind,
     Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
 };
+use slipgate_session::connection::ClosedBy;
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, OurClient, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn, run_for, until,
 };
@@ -33,7 +33,7 @@ fn shards(slots: u32, traffic: &Traffic) -> (Vec<Server>, Clock, SocketAddr) {
     let address = sockets[0].local_addresses()[0];
     let config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
     let clock = Clock::start();
-    let servers = Server::shards(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now(), None).unwrap();
+    let servers = Server::shards(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now(), None).unwrap();
     let with_traffic = |server: Server| server.with_traffic(traffic.clone()).unwrap();
     (servers.into_iter().map(with_traffic).collect(), clock, address)
 }

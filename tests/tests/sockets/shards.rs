@@ -60,7 +60,7 @@ fn crash(clients: impl IntoIterator<Item = OurClient>) {
 
 /// Presents tokens from other ports until a shard has refused one for this reason.
 fn refused_on(shards: &mut Vec<OurServer>, shard: usize, reason: Discard, ticket: impl Fn() -> Ticket) -> OurClient {
-    let refusals = |shards: &[OurServer]| shards[shard].server.discards().count(reason);
+    let refusals = |shards: &[OurServer]| shards[shard].server.discards()[reason];
     let before = refusals(shards);
     for _ in 0..64 {
         let mut client = OurClient::connect(&ticket());
@@ -75,7 +75,7 @@ fn refused_on(shards: &mut Vec<OurServer>, shard: usize, reason: Discard, ticket
 
 /// Replays the request of a token from other ports, which our client never does, until a shard has refused it.
 fn replayed_on(shards: &mut Vec<OurServer>, shard: usize, ticket: &Ticket) {
-    let refusals = |shards: &[OurServer]| shards[shard].server.discards().count(Discard::TokenUsed);
+    let refusals = |shards: &[OurServer]| shards[shard].server.discards()[Discard::TokenUsed];
     let before = refusals(shards);
     let ports: Vec<_> = (0..32).map(|_| replay(ticket, shards[0].address())).collect();
     until(&mut &mut *shards, "a replayed token is refused", |shards| refusals(shards) > before);
@@ -139,7 +139,7 @@ fn server_is_full_only_when_all_shared_slots_are_used() {
     assert_eq!(new_client.slot_info(), Some((index, 4)), "a slot freed on one shard goes to a client of another");
     let handle = shards[1].server.find(13).unwrap();
     assert_eq!((handle.shard(), shards[1].server.client(handle).unwrap().client_index().0), (ShardId(1), index));
-    assert_eq!(handle.slot().get(), 0, "the first client of its shard");
+    assert_eq!(handle.slot().0, 0, "the first client of its shard");
 }
 
 #[test]
@@ -155,13 +155,11 @@ fn newer_token_takes_over_a_silent_slot_on_another_shard() {
 /// Reconnects a crashed player on shard 1, from ports that lead there.
 fn connect_elsewhere(shards: &mut Vec<OurServer>, client_id: u64) -> OurClient {
     for _ in 0..64 {
-        let before = shards[1].server.discards().count(Discard::ClientIdConnected);
+        let before = shards[1].server.discards()[Discard::ClientIdConnected];
         let mut client = OurClient::connect(&ticket(client_id, &shards[0]));
         // Shorter than the silence that a takeover on its own shard needs.
         run_for(&mut (&mut *shards, &mut client), GRACE / 20);
-        if shards[1].server.discards().count(Discard::ClientIdConnected) > before
-            || shard_of(shards, client_id) == Some(1)
-        {
+        if shards[1].server.discards()[Discard::ClientIdConnected] > before || shard_of(shards, client_id) == Some(1) {
             until(&mut (&mut *shards, &mut client), "the silent client is taken over", |(_, client)| {
                 client.state() == ClientState::Connected
             });
@@ -181,7 +179,7 @@ fn active_player_is_not_taken_over_from_another_shard() {
     let mut player = connect_on(&mut shards, 0, 1);
     let mut players: Vec<_> = (0..8).map(|_| OurClient::connect(&TokenOrder::new(1, &[address]).mint())).collect();
     run_for(&mut (&mut shards, &mut player, &mut players), 2 * GRACE);
-    assert!(shards[1].server.discards().count(Discard::ClientIdConnected) > 0, "{}", shards.describe());
+    assert!(shards[1].server.discards()[Discard::ClientIdConnected] > 0, "{}", shards.describe());
     assert_eq!((player.state(), shard_of(&shards, 1)), (ClientState::Connected, Some(0)));
     assert!(players.iter().all(|thief| thief.state() != ClientState::Connected));
 }
@@ -279,7 +277,7 @@ fn start(shards: u16, slots: u32, history: Option<HistoryFile>) -> (Vec<Server>,
     let address = sockets[0].local_addresses()[0];
     let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[address]);
     config.token_cutoff = if history.is_some() { TokenCutoff::None } else { TokenCutoff::AtStart };
-    let (clock, keys) = (Clock::start(), Key::from_bytes(PRIVATE_KEY));
+    let (clock, keys) = (Clock::start(), Key::from(PRIVATE_KEY));
     let servers = match history {
         Some(history) => Server::shards(sockets, config, keys.into(), clock.now(), Some(history)),
         None => Server::shards(sockets, config, keys.into(), clock.now(), None),
@@ -352,7 +350,7 @@ fn panic_of_a_game_is_reported_and_closes_all_clients() {
 fn history_file_serves_all_shards_and_later_starts() {
     let path = std::env::temp_dir().join(format!("slipgate-shards-{}.history", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    let today = || slipgate_os::clock::wall_clock().seconds();
+    let today = || slipgate_netcode::time::UnixSeconds::from(slipgate_os::clock::wall_clock());
     let history = || Some(HistoryFile::open(&path, today()).unwrap());
     let (servers, clock, address) = start(2, 16, history());
     let threads = ShardThreads::start(servers, clock, TICK, |_| echo).unwrap();
@@ -365,12 +363,12 @@ fn history_file_serves_all_shards_and_later_starts() {
     let sockets = Sockets::bind_shards(&[address], 2).unwrap();
     let mut config = ServerConfig::new(PROTOCOL_ID, 16, &[address]);
     config.token_cutoff = TokenCutoff::None;
-    let keys = Key::from_bytes(PRIVATE_KEY);
+    let keys = Key::from(PRIVATE_KEY);
     let servers = Server::shards(sockets, config, keys.into(), Clock::start().now(), Some(history().unwrap()));
     let threads = ShardThreads::start(servers.unwrap(), Clock::start(), TICK, |_| echo).unwrap();
     let _ports: Vec<_> = tickets.iter().map(|ticket| replay(ticket, address)).collect();
     until(&mut Vec::<OurClient>::new(), "all tokens are refused", |_| {
-        threads.totals().iter().map(|shard| shard.discards.count(Discard::TokenUsed)).sum::<u64>() == 16
+        threads.totals().iter().map(|shard| shard.discards[Discard::TokenUsed]).sum::<u64>() == 16
     });
     assert!(threads.stop().shards.iter().all(|shard| shard.stats.connects == 0));
     for left in [path.clone(), path.with_extension("history.lock")] {

@@ -41,7 +41,7 @@ impl Shards {
         let clock = Clock::start();
         let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], 2).unwrap();
         let config = ServerConfig::new(PROTOCOL_ID, 16, &[sockets[0].local_addresses()[0]]);
-        let shards = Server::shards(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now(), None).unwrap();
+        let shards = Server::shards(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now(), None).unwrap();
         let shards =
             shards.into_iter().map(|shard| (shard.with_traffic(traffic()).unwrap(), Inbox::default())).collect();
         Self { shards, guests: Vec::new(), clock }

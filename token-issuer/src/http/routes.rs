@@ -141,7 +141,7 @@ impl From<&Minted> for TokenResponse {
             created: facts.created.0,
             expires: facts.expires.0,
             timeout_seconds: facts.timeout_seconds,
-            server_addresses: facts.servers.as_slice().iter().map(ToString::to_string).collect(),
+            server_addresses: facts.servers.iter().map(ToString::to_string).collect(),
         }
     }
 }

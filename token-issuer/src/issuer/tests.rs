@@ -3,14 +3,13 @@ use rand::rngs::StdRng;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
-use slipgate_netcode::wire::packet::Request;
 
 use super::*;
 
 const NOW: UnixMillis = UnixMillis(1_760_000_000_123);
 
 fn key(byte: u8) -> Key {
-    Key::from_bytes([byte; 32])
+    Key::from([byte; 32])
 }
 
 fn address(text: &str) -> SocketAddr {
@@ -28,9 +27,7 @@ fn mint(issuer: &Issuer, request: &TokenRequest) -> Result<Minted, MintError> {
 }
 
 fn open(minted: &Minted, key: Key) -> Option<Redeemed> {
-    let facts = minted.token.facts();
-    let (nonce, sealed) = (minted.token.nonce(), minted.token.sealed_private_part());
-    let request = Request { expires: facts.expires, nonce: &nonce, sealed: &sealed };
+    let request = minted.token.request();
     redeem(&request, 7, &key.into()).ok()
 }
 
@@ -48,7 +45,7 @@ fn newest_key_seals_the_requested_claims() {
     assert!(open(&minted, key(1)).is_none(), "the older key seals nothing");
     let private = open(&minted, key(2)).unwrap();
     assert_eq!(private.client_id, ClientId(u64::MAX));
-    assert_eq!(private.servers.as_slice(), [address("[2001:db8::1]:2")]);
+    assert_eq!(private.servers[..], [address("[2001:db8::1]:2")]);
     assert_eq!(private.user_data, [9; 256]);
     assert_eq!((private.timeout_seconds, private.expires), (60, UnixSeconds(1_760_000_045)));
     assert_eq!(private.minted, Some(NOW));
@@ -58,7 +55,7 @@ fn newest_key_seals_the_requested_claims() {
 fn absent_fields_get_the_defaults() {
     let minted = mint(&issuer(&["192.0.2.2:2", "192.0.2.1:1", "[::ffff:192.0.2.2]:2"]), &TokenRequest::new(3)).unwrap();
     let facts = minted.token.facts();
-    assert_eq!(facts.servers.as_slice(), [address("192.0.2.2:2"), address("192.0.2.1:1")], "the configured order");
+    assert_eq!(facts.servers[..], [address("192.0.2.2:2"), address("192.0.2.1:1")], "the configured order");
     assert_eq!(facts.expires.0 - facts.created.0, 30);
     assert_eq!(facts.timeout_seconds, 5);
     assert_eq!(open(&minted, key(2)).unwrap().user_data, [0; 256]);
@@ -76,7 +73,7 @@ fn shorter_user_data_is_padded_with_zeros() {
 fn allowed_address_may_be_ipv4_mapped() {
     let request = TokenRequest { servers: Some(vec![address("[::ffff:192.0.2.1]:1")]), ..TokenRequest::new(3) };
     let minted = mint(&issuer(&["192.0.2.1:1"]), &request).unwrap();
-    assert_eq!(minted.token.facts().servers.as_slice(), [address("192.0.2.1:1")]);
+    assert_eq!(minted.token.facts().servers[..], [address("192.0.2.1:1")]);
 }
 
 #[test]
@@ -132,9 +129,9 @@ fn two_tokens_share_neither_nonce_nor_keys() {
     let mut entropy = StdRng::from_seed([5; 32]);
     let mut next = || issuer.mint(&TokenRequest::new(3), NOW, &mut entropy).unwrap().token;
     let (one, other) = (next(), next());
-    assert_ne!(one.nonce(), other.nonce());
-    assert!(one.client_to_server_key() != other.client_to_server_key());
-    assert!(one.client_to_server_key() != one.server_to_client_key());
+    assert_ne!(*one.request().nonce, *other.request().nonce);
+    assert!(one.keys().client_to_server != other.keys().client_to_server);
+    assert!(one.keys().client_to_server != one.keys().server_to_client);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn backend_gets_a_token_that_its_game_servers_can_open() {
     let private = response.redeemed();
     response.assert_guarded();
     assert_eq!(private.client_id.0, 42);
-    assert_eq!(private.servers.as_slice(), ["[2001:db8::1]:40001".parse().unwrap()]);
+    assert_eq!(private.servers[..], ["[2001:db8::1]:40001".parse().unwrap()]);
     assert_eq!((&private.user_data[..3], &private.user_data[3..]), ([1, 2, 3].as_slice(), [0; 253].as_slice()));
     assert_eq!(private.timeout_seconds, 60);
     assert!(private.minted.is_some());
@@ -106,7 +106,7 @@ fn token_lists_at_most_32_servers() {
     let servers: Vec<_> = servers.iter().map(String::as_str).collect();
     let service = Service::start_with(HttpLimits::default(), &servers);
     let body = |servers: &[&str]| serde_json::json!({"client_id": 1, "server_addresses": servers}).to_string();
-    assert_eq!(service.request_token(&body(&servers[..32])).token().facts().servers.as_slice().len(), 32);
+    assert_eq!(service.request_token(&body(&servers[..32])).token().facts().servers.len(), 32);
     service.request_token(&body(&servers)).assert_refused(400, "out_of_range", Some("server_addresses"));
     service.request_token(r#"{"client_id": 1}"#).assert_refused(400, "missing_field", Some("server_addresses"));
     service.request_token(&body(&[servers[0], servers[0]])).assert_refused(
@@ -216,7 +216,7 @@ fn parallel_requests_each_get_their_own_token() {
                     let body = format!(r#"{{"client_id": {id}}}"#);
                     let response = TestResponse::from(request.content_type("application/json").send(&body).unwrap());
                     assert_eq!(response.redeemed().client_id.0, id);
-                    response.token().nonce()
+                    *response.token().request().nonce
                 };
                 (0..25).map(|round| request_token(thread * 1000 + round)).collect()
             })

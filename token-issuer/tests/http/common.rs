@@ -10,7 +10,6 @@ use serde_json::Value;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
-use slipgate_netcode::wire::packet::Request;
 use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
 use slipgate_token_issuer::http::{HttpLimits, RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits};
@@ -38,8 +37,7 @@ impl Service {
         let other = ApiKey::random(&mut entropy);
         let digests = vec![other.digest(&mut entropy), api_key.digest(&mut entropy)];
         let servers: Vec<SocketAddr> = servers.iter().map(|server| server.parse().unwrap()).collect();
-        let issuer =
-            Issuer::new(PROTOCOL_ID, Key::from_bytes(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
+        let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
         let service = TokenService::new(issuer, ApiKeys::new(digests).unwrap()).with_limits(limits);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self { running: spawn(listener, service).unwrap(), api_key }
@@ -139,9 +137,8 @@ impl TestResponse {
     /// Returns the private part of the token, decrypted as a game server does.
     pub(crate) fn redeemed(&self) -> Redeemed {
         let token = self.token();
-        let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
-        let request = Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed };
-        redeem(&request, PROTOCOL_ID, &Key::from_bytes(PRIVATE_KEY).into()).unwrap()
+        let request = token.request();
+        redeem(&request, PROTOCOL_ID, &Key::from(PRIVATE_KEY).into()).unwrap()
     }
 }
 

@@ -185,7 +185,7 @@ impl LoadGenerator {
             timeout_seconds: 60,
             user_data: &[7; USER_DATA_BYTES],
         };
-        issue(&claims, &Key::from_bytes(PRIVATE_KEY), clock::wall_clock(), &mut self.random).map_err(io::Error::other)
+        issue(&claims, &Key::from(PRIVATE_KEY), clock::wall_clock(), &mut self.random).map_err(io::Error::other)
     }
 
     /// Advances the time at least to the real clock. Tokens are dated by the wall clock. If the monotonic clock stayed

@@ -60,7 +60,7 @@ pub(crate) fn shards(slots: usize, sockets: Vec<Sockets>) -> io::Result<Vec<Slip
     let bound = sockets.first().and_then(|sockets| sockets.local_addresses().first().copied());
     let Some(SocketAddr::V4(address)) = bound else { return Err(io::Error::other("the socket has no address")) };
     let config = ServerConfig::new(PROTOCOL_ID, slots as u32, &[SocketAddr::V4(address)]);
-    let keys = Key::from_bytes(PRIVATE_KEY).into();
+    let keys = Key::from(PRIVATE_KEY).into();
     let servers =
         slipgate_server::Server::shards(sockets, config, keys, at(Duration::ZERO), None).map_err(io::Error::other)?;
     let around = |server| SlipgateServer {

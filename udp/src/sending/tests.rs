@@ -219,7 +219,7 @@ fn kernel_without_batched_calls_gets_single_sends() {
 
 #[test]
 fn invalid_receiver_does_not_disable_batching() {
-    // BoundSocket 0, which a stranger can pretend to have, is refused with EINVAL, by whatever call.
+    // Port 0, which a spoofed address may have, is refused with EINVAL by each call.
     let mut kernel =
         Kernel { results: [Err(libc::EINVAL)].into(), single_error: Some(libc::EINVAL), ..Kernel::default() };
     let mut batching = Batching::Segments;

@@ -39,7 +39,7 @@ impl Output {
     }
 
     pub(crate) fn begin(&mut self, facts: &PublicFacts) {
-        let servers: Vec<_> = facts.servers.as_slice().iter().map(ToString::to_string).collect();
+        let servers: Vec<_> = facts.servers.iter().map(ToString::to_string).collect();
         if self.json {
             print_line(&serde_json::json!({ "event": "connecting", "servers": servers }).to_string());
         } else {

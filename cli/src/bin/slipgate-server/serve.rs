@@ -108,7 +108,7 @@ pub(crate) fn read_keys_again(keys: &KeySource) -> Option<KeyRing> {
     };
     match keys.read() {
         Ok(keys) => {
-            info!(path = %path.display(), keys = keys.keys().len(), "SIGHUP: the key file was read again");
+            info!(path = %path.display(), keys = keys.len(), "SIGHUP: the key file was read again");
             Some(keys)
         }
         Err(error) => {

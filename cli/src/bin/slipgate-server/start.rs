@@ -74,7 +74,7 @@ fn advertising(mut config: ServerConfig, shards: &[Sockets]) -> ServerConfig {
 fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Failure> {
     let Some(path) = &settings.history else { return Ok(None) };
     let refused = |error| Failure::run_time(format!("the history file {} cannot be used: {error}", path.display()));
-    HistoryFile::open(path, now.unix.seconds()).map_err(refused).map(Some)
+    HistoryFile::open(path, now.unix.into()).map_err(refused).map(Some)
 }
 
 fn refused(error: StartError) -> Failure {

@@ -56,7 +56,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let mut keys = vec![Key::random(&mut entropy)];
     if flags.rotate {
         let old = read_key_file(&flags.file).map_err(|error| Failure::run_time(error.to_string()))?;
-        keys.extend(old.keys().iter().take(MAX_PRIVATE_KEYS - 1).cloned());
+        keys.extend(old.iter().take(MAX_PRIVATE_KEYS - 1).cloned());
     }
     let existing = if flags.rotate { Existing::Replace } else { Existing::Refuse };
     secret_file::write(&flags.file, key_file(&keys).as_bytes(), existing)?;

@@ -55,7 +55,7 @@ impl TestToken {
             user_data: &[7; 256],
         };
         let mut entropy = StdRng::from_seed(slipgate_os::entropy::bytes().unwrap());
-        issue(&claims, &Key::from_hex(self.key).unwrap(), wall_clock(), &mut entropy).unwrap()
+        issue(&claims, &self.key.parse::<Key>().unwrap(), wall_clock(), &mut entropy).unwrap()
     }
 }
 

@@ -17,10 +17,8 @@ use super::program::{OTHER_KEY, PROTOCOL_ID, Program, TestFolder, start_without_
 
 /// Returns the connection request of a token as a client sends it.
 pub(crate) fn request(token: &ConnectToken, protocol_id: u64) -> [u8; REQUEST_BYTES] {
-    let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
     let mut bytes = [0; REQUEST_BYTES];
-    Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed }
-        .emit(protocol_id, &mut Writer::new(&mut bytes));
+    token.request().emit(protocol_id, &mut Writer::new(&mut bytes));
     bytes
 }
 

@@ -147,7 +147,7 @@ impl NetcodeClient {
         }
         // Events of the last connection are obsolete.
         (self.connected, self.ended) = (None, None);
-        let session = if self.used.contains(&Some(token_name(&token))) {
+        let session = if self.used.contains(&Some(TokenName::from(&token))) {
             Err(ConnectError::TokenUsed)
         } else {
             TokenSession::start(token, self.timeouts, now, is_reachable).ok_or(ConnectError::NoServer)
@@ -196,11 +196,7 @@ impl NetcodeClient {
 
     /// Disconnects at once. The next [`transmit`](Self::transmit) sends ten disconnect packets.
     pub fn disconnect(&mut self) {
-        self.disconnect_for(EndReason::Left);
-    }
-
-    /// Disconnects like [`disconnect`](Self::disconnect), with a reason from a higher layer.
-    pub fn disconnect_for(&mut self, reason: EndReason) {
+        let reason = EndReason::Left;
         match core::mem::replace(&mut self.role, ClientRole::Idle(Some(reason))) {
             // Keep the first reason.
             ClientRole::Idle(reason) => self.role = ClientRole::Idle(reason),
@@ -308,7 +304,7 @@ impl NetcodeClient {
     #[must_use]
     pub fn state(&self) -> ClientState {
         match &self.role {
-            ClientRole::Idle(reason) => reason.map_or(ClientState::Disconnected, EndReason::state),
+            ClientRole::Idle(reason) => reason.map_or(ClientState::Disconnected, ClientState::from),
             ClientRole::Active(session) => session.state(),
             ClientRole::Loopback { .. } => ClientState::Connected,
         }
@@ -323,16 +319,14 @@ impl NetcodeClient {
         }
     }
 
-    /// Returns the client's index on the server, from 0, while connected.
+    /// Returns the client's index on the server, from 0, and the server's number of slots, while connected.
     #[must_use]
-    pub fn client_index(&self) -> Option<ClientIndex> {
-        self.slot_info().map(|(client_index, _)| client_index)
-    }
-
-    /// Returns the number of slots of the server, while connected.
-    #[must_use]
-    pub fn max_clients(&self) -> Option<u32> {
-        self.slot_info().map(|(_, max_clients)| max_clients)
+    pub fn slot_info(&self) -> Option<(ClientIndex, u32)> {
+        match &self.role {
+            ClientRole::Active(session) => session.slot_info().map(|info| (info.client_index, info.max_clients)),
+            ClientRole::Loopback { client_index, max_clients } => Some((*client_index, *max_clients)),
+            ClientRole::Idle(_) => None,
+        }
     }
 
     /// Returns the address of the server to which the client is connecting or connected.
@@ -384,15 +378,6 @@ impl NetcodeClient {
         &self.discards
     }
 
-    /// Returns the client index and the number of slots, while connected.
-    fn slot_info(&self) -> Option<(ClientIndex, u32)> {
-        match &self.role {
-            ClientRole::Active(session) => session.slot_info().map(|info| (info.client_index, info.max_clients)),
-            ClientRole::Loopback { client_index, max_clients } => Some((*client_index, *max_clients)),
-            ClientRole::Idle(_) => None,
-        }
-    }
-
     fn on_connected(&mut self) {
         self.connected = self
             .slot_info()
@@ -420,10 +405,12 @@ impl NetcodeClient {
 }
 
 /// The name of a token: the tag of its private part, unique to each token.
-pub type TokenName = [u8; TAG_BYTES];
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TokenName([u8; TAG_BYTES]);
 
-/// Returns the name of a token.
-#[must_use]
-pub fn token_name(token: &ConnectToken) -> TokenName {
-    token.sealed_private_part().last_chunk().copied().unwrap_or_default()
+impl From<&ConnectToken> for TokenName {
+    fn from(token: &ConnectToken) -> Self {
+        // The tag ends the sealed part, and differs for each token because the nonce does.
+        Self(token.request().sealed.last_chunk().copied().unwrap_or_default())
+    }
 }

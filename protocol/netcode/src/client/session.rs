@@ -75,11 +75,12 @@ impl TokenSession {
     ) -> Option<Self> {
         let dialable = dialable_servers(&token, is_reachable);
         let (server_index, server) = next_server(&token, dialable, 0)?;
+        let keys = token.keys();
         Some(Self {
-            name: super::token_name(&token),
+            name: TokenName::from(&token),
             cipher: PacketCipher::new(token.facts().protocol_id),
-            client_to_server: token.client_to_server_key().into(),
-            server_to_client: token.server_to_client_key().into(),
+            client_to_server: keys.client_to_server.into(),
+            server_to_client: keys.server_to_client.into(),
             timeout: timeouts.apply(token.facts().timeout_seconds),
             lane: Lane::client(),
             has_sealed: false,
@@ -133,13 +134,7 @@ impl TokenSession {
         datagram: &'d mut [u8],
         now: Instant,
     ) -> Result<Handled<'d>, Discard> {
-        // The address is not proof of the sender, but a cheap filter before the decryption.
-        match datagram.first() {
-            None => return Err(Discard::Empty),
-            Some(&REQUEST_PREFIX) => return Err(Discard::UnexpectedType),
-            Some(_) if from != self.server => return Err(Discard::UnknownSender),
-            Some(_) => {}
-        }
+        self.check_sender(from, datagram)?;
         let header = PacketHeader::parse(datagram, PacketKind::TO_CLIENT)?;
         // Copied before the decryption in place overwrites it.
         let tag = datagram.last_chunk::<TAG_BYTES>().copied().ok_or(Discard::TooShort)?;
@@ -148,14 +143,63 @@ impl TokenSession {
         }
         // The cheap checks are done, decryption comes last.
         let content = self.cipher.open_fresh(&self.server_to_client, &mut self.window, &header, datagram)?;
+        self.on_opened(&header, &tag, content, now)
+    }
+
+    /// Checks the first byte and the source of a datagram.
+    #[inline]
+    fn check_sender(&self, from: Address, datagram: &[u8]) -> Result<(), Discard> {
+        // The address is not proof of the sender, but a cheap filter before the decryption.
+        match datagram.first() {
+            None => Err(Discard::Empty),
+            Some(&REQUEST_PREFIX) => Err(Discard::UnexpectedType),
+            Some(_) if from != self.server => Err(Discard::UnknownSender),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Handles an authentic packet.
+    #[inline]
+    fn on_opened<'d>(
+        &mut self,
+        header: &PacketHeader,
+        tag: &[u8; TAG_BYTES],
+        content: &'d [u8],
+        now: Instant,
+    ) -> Result<Handled<'d>, Discard> {
         match (header.kind, &self.step) {
+            (PacketKind::Payload, SessionStep::Connected(_)) => {
+                self.last_receive = now;
+                Ok(Handled::Payload(Payload { sequence: header.sequence, bytes: content }))
+            }
+            (PacketKind::KeepAlive, SessionStep::Connected(_)) => {
+                self.last_receive = now;
+                Ok(Handled::Nothing)
+            }
+            // DECISION: a disconnect is final, even if the token lists more servers. The reference tries the next
+            // server with the same keys, although the server ended the connection on purpose.
+            (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(EndReason::DisconnectedByServer)),
+            _ => self.on_handshake_packet(header.kind, tag, content, now),
+        }
+    }
+
+    /// Handles an authentic packet that only a session without a slot expects.
+    fn on_handshake_packet<'d>(
+        &mut self,
+        kind: PacketKind,
+        tag: &[u8; TAG_BYTES],
+        content: &[u8],
+        now: Instant,
+    ) -> Result<Handled<'d>, Discard> {
+        match (kind, &self.step) {
             (PacketKind::Denied, SessionStep::Requesting | SessionStep::Responding(_)) => {
-                self.handshake.insert(tag);
+                // Recorded by its tag: the replay window does not cover handshake packets (§1.8).
+                self.handshake.insert(*tag);
                 Ok(self.try_next_server(now).map_or(Handled::Ended(EndReason::Denied), |()| Handled::Nothing))
             }
             (PacketKind::Challenge, SessionStep::Requesting) => {
                 let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
-                self.handshake.insert(tag);
+                self.handshake.insert(*tag);
                 self.step = SessionStep::Responding(challenge);
                 self.last_receive = now;
                 // DECISION: the response is sent at once. The reference waits for its next 10 Hz slot.
@@ -170,17 +214,7 @@ impl TokenSession {
                 self.next_send = now;
                 Ok(Handled::Connected)
             }
-            (PacketKind::KeepAlive, SessionStep::Connected(_)) => {
-                self.last_receive = now;
-                Ok(Handled::Nothing)
-            }
-            (PacketKind::Payload, SessionStep::Connected(_)) => {
-                self.last_receive = now;
-                Ok(Handled::Payload(Payload { sequence: header.sequence, bytes: content }))
-            }
-            // DECISION: a disconnect is final, even if the token lists more servers. The reference tries the next
-            // server with the same keys, although the server ended the connection on purpose.
-            (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(EndReason::DisconnectedByServer)),
+            // No other kind has a meaning in the present step.
             _ => Err(Discard::WrongState),
         }
     }
@@ -195,7 +229,7 @@ impl TokenSession {
             return false;
         }
         let Some(index) = lane::slot_lane(header.sequence).filter(|index| *index > 0) else { return false };
-        let listed = self.token.facts().servers.as_slice().get(index).copied().map(Address::from);
+        let listed = self.token.facts().servers.get(index).copied().map(Address::from);
         listed.is_some_and(|server| server != self.server)
     }
 
@@ -307,11 +341,8 @@ impl TokenSession {
     /// Writes a connection request. It takes a sequence number that is not sent, as in the reference (§1.14).
     fn send_request(&mut self, outbox: &mut impl Outbox) -> bool {
         let Some(buf) = outbox.next_buf() else { return false };
-        let (nonce, sealed) = (self.token.nonce(), self.token.sealed_private_part());
-        let facts = self.token.facts();
-        let request = Request { expires: facts.expires, nonce: &nonce, sealed: &sealed };
         let mut writer = Writer::new(buf);
-        request.emit(facts.protocol_id, &mut writer);
+        self.token.request().emit(self.token.facts().protocol_id, &mut writer);
         let Some(bytes) = writer.written() else { return false };
         outbox.commit(self.server, bytes);
         // The request is not sealed, but the reference counts it.
@@ -327,14 +358,14 @@ impl TokenSession {
 
 /// Returns the token's servers to which a packet can be sent, as one bit for each of up to 32 indices.
 fn dialable_servers(token: &ConnectToken, is_reachable: impl Fn(Address) -> bool) -> u32 {
-    let servers = token.facts().servers.as_slice().iter().enumerate();
+    let servers = token.facts().servers.iter().enumerate();
     let can_dial = |address: SocketAddr| is_dialable(address) && is_reachable(Address::from(address));
     servers.fold(0, |bits, (index, address)| bits | u32::from(can_dial(*address)) << index)
 }
 
 /// Returns the first server at index `from` or later in the token's list to which a packet can be sent.
 fn next_server(token: &ConnectToken, dialable: u32, from: usize) -> Option<(usize, Address)> {
-    let servers = token.facts().servers.as_slice().iter().enumerate().skip(from);
+    let servers = token.facts().servers.iter().enumerate().skip(from);
     let mut rest = servers.filter(|(index, _)| dialable >> index & 1 == 1);
     rest.next().map(|(index, address)| (index, Address::from(*address)))
 }

@@ -44,12 +44,6 @@ impl ClientState {
         Self::Connected,
     ];
 
-    /// Returns the standard's number of the state.
-    #[must_use]
-    pub const fn code(self) -> i8 {
-        self as i8
-    }
-
     /// Returns the state as a stable `snake_case` word, for metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -67,10 +61,26 @@ impl ClientState {
         }
     }
 
-    /// Returns a sentence for the player.
+    /// Returns whether the client is connecting or connected.
+    #[inline]
     #[must_use]
-    pub const fn sentence(self) -> &'static str {
-        match self {
+    pub const fn is_active(self) -> bool {
+        // The standard gives errors negative numbers, and connecting states positive ones.
+        self as i8 > 0
+    }
+
+    /// Returns whether the client is connected.
+    #[inline]
+    #[must_use]
+    pub const fn is_connected(self) -> bool {
+        matches!(self, Self::Connected)
+    }
+}
+
+impl fmt::Display for ClientState {
+    /// Writes a sentence for the player.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::TokenExpired => "Connecting took too long. Please try again.",
             Self::InvalidToken => "Your session is not valid. Please join again.",
             Self::TimedOut => "The connection to the game server was lost.",
@@ -83,34 +93,7 @@ impl ClientState {
             Self::SendingRequest => "Contacting the game server ...",
             Self::SendingResponse => "Joining the game ...",
             Self::Connected => "You are connected.",
-        }
-    }
-
-    /// Returns whether the client is connecting or connected.
-    #[inline]
-    #[must_use]
-    pub const fn is_active(self) -> bool {
-        // The standard gives errors negative numbers, and connecting states positive ones.
-        self.code() > 0
-    }
-
-    /// Returns whether the client is connected.
-    #[inline]
-    #[must_use]
-    pub const fn is_connected(self) -> bool {
-        matches!(self, Self::Connected)
-    }
-
-    /// Returns whether the last attempt or connection ended with an error.
-    #[must_use]
-    pub const fn is_error(self) -> bool {
-        self.code() < 0
-    }
-}
-
-impl fmt::Display for ClientState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sentence())
+        })
     }
 }
 
@@ -196,52 +179,36 @@ impl EndReason {
         Self::Violation,
         Self::Accused,
     ];
+}
 
+impl From<EndReason> for ClientState {
     /// Returns the standard's state after this end.
-    #[must_use]
-    pub const fn state(self) -> ClientState {
-        match self {
+    fn from(reason: EndReason) -> Self {
+        match reason {
             // The standard knows no reasons of the session layer: all of them are a clean end.
-            Self::Left
-            | Self::DisconnectedByServer
-            | Self::Kicked
-            | Self::ServerStopped
-            | Self::LayoutMismatch
-            | Self::VersionMismatch
-            | Self::NotASession
-            | Self::Violation
-            | Self::Accused => ClientState::Disconnected,
-            Self::TimedOut => ClientState::TimedOut,
-            Self::ResponseTimedOut => ClientState::ResponseTimedOut,
-            Self::RequestTimedOut => ClientState::RequestTimedOut,
-            Self::Denied => ClientState::Denied,
-            Self::TokenExpired => ClientState::TokenExpired,
-            Self::InvalidToken => ClientState::InvalidToken,
+            EndReason::Left
+            | EndReason::DisconnectedByServer
+            | EndReason::Kicked
+            | EndReason::ServerStopped
+            | EndReason::LayoutMismatch
+            | EndReason::VersionMismatch
+            | EndReason::NotASession
+            | EndReason::Violation
+            | EndReason::Accused => Self::Disconnected,
+            EndReason::TimedOut => Self::TimedOut,
+            EndReason::ResponseTimedOut => Self::ResponseTimedOut,
+            EndReason::RequestTimedOut => Self::RequestTimedOut,
+            EndReason::Denied => Self::Denied,
+            EndReason::TokenExpired => Self::TokenExpired,
+            EndReason::InvalidToken => Self::InvalidToken,
         }
     }
+}
 
-    /// Returns the reason as a stable `snake_case` word, for metrics and logs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Left => "left",
-            Self::DisconnectedByServer => "disconnected_by_server",
-            Self::Kicked => "kicked",
-            Self::ServerStopped => "server_stopped",
-            Self::LayoutMismatch => "layout_mismatch",
-            Self::VersionMismatch => "version_mismatch",
-            Self::NotASession => "not_a_session",
-            Self::Violation => "violation",
-            Self::Accused => "accused",
-            // The other reasons are states of the standard, with one name for both.
-            _ => self.state().name(),
-        }
-    }
-
-    /// Returns a sentence for the player.
-    #[must_use]
-    pub const fn sentence(self) -> &'static str {
-        match self {
+impl fmt::Display for EndReason {
+    /// Writes a sentence for the player.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Left => "You have left the game.",
             Self::DisconnectedByServer => "The game server closed the connection.",
             Self::Kicked => "You were removed from the game.",
@@ -251,14 +218,9 @@ impl EndReason {
             Self::NotASession => "This server runs a different game.",
             Self::Violation => "The game server sent invalid data.",
             Self::Accused => "The game server rejected data from your game.",
-            _ => self.state().sentence(),
-        }
-    }
-}
-
-impl fmt::Display for EndReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sentence())
+            // The other reasons are states of the standard, with one text for both.
+            _ => return ClientState::from(*self).fmt(f),
+        })
     }
 }
 
@@ -271,14 +233,13 @@ mod tests {
 
     #[test]
     fn each_state_and_reason_has_its_own_sentence_and_name() {
-        let codes: Vec<_> = ClientState::ALL.iter().map(|state| state.code()).collect();
+        let codes: Vec<_> = ClientState::ALL.iter().map(|state| *state as i8).collect();
         assert_eq!(codes, (-6..=3).collect::<Vec<_>>());
         let sentences: BTreeSet<_> = ClientState::ALL.iter().map(ToString::to_string).collect();
         let names: BTreeSet<_> = ClientState::ALL.iter().map(|state| state.name()).collect();
         assert_eq!((sentences.len(), names.len()), (10, 10));
         let sentences: BTreeSet<_> = EndReason::ALL.iter().map(ToString::to_string).collect();
-        let names: BTreeSet<_> = EndReason::ALL.iter().map(|reason| reason.name()).collect();
-        assert_eq!((sentences.len(), names.len()), (15, 15));
-        assert!(EndReason::ALL.iter().all(|reason| !reason.state().is_active()));
+        assert_eq!(sentences.len(), 15);
+        assert!(EndReason::ALL.iter().all(|reason| !ClientState::from(*reason).is_active()));
     }
 }

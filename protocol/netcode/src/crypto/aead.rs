@@ -65,16 +65,37 @@ pub mod portable {
     use chacha20poly1305::aead::{AeadInOut, KeyInit};
     use chacha20poly1305::{ChaCha20Poly1305, Tag};
 
-    use super::{NONCE_BYTES, NotAuthentic};
+    use super::{NONCE_BYTES, NotAuthentic, PacketKey};
     use crate::crypto::key::Key;
     use crate::wire::TAG_BYTES;
 
     /// The key of a connection's packets. This backend prepares nothing.
-    pub type PreparedKey = Key;
+    pub struct PreparedKey(Key);
+
+    impl From<Key> for PreparedKey {
+        fn from(key: Key) -> Self {
+            Self(key)
+        }
+    }
+
+    impl PacketKey for PreparedKey {
+        fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+            seal(&self.0, nonce, associated, plain)
+        }
+
+        fn open<'a>(
+            &self,
+            nonce: [u8; NONCE_BYTES],
+            associated: &[u8],
+            sealed: &'a mut [u8],
+        ) -> Result<&'a mut [u8], NotAuthentic> {
+            open(&self.0, nonce, associated, sealed)
+        }
+    }
 
     /// Encrypts `plain` in place and returns the tag.
     #[must_use]
-    pub fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+    pub(crate) fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
         let cipher = ChaCha20Poly1305::new(key.expose().into());
         let tag = cipher.encrypt_inout_detached(&nonce.into(), associated, plain.into());
         // RFC 8439, section 2.8, limits the plaintext to 2^32 blocks of 64 bytes. No packet gets near it.
@@ -86,7 +107,7 @@ pub mod portable {
     ///
     /// # Errors
     /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
-    pub fn open<'a>(
+    pub(crate) fn open<'a>(
         key: &Key,
         nonce: [u8; NONCE_BYTES],
         associated: &[u8],
@@ -127,7 +148,7 @@ pub mod ring {
         /// Overwrites the key with an all-zero one, because ring does not wipe its keys.
         fn wipe(&mut self) {
             // The crate forbids `unsafe`, so a volatile write is not available.
-            self.0 = prepare(&Key::from_bytes([0; KEY_BYTES]));
+            self.0 = prepare(&Key::from([0; KEY_BYTES]));
             // Without a reader the compiler could remove the write to a value that is about to be dropped.
             black_box(&self.0);
         }
@@ -182,7 +203,7 @@ pub mod ring {
 
     /// Encrypts `plain` in place and returns the tag.
     #[must_use]
-    pub fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+    pub(crate) fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
         seal_with(&prepare(key), nonce, associated, plain)
     }
 
@@ -190,7 +211,7 @@ pub mod ring {
     ///
     /// # Errors
     /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
-    pub fn open<'a>(
+    pub(crate) fn open<'a>(
         key: &Key,
         nonce: [u8; NONCE_BYTES],
         associated: &[u8],
@@ -205,7 +226,7 @@ pub mod ring {
 
         #[test]
         fn prepared_key_seals_like_its_bytes_until_it_is_wiped() {
-            let bytes = |byte| Key::from_bytes([byte; KEY_BYTES]);
+            let bytes = |byte| Key::from([byte; KEY_BYTES]);
             let mut prepared = PreparedKey::from(bytes(7));
             let sealed = |key: &dyn Fn(&mut [u8]) -> [u8; TAG_BYTES]| {
                 let mut plain = [1; 40];
@@ -234,7 +255,7 @@ mod tests {
             plain in prop::collection::vec(any::<u8>(), 0..1300),
             flip in any::<prop::sample::Index>(),
         ) {
-            let key = Key::from_bytes(key);
+            let key = Key::from(key);
             let (mut fast, mut slow) = (plain.clone(), plain.clone());
             let tag = ring::seal(&key, nonce(sequence), &associated, &mut fast);
             prop_assert_eq!(tag, portable::seal(&key, nonce(sequence), &associated, &mut slow));

@@ -29,12 +29,6 @@ impl PartialEq for Digest {
 pub struct DigestKey(Hmac<Sha256>);
 
 impl DigestKey {
-    /// Prepares the key with these bytes.
-    #[must_use]
-    pub fn new(key: &[u8; 32]) -> Self {
-        Self(Hmac::new(&block(key).into()))
-    }
-
     /// Returns the digest of the concatenated parts, truncated to 16 bytes. Each part must have a fixed length.
     #[must_use]
     pub fn digest(&self, parts: &[&[u8]]) -> Digest {
@@ -56,6 +50,13 @@ impl DigestKey {
     }
 }
 
+impl From<&[u8; 32]> for DigestKey {
+    /// Prepares the key with these bytes.
+    fn from(key: &[u8; 32]) -> Self {
+        Self(Hmac::new(&block(key).into()))
+    }
+}
+
 /// Pads the key with zeros to the hash's block of 64 bytes, as HMAC does (RFC 2104, section 2).
 fn block(key: &[u8; 32]) -> [u8; 64] {
     // A key of exactly one block makes the constructor infallible.
@@ -73,8 +74,8 @@ mod tests {
         // RFC 4231, test case 1. HMAC treats its 20-byte key and the zero-padded one as the same key.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
-        let full = DigestKey::new(&key).full(&[b"Hi ", b"There"]);
+        let full = DigestKey::from(&key).full(&[b"Hi ", b"There"]);
         assert_eq!(hex::encode(full), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-        assert_eq!(DigestKey::new(&key).digest(&[b"Hi There"]).0, full[..16]);
+        assert_eq!(DigestKey::from(&key).digest(&[b"Hi There"]).0, full[..16]);
     }
 }

@@ -1,6 +1,9 @@
 //! Keys and seeds: wiped when dropped, without `Debug`, compared in constant time.
 
 use alloc::boxed::Box;
+use core::fmt;
+use core::ops::Deref;
+use core::str::FromStr;
 
 use rand::CryptoRng;
 use subtle::ConstantTimeEq;
@@ -13,37 +16,18 @@ use crate::wire::KEY_BYTES;
 /// # Examples
 /// ```compile_fail
 /// // A key cannot be printed, so it cannot get into a log by accident.
-/// println!("{:?}", slipgate_netcode::crypto::key::Key::from_bytes([7; 32]));
+/// println!("{:?}", slipgate_netcode::crypto::key::Key::from([7; 32]));
 /// ```
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// Returns the key with these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(bytes)
-    }
-
     /// Draws a new random key.
     #[must_use]
     pub fn random(entropy: &mut impl CryptoRng) -> Self {
         let mut key = Self([0; KEY_BYTES]);
         entropy.fill_bytes(&mut key.0);
         key
-    }
-
-    /// Parses 64 hexadecimal digits in upper or lower case. Returns `None` for any other text.
-    #[must_use]
-    pub fn from_hex(text: &str) -> Option<Self> {
-        let digits: &[u8; 2 * KEY_BYTES] = text.as_bytes().try_into().ok()?;
-        // The digits go straight into a `Key`, so that a failed parse leaves no unwiped copy behind.
-        let mut key = Self([0; KEY_BYTES]);
-        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
-            let [high, low] = pair else { return None };
-            *byte = hex_value(*high)? << 4 | hex_value(*low)?;
-        }
-        Some(key)
     }
 
     /// Returns the key's bytes. The caller must wipe every copy.
@@ -53,9 +37,43 @@ impl Key {
     }
 }
 
-fn hex_value(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
+impl From<[u8; KEY_BYTES]> for Key {
+    fn from(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
 }
+
+/// The text of a key is not 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyDigitsError;
+
+impl FromStr for Key {
+    type Err = KeyDigitsError;
+
+    /// Parses 64 hexadecimal digits in upper or lower case.
+    fn from_str(text: &str) -> Result<Self, KeyDigitsError> {
+        let digits: &[u8; 2 * KEY_BYTES] = text.as_bytes().try_into().map_err(|_| KeyDigitsError)?;
+        // The digits go straight into a `Key`, so that a failed parse leaves no unwiped copy behind.
+        let mut key = Self([0; KEY_BYTES]);
+        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = pair else { return Err(KeyDigitsError) };
+            *byte = hex_value(*high)? << 4 | hex_value(*low)?;
+        }
+        Ok(key)
+    }
+}
+
+fn hex_value(digit: u8) -> Result<u8, KeyDigitsError> {
+    char::from(digit).to_digit(16).map(|value| value as u8).ok_or(KeyDigitsError)
+}
+
+impl fmt::Display for KeyDigitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key has exactly 64 hexadecimal digits")
+    }
+}
+
+impl core::error::Error for KeyDigitsError {}
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
@@ -82,10 +100,13 @@ impl KeyRing {
     pub fn new(newest_first: &[Key]) -> Option<Self> {
         (1..=MAX_PRIVATE_KEYS).contains(&newest_first.len()).then(|| Self(newest_first.into()))
     }
+}
+
+impl Deref for KeyRing {
+    type Target = [Key];
 
     /// Returns the keys, newest first.
-    #[must_use]
-    pub fn keys(&self) -> &[Key] {
+    fn deref(&self) -> &[Key] {
         &self.0
     }
 }
@@ -112,17 +133,18 @@ impl Seed {
         seed
     }
 
-    /// Returns a seed of known bytes, for simulations that must be reproducible.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
     /// Returns 32 bytes for the purpose `label`, independent of those for every other label.
     #[must_use]
     pub(crate) fn derive(&self, label: &str) -> [u8; 32] {
         // HMAC is a pseudorandom function, so its outputs for different labels are independent.
-        super::digest::DigestKey::new(&self.0).full(&[label.as_bytes()])
+        super::digest::DigestKey::from(&self.0).full(&[label.as_bytes()])
+    }
+}
+
+impl From<[u8; 32]> for Seed {
+    /// Returns a seed of known bytes, for simulations that must be reproducible.
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 }
 
@@ -134,16 +156,16 @@ mod tests {
     #[test]
     fn key_is_parsed_from_exactly_64_hexadecimal_digits() {
         let text = "00ffA0".to_owned() + &"1b".repeat(29);
-        let key = Key::from_hex(&text).unwrap();
+        let key = text.parse::<Key>().unwrap();
         assert_eq!(key.expose()[..4], [0, 0xff, 0xa0, 0x1b]);
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('b', "g"), &text.replace("1b", "é")] {
-            assert!(Key::from_hex(wrong).is_none(), "{wrong}");
+            assert!(wrong.parse::<Key>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn derived_bytes_depend_on_seed_and_label() {
-        let (one, other) = (Seed::from_bytes([1; 32]), Seed::from_bytes([2; 32]));
+        let (one, other) = (Seed::from([1; 32]), Seed::from([2; 32]));
         assert_eq!(one.derive("a"), one.derive("a"));
         assert_ne!(one.derive("a"), one.derive("b"));
         assert_ne!(one.derive("a"), other.derive("a"));
@@ -151,7 +173,7 @@ mod tests {
 
     #[test]
     fn key_ring_holds_one_to_three_keys() {
-        let key = Key::from_bytes([1; 32]);
+        let key = Key::from([1; 32]);
         assert!(KeyRing::new(&[]).is_none());
         assert!(KeyRing::new(&[key.clone(), key.clone(), key.clone()]).is_some());
         assert!(KeyRing::new(&[key.clone(), key.clone(), key.clone(), key]).is_none());

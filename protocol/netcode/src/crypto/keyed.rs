@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn hashes_depend_on_seed_and_label() {
-        let key = |seed, label| HashKey::derive(&Seed::from_bytes([seed; 32]), label);
+        let key = |seed, label| HashKey::derive(&Seed::from([seed; 32]), label);
         assert_eq!(key(1, "a").hash(&7_u64), key(1, "a").hash(&7_u64));
         assert_ne!(key(1, "a").hash(&7_u64), key(2, "a").hash(&7_u64), "another start has other collisions");
         assert_ne!(key(1, "a").hash(&7_u64), key(1, "b").hash(&7_u64));

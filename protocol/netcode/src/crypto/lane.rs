@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn handshake_lanes_of_two_starts_are_apart_and_above_2_63() {
-        let start = |seed| Lane::handshake(&Seed::from_bytes([seed; 32])).next;
+        let start = |seed| Lane::handshake(&Seed::from([seed; 32])).next;
         assert!(start(1).abs_diff(start(2)) > 1 << 32);
         for seed in 0..=255 {
             assert!(start(seed) >= HANDSHAKE_LANE && u64::MAX - start(seed) >= 1 << 62);

@@ -23,7 +23,7 @@ impl PacketCipher {
         let mut associated = [0; ASSOCIATED_BYTES];
         let mut writer = Writer::new(&mut associated);
         writer.bytes(&VERSION);
-        writer.u64(protocol_id);
+        writer.write::<u64>(protocol_id);
         Self { associated }
     }
 

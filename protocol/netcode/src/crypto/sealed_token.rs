@@ -31,8 +31,8 @@ impl PrivateContext<'_> {
         let mut associated = [0; ASSOCIATED_BYTES];
         let mut writer = Writer::new(&mut associated);
         writer.bytes(&VERSION);
-        writer.u64(self.protocol_id);
-        writer.u64(self.expires.0);
+        writer.write::<u64>(self.protocol_id);
+        writer.write::<u64>(self.expires.0);
         associated
     }
 }
@@ -46,7 +46,7 @@ fn xchacha_subkey(key: &Key, nonce: &[u8; TOKEN_NONCE_BYTES]) -> (Key, [u8; NONC
     first.copy_from_slice(head);
     last.copy_from_slice(tail);
     let mut bytes = chacha20::hchacha::<R20>(key.expose().into(), &first.into());
-    let subkey = Key::from_bytes(bytes.into());
+    let subkey = Key::from(<[u8; crate::wire::KEY_BYTES]>::from(bytes));
     // `Key` wipes its own copy. This is the other one.
     bytes.zeroize();
     (subkey, super::aead::nonce(u64::from_le_bytes(last)))
@@ -119,9 +119,9 @@ mod tests {
                 .encrypt_inout_detached((&nonce).into(), &context.associated(), plain.into())
                 .unwrap();
             *tag = Tag::into(made);
-            seal_private(&Key::from_bytes(key), &context, &mut ours);
+            seal_private(&Key::from(key), &context, &mut ours);
             prop_assert_eq!(ours, theirs);
-            prop_assert_eq!(open_private(&Key::from_bytes(key), &context, &mut ours), Ok(&mut before.clone()));
+            prop_assert_eq!(open_private(&Key::from(key), &context, &mut ours), Ok(&mut before.clone()));
         }
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn one_source_cannot_use_up_the_total_budget() {
         let budgets = Budgets { decrypts_per_source: 5, decrypts: 8, ..Budgets::default() };
-        let mut decrypts = DecryptLimiter::new(&budgets, &Seed::from_bytes([1; 32]));
+        let mut decrypts = DecryptLimiter::new(&budgets, &Seed::from([1; 32]));
         let from = |last: u8| Address::from(core::net::SocketAddr::from(([192, 0, 2, last], 1)));
         let taken = |decrypts: &mut DecryptLimiter, last| {
             (0..9).map(|_| decrypts.take(from(last), 1, at(1))).filter(Result::is_ok).count()

@@ -1,5 +1,7 @@
 //! Packets of clients that have a slot (§1.13).
 
+use super::budget::TurnBudgets;
+use super::slots::Link;
 use super::{ClientHandle, DisconnectReason, NetcodeServer};
 use crate::Payload;
 use crate::discard::Discard;
@@ -23,35 +25,16 @@ impl NetcodeServer {
         datagram: &'d mut [u8],
         now: Instant,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
-        let turn = self.turn as u32;
         let link = self.slots.link_mut(slot);
-        if link.turn != turn {
-            (link.turn, link.turn_packets, link.turn_forgeries) = (turn, 0, 0);
-        }
+        link.start_turn(self.turn as u32);
         if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
             return Err(Discard::ClientBudget);
         }
         let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
-        // Packets that decrypt count against the client. Others count against this address and against all forgeries
-        // together. An attacker that spoofs the address therefore cannot use up the client's own budget, and the work
-        // for forgeries stays bounded.
-        let max_forgeries =
-            if self.turn_budgets.has_forgeries_left() { MAX_FORGERIES_PER_TURN } else { MIN_FORGERIES_PER_TURN };
-        if link.turn_forgeries >= max_forgeries {
-            return Err(Discard::ForgeryBudget);
-        }
+        link.check_forgeries(&self.turn_budgets)?;
         let keys = link.keys.as_ref().ok_or(Discard::UnknownSender)?;
         let opened = self.cipher.open_fresh(&keys.client_to_server, &mut link.window, &header, datagram);
-        match &opened {
-            Err(Discard::NotAuthentic) => {
-                link.turn_forgeries += 1;
-                self.turn_budgets.count_forgery();
-            }
-            // The replay window refused it before the decryption, so it cost almost nothing.
-            Err(Discard::Replayed) => {}
-            // A wrong content size counts, too: the packet was decrypted, and its sender has the key.
-            Ok(_) | Err(_) => link.turn_packets += 1,
-        }
+        link.count_packet(opened.as_ref().err().copied(), &mut self.turn_budgets);
         let content = opened?;
         if header.kind == PacketKind::Disconnect {
             self.end(slot, DisconnectReason::Left, 0);
@@ -68,5 +51,40 @@ impl NetcodeServer {
         self.stats.payloads_received += 1;
         let payload = Payload { sequence: header.sequence, bytes: content };
         Ok(Some((self.slots.handle_for(slot), payload)))
+    }
+}
+
+impl Link {
+    /// Restores the client's budgets with its first packet of a turn.
+    #[inline]
+    fn start_turn(&mut self, turn: u32) {
+        if self.turn != turn {
+            (self.turn, self.turn_packets, self.turn_forgeries) = (turn, 0, 0);
+        }
+    }
+
+    /// Checks that another packet under the client's address may be decrypted in this turn.
+    #[inline]
+    fn check_forgeries(&self, budgets: &TurnBudgets) -> Result<(), Discard> {
+        // Packets that decrypt count against the client. Others count against this address and against all forgeries
+        // together. An attacker that spoofs the address therefore cannot use up the client's own budget, and the work
+        // for forgeries stays bounded.
+        let max = if budgets.has_forgeries_left() { MAX_FORGERIES_PER_TURN } else { MIN_FORGERIES_PER_TURN };
+        if self.turn_forgeries >= max { Err(Discard::ForgeryBudget) } else { Ok(()) }
+    }
+
+    /// Counts a packet by the result of its decryption.
+    #[inline]
+    fn count_packet(&mut self, refused: Option<Discard>, budgets: &mut TurnBudgets) {
+        match refused {
+            Some(Discard::NotAuthentic) => {
+                self.turn_forgeries += 1;
+                budgets.count_forgery();
+            }
+            // The replay window refused it before the decryption, so it cost almost nothing.
+            Some(Discard::Replayed) => {}
+            // A wrong content size counts, too: the packet was decrypted, and its sender has the key.
+            None | Some(_) => self.turn_packets += 1,
+        }
     }
 }

@@ -53,6 +53,25 @@ impl NetcodeServer {
         if !self.accepts_clients || !self.has_event_capacity() {
             return Err(LoopbackSlotError::Full);
         }
+        let client = self.assign_loopback(client_id, user_data, now)?;
+        let queues = LoopbackQueues { to_client: PayloadQueue::new(), to_server: PayloadQueue::new() };
+        self.slots.profile_mut(client.slot()).loopback = Some(Box::new(queues));
+        // The same player may have started to connect over the network as well.
+        self.pending.remove_client(client_id);
+        self.stats.connects += 1;
+        // There is no token, so there is no record to wait for.
+        self.slots.set_durable(client.slot());
+        self.events.push_back(NetcodeEvent::Connected { client, client_id });
+        Ok(client)
+    }
+
+    /// Claims a client index and a slot for a client in the same process.
+    fn assign_loopback(
+        &mut self,
+        client_id: ClientId,
+        user_data: UserData,
+        now: Now,
+    ) -> Result<ClientHandle, LoopbackSlotError> {
         let claim = IndexClaim { shard: self.shard, client_id, age: None, token: None };
         let index = self.registry.lock().claim(&claim, now);
         let index = index.map_err(|error| match error {
@@ -69,20 +88,11 @@ impl NetcodeServer {
             lane: Lane::slot(0),
             timeout: None,
         };
-        let Some(client) = self.slots.assign(new_client, now.monotonic) else {
+        self.slots.assign(new_client, now.monotonic).ok_or_else(|| {
             debug_assert!(false, "there are as many slots as client indices");
             self.revert_claim(&claim, Some(index));
-            return Err(LoopbackSlotError::Full);
-        };
-        let queues = LoopbackQueues { to_client: PayloadQueue::new(), to_server: PayloadQueue::new() };
-        self.slots.profile_mut(client.slot()).loopback = Some(Box::new(queues));
-        // The same player may have started to connect over the network as well.
-        self.pending.remove_client(client_id);
-        self.stats.connects += 1;
-        // There is no token, so there is no record to wait for.
-        self.slots.set_durable(client.slot());
-        self.events.push_back(NetcodeEvent::Connected { client, client_id });
-        Ok(client)
+            LoopbackSlotError::Full
+        })
     }
 
     /// Sends a payload from a client in the same process to the server's application. The queue holds at most 256

@@ -31,6 +31,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
+use core::ops::AddAssign;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
@@ -121,11 +122,10 @@ pub enum DisconnectReason {
     Accused,
 }
 
-impl DisconnectReason {
-    /// Returns the reason as a stable `snake_case` word, for metrics and logs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for DisconnectReason {
+    /// Writes the reason as a stable `snake_case` word, for metrics and logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Left => "left",
             Self::TimedOut => "timed_out",
             Self::Kicked => "kicked",
@@ -137,13 +137,7 @@ impl DisconnectReason {
             Self::NotASession => "not_a_session",
             Self::Violation => "violation",
             Self::Accused => "accused",
-        }
-    }
-}
-
-impl fmt::Display for DisconnectReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 
@@ -160,6 +154,9 @@ pub struct ClientInfo<'a> {
     pub user_data: &'a UserData,
     /// Whether an authentic packet arrived from the client in its slot.
     pub confirmed: bool,
+    /// Whether the client's `Connected` event was queued. A journal delays the event until the token's record is
+    /// durable. Before that, payloads cannot be sent to the client, and no event reports its end.
+    pub durable: bool,
 }
 
 /// The counters of a server since its start. They are never reset.
@@ -181,9 +178,9 @@ pub struct NetcodeStats {
     pub journal_failures: u64,
 }
 
-impl NetcodeStats {
+impl AddAssign<&Self> for NetcodeStats {
     /// Adds the counters of another shard.
-    pub const fn add_all(&mut self, other: &Self) {
+    fn add_assign(&mut self, other: &Self) {
         self.connects += other.connects;
         self.disconnects += other.disconnects;
         self.payloads_received += other.payloads_received;
@@ -192,6 +189,15 @@ impl NetcodeStats {
         self.denials_sent += other.denials_sent;
         self.journal_failures += other.journal_failures;
     }
+}
+
+/// The number of entries in the tables of handshakes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableUsage {
+    /// Pending clients of this shard.
+    pub pending: usize,
+    /// Used, unexpired tokens in the history of all shards.
+    pub used_tokens: usize,
 }
 
 /// A netcode 1.02 server without sockets.
@@ -518,6 +524,7 @@ impl NetcodeServer {
             address: link.address,
             user_data: &profile.user_data,
             confirmed: link.confirmed,
+            durable: link.durable,
         })
     }
 
@@ -534,14 +541,6 @@ impl NetcodeServer {
         self.slots.of_client(client_id.into()).map(|slot| self.slots.handle_for(slot))
     }
 
-    /// Returns whether a connected client's `Connected` event was queued. A journal delays the event until the token's
-    /// record is durable. Before that, payloads cannot be sent to it, and no event reports its end.
-    #[inline]
-    #[must_use]
-    pub fn is_durable(&self, client: ClientHandle) -> bool {
-        self.slots.get(client).is_some_and(|(_, link)| link.durable)
-    }
-
     /// Returns every connected client in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.slots.iter()
@@ -553,16 +552,11 @@ impl NetcodeServer {
         self.slots.connected()
     }
 
-    /// Returns the number of pending clients.
+    /// Returns the number of entries in the tables that strangers can fill.
     #[must_use]
-    pub fn pending(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// Returns the number of used, unexpired tokens in the history of all shards.
-    #[must_use]
-    pub fn remembered_tokens(&self) -> usize {
-        self.registry.read(ClientRegistry::remembered_tokens)
+    pub fn table_usage(&self) -> TableUsage {
+        let used_tokens = self.registry.read(ClientRegistry::remembered_tokens);
+        TableUsage { pending: self.pending.len(), used_tokens }
     }
 
     /// Returns whether packets are due. A stopped server should call `transmit` until this is false.

@@ -85,6 +85,28 @@ pub(super) struct Pending {
     due: Option<HandshakeReply>,
 }
 
+impl Pending {
+    /// Returns the entry of a token that was just presented.
+    fn new(bound: Binding, tag: TokenTag, redeemed: &Redeemed, server_index: u8, now: Instant) -> Self {
+        Self {
+            bound,
+            tag,
+            age: redeemed.age(),
+            expires: redeemed.expires,
+            client_to_server: redeemed.client_to_server.clone(),
+            server_to_client: redeemed.server_to_client.clone(),
+            timeout_seconds: redeemed.timeout_seconds,
+            user_data: redeemed.user_data,
+            server_index,
+            since: now,
+            turn: 0,
+            attempts: 0,
+            challenged: false,
+            due: None,
+        }
+    }
+}
+
 /// The pending entries of one client id: one token at up to eight addresses.
 struct PendingGroup {
     token: Digest,
@@ -197,22 +219,7 @@ impl PendingClients {
             Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
         // 64 bits never overflow, so a challenge of an earlier entry is never valid for a later one.
         self.next_identity += 1;
-        let entry = Pending {
-            bound,
-            tag: token.tag,
-            age: redeemed.age(),
-            expires: redeemed.expires,
-            client_to_server: redeemed.client_to_server.clone(),
-            server_to_client: redeemed.server_to_client.clone(),
-            timeout_seconds: redeemed.timeout_seconds,
-            user_data: redeemed.user_data,
-            server_index,
-            since: now,
-            turn: 0,
-            attempts: 0,
-            challenged: false,
-            due: None,
-        };
+        let entry = Pending::new(bound, token.tag, redeemed, server_index, now);
         // No step after this one can fail.
         self.list(index, &entry);
         self.deadlines[index] = now.after(lifetime);

@@ -169,8 +169,8 @@ impl ClientRegistry {
         }
         // The names in a journal must not change at a restart. Without a journal each start may use its own key.
         let names = match storage {
-            Some((names, _)) => DigestKey::new(names),
-            None => DigestKey::new(&seed.derive("token names")),
+            Some((names, _)) => DigestKey::from(names),
+            None => DigestKey::from(&seed.derive("token names")),
         };
         let mut history = TokenHistory::new(config.history_tokens, names.clone(), HashKey::derive(seed, "history"));
         for used in storage.map_or(&[][..], |(_, used)| used) {
@@ -396,14 +396,7 @@ impl ClientRegistry {
         {
             return Err(ClaimError::Discard(Discard::TokenUsed));
         }
-        let name = claim.token.map(|token| token.used.name);
-        let reserved = match self.owner(claim.client_id) {
-            None => None,
-            Some(IndexOwner::Reserved { token, until }) if name == Some(*token) || *until <= now.monotonic => {
-                self.ids.get(&claim.client_id).copied()
-            }
-            Some(_) => return Err(ClaimError::Discard(Discard::ClientIdConnected)),
-        };
+        let reserved = self.reserved_index(claim, now.monotonic)?;
         if reserved.is_none() && !self.has_free_index(now.monotonic) {
             return Err(ClaimError::Full);
         }
@@ -423,6 +416,19 @@ impl ClientRegistry {
         self.ids.insert(claim.client_id, index);
         self.set_connected(index, claim);
         Ok(index)
+    }
+
+    /// Returns the index that is reserved for a claim, if there is one.
+    fn reserved_index(&self, claim: &IndexClaim, now: Instant) -> Result<Option<ClientIndex>, ClaimError> {
+        let name = claim.token.map(|token| token.used.name);
+        match self.owner(claim.client_id) {
+            None => Ok(None),
+            // After the reservation's end any token of the client id may claim the index.
+            Some(IndexOwner::Reserved { token, until }) if name == Some(*token) || *until <= now => {
+                Ok(self.ids.get(&claim.client_id).copied())
+            }
+            Some(_) => Err(ClaimError::Discard(Discard::ClientIdConnected)),
+        }
     }
 
     fn set_connected(&mut self, index: ClientIndex, claim: &IndexClaim) {
@@ -520,15 +526,17 @@ pub struct SharedRegistry(Arc<Mutex<ClientRegistry>>);
 
 #[cfg(feature = "std")]
 impl SharedRegistry {
-    /// Puts a registry behind a lock.
-    #[must_use]
-    pub fn new(registry: ClientRegistry) -> Self {
-        Self(Arc::new(Mutex::new(registry)))
-    }
-
     fn lock(&self) -> MutexGuard<'_, ClientRegistry> {
         // A shard that panicked may have left a reservation or a query behind. Both expire, so poisoning is harmless.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<ClientRegistry> for SharedRegistry {
+    /// Puts a registry behind a lock.
+    fn from(registry: ClientRegistry) -> Self {
+        Self(Arc::new(Mutex::new(registry)))
     }
 }
 

@@ -64,7 +64,7 @@ impl NetcodeServer {
         expires: UnixSeconds,
         now: Now,
     ) -> Result<(), Discard> {
-        let today = now.unix.seconds();
+        let today = UnixSeconds::from(now.unix);
         if expires <= today {
             return Err(Discard::TokenExpired);
         }
@@ -79,7 +79,7 @@ impl NetcodeServer {
         if registry.is_consumed(tag) {
             return Err(Discard::TokenUsed);
         }
-        registry.take_decrypt(from, self.keys.keys().len() as u32, now.monotonic)
+        registry.take_decrypt(from, self.keys.len() as u32, now.monotonic)
     }
 
     /// Checks that the client may be admitted, and returns whether there is a slot for it.
@@ -197,8 +197,8 @@ mod tests {
         let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
         let config = ServerConfig::new(1, 1, &[advertised]);
         for start in (1_000_000..1_002_000).step_by(73) {
-            let keys = Key::from_bytes([1; 32]).into();
-            let server = NetcodeServer::new(config.clone(), keys, &Seed::from_bytes([2; 32]), at(start)).unwrap();
+            let keys = Key::from([1; 32]).into();
+            let server = NetcodeServer::new(config.clone(), keys, &Seed::from([2; 32]), at(start)).unwrap();
             for later in (start..start + 3000).step_by(101) {
                 assert_eq!(server.started(at(later)), at(start).unix, "started at {start} us, read at {later} us");
             }

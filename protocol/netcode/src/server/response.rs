@@ -1,6 +1,6 @@
 //! Responses: a returned challenge proves the client's address, and the client gets a slot (§1.12).
 
-use super::pending::{HandshakeReply, PendingIndex};
+use super::pending::{HandshakeReply, Pending, PendingIndex};
 use super::registry::{ClaimError, IndexClaim, Presence, TokenUse};
 use super::request::Admission;
 use super::slots::{LinkKeys, NewClient};
@@ -10,6 +10,7 @@ use crate::crypto::lane::Lane;
 use crate::discard::Discard;
 use crate::ids::{ClientIndex, SlotIndex};
 use crate::time::{Instant, Now};
+use crate::timing::TimeoutPolicy;
 use crate::token::challenge::Binding;
 use crate::token::history::{TokenTag, UsedToken};
 use crate::token::redeem::TokenAge;
@@ -20,6 +21,39 @@ use crate::wire::packet::{Challenge, PacketHeader, PacketKind};
 #[inline]
 pub(super) const fn is_response(prefix: u8) -> bool {
     prefix & 0x0f == PacketKind::Response as u8
+}
+
+/// Parses the header of a response, and checks the size of its content.
+fn parse_response_header(datagram: &[u8]) -> Result<PacketHeader, Discard> {
+    let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
+    if header.kind != PacketKind::Response {
+        return Err(Discard::WrongState);
+    }
+    // The header's parser has checked that header and tag fit, so the subtraction cannot overflow.
+    if !header.kind.allows_content(datagram.len() - header.bytes - TAG_BYTES) {
+        return Err(Discard::ContentSize);
+    }
+    Ok(header)
+}
+
+impl Pending {
+    /// Returns the client for the slot. Its index is set when one is claimed.
+    fn new_client(&self, timeouts: TimeoutPolicy) -> NewClient {
+        NewClient {
+            index: ClientIndex(0),
+            client_id: self.bound.client_id,
+            user_data: self.user_data,
+            age: Some(self.age),
+            address: Some(self.bound.address),
+            // Prepared only now: most pending clients of an attack never get here.
+            keys: Some(LinkKeys {
+                client_to_server: self.client_to_server.clone().into(),
+                server_to_client: self.server_to_client.clone().into(),
+            }),
+            lane: Lane::slot(self.server_index),
+            timeout: timeouts.apply(self.timeout_seconds),
+        }
+    }
 }
 
 impl NetcodeServer {
@@ -38,13 +72,7 @@ impl NetcodeServer {
         };
         // Checks without decryption come before the budget: malformed packets cost almost nothing and must not use it
         // up.
-        let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
-        if header.kind != PacketKind::Response {
-            return Err(Discard::WrongState);
-        }
-        if !header.kind.allows_content(datagram.len() - header.bytes - TAG_BYTES) {
-            return Err(Discard::ContentSize);
-        }
+        let header = parse_response_header(datagram)?;
         let attempt = self.pending.next_attempt(index, self.turn).ok_or(Discard::PendingBudget)?;
         self.turn_budgets.take_response(attempt)?;
         // Counted before the decryption, so that forged responses count as well.
@@ -112,19 +140,7 @@ impl NetcodeServer {
         let token = TokenUse { tag: pending.tag, used };
         let (client_id, age) = (pending.bound.client_id, pending.age);
         let claim = IndexClaim { shard: self.shard, client_id, age: Some(age), token: Some(token) };
-        let mut client = NewClient {
-            index: ClientIndex(0),
-            client_id,
-            user_data: pending.user_data,
-            age: Some(age),
-            address: Some(pending.bound.address),
-            keys: Some(LinkKeys {
-                client_to_server: pending.client_to_server.clone().into(),
-                server_to_client: pending.server_to_client.clone().into(),
-            }),
-            lane: Lane::slot(pending.server_index),
-            timeout: self.config.timeouts.apply(pending.timeout_seconds),
-        };
+        let mut client = pending.new_client(self.config.timeouts);
         client.index = match self.claim_index(&claim, takeover, now) {
             Ok(index) => index,
             Err(ClaimError::Discard(reason)) => return Err(reason),

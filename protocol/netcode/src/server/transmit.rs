@@ -35,22 +35,10 @@ impl NetcodeServer {
         if link.state == SlotState::Loopback {
             return self.send_loopback(slot, payload);
         }
-        let is_confirmed = link.confirmed;
         if !link.durable {
             self.make_durable();
         }
-        let sent = if self.slots.is_durable(slot) {
-            let introduced = if is_confirmed {
-                Ok(())
-            } else {
-                self.slots.send_keep_alive(slot, &self.cipher, now.monotonic, outbox)
-            };
-            introduced
-                .and_then(|()| self.slots.send(slot, &self.cipher, PacketKind::Payload, payload, now.monotonic, outbox))
-        } else {
-            Err(SealError::OutboxFull)
-        };
-        match sent {
+        match self.slots.send_payload(slot, &self.cipher, payload, now.monotonic, outbox) {
             Ok(()) => {
                 self.stats.payloads_sent += 1;
                 Ok(())
@@ -191,6 +179,27 @@ impl NetcodeServer {
 }
 
 impl Slots {
+    /// Seals a payload for a slot, after a keep-alive if its client has not confirmed the slot.
+    #[inline]
+    fn send_payload(
+        &mut self,
+        slot: SlotIndex,
+        cipher: &PacketCipher,
+        payload: &[u8],
+        now: Instant,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), SealError> {
+        let link = self.link(slot);
+        if !link.durable {
+            // The token's record is not durable yet: try again in the next turn, as with a full outbox.
+            return Err(SealError::OutboxFull);
+        }
+        if !link.confirmed {
+            self.send_keep_alive(slot, cipher, now, outbox)?;
+        }
+        self.send(slot, cipher, PacketKind::Payload, payload, now, outbox)
+    }
+
     /// Seals one packet for a slot. Every packet postpones the slot's next keep-alive.
     #[inline]
     fn send(

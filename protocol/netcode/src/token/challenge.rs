@@ -50,8 +50,8 @@ impl Challenger {
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
-            key: Key::from_bytes(seed.derive("challenge key")),
-            binding: DigestKey::new(&seed.derive("challenge binding")),
+            key: Key::from(seed.derive("challenge key")),
+            binding: DigestKey::from(&seed.derive("challenge binding")),
             lane: Lane::challenge_tokens(),
         }
     }
@@ -63,9 +63,9 @@ impl Challenger {
         let minted = millis(now);
         let mut sealed = [0; CHALLENGE_TOKEN_BYTES];
         let mut writer = Writer::new(&mut sealed);
-        writer.u64(bound.client_id.0);
+        writer.write::<u64>(bound.client_id.0);
         writer.bytes(user_data);
-        writer.u32(minted);
+        writer.write::<u32>(minted);
         writer.bytes(&self.digest(bound, minted).0);
         seal_challenge(&self.key, sequence, &mut sealed);
         Some(Challenge { sequence, sealed })
@@ -87,7 +87,12 @@ impl Challenger {
         let plain = open_challenge(&self.key, challenge.sequence, &mut challenge.sealed)
             .map_err(|_| Discard::ChallengeNotAuthentic)?;
         let mut reader = Reader::new(plain);
-        let fields = (reader.u64(), reader.array::<USER_DATA_BYTES>(), reader.u32(), reader.array::<DIGEST_BYTES>());
+        let fields = (
+            reader.read::<u64>(),
+            reader.array::<USER_DATA_BYTES>(),
+            reader.read::<u32>(),
+            reader.array::<DIGEST_BYTES>(),
+        );
         let (Some(client_id), Some(_), Some(minted), Some(digest)) = fields else {
             return Err(Discard::ChallengeNotAuthentic);
         };
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn challenge_with_any_other_binding_is_foreign() {
-        let mut challenger = Challenger::new(&Seed::from_bytes([1; 32]));
+        let mut challenger = Challenger::new(&Seed::from([1; 32]));
         let challenge = challenger.challenge(&bound(), &[5; 256], at(0)).unwrap();
         assert_eq!(challenger.verify(challenge, &bound(), at(1), LIFETIME), Ok(()));
         let other_port: core::net::SocketAddr = "192.0.2.1:4001".parse().unwrap();
@@ -151,7 +156,7 @@ mod tests {
 
     #[test]
     fn challenge_expires_even_if_the_clock_wraps() {
-        let mut challenger = Challenger::new(&Seed::from_bytes([1; 32]));
+        let mut challenger = Challenger::new(&Seed::from([1; 32]));
         for start in [0, u64::from(u32::MAX) - 100] {
             let challenge = challenger.challenge(&bound(), &[5; 256], at(start)).unwrap();
             assert_eq!(challenger.verify(challenge, &bound(), at(start + 5000), LIFETIME), Ok(()));
@@ -162,8 +167,8 @@ mod tests {
 
     #[test]
     fn challenge_of_another_start_is_not_authentic() {
-        let mut before = Challenger::new(&Seed::from_bytes([1; 32]));
-        let after = Challenger::new(&Seed::from_bytes([2; 32]));
+        let mut before = Challenger::new(&Seed::from([1; 32]));
+        let after = Challenger::new(&Seed::from([2; 32]));
         let challenge = before.challenge(&bound(), &[5; 256], at(0)).unwrap();
         assert_eq!(after.verify(challenge, &bound(), at(0), LIFETIME), Err(Discard::ChallengeNotAuthentic));
     }

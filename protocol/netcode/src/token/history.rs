@@ -178,8 +178,8 @@ mod tests {
     use core::time::Duration;
 
     fn history(capacity: usize) -> TokenHistory {
-        let seed = Seed::from_bytes([3; 32]);
-        TokenHistory::new(capacity, DigestKey::new(&seed.derive("names")), HashKey::derive(&seed, "hash"))
+        let seed = Seed::from([3; 32]);
+        TokenHistory::new(capacity, DigestKey::from(&seed.derive("names")), HashKey::derive(&seed, "hash"))
     }
 
     fn at(monotonic: u64, unix: u64) -> Now {

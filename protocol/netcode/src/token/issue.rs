@@ -68,19 +68,12 @@ pub fn issue(
     now: UnixMillis,
     entropy: &mut impl CryptoRng,
 ) -> Result<ConnectToken, IssueError> {
-    let internal = claims.internal_servers.unwrap_or(claims.servers);
-    if claims.lifetime_seconds == 0 {
-        return Err(IssueError::NoLifetime);
-    }
-    // A server finds itself by the same index in either list, which is also its lane (§1.12).
-    if internal.as_slice().len() != claims.servers.as_slice().len() {
-        return Err(IssueError::ServerLists);
-    }
+    let internal = check_claims(claims)?;
     let mut nonce = [0; TOKEN_NONCE_BYTES];
     entropy.fill_bytes(&mut nonce);
     // Each token has its own keys, so the sequence numbers of every connection may start at 0.
     let (client_to_server, server_to_client) = (Key::random(entropy), Key::random(entropy));
-    let created = now.seconds();
+    let created = UnixSeconds::from(now);
     let expires = UnixSeconds(created.0.saturating_add(u64::from(claims.lifetime_seconds)));
 
     let private = PrivateLayout {
@@ -94,9 +87,7 @@ pub fn issue(
     };
     let sealed = seal(&private, key, &PrivateContext { protocol_id: claims.protocol_id, expires, nonce: &nonce });
 
-    // The token is written on the heap: no copy with keys is left on the stack.
-    let mut bytes = Box::new(Zeroizing::new([0; CONNECT_TOKEN_BYTES]));
-    let public = PublicLayout {
+    Ok(write_token(PublicLayout {
         protocol_id: claims.protocol_id,
         created,
         expires,
@@ -106,16 +97,28 @@ pub fn issue(
         servers: claims.servers.clone(),
         client_to_server: client_to_server.expose(),
         server_to_client: server_to_client.expose(),
-    };
+    }))
+}
+
+/// Checks the claims, and returns the server list for the private part.
+fn check_claims<'a>(claims: &Claims<'a>) -> Result<&'a Servers, IssueError> {
+    let internal = claims.internal_servers.unwrap_or(claims.servers);
+    if claims.lifetime_seconds == 0 {
+        return Err(IssueError::NoLifetime);
+    }
+    // A server finds itself by the same index in either list, which is also its lane (§1.12).
+    if internal.len() != claims.servers.len() {
+        return Err(IssueError::ServerLists);
+    }
+    Ok(internal)
+}
+
+/// Writes the token's 2048 bytes.
+fn write_token(public: PublicLayout<'_>) -> ConnectToken {
+    // The token is written on the heap: no copy with keys is left on the stack.
+    let mut bytes = Box::new(Zeroizing::new([0; CONNECT_TOKEN_BYTES]));
     public.emit(&mut bytes);
-    let facts = super::PublicFacts {
-        protocol_id: public.protocol_id,
-        created,
-        expires,
-        timeout_seconds: public.timeout_seconds,
-        servers: public.servers,
-    };
-    Ok(ConnectToken { bytes, facts })
+    ConnectToken { bytes, facts: public.into() }
 }
 
 /// Writes a private part and seals it.

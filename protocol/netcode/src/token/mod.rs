@@ -21,8 +21,9 @@ use zeroize::Zeroizing;
 
 use crate::crypto::key::Key;
 use crate::time::UnixSeconds;
+use crate::wire::packet::Request;
 use crate::wire::token::{PublicLayout, Servers, TokenLayoutError};
-use crate::wire::{CONNECT_TOKEN_BYTES, PRIVATE_TOKEN_BYTES, TOKEN_NONCE_BYTES};
+use crate::wire::{CONNECT_TOKEN_BYTES, KEY_BYTES, PRIVATE_TOKEN_BYTES, TOKEN_NONCE_BYTES};
 
 /// A connect token: 2048 bytes that admit one client to one of up to 32 servers for a short time.
 ///
@@ -49,6 +50,14 @@ pub struct PublicFacts {
     pub servers: Servers,
 }
 
+/// The keys of a connection, one for each direction. They are wiped when dropped.
+pub struct ConnectionKeys {
+    /// The key of the packets from the client.
+    pub client_to_server: Key,
+    /// The key of the packets to the client.
+    pub server_to_client: Key,
+}
+
 impl ConnectToken {
     /// Parses a connect token. The private part stays unchecked, because only servers have its key.
     ///
@@ -60,13 +69,7 @@ impl ConnectToken {
     /// - `AddressType` when an address is neither IPv4 nor IPv6.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenLayoutError> {
         let layout = PublicLayout::parse(bytes)?;
-        let facts = PublicFacts {
-            protocol_id: layout.protocol_id,
-            created: layout.created,
-            expires: layout.expires,
-            timeout_seconds: layout.timeout_seconds,
-            servers: layout.servers,
-        };
+        let facts = layout.into();
         let bytes: &[u8; CONNECT_TOKEN_BYTES] = bytes.try_into().map_err(|_| TokenLayoutError::Length)?;
         Ok(Self { bytes: Box::new(Zeroizing::new(*bytes)), facts })
     }
@@ -83,28 +86,23 @@ impl ConnectToken {
         &self.facts
     }
 
-    /// Returns the secret key of the packets from the client.
+    /// Returns the secret keys of the connection.
     #[must_use]
-    pub fn client_to_server_key(&self) -> Key {
-        Key::from_bytes(self.layout().map_or([0; 32], |layout| *layout.client_to_server))
+    pub fn keys(&self) -> ConnectionKeys {
+        let (client_to_server, server_to_client) = self
+            .layout()
+            .map_or(([0; KEY_BYTES], [0; KEY_BYTES]), |layout| (*layout.client_to_server, *layout.server_to_client));
+        ConnectionKeys { client_to_server: client_to_server.into(), server_to_client: server_to_client.into() }
     }
 
-    /// Returns the secret key of the packets to the client.
+    /// Returns the connection request that presents this token: its expiry, its unique nonce and its sealed private
+    /// part.
     #[must_use]
-    pub fn server_to_client_key(&self) -> Key {
-        Key::from_bytes(self.layout().map_or([0; 32], |layout| *layout.server_to_client))
-    }
-
-    /// Returns the nonce of the private part, unique to each token.
-    #[must_use]
-    pub fn nonce(&self) -> [u8; TOKEN_NONCE_BYTES] {
-        self.layout().map_or([0; TOKEN_NONCE_BYTES], |layout| *layout.nonce)
-    }
-
-    /// Returns the sealed private part.
-    #[must_use]
-    pub fn sealed_private_part(&self) -> [u8; PRIVATE_TOKEN_BYTES] {
-        self.layout().map_or([0; PRIVATE_TOKEN_BYTES], |layout| *layout.sealed)
+    pub fn request(&self) -> Request<'_> {
+        let (nonce, sealed) = self
+            .layout()
+            .map_or((&[0; TOKEN_NONCE_BYTES], &[0; PRIVATE_TOKEN_BYTES]), |layout| (layout.nonce, layout.sealed));
+        Request { expires: self.facts.expires, nonce, sealed }
     }
 
     fn layout(&self) -> Option<PublicLayout<'_>> {
@@ -112,6 +110,18 @@ impl ConnectToken {
         let layout = PublicLayout::parse(self.bytes.as_slice()).ok();
         debug_assert!(layout.is_some(), "the bytes were parsed when the token was made");
         layout
+    }
+}
+
+impl From<PublicLayout<'_>> for PublicFacts {
+    fn from(layout: PublicLayout<'_>) -> Self {
+        Self {
+            protocol_id: layout.protocol_id,
+            created: layout.created,
+            expires: layout.expires,
+            timeout_seconds: layout.timeout_seconds,
+            servers: layout.servers,
+        }
     }
 }
 

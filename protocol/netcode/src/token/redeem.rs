@@ -41,19 +41,18 @@ impl Redeemed {
     pub fn server_index(&self, ours: &[Address]) -> Option<u8> {
         let listed = |address: &core::net::SocketAddr| ours.contains(&Address::from(*address));
         // A list has at most 32 entries, so the index fits.
-        self.servers.as_slice().iter().position(listed).map(|index| index as u8)
+        self.servers.iter().position(listed).map(|index| index as u8)
     }
 
     /// Returns the token's age, which orders the tokens of one client.
-    #[must_use]
-    pub fn age(&self) -> TokenAge {
+    pub(crate) fn age(&self) -> TokenAge {
         TokenAge { minted: self.minted, expires: self.expires }
     }
 }
 
 /// The age of a token: its mint time, if it has one, and its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TokenAge {
+pub(crate) struct TokenAge {
     minted: Option<UnixMillis>,
     expires: UnixSeconds,
 }
@@ -65,8 +64,7 @@ impl TokenAge {
     }
 
     /// Returns whether this token is newer than the other one. Tokens with the same time are not.
-    #[must_use]
-    pub fn is_newer_than(self, other: Self) -> bool {
+    pub(crate) fn is_newer_than(self, other: Self) -> bool {
         // Tokens of other issuers have no mint time. Their expiry orders tokens of equal lifetime.
         match (self.minted, other.minted) {
             (Some(this), Some(that)) => this > that,
@@ -83,7 +81,7 @@ impl TokenAge {
 pub fn redeem(request: &Request<'_>, protocol_id: u64, keys: &KeyRing) -> Result<Redeemed, Discard> {
     let context = PrivateContext { protocol_id, expires: request.expires, nonce: request.nonce };
     let mut buf = Zeroizing::new([0; PRIVATE_TOKEN_BYTES]);
-    for key in keys.keys() {
+    for key in keys.iter() {
         // A failed attempt leaves garbage behind, so each key starts from the sealed bytes.
         *buf = *request.sealed;
         let plain = match open_private(key, &context, &mut buf) {
@@ -95,12 +93,26 @@ pub fn redeem(request: &Request<'_>, protocol_id: u64, keys: &KeyRing) -> Result
             client_id: private.client_id,
             timeout_seconds: private.timeout_seconds,
             servers: private.servers,
-            client_to_server: Key::from_bytes(*private.client_to_server),
-            server_to_client: Key::from_bytes(*private.server_to_client),
+            client_to_server: Key::from(*private.client_to_server),
+            server_to_client: Key::from(*private.server_to_client),
             user_data: *private.user_data,
             minted: private.minted,
             expires: request.expires,
         });
     }
     Err(Discard::TokenNotAuthentic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_token_is_newer_than_itself(minted in any::<Option<u64>>(), expires in any::<u64>()) {
+            let age = TokenAge::new(minted.map(UnixMillis), UnixSeconds(expires));
+            prop_assert!(!age.is_newer_than(age));
+        }
+    }
 }

@@ -71,7 +71,7 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
     pub(super) fn insert(&mut self, key: K, expires: UnixSeconds, now: Now) {
         debug_assert!(!self.contains(&key), "a key is used once");
         // The remaining lifetime, measured once, so that later steps of the wall clock do not matter.
-        let until = now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(now.unix.seconds().0)));
+        let until = now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(UnixSeconds::from(now.unix).0)));
         let index = self.entries.len() as u32;
         self.entries.push(UsedEntry { key, expires, until });
         let Self { entries, indices, hash, .. } = self;
@@ -111,7 +111,7 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
         let all = self.entries.len().max(self.round);
         let share = (all as u128 * elapsed.as_micros()).div_ceil(SWEEP_PERIOD.as_micros()) as usize;
         let share = share.min(MAX_SWEPT_AT_ONCE);
-        let today = now.unix.seconds();
+        let today = UnixSeconds::from(now.unix);
         for _ in 0..share {
             if !(1..=self.entries.len()).contains(&self.cursor) {
                 (self.cursor, self.round) = (self.entries.len(), self.entries.len());
@@ -136,7 +136,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn used(capacity: usize) -> UsedSet<u16> {
-        UsedSet::new(capacity, HashKey::derive(&Seed::from_bytes([5; 32]), "used"))
+        UsedSet::new(capacity, HashKey::derive(&Seed::from([5; 32]), "used"))
     }
 
     fn at(millis: u64) -> Now {

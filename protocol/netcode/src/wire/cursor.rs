@@ -2,6 +2,35 @@
 //!
 //! Received bytes are never indexed. A [`Reader`] returns `None` past the end, and a [`Writer`] records an overflow.
 
+/// An unsigned number of the wire format, little-endian.
+///
+/// Signed numbers are missing on purpose: a literal without a type is an `i32`, so a forgotten width does not compile.
+pub trait WireInt: Copy {
+    /// Reads the number from the front of a reader.
+    fn read_from(reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// Writes the number's bytes.
+    fn write_to(self, writer: &mut Writer<'_>);
+}
+
+macro_rules! wire_ints {
+    ($($int:ty),+) => {
+        $(impl WireInt for $int {
+            #[inline]
+            fn read_from(reader: &mut Reader<'_>) -> Option<Self> {
+                reader.array().map(|bytes| Self::from_le_bytes(*bytes))
+            }
+
+            #[inline]
+            fn write_to(self, writer: &mut Writer<'_>) {
+                writer.bytes(&self.to_le_bytes());
+            }
+        })+
+    };
+}
+
+wire_ints!(u8, u16, u32, u64);
+
 /// A cursor that reads fields from the front of a byte slice.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
@@ -32,34 +61,10 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
-    /// Reads the next byte.
+    /// Reads the next number.
     #[inline]
-    pub fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| *byte)
-    }
-
-    /// Reads the next two bytes as a number.
-    #[inline]
-    pub fn u16(&mut self) -> Option<u16> {
-        self.array().map(|bytes| u16::from_le_bytes(*bytes))
-    }
-
-    /// Reads the next four bytes as a number.
-    #[inline]
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(|bytes| u32::from_le_bytes(*bytes))
-    }
-
-    /// Reads the next four bytes as a signed number (two's complement).
-    #[inline]
-    pub fn i32(&mut self) -> Option<i32> {
-        self.array().map(|bytes| i32::from_le_bytes(*bytes))
-    }
-
-    /// Reads the next eight bytes as a number.
-    #[inline]
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(|bytes| u64::from_le_bytes(*bytes))
+    pub fn read<T: WireInt>(&mut self) -> Option<T> {
+        T::read_from(self)
     }
 }
 
@@ -91,34 +96,10 @@ impl<'a> Writer<'a> {
         self.pos += bytes.len();
     }
 
-    /// Writes a byte.
+    /// Writes a number. Callers name its type, because its width is part of the format.
     #[inline]
-    pub fn u8(&mut self, value: u8) {
-        self.bytes(&[value]);
-    }
-
-    /// Writes two bytes.
-    #[inline]
-    pub fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    /// Writes four bytes.
-    #[inline]
-    pub fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    /// Writes four bytes, two's complement.
-    #[inline]
-    pub fn i32(&mut self, value: i32) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    /// Writes eight bytes.
-    #[inline]
-    pub fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_le_bytes());
+    pub fn write<T: WireInt>(&mut self, value: T) {
+        value.write_to(self);
     }
 
     /// Fills the rest of the buffer with zeros.
@@ -144,19 +125,19 @@ mod tests {
     #[test]
     fn failed_read_consumes_nothing() {
         let mut reader = Reader::new(&[1, 2, 3]);
-        assert_eq!(reader.u16(), Some(0x0201));
-        assert_eq!(reader.u64(), None);
-        assert_eq!(reader.u8(), Some(3));
-        assert_eq!(reader.u8(), None);
+        assert_eq!(reader.read::<u16>(), Some(0x0201));
+        assert_eq!(reader.read::<u64>(), None);
+        assert_eq!(reader.read::<u8>(), Some(3));
+        assert_eq!(reader.read::<u8>(), None);
     }
 
     #[test]
     fn overflowed_writer_returns_none() {
         let mut buf = [9; 3];
         let mut writer = Writer::new(&mut buf);
-        writer.u16(0x0201);
+        writer.write::<u16>(0x0201);
         assert_eq!(writer.written(), Some(2));
-        writer.u16(0x0403);
+        writer.write::<u16>(0x0403);
         assert_eq!(writer.written(), None);
         assert_eq!(buf, [1, 2, 9]);
     }

@@ -45,7 +45,7 @@ impl PacketKind {
     /// Returns whether the replay window protects this kind (§1.8: types 4, 5 and 6).
     #[inline]
     #[must_use]
-    pub const fn is_replay_protected(self) -> bool {
+    pub(crate) const fn is_replay_protected(self) -> bool {
         matches!(self, Self::KeepAlive | Self::Payload | Self::Disconnect)
     }
 
@@ -103,7 +103,7 @@ impl PacketHeader {
             return Err(Discard::TooShort);
         }
         let mut reader = Reader::new(datagram);
-        let prefix = reader.u8().ok_or(Discard::TooShort)?;
+        let prefix = reader.read::<u8>().ok_or(Discard::TooShort)?;
         let nibble = prefix & 0x0f;
         if nibble > PacketKind::Disconnect as u8 {
             return Err(Discard::UnknownType);
@@ -123,7 +123,7 @@ impl PacketHeader {
             return Err(Discard::TooLong);
         }
         let sequence = (0..sequence_bytes)
-            .try_fold(0_u64, |sequence, index| Some(sequence | u64::from(reader.u8()?) << (8 * index)));
+            .try_fold(0_u64, |sequence, index| Some(sequence | u64::from(reader.read::<u8>()?) << (8 * index)));
         Ok(Self { kind, sequence: sequence.ok_or(Discard::TooShort)?, prefix, bytes })
     }
 
@@ -140,10 +140,10 @@ impl PacketHeader {
     /// Writes the prefix and the sequence number.
     #[inline]
     pub fn emit(self, writer: &mut Writer<'_>) {
-        writer.u8(self.prefix);
+        writer.write::<u8>(self.prefix);
         // Little-endian without the leading zero bytes (§1.7).
         for byte in self.sequence.to_le_bytes().iter().take(self.bytes - 1) {
-            writer.u8(*byte);
+            writer.write::<u8>(*byte);
         }
     }
 }
@@ -172,17 +172,17 @@ impl<'a> Request<'a> {
             return Err(Discard::RequestLength);
         }
         let mut reader = Reader::new(datagram);
-        if reader.u8() != Some(REQUEST_PREFIX) {
+        if reader.read::<u8>() != Some(REQUEST_PREFIX) {
             return Err(Discard::UnexpectedType);
         }
         if reader.array() != Some(&VERSION) {
             return Err(Discard::RequestVersion);
         }
-        if reader.u64() != Some(protocol_id) {
+        if reader.read::<u64>() != Some(protocol_id) {
             return Err(Discard::RequestProtocol);
         }
         // The length was checked, so every field is there.
-        let fields = (reader.u64(), reader.array(), reader.array());
+        let fields = (reader.read::<u64>(), reader.array(), reader.array());
         let (Some(expires), Some(nonce), Some(sealed)) = fields else {
             return Err(Discard::RequestLength);
         };
@@ -191,10 +191,10 @@ impl<'a> Request<'a> {
 
     /// Writes the request, [`REQUEST_BYTES`] long.
     pub fn emit(&self, protocol_id: u64, writer: &mut Writer<'_>) {
-        writer.u8(REQUEST_PREFIX);
+        writer.write::<u8>(REQUEST_PREFIX);
         writer.bytes(&VERSION);
-        writer.u64(protocol_id);
-        writer.u64(self.expires.0);
+        writer.write::<u64>(protocol_id);
+        writer.write::<u64>(self.expires.0);
         writer.bytes(self.nonce);
         writer.bytes(self.sealed);
     }
@@ -219,7 +219,7 @@ impl Challenge {
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(content);
-        Some(Self { sequence: reader.u64()?, sealed: *reader.array()? })
+        Some(Self { sequence: reader.read::<u64>()?, sealed: *reader.array()? })
     }
 
     /// Returns the content as bytes.
@@ -227,7 +227,7 @@ impl Challenge {
     pub fn to_bytes(&self) -> [u8; CHALLENGE_CONTENT_BYTES] {
         let mut bytes = [0; CHALLENGE_CONTENT_BYTES];
         let mut writer = Writer::new(&mut bytes);
-        writer.u64(self.sequence);
+        writer.write::<u64>(self.sequence);
         writer.bytes(&self.sealed);
         bytes
     }
@@ -247,7 +247,7 @@ impl KeepAlive {
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(content);
-        Some(Self { client_index: ClientIndex(reader.u32()?), max_clients: reader.u32()? })
+        Some(Self { client_index: ClientIndex(reader.read::<u32>()?), max_clients: reader.read::<u32>()? })
     }
 
     /// Returns the content as bytes.
@@ -255,8 +255,8 @@ impl KeepAlive {
     pub fn to_bytes(self) -> [u8; KEEP_ALIVE_CONTENT_BYTES] {
         let mut bytes = [0; KEEP_ALIVE_CONTENT_BYTES];
         let mut writer = Writer::new(&mut bytes);
-        writer.u32(self.client_index.0);
-        writer.u32(self.max_clients);
+        writer.write::<u32>(self.client_index.0);
+        writer.write::<u32>(self.max_clients);
         bytes
     }
 }

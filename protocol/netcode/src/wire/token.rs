@@ -3,6 +3,7 @@
 //! [`token`](crate::token) issues and redeems tokens.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::ops::Deref;
 
 use super::cursor::{Reader, Writer};
 use super::{
@@ -45,14 +46,8 @@ impl Servers {
         Some(servers)
     }
 
-    /// Returns the addresses.
-    #[must_use]
-    pub fn as_slice(&self) -> &[SocketAddr] {
-        self.addresses.get(..self.count).unwrap_or_default()
-    }
-
     fn parse(reader: &mut Reader<'_>) -> Result<Self, TokenLayoutError> {
-        let count = reader.u32().ok_or(TokenLayoutError::Length)?;
+        let count = reader.read::<u32>().ok_or(TokenLayoutError::Length)?;
         let count = usize::try_from(count)
             .ok()
             .filter(|count| (1..=MAX_SERVERS_PER_TOKEN).contains(count))
@@ -66,16 +61,25 @@ impl Servers {
     }
 
     fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.count as u32);
-        for address in self.as_slice() {
+        writer.write::<u32>(self.count as u32);
+        for address in self.iter() {
             emit_address(*address, writer);
         }
     }
 }
 
+impl Deref for Servers {
+    type Target = [SocketAddr];
+
+    /// Returns the addresses.
+    fn deref(&self) -> &[SocketAddr] {
+        self.addresses.get(..self.count).unwrap_or_default()
+    }
+}
+
 impl PartialEq for Servers {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self[..] == other[..]
     }
 }
 
@@ -83,42 +87,42 @@ impl Eq for Servers {}
 
 impl core::fmt::Debug for Servers {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.as_slice().fmt(f)
+        self[..].fmt(f)
     }
 }
 
 /// Parses one address record. Each IPv6 group is little-endian, unlike in network byte order. The first group comes
 /// first.
 fn parse_address(reader: &mut Reader<'_>) -> Result<SocketAddr, TokenLayoutError> {
-    let ip: IpAddr = match reader.u8().ok_or(TokenLayoutError::Length)? {
+    let ip: IpAddr = match reader.read::<u8>().ok_or(TokenLayoutError::Length)? {
         IPV4 => Ipv4Addr::from(*reader.array::<4>().ok_or(TokenLayoutError::Length)?).into(),
         IPV6 => {
             let mut groups = [0_u16; 8];
             for group in &mut groups {
-                *group = reader.u16().ok_or(TokenLayoutError::Length)?;
+                *group = reader.read::<u16>().ok_or(TokenLayoutError::Length)?;
             }
             Ipv6Addr::from(groups).into()
         }
         _ => return Err(TokenLayoutError::AddressType),
     };
-    let port = reader.u16().ok_or(TokenLayoutError::Length)?;
+    let port = reader.read::<u16>().ok_or(TokenLayoutError::Length)?;
     Ok(SocketAddr::new(ip, port))
 }
 
 fn emit_address(address: SocketAddr, writer: &mut Writer<'_>) {
     match address.ip() {
         IpAddr::V4(ip) => {
-            writer.u8(IPV4);
+            writer.write::<u8>(IPV4);
             writer.bytes(&ip.octets());
         }
         IpAddr::V6(ip) => {
-            writer.u8(IPV6);
+            writer.write::<u8>(IPV6);
             for group in ip.segments() {
-                writer.u16(group);
+                writer.write::<u16>(group);
             }
         }
     }
-    writer.u16(address.port());
+    writer.write::<u16>(address.port());
 }
 
 /// Why bytes are not a connect token, or not the private part of one.
@@ -192,9 +196,9 @@ impl<'a> PublicLayout<'a> {
         if reader.array() != Some(&VERSION) {
             return Err(TokenLayoutError::Version);
         }
-        let protocol_id = reader.u64().ok_or(TokenLayoutError::Length)?;
-        let created = UnixSeconds(reader.u64().ok_or(TokenLayoutError::Length)?);
-        let expires = UnixSeconds(reader.u64().ok_or(TokenLayoutError::Length)?);
+        let protocol_id = reader.read::<u64>().ok_or(TokenLayoutError::Length)?;
+        let created = UnixSeconds(reader.read::<u64>().ok_or(TokenLayoutError::Length)?);
+        let expires = UnixSeconds(reader.read::<u64>().ok_or(TokenLayoutError::Length)?);
         // Equal times are permitted: such a token is valid, but expired at once.
         if created > expires {
             return Err(TokenLayoutError::CreatedAfterExpiry);
@@ -205,7 +209,7 @@ impl<'a> PublicLayout<'a> {
             expires,
             nonce: reader.array().ok_or(TokenLayoutError::Length)?,
             sealed: reader.array().ok_or(TokenLayoutError::Length)?,
-            timeout_seconds: reader.i32().ok_or(TokenLayoutError::Length)?,
+            timeout_seconds: reader.read::<u32>().map(u32::cast_signed).ok_or(TokenLayoutError::Length)?,
             servers: Servers::parse(&mut reader)?,
             client_to_server: reader.array().ok_or(TokenLayoutError::Length)?,
             server_to_client: reader.array().ok_or(TokenLayoutError::Length)?,
@@ -216,12 +220,12 @@ impl<'a> PublicLayout<'a> {
     pub fn emit(&self, token: &mut [u8; CONNECT_TOKEN_BYTES]) {
         let mut writer = Writer::new(token);
         writer.bytes(&VERSION);
-        writer.u64(self.protocol_id);
-        writer.u64(self.created.0);
-        writer.u64(self.expires.0);
+        writer.write::<u64>(self.protocol_id);
+        writer.write::<u64>(self.created.0);
+        writer.write::<u64>(self.expires.0);
         writer.bytes(self.nonce);
         writer.bytes(self.sealed);
-        writer.i32(self.timeout_seconds);
+        writer.write::<u32>(self.timeout_seconds.cast_unsigned());
         self.servers.emit(&mut writer);
         writer.bytes(self.client_to_server);
         writer.bytes(self.server_to_client);
@@ -258,8 +262,8 @@ impl<'a> PrivateLayout<'a> {
     pub fn parse(plain: &'a [u8; PRIVATE_TOKEN_PLAIN_BYTES]) -> Result<Self, TokenLayoutError> {
         let mut reader = Reader::new(plain);
         Ok(Self {
-            client_id: ClientId(reader.u64().ok_or(TokenLayoutError::Length)?),
-            timeout_seconds: reader.i32().ok_or(TokenLayoutError::Length)?,
+            client_id: ClientId(reader.read::<u64>().ok_or(TokenLayoutError::Length)?),
+            timeout_seconds: reader.read::<u32>().map(u32::cast_signed).ok_or(TokenLayoutError::Length)?,
             servers: Servers::parse(&mut reader)?,
             client_to_server: reader.array().ok_or(TokenLayoutError::Length)?,
             server_to_client: reader.array().ok_or(TokenLayoutError::Length)?,
@@ -272,8 +276,8 @@ impl<'a> PrivateLayout<'a> {
     /// Writes the private part and fills the padding with zeros, except for the mint mark.
     pub fn emit(&self, plain: &mut [u8; PRIVATE_TOKEN_PLAIN_BYTES]) {
         let mut writer = Writer::new(plain);
-        writer.u64(self.client_id.0);
-        writer.i32(self.timeout_seconds);
+        writer.write::<u64>(self.client_id.0);
+        writer.write::<u32>(self.timeout_seconds.cast_unsigned());
         self.servers.emit(&mut writer);
         writer.bytes(self.client_to_server);
         writer.bytes(self.server_to_client);
@@ -284,7 +288,7 @@ impl<'a> PrivateLayout<'a> {
         if let (Some(minted), Some(mark)) = (self.minted, plain.get_mut(MINT_MARK_OFFSET..)) {
             let mut writer = Writer::new(mark);
             writer.bytes(&MINT_MARK);
-            writer.u64(minted.0);
+            writer.write::<u64>(minted.0);
         }
     }
 }
@@ -293,5 +297,5 @@ fn parse_mint_time(plain: &[u8; PRIVATE_TOKEN_PLAIN_BYTES]) -> Option<UnixMillis
     let mut reader = Reader::new(plain.get(MINT_MARK_OFFSET..)?);
     // A token of another issuer has zeros here.
     (reader.array()? == &MINT_MARK).then_some(())?;
-    reader.u64().map(UnixMillis)
+    reader.read::<u64>().map(UnixMillis)
 }

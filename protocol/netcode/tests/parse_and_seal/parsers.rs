@@ -110,7 +110,7 @@ proptest! {
         plain[12..16].copy_from_slice(&count.to_le_bytes());
         plain[16..].fill(kind);
         if let Ok(private) = PrivateLayout::parse(&plain) {
-            prop_assert_eq!(private.servers.as_slice().len(), count as usize);
+            prop_assert_eq!(private.servers.len(), count as usize);
         }
     }
 

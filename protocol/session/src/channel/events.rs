@@ -72,7 +72,7 @@ pub enum DeliveryStatus {
     /// A message that arrives after the peer has disconnected is not acked, and so never reported as arrived. An
     /// application that disconnects on one message of a packet does not read those behind it in the same packet.
     Arrived,
-    /// A packet with a part of the message counts as lost, and the channel does not send it again. The verdict follows
+    /// A packet with a part of the message counts as lost, and the channel does not send it again. The decision follows
     /// from newer packets that arrived or from time (RFC 9002), so the message may have arrived all the same.
     Lost,
     /// The deadline passed first. A message that was already sent may have arrived.

@@ -15,7 +15,7 @@
 //! A packet is never sent twice. A message is sent again in a new packet, under its own id. The connection reports
 //! acked and lost packets; channels have no retransmission timer of their own.
 //!
-//! Sections §3.x in this module are those of `specs/channels-1.md`, sections §4.x those of `specs/blocks-1.md`.
+//! Sections §3.x in this module are those of `specs/channels-1.md`, sections §4.x those of `specs/transfers-1.md`.
 
 mod channels;
 mod chunks;

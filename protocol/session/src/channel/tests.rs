@@ -222,7 +222,7 @@ fn newer_message_takes_the_room_of_the_one_it_replaces() {
     for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
         let small = ChannelConfig { queue_bytes: 1000, queue_messages: 4, max_message_bytes: 600, ..of(kind) };
         let [mut one, mut other] = End::pair(&[small]);
-        let (mut tag, mut fates) = (0, Vec::new());
+        let (mut tag, mut statuses) = (0, Vec::new());
         let mut send = |one: &mut End, key, message: &[u8]| {
             let options = SendOptions { key, receipt: Some(tag), ..SendOptions::default() };
             tag += 1;
@@ -255,12 +255,12 @@ fn newer_message_takes_the_room_of_the_one_it_replaces() {
             [(0, 250), (1, 250), (3, 250), (8, 200)].map(|(byte, bytes)| vec![byte; bytes]).into();
         assert_eq!(other.received(), expected, "{kind:?}");
         while let Some(ChannelEvent::Receipt { tag, status, .. }) = one.channels.poll_event() {
-            fates.push((tag, status));
+            statuses.push((tag, status));
         }
-        fates.sort_by_key(|(tag, _)| *tag);
+        statuses.sort_by_key(|(tag, _)| *tag);
         let (arrived, superseded) = (DeliveryStatus::Arrived, DeliveryStatus::Superseded);
         let reported = [(0, arrived), (1, arrived), (2, superseded), (3, arrived), (7, superseded), (8, arrived)];
-        assert_eq!(fates, reported, "{kind:?}");
+        assert_eq!(statuses, reported, "{kind:?}");
         assert_eq!(one.channels.remaining(C), Remaining { bytes: 1000, messages: 4, receipts: 4096 });
         assert_eq!(one.channels.stats(C).unwrap().superseded, 2);
     }

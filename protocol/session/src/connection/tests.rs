@@ -10,6 +10,7 @@ use std::vec::Vec;
 use super::*;
 use crate::channel::control::{self, Bye, CloseCode, Hello};
 use crate::channel::{ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
+use crate::congestion::{Algorithm, BytesPerSecond};
 use crate::reject::Reject;
 use crate::reliability::Sink;
 use crate::wire::reliable::{Acks, ReliableHeader, Sequence};
@@ -372,7 +373,7 @@ fn dropped_datagrams_are_counted() {
     assert_eq!(end.close_reason().map(|reason| reason.kind), Some(CloseKind::NotASession));
     assert_eq!(end.handle(&[1; 40], now).err(), Some(Reject::NotAPacket));
     let rejects = end.stats(now).endpoint.rejects;
-    assert_eq!([Reject::TooShort, Reject::Refused, Reject::NotAPacket].map(|reject| rejects.count(reject)), [1; 3]);
+    assert_eq!([Reject::TooShort, Reject::Refused, Reject::NotAPacket].map(|reject| rejects[reject]), [1; 3]);
 }
 
 #[test]
@@ -588,4 +589,37 @@ fn an_acknowledgement_held_for_long_is_no_rtt_sample() {
     let answer = pair.turn(1).remove(0);
     pair.deliver(0, &answer).unwrap();
     assert_eq!(round_trip(&pair), before);
+}
+
+#[test]
+fn a_message_has_its_sending_and_arrival_times() {
+    let mut pair = Pair::connected();
+    pair.send(0, STATE, b"state");
+    let (sent_at, datagram) = (pair.now, pair.turn(0).remove(0));
+    pair.pass(30);
+    let (end, now) = (&mut pair.ends[1], pair.now);
+    let mut cursor = end.handle_delayed(&datagram, Duration::from_millis(5), now).unwrap().unwrap();
+    let message = end.next_message(&datagram, &mut cursor, &mut Vec::new(), now).unwrap();
+    let arrived = Instant::from_start(now.since_start() - Duration::from_millis(5));
+    assert_eq!(message.times, PacketTimes { arrived, sent: Some(sent_at) });
+}
+
+#[test]
+fn a_message_of_the_whole_budget_leaves_in_one_tick() {
+    for rate in [1e4, 1e5, 1e6] {
+        let mut config = ConnectionConfig::default();
+        config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(rate));
+        let mut pair = Pair::new();
+        pair.ends = [(); 2].map(|()| connection(&config, layout()));
+        pair.run(2000);
+        pair.pass(16);
+        pair.ends[0].tick(pair.now);
+        let bytes = pair.ends[0].budget(pair.now).max_message_bytes();
+        assert!(bytes > 400, "{rate}: {bytes}");
+        pair.send(0, CHAT, &vec![1; bytes]);
+        let mut sink = Datagrams::default();
+        pair.ends[0].transmit(pair.now, &mut sink);
+        sink.sent.iter().for_each(|datagram| pair.deliver(1, datagram).unwrap());
+        assert_eq!(pair.received[1].len(), 1, "{rate}: {bytes} in {} datagrams", sink.sent.len());
+    }
 }

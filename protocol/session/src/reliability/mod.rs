@@ -14,8 +14,9 @@
 //!                                                        rtt, meter ──▶ stats
 //! ```
 //!
-//! A packet is never sent twice; its acknowledgement travels in up to 32 headers. Retransmission is the work of
-//! `channel`: it sends the same data in a new packet once the first one is reported lost.
+//! A packet is never sent twice; its acknowledgement travels in up to 32 headers. This layer retransmits
+//! nothing. It reports an unacknowledged packet as lost after one second, for applications that use [`Endpoint`] alone.
+//! A connection detects losses earlier, in `congestion::SentPackets`, and `channel` sends the messages again.
 //!
 //! There is no queue of acknowledgements. Each arrival requires one; a header that is sent reports up to 32 of them,
 //! and [`Endpoint::transmit`] sends ack-only packets for the rest.

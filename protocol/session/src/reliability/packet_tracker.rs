@@ -206,7 +206,7 @@ impl PacketTracker {
 
     /// Declares packets lost that were not acknowledged in time.
     pub(super) fn tick(&mut self, now: Instant) {
-        let deadline = self.loss_deadline();
+        let deadline = self.lost_report_delay();
         while self.sent.declare_overdue_lost(deadline, now) {
             self.count_lost(now);
         }
@@ -215,11 +215,11 @@ impl PacketTracker {
     /// Returns when [`PacketTracker::tick`] or an ack-only packet is due at the latest, if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let ack = self.policy.and_then(|policy| self.received.ack_deadline(policy));
-        let loss = self.sent.oldest_unacked_sent_at().map(|since| since.after(self.loss_deadline()));
+        let loss = self.sent.oldest_unacked_sent_at().map(|since| since.after(self.lost_report_delay()));
         ack.into_iter().chain(loss).min()
     }
 
-    fn loss_deadline(&self) -> Duration {
+    fn lost_report_delay(&self) -> Duration {
         let bound = match self.loss {
             // The peer may hold an acknowledgement for as long as its policy allows, which the round trip does not
             // contain.

@@ -89,7 +89,7 @@ impl SessionServer {
         if let Some(connection) = protocol.connection_mut() {
             connection.channels_mut().hash_within(self.hashing.grant().clone());
         }
-        let slot = client.slot().get() as usize;
+        let slot = client.slot().0 as usize;
         if slot >= self.sessions.len() {
             self.sessions.resize_with(slot + 1, || None);
             self.deadlines.resize(slot + 1, Instant::NEVER);
@@ -98,18 +98,18 @@ impl SessionServer {
             debug_assert!(entry.is_none(), "netcode frees a slot before it gives it to another client");
             let session = entry.insert(ClientSession::new(client, client_id, protocol));
             if session.has_deadlines() {
-                self.set_deadline(client.slot().get(), Instant::default());
+                self.set_deadline(client.slot().0, Instant::default());
             }
             self.events.push_back(SessionEvent::Connected { client, client_id });
         }
     }
 
     fn remove_session(&mut self, client: ClientHandle, reason: DisconnectReason) {
-        let session = self.sessions.get_mut(client.slot().get() as usize).and_then(Option::take);
-        self.uplink.reset_slot(client.slot().get());
+        let session = self.sessions.get_mut(client.slot().0 as usize).and_then(Option::take);
+        self.uplink.reset_slot(client.slot().0);
         debug_assert!(session.is_some(), "netcode reports the end of connections that it reported before");
         let Some(mut session) = session else { return };
-        self.set_deadline(client.slot().get(), Instant::NEVER);
+        self.set_deadline(client.slot().0, Instant::NEVER);
         report_end(&mut session, close_reason(reason), &mut self.hashing, &mut self.events);
     }
 }

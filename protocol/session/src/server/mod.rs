@@ -157,7 +157,7 @@ impl SessionServer {
     /// `Gone` when the client is not connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> Result<(), SendError> {
         self.session(client).ok_or(SendError::Gone)?;
-        self.uplink.set_weight(client.slot().get(), weight);
+        self.uplink.set_weight(client.slot().0, weight);
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl SessionServer {
 
     /// Returns a client's connection mutably, and visits it in this tick.
     pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
-        self.wake(client.slot().get());
+        self.wake(client.slot().0);
         self.session_mut(client).ok()?.protocol.connection_mut()
     }
 
@@ -194,7 +194,7 @@ impl SessionServer {
     #[inline]
     pub fn next_client(&self, after: Option<ClientHandle>) -> Option<ClientHandle> {
         // Slots are stable while the application sends, so the walk misses no client.
-        let first = after.map_or(0, |after| after.slot().get() as usize + 1);
+        let first = after.map_or(0, |after| after.slot().0 as usize + 1);
         let mut sessions = self.sessions.get(first..)?.iter().flatten();
         sessions.find(|session| !session.is_closing()).map(ClientSession::client)
     }
@@ -216,7 +216,7 @@ impl SessionServer {
     #[must_use]
     pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
         let budget = self.session(client).filter(|session| !session.is_closing())?.budget(now.monotonic)?;
-        let expected = self.uplink.expected_bytes(client.slot().get());
+        let expected = self.uplink.expected_bytes(client.slot().0);
         // The smaller of both limits counts: the path's and the uplink's.
         Some(expected.map_or(budget, |expected| budget.within(expected)))
     }
@@ -238,12 +238,12 @@ impl SessionServer {
     #[inline]
     fn session(&self, client: ClientHandle) -> Option<&ClientSession> {
         // A handle of an earlier client of the slot must not reach the present one.
-        self.sessions.get(client.slot().get() as usize)?.as_ref().filter(|session| session.is(client))
+        self.sessions.get(client.slot().0 as usize)?.as_ref().filter(|session| session.is(client))
     }
 
     #[inline]
     fn session_mut(&mut self, client: ClientHandle) -> Result<&mut ClientSession, SendError> {
-        self.session_at(client.slot().get()).filter(|session| session.is(client)).ok_or(SendError::Gone)
+        self.session_at(client.slot().0).filter(|session| session.is(client)).ok_or(SendError::Gone)
     }
 
     #[inline]

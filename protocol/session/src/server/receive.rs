@@ -69,7 +69,7 @@ impl SessionServer {
         let unread = now.since(self.drained_at);
         let session = self.session_mut(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
-        self.wake(client.slot().get());
+        self.wake(client.slot().0);
         received
     }
 

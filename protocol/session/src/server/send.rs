@@ -38,7 +38,7 @@ impl SessionServer {
         self.netcode.send(client, payload, now, outbox)?;
         // A client in the same program has no address and needs no uplink.
         if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
-            self.uplink.spend(client.slot().get(), 0, payload.len() as u64 + client_sink::HEADER_BYTES);
+            self.uplink.spend(client.slot().0, 0, payload.len() as u64 + client_sink::HEADER_BYTES);
         }
         Ok(())
     }
@@ -58,13 +58,13 @@ impl SessionServer {
         outbox: &mut impl Outbox,
     ) -> Result<Sequence, SendError> {
         let Self { netcode, sessions, buf, uplink, .. } = self;
-        let session = sessions.get_mut(client.slot().get() as usize).and_then(Option::as_mut);
+        let session = sessions.get_mut(client.slot().0 as usize).and_then(Option::as_mut);
         let session = session.filter(|session| session.is(client)).ok_or(SendError::Gone)?;
         let ClientProtocol::Packets(packets) = &mut session.protocol else { return Err(SendError::WrongTraffic) };
         let mut sink = client_sink::ClientSink::new(netcode, client, now, outbox, buf);
         let sent = packets.send(payload, now.monotonic, &mut sink);
-        uplink.spend(client.slot().get(), 0, sink.sent_bytes);
-        self.wake(client.slot().get());
+        uplink.spend(client.slot().0, 0, sink.sent_bytes);
+        self.wake(client.slot().0);
         Ok(sent?)
     }
 
@@ -87,7 +87,7 @@ impl SessionServer {
         now: Now,
     ) -> Result<(), SendError> {
         self.open_connection(client)?.send(channel, message, options, now.monotonic)?;
-        self.wake(client.slot().get());
+        self.wake(client.slot().0);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl SessionServer {
                 // The other errors hold for all clients alike: the first client returns them.
                 Err(error) => return Err(error),
             }
-            self.wake(client.slot().get());
+            self.wake(client.slot().0);
         }
         Ok(report)
     }
@@ -141,7 +141,7 @@ impl SessionServer {
         label: u64,
     ) -> Result<TransferId, SendError> {
         let id = self.open_connection(client)?.channels_mut().send_transfer(channel, transfer, label)?;
-        self.wake(client.slot().get());
+        self.wake(client.slot().0);
         Ok(id)
     }
 

@@ -109,19 +109,19 @@ impl<'a> SessionFrame<'a> {
     /// [`SessionFrameError`] says what is wrong with the frame.
     pub fn parse(payload: &'a [u8]) -> Result<(Self, &'a [u8]), SessionFrameError> {
         let mut reader = Reader::new(payload);
-        let flags = reader.u8().ok_or(SessionFrameError::Cut)?;
+        let flags = reader.read::<u8>().ok_or(SessionFrameError::Cut)?;
         let has = |flag| flags & flag != 0;
         // Unknown flags are refused: what follows them could not be parsed.
         if has(!(ECHO | EXTENDED | LATE)) || has(LATE) && !has(ECHO) {
             return Err(SessionFrameError::Flags);
         }
-        let sent = Timestamp(reader.u16().ok_or(SessionFrameError::Cut)?);
+        let sent = Timestamp(reader.read::<u16>().ok_or(SessionFrameError::Cut)?);
         let arrived = if has(ECHO) { Some(parse_arrived(&mut reader, has(LATE))?) } else { None };
         if !has(EXTENDED) {
             return Ok((Self { sent, arrived, extended_acks: &[] }, reader.rest()));
         }
         // The length is explicit: the message frames follow directly.
-        let bytes = usize::from(reader.u8().ok_or(SessionFrameError::Cut)?);
+        let bytes = usize::from(reader.read::<u8>().ok_or(SessionFrameError::Cut)?);
         if !(1..=MAX_EXTENDED_ACK_BYTES).contains(&bytes) {
             return Err(SessionFrameError::ExtendedAcks);
         }
@@ -136,24 +136,24 @@ impl<'a> SessionFrame<'a> {
         let late = self.arrived.map_or(0, |arrived| arrived.late);
         // Zero is expressed by the missing flag: the parser refuses an explicit zero.
         let is_late = if late == 0 { 0 } else { LATE };
-        writer.u8(behind | is_late | self.arrived.map_or(0, |_| ECHO));
-        writer.u16(self.sent.0);
+        writer.write::<u8>(behind | is_late | self.arrived.map_or(0, |_| ECHO));
+        writer.write::<u16>(self.sent.0);
         if let Some(arrived) = self.arrived {
-            writer.u16(arrived.at.0);
+            writer.write::<u16>(arrived.at.0);
         }
         if late != 0 {
-            writer.u8(late);
+            writer.write::<u8>(late);
         }
         if behind != 0 {
-            writer.u8(self.extended_acks.len() as u8);
+            writer.write::<u8>(self.extended_acks.len() as u8);
             writer.bytes(self.extended_acks);
         }
     }
 }
 
 fn parse_arrived(reader: &mut Reader<'_>, is_late: bool) -> Result<ArrivalEcho, SessionFrameError> {
-    let at = Timestamp(reader.u16().ok_or(SessionFrameError::Cut)?);
-    let late = if is_late { reader.u8().ok_or(SessionFrameError::Cut)? } else { 0 };
+    let at = Timestamp(reader.read::<u16>().ok_or(SessionFrameError::Cut)?);
+    let late = if is_late { reader.read::<u8>().ok_or(SessionFrameError::Cut)? } else { 0 };
     // A socket delay of zero has a form already: no flag. One form for each meaning.
     if is_late && late == 0 { Err(SessionFrameError::Late) } else { Ok(ArrivalEcho { at, late }) }
 }

@@ -115,7 +115,7 @@ impl Turn for TheirClient {
 
 impl GameClient for TheirClient {
     fn connect(ticket: &Ticket) -> Self {
-        let server = ticket.token.facts().servers.as_slice()[0];
+        let server = ticket.token.facts().servers[0];
         let own = SocketAddr::new(if server.is_ipv4() { IPV4 } else { IPV6 }, 0);
         let mut client = netcode::Client::new(own, 0.0).expect("the system has a free port");
         client.connect(ticket.token.as_bytes()).expect("the token can be read");

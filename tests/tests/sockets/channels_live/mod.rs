@@ -100,7 +100,7 @@ impl Host {
         let sockets = Sockets::bind(&[SocketAddr::new(IPV4, 0)]).expect("the system has a free port");
         let address = sockets.local_addresses()[0];
         let (config, clock) = (ServerConfig::new(PROTOCOL_ID, 4, &[address]), Clock::start());
-        let server = Server::new(sockets, config, Key::from_bytes(PRIVATE_KEY).into(), clock.now());
+        let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now());
         let server = server.and_then(|server| server.with_traffic(traffic)).expect("valid settings");
         let inbox = Inbox::default();
         Self { server, log: Log::default(), ended: Vec::new(), on_arrival: None, to_keep: None, inbox, clock, address }

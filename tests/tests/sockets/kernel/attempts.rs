@@ -1,11 +1,13 @@
 //! Attempts on a path of the kernel, of which one must succeed.
 //!
-//! A busy machine delays datagrams as a path does, but nothing except the program makes them faster. So one of three
+//! A busy machine delays datagrams as a path does, but nothing except the program makes them faster. One of three
 //! attempts within the bounds proves the property, and attempts in which the programs did not get the processor do not
 //! count.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
+
+use slipgate_tests::scale::pick;
 
 use super::bottleneck::Bottleneck;
 
@@ -15,6 +17,15 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Reports a skipped test on stderr, which libtest does not hide.
 pub(crate) fn skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED, congestion avoidance on kernel paths: {reason}");
+}
+
+/// Returns whether a test of many seconds in real time is left out: it runs with `SLIPGATE_TESTS=all`.
+pub(crate) fn is_left_out() -> bool {
+    let is_all = pick(false, true);
+    if !is_all {
+        skipped("a long test, which SLIPGATE_TESTS=all runs");
+    }
+    !is_all
 }
 
 /// Returns the bottleneck, or reports why there is none.

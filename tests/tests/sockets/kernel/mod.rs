@@ -12,7 +12,7 @@ pub(crate) mod tcp;
 use std::thread;
 use std::time::Duration;
 
-use self::attempts::{Attempt, bottleneck, once_in_three, skipped};
+use self::attempts::{Attempt, bottleneck, is_left_out, once_in_three, skipped};
 use self::bottleneck::Bottleneck;
 use self::ends::{Arrival, Played, play};
 use self::tcp::beside_tcp;
@@ -47,6 +47,9 @@ fn lone_sender_fills_4_mbit_with_low_latency() {
 
 #[test]
 fn controller_follows_a_rate_drop_and_its_recovery() {
+    if is_left_out() {
+        return;
+    }
     once_in_three(|| {
         let bottleneck = bottleneck("y", "4mbit", 250_000)?;
         let Played { arrivals, kept_waiting } = over_a_fall(&bottleneck);
@@ -79,11 +82,17 @@ fn over_a_fall(bottleneck: &Bottleneck) -> Played {
 
 #[test]
 fn game_keeps_its_rate_beside_kernel_cubic() {
+    if is_left_out() {
+        return;
+    }
     once_in_three(|| beside("cubic", 0.95));
 }
 
 #[test]
 fn game_keeps_its_rate_beside_kernel_bbr() {
+    if is_left_out() {
+        return;
+    }
     once_in_three(|| beside("bbr", 0.85));
 }
 

@@ -34,7 +34,7 @@ const DATAGRAM_BYTES: usize = 2048;
 enum Reading {
     /// Each datagram separately.
     Separate,
-    /// GsoDelivery as they were sent, each with the size of its datagrams.
+    /// Coalesced datagrams (UDP_GRO), each group with the size of its datagrams.
     Coalesced,
 }
 

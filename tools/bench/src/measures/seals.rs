@@ -88,8 +88,8 @@ impl Bench {
         let home = SocketAddr::from(([127, 0, 0, 1], 40_000));
         let mut config = ServerConfig::new(PROTOCOL_ID, CLIENTS as u32, &[home]);
         config.token_cutoff = TokenCutoff::None;
-        let keys = Key::from_bytes(PRIVATE_KEY).into();
-        let server = NetcodeServer::new(config, keys, &Seed::from_bytes([4; 32]), now).map_err(io::Error::other)?;
+        let keys = Key::from(PRIVATE_KEY).into();
+        let server = NetcodeServer::new(config, keys, &Seed::from([4; 32]), now).map_err(io::Error::other)?;
         let mut bench =
             Self { server, clients: Vec::new(), handles: Vec::new(), outbox: MemoryOutbox::new(BATCH), now };
         let mut random = StdRng::seed_from_u64(4);
@@ -103,7 +103,7 @@ impl Bench {
                 timeout_seconds: 60,
                 user_data: &[7; USER_DATA_BYTES],
             };
-            let key = Key::from_bytes(PRIVATE_KEY);
+            let key = Key::from(PRIVATE_KEY);
             let token = issue(&claims, &key, now.unix, &mut random).map_err(io::Error::other)?;
             let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
             client.connect(token, now.monotonic).map_err(io::Error::other)?;

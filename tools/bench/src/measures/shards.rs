@@ -58,7 +58,7 @@ fn echo(test_bed: &mut TestBed, pairs: usize, burst: usize) -> io::Result<[f64; 
     Ok([received as f64 / wall.as_secs_f64() / 1000.0, microseconds(cpu.as_nanos() as f64 / received as f64)])
 }
 
-/// GsoDelivery of one shard and of two, in the same rounds, and what a pair costs them in CPU time.
+/// Measures the rate of one shard and of two in the same rounds, and the CPU time of a pair.
 ///
 /// # Errors
 /// `Other` if clients do not connect or replies are lost.

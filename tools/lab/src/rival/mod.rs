@@ -28,7 +28,7 @@ const FIRST_RATE: f64 = 40_000.0;
 /// The minimum rate, in bytes per second.
 const MIN_RATE: f64 = 2560.0;
 
-/// The rate that trial_results a window over a round trip, with a reserve, as Linux paces TCP.
+/// Returns the rate that sends a window in a round trip, with a reserve, as Linux paces TCP.
 fn paced(window: f64, slow_start: bool, path: &RoundTrip) -> BytesPerSecond {
     let gain = if slow_start { 2.0 } else { 1.25 };
     BytesPerSecond(if path.smoothed > 0.0 { gain * window / path.smoothed } else { 10.0 * FIRST_RATE })

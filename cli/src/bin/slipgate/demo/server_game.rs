@@ -56,7 +56,7 @@ impl ServerGame {
     /// Adds a client and starts to send it the map.
     pub(super) fn on_connected(&mut self, server: &mut Server, client: ClientHandle, client_id: u64, now: Instant) {
         let report = ServerSideReport { client_id, ..ServerSideReport::default() };
-        if let Some(entry) = self.clients.get_mut(client.slot().as_usize()) {
+        if let Some(entry) = self.clients.get_mut(client.slot().0 as usize) {
             *entry = Some(GameClient { client, next_state: now, report });
         }
         // Fails if the client disconnected within the same turn; then it needs no map.
@@ -67,7 +67,7 @@ impl ServerGame {
 
     /// Handles a message of a client.
     pub(super) fn on_message(&mut self, server: &mut Server, client: ClientHandle, channel: ChannelId, bytes: &[u8]) {
-        let Some(entry) = self.clients.get_mut(client.slot().as_usize()).and_then(Option::as_mut) else { return };
+        let Some(entry) = self.clients.get_mut(client.slot().0 as usize).and_then(Option::as_mut) else { return };
         let report = &mut entry.report;
         if channel == STATE {
             match decode::<StateUpdate>(client, channel, bytes) {
@@ -88,9 +88,9 @@ impl ServerGame {
 
     /// Sends a chat line to all members of its author's group, including the author.
     fn relay(&self, server: &mut Server, author: ClientHandle, line: &[u8]) {
-        let group = author.slot().get() / CHAT_GROUP_SIZE;
+        let group = author.slot().0 / CHAT_GROUP_SIZE;
         let clients = self.clients.iter().flatten().map(|entry| entry.client);
-        for client in clients.filter(|client| client.slot().get() / CHAT_GROUP_SIZE == group) {
+        for client in clients.filter(|client| client.slot().0 / CHAT_GROUP_SIZE == group) {
             // A client that cannot take a line would miss it, which a reliable chat must not hide. Clients that have
             // already disconnected are skipped.
             let Some(mut client) = server.client(client) else { continue };

@@ -184,7 +184,7 @@ impl Snapshot {
     pub(super) fn legend(&self) -> impl Iterator<Item = String> {
         EXPECTED_DISCARDS
             .iter()
-            .filter(|(reason, _)| self.server.discards.count(*reason) > 0)
+            .filter(|(reason, _)| self.server.discards[*reason] > 0)
             .map(|(reason, what)| format!("{:10}{reason}: {what}", ""))
     }
 

@@ -94,15 +94,14 @@ fn read(path: &Path) -> Result<ConnectToken, Failure> {
 /// Decrypts the private part as a server does.
 fn open(token: &ConnectToken, key_file: &Path) -> Result<Redeemed, Failure> {
     let keys = read_key_file(key_file).map_err(|error| Failure::run_time(error.to_string()))?;
-    let (nonce, sealed) = (token.nonce(), token.sealed_private_part());
-    let request = Request { expires: token.facts().expires, nonce: &nonce, sealed: &sealed };
+    let request = token.request();
     redeem(&request, token.facts().protocol_id, &keys).map_err(|_| {
         Failure::run_time("cannot decrypt the private part with these keys: it was sealed with another key, or altered")
     })
 }
 
 fn listed(servers: &Servers) -> Vec<String> {
-    servers.as_slice().iter().map(ToString::to_string).collect()
+    servers.iter().map(ToString::to_string).collect()
 }
 
 fn digits(key: &Key) -> Zeroizing<String> {
@@ -117,12 +116,12 @@ impl Shown {
             protocol_id: format!("{:#x}", facts.protocol_id),
             created: facts.created.0,
             expires: facts.expires.0,
-            expired: facts.expires <= wall_clock().seconds(),
+            expired: facts.expires <= wall_clock().into(),
             timeout_seconds: facts.timeout_seconds,
             servers: listed(&facts.servers),
             private: private.map(Private::of),
-            client_to_server_key: show_session_keys.then(|| digits(&token.client_to_server_key())),
-            server_to_client_key: show_session_keys.then(|| digits(&token.server_to_client_key())),
+            client_to_server_key: show_session_keys.then(|| digits(&token.keys().client_to_server)),
+            server_to_client_key: show_session_keys.then(|| digits(&token.keys().server_to_client)),
         }
     }
 

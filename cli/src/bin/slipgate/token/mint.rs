@@ -61,7 +61,7 @@ pub(crate) struct Flags {
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let keys = read_key_file(&flags.key_file).map_err(|error| Failure::run_time(error.to_string()))?;
-    let newest = keys.keys().first().ok_or_else(|| Failure::run_time("the key file holds no key"))?;
+    let newest = keys.first().ok_or_else(|| Failure::run_time("the key file holds no key"))?;
     let servers = servers(&flags.servers)?;
     let internal = if flags.internal_servers.is_empty() { None } else { Some(servers_of(&flags.internal_servers)?) };
     let claims = Claims {

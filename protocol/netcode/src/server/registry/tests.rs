@@ -18,7 +18,7 @@ const TAKEOVER_AFTER: Duration = Duration::from_secs(2);
 fn new_registry(slots: u32) -> ClientRegistry {
     let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
     let config = ServerConfig::new(1, slots, &[advertised]);
-    ClientRegistry::new(&config, SHARDS, &Seed::from_bytes([1; 32]), at(0), None).unwrap()
+    ClientRegistry::new(&config, SHARDS, &Seed::from([1; 32]), at(0), None).unwrap()
 }
 
 fn at(millis: u64) -> Now {

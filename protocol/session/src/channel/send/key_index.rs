@@ -42,7 +42,7 @@ impl KeyIndex {
 /// DECISION: the key is not secret, because no entropy reaches a channel. Message keys are chosen by the application.
 /// If an attacker makes it choose keys that collide, a lookup costs at most one pass over the channel's bounded queue.
 fn hash_key() -> HashKey {
-    HashKey::derive(&Seed::from_bytes([0; 32]), "channel keys")
+    HashKey::derive(&Seed::from([0; 32]), "channel keys")
 }
 
 #[cfg(test)]

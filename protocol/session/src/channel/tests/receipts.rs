@@ -138,9 +138,9 @@ fn ordered_message_arrives_when_all_before_it_have() {
         for (sequence, frames) in packets.into_iter().rev() {
             other.take(&frames).unwrap();
             one.channels.on_acked(sequence);
-            let fates = one.reported();
-            assert_eq!(fates.len(), other.received().len(), "{kind:?}: as many as the peer's application has");
-            reported.extend(fates.into_iter().map(|(tag, _)| tag));
+            let receipts = one.reported();
+            assert_eq!(receipts.len(), other.received().len(), "{kind:?}: as many as the peer's application has");
+            reported.extend(receipts.into_iter().map(|(tag, _)| tag));
         }
         assert_eq!(reported, if kind == Kind::ReliableOrdered { [1, 2, 3] } else { [3, 2, 1] });
     }

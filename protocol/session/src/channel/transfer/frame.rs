@@ -132,15 +132,15 @@ impl<'a> TransferFrame<'a> {
     }
 
     fn read(reader: &mut Reader<'a>) -> Option<Self> {
-        let (kind, id) = (reader.u8()?, TransferId(reader.u16()?));
+        let (kind, id) = (reader.read::<u8>()?, TransferId(reader.read::<u16>()?));
         match kind {
             // Variable-length frames first: they end with the bytes that they were given.
             SLICE => {
-                let index = reader.u32()?;
+                let index = reader.read::<u32>()?;
                 return (!reader.rest().is_empty()).then(|| Self::Slice { id, index, bytes: reader.rest() });
             }
             ACCEPT => {
-                let (first, end) = (reader.u32()?, reader.u32()?);
+                let (first, end) = (reader.read::<u32>()?, reader.read::<u32>()?);
                 // Checked once here, so that iterating cannot fail.
                 let have = SliceRanges::check(reader.rest(), end.checked_sub(first).filter(|span| *span > 0)?)?;
                 return Some(Self::Accept { id, first, end, have });
@@ -149,9 +149,9 @@ impl<'a> TransferFrame<'a> {
         }
         let frame = match kind {
             BEGIN => Self::Begin(TransferBegin::read(id, reader)?),
-            WITHDRAW => Self::Withdraw { id, reason: TransferReason::of(reader.u8()?) },
+            WITHDRAW => Self::Withdraw { id, reason: TransferReason::of(reader.read::<u8>()?) },
             DONE => Self::Done { id },
-            REFUSE => Self::Refuse { id, reason: TransferReason::of(reader.u8()?) },
+            REFUSE => Self::Refuse { id, reason: TransferReason::of(reader.read::<u8>()?) },
             _ => return None,
         };
         // Trailing bytes would allow a second encoding of the same frame.
@@ -166,12 +166,12 @@ impl<'a> TransferFrame<'a> {
             Self::Begin(begin) => begin.write(&mut writer),
             Self::Slice { id, index, bytes } => {
                 header(&mut writer, SLICE, id);
-                writer.u32(index);
+                writer.write::<u32>(index);
                 writer.bytes(bytes);
             }
             Self::Withdraw { id, reason } => {
                 header(&mut writer, WITHDRAW, id);
-                writer.u8(reason.code());
+                writer.write::<u8>(reason.code());
             }
             Self::Accept { id, first, end, have } => {
                 accept_header(&mut writer, id, first, end);
@@ -180,7 +180,7 @@ impl<'a> TransferFrame<'a> {
             Self::Done { id } => header(&mut writer, DONE, id),
             Self::Refuse { id, reason } => {
                 header(&mut writer, REFUSE, id);
-                writer.u8(reason.code());
+                writer.write::<u8>(reason.code());
             }
         }
         writer.written()
@@ -190,29 +190,29 @@ impl<'a> TransferFrame<'a> {
 impl TransferBegin {
     fn read(id: TransferId, reader: &mut Reader<'_>) -> Option<Self> {
         // Bounds are checked by the receiver, which knows its limits.
-        let (slice_bytes, length, label) = (reader.u16()?, reader.u32()?, reader.u64()?);
+        let (slice_bytes, length, label) = (reader.read::<u16>()?, reader.read::<u32>()?, reader.read::<u64>()?);
         Some(Self { id, slice_bytes, length, label, digest: ContentDigest(*reader.array()?) })
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
         header(writer, BEGIN, self.id);
-        writer.u16(self.slice_bytes);
-        writer.u32(self.length);
-        writer.u64(self.label);
+        writer.write::<u16>(self.slice_bytes);
+        writer.write::<u32>(self.length);
+        writer.write::<u64>(self.label);
         writer.bytes(&self.digest.0);
     }
 }
 
 fn header(writer: &mut Writer<'_>, kind: u8, id: TransferId) {
-    writer.u8(kind);
-    writer.u16(id.0);
+    writer.write::<u8>(kind);
+    writer.write::<u16>(id.0);
 }
 
 /// Writes the part of an `Accept` before its ranges.
 pub(super) fn accept_header(writer: &mut Writer<'_>, id: TransferId, first: u32, end: u32) {
     header(writer, ACCEPT, id);
-    writer.u32(first);
-    writer.u32(end);
+    writer.write::<u32>(first);
+    writer.write::<u32>(end);
 }
 
 /// The maximum bytes of a number: 32 bits, 7 in each byte.
@@ -225,17 +225,17 @@ pub struct SliceRanges<'a>(&'a [u8]);
 impl<'a> SliceRanges<'a> {
     /// Checks that the ranges are in canonical form and none extends beyond `span` slices.
     pub(super) fn check(bytes: &'a [u8], span: u32) -> Option<Self> {
-        let (mut rest, mut at) = (bytes, 0u32);
+        let (mut rest, mut pos) = (bytes, 0u32);
         while !rest.is_empty() {
             let (missing, there) = pair(&mut rest)?;
             // Two ranges that touch must be written as one: there is one encoding for each set.
-            let touches = missing == 0 && at > 0;
+            let touches = missing == 0 && pos > 0;
             if touches || there == 0 {
                 return None;
             }
-            at = at.checked_add(missing)?.checked_add(there)?;
+            pos = pos.checked_add(missing)?.checked_add(there)?;
         }
-        (at <= span).then_some(Self(bytes))
+        (pos <= span).then_some(Self(bytes))
     }
 
     /// Returns the encoded bytes.
@@ -245,12 +245,12 @@ impl<'a> SliceRanges<'a> {
 
     /// Returns each range, counted from the first slice of the span.
     pub fn iter(self) -> impl Iterator<Item = core::ops::Range<u32>> {
-        let (mut rest, mut at) = (self.0, 0u32);
+        let (mut rest, mut pos) = (self.0, 0u32);
         core::iter::from_fn(move || {
             let (missing, there) = pair(&mut rest)?;
-            let from = at.checked_add(missing)?;
-            at = from.checked_add(there)?;
-            Some(from..at)
+            let from = pos.checked_add(missing)?;
+            pos = from.checked_add(there)?;
+            Some(from..pos)
         })
     }
 }
@@ -284,7 +284,7 @@ fn number(rest: &mut &[u8]) -> Option<u32> {
 /// Writes ranges into a buffer, as many as fit.
 pub struct SliceRangesWriter<'a> {
     buf: &'a mut [u8],
-    at: usize,
+    pos: usize,
     /// The end of the last range.
     written_to: u32,
 }
@@ -292,7 +292,7 @@ pub struct SliceRangesWriter<'a> {
 impl<'a> SliceRangesWriter<'a> {
     /// Creates a writer at the start of `buf`.
     pub const fn new(buf: &'a mut [u8]) -> Self {
-        Self { buf, at: 0, written_to: 0 }
+        Self { buf, pos: 0, written_to: 0 }
     }
 
     /// Writes a range after the others, counted from the first slice of the span. Returns false, and writes nothing, if
@@ -303,12 +303,12 @@ impl<'a> SliceRangesWriter<'a> {
         let there = put(bytes.get_mut(missing..).unwrap_or_default(), range.end - range.start);
         let (Some(bytes), Some(buf)) =
             // A pair is written whole or not at all.
-            (bytes.get(..missing + there), self.buf.get_mut(self.at..self.at + missing + there))
+            (bytes.get(..missing + there), self.buf.get_mut(self.pos..self.pos + missing + there))
         else {
             return false;
         };
         buf.copy_from_slice(bytes);
-        self.at += bytes.len();
+        self.pos += bytes.len();
         // The next gap is counted from here.
         self.written_to = range.end;
         true
@@ -317,7 +317,7 @@ impl<'a> SliceRangesWriter<'a> {
     /// Returns how many bytes were written.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.at
+        self.pos
     }
 }
 
@@ -345,15 +345,15 @@ mod tests {
     proptest! {
         #[test]
         fn written_ranges_are_parsed_back(pairs in prop::collection::vec((1u32..1 << 24, 1u32..1 << 24), 0..20)) {
-            let mut at = 0;
-            let ranges: Vec<_> = pairs.iter().map(|(gap, length)| { at += gap + length; at - length..at }).collect();
+            let mut pos = 0;
+            let ranges: Vec<_> = pairs.iter().map(|(gap, length)| { pos += gap + length; pos - length..pos }).collect();
             let mut buf = [0; 200];
             let mut writer = SliceRangesWriter::new(&mut buf);
             prop_assert!(ranges.iter().all(|range| writer.push(range.clone())));
             let bytes = writer.bytes();
-            prop_assert_eq!(SliceRanges::check(&buf[..bytes], at).unwrap().iter().collect::<Vec<_>>(), ranges);
-            if at > 0 {
-                prop_assert!(SliceRanges::check(&buf[..bytes], at - 1).is_none());
+            prop_assert_eq!(SliceRanges::check(&buf[..bytes], pos).unwrap().iter().collect::<Vec<_>>(), ranges);
+            if pos > 0 {
+                prop_assert!(SliceRanges::check(&buf[..bytes], pos - 1).is_none());
             }
         }
     }

@@ -126,14 +126,14 @@ impl IncomingTransfers {
 
     /// Accepts an offer of which the application was asked. Returns whether there is one and it fits into the limits.
     pub(super) fn accept(&mut self, id: TransferId) -> bool {
-        let Some(at) = self.active.iter().position(|active| active.receiver.id() == id) else { return false };
-        self.fits_limits(at) && self.accept_at(at)
+        let Some(index) = self.active.iter().position(|active| active.receiver.id() == id) else { return false };
+        self.fits_limits(index) && self.accept_at(index)
     }
 
     /// Ends a transfer that is offered or in progress. Returns what has arrived of it.
     pub(super) fn cancel(&mut self, id: TransferId) -> Option<PartialTransfer> {
-        let at = self.active.iter().position(|active| active.receiver.id() == id)?;
-        let ActiveTransfer { receiver, withdrawn, .. } = self.active.remove(at);
+        let index = self.active.iter().position(|active| active.receiver.id() == id)?;
+        let ActiveTransfer { receiver, withdrawn, .. } = self.active.remove(index);
         // The sender does not wait for a reply after its own withdrawal.
         if withdrawn.is_none() {
             self.refuse(id, if receiver.is_offered() { TransferReason::Declined } else { TransferReason::Cancelled });
@@ -189,8 +189,8 @@ impl IncomingTransfers {
 
     fn next_event(&mut self) -> Option<TransferEvent> {
         self.hash_budget.share(&mut self.active, |active, hash_budget| active.receiver.hash_arrived(hash_budget));
-        if let Some(at) = self.active.iter().position(ActiveTransfer::is_finished) {
-            let ended = self.active.remove(at);
+        if let Some(index) = self.active.iter().position(ActiveTransfer::is_finished) {
+            let ended = self.active.remove(index);
             let event = self.finish(ended);
             self.admit();
             return Some(event);
@@ -259,24 +259,26 @@ impl IncomingTransfers {
         if self.config.admission == TransferAdmission::Ask {
             return;
         }
-        for at in 0..self.active.len() {
-            let waits = self.active.get(at).is_some_and(|active| active.receiver.is_offered());
-            if waits && (!self.fits_limits(at) || !self.accept_at(at)) {
+        for index in 0..self.active.len() {
+            let waits = self.active.get(index).is_some_and(|active| active.receiver.is_offered());
+            if waits && (!self.fits_limits(index) || !self.accept_at(index)) {
                 return;
             }
         }
     }
 
     /// Returns whether the transfer at this index fits into the bytes that may be received at once.
-    fn fits_limits(&self, at: usize) -> bool {
+    fn fits_limits(&self, index: usize) -> bool {
         let length = |active: &ActiveTransfer| u64::from(active.receiver.begin().length);
         // Announced lengths count, not received bytes: otherwise all could grow beyond the limit together.
         let taken: u64 = self.active.iter().filter(|active| !active.receiver.is_offered()).map(length).sum();
-        self.active.get(at).is_some_and(|active| taken + length(active) <= self.config.max_bytes_at_once)
+        self.active.get(index).is_some_and(|active| taken + length(active) <= self.config.max_bytes_at_once)
     }
 
-    fn accept_at(&mut self, at: usize) -> bool {
-        let Some(active) = self.active.get_mut(at).filter(|active| active.receiver.is_offered()) else { return false };
+    fn accept_at(&mut self, index: usize) -> bool {
+        let Some(active) = self.active.get_mut(index).filter(|active| active.receiver.is_offered()) else {
+            return false;
+        };
         // Resumes a transfer of an earlier connection with the same content.
         let index = self.partials.iter().position(|partial| active.receiver.continues(partial));
         let unused = active.receiver.accept(index.map(|index| self.partials.swap_remove(index)));
@@ -436,8 +438,8 @@ impl IdSet {
 
     /// Removes all ids with the bits of the `count` ids up to `last`, at most 1,024.
     pub(super) fn clear(&mut self, last: TransferId, count: u16) {
-        for (at, bits) in runs(last.0.wrapping_sub(count).wrapping_add(1), count) {
-            if let Some(word) = self.0.get_mut(word(at)) {
+        for (first_id, bits) in runs(last.0.wrapping_sub(count).wrapping_add(1), count) {
+            if let Some(word) = self.0.get_mut(word(first_id)) {
                 *word &= !bits;
             }
         }
@@ -445,9 +447,9 @@ impl IdSet {
 
     /// Returns the first id from `oldest` on.
     pub(super) fn first_from(&self, oldest: TransferId) -> Option<TransferId> {
-        runs(oldest.0, WINDOW).find_map(|(at, bits)| {
-            let here = self.0.get(word(at))? & bits;
-            (here != 0).then(|| TransferId((at - at % BITS).wrapping_add(here.trailing_zeros() as u16)))
+        runs(oldest.0, WINDOW).find_map(|(first_id, bits)| {
+            let here = self.0.get(word(first_id))? & bits;
+            (here != 0).then(|| TransferId((first_id - first_id % BITS).wrapping_add(here.trailing_zeros() as u16)))
         })
     }
 
@@ -460,12 +462,12 @@ impl IdSet {
 fn runs(first: u16, count: u16) -> impl Iterator<Item = (u16, u64)> {
     let mut left = Range { start: 0, end: count };
     core::iter::from_fn(move || {
-        let at = first.wrapping_add(left.start);
+        let first_id = first.wrapping_add(left.start);
         // Up to the end of the word, or of the range.
-        let length = (BITS - at % BITS).min(left.end - left.start);
+        let length = (BITS - first_id % BITS).min(left.end - left.start);
         left.start += length;
         steps::count(1);
-        (length > 0).then(|| (at, u64::MAX >> (BITS - length) << (at % BITS)))
+        (length > 0).then(|| (first_id, u64::MAX >> (BITS - length) << (first_id % BITS)))
     })
 }
 

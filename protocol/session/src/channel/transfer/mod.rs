@@ -18,7 +18,7 @@
 //! [`Transfers::on_acked`] or [`Transfers::on_lost`] later. A lost frame is written again in another packet. There are
 //! no timers here.
 //!
-//! Sections §4.x in this module are those of `specs/blocks-1.md`.
+//! Sections §4.x in this module are those of `specs/transfers-1.md`.
 
 pub mod frame;
 mod incoming;

@@ -228,10 +228,12 @@ impl TransferSender {
         }
         let Self { unannounced, missing, waiting, .. } = self;
         // Slices of the span are wanted unless an acknowledgement proved that they arrived.
-        is_new |= unannounced.take(first..end, |at, bits| _ = waiting.add(at, bits & missing.word(at)));
+        is_new |= unannounced
+            .take(first..end, |word_index, bits| _ = waiting.add(word_index, bits & missing.word(word_index)));
         for range in have.iter() {
             // The receiver already has these, from an earlier connection.
-            is_new |= missing.take(first + range.start..first + range.end, |at, bits| _ = waiting.clear(at, bits));
+            is_new |= missing
+                .take(first + range.start..first + range.end, |word_index, bits| _ = waiting.clear(word_index, bits));
         }
         Ok(if is_new { Reception::New } else { Reception::Ignored })
     }
@@ -304,7 +306,7 @@ impl SliceSet {
     /// Creates the set of all numbers below `bound`.
     pub(super) fn full(bound: u32) -> Self {
         let mut all = Self::new(bound);
-        (0..bound.div_ceil(WORD)).for_each(|at| _ = all.add(at, mask(at, &(0..bound))));
+        (0..bound.div_ceil(WORD)).for_each(|word_index| _ = all.add(word_index, mask(word_index, &(0..bound))));
         all
     }
 
@@ -338,43 +340,43 @@ impl SliceSet {
         let before = self.count;
         let mut from = range.start;
         while let Some(next) = self.next(from).filter(|next| *next < range.end) {
-            let at = next / WORD;
-            let bits = self.word(at) & mask(at, &range);
-            self.clear(at, bits);
-            taken(at, bits);
-            from = (at + 1) * WORD;
+            let word_index = next / WORD;
+            let bits = self.word(word_index) & mask(word_index, &range);
+            self.clear(word_index, bits);
+            taken(word_index, bits);
+            from = (word_index + 1) * WORD;
         }
         self.count < before
     }
 
     /// Returns the 64 bits of a word.
-    pub(super) fn word(&self, at: u32) -> u64 {
-        self.words.get(at as usize).copied().unwrap_or(0)
+    pub(super) fn word(&self, word_index: u32) -> u64 {
+        self.words.get(word_index as usize).copied().unwrap_or(0)
     }
 
     /// Adds the numbers of a word. Returns whether any is new.
-    pub(super) fn add(&mut self, at: u32, bits: u64) -> bool {
-        let Some(word) = self.words.get_mut(at as usize) else { return false };
+    pub(super) fn add(&mut self, word_index: u32, bits: u64) -> bool {
+        let Some(word) = self.words.get_mut(word_index as usize) else { return false };
         // Counted by word, so that `count` needs no search.
         let new = bits & !*word;
         *word |= new;
         self.count += new.count_ones();
         // The summaries only change when a word becomes non-zero.
         if new != 0 {
-            mark(&mut self.summary, at);
-            mark(&mut self.top, at / WORD);
+            mark(&mut self.summary, word_index);
+            mark(&mut self.top, word_index / WORD);
         }
         new != 0
     }
 
     /// Removes the numbers of a word. Returns whether any was in the set.
-    pub(super) fn clear(&mut self, at: u32, bits: u64) -> bool {
-        let Some(word) = self.words.get_mut(at as usize) else { return false };
+    pub(super) fn clear(&mut self, word_index: u32, bits: u64) -> bool {
+        let Some(word) = self.words.get_mut(word_index as usize) else { return false };
         let gone = bits & *word;
         *word &= !gone;
         self.count -= gone.count_ones();
-        if gone != 0 && *word == 0 && unmark(&mut self.summary, at) {
-            unmark(&mut self.top, at / WORD);
+        if gone != 0 && *word == 0 && unmark(&mut self.summary, word_index) {
+            unmark(&mut self.top, word_index / WORD);
         }
         gone != 0
     }
@@ -390,16 +392,16 @@ impl SliceSet {
 fn next(levels: &[&[u64]], from: u32) -> Option<u32> {
     let (words, above) = levels.split_first()?;
     steps::count(1);
-    let at = from / WORD;
+    let word_index = from / WORD;
     // The bits from `from` on in its own word.
-    let here = words.get(at as usize)? & u64::MAX << (from % WORD);
+    let here = words.get(word_index as usize)? & u64::MAX << (from % WORD);
     if here != 0 {
-        return Some(at * WORD + here.trailing_zeros());
+        return Some(word_index * WORD + here.trailing_zeros());
     }
     // The rest of the word is empty: ask the level above for the next word.
     let later = match above {
-        [] => (at + 1..).zip(words.get(at as usize + 1..)?).find(|(_, word)| **word != 0)?.0,
-        above => next(above, at + 1)?,
+        [] => (word_index + 1..).zip(words.get(word_index as usize + 1..)?).find(|(_, word)| **word != 0)?.0,
+        above => next(above, word_index + 1)?,
     };
     Some(later * WORD + words.get(later as usize)?.trailing_zeros())
 }
@@ -422,8 +424,11 @@ const fn bit(index: u32) -> u64 {
 }
 
 /// Returns the bits of a word that belong to a range that touches it.
-fn mask(at: u32, range: &Range<u32>) -> u64 {
-    let (from, to) = (range.start.max(at * WORD) - at * WORD, range.end.min(at * WORD + WORD) - at * WORD);
+fn mask(word_index: u32, range: &Range<u32>) -> u64 {
+    let (from, to) = (
+        range.start.max(word_index * WORD) - word_index * WORD,
+        range.end.min(word_index * WORD + WORD) - word_index * WORD,
+    );
     u64::MAX << from & u64::MAX >> (WORD - to)
 }
 
@@ -444,15 +449,16 @@ mod tests {
                     let news = if add { slices.insert(index) } else { slices.remove(index) };
                     prop_assert_eq!(news, if add { model.insert(index) } else { model.remove(&index) });
                 } else {
-                    let mut told = BTreeSet::new();
+                    let mut announced = BTreeSet::new();
                     if add {
                         (index..index + length).for_each(|index| _ = slices.insert(index));
                     } else {
-                        let any = slices.take(index..index + length, |at, bits| {
-                            told.extend((0..64).filter(|index| bits >> index & 1 != 0).map(|index| at * 64 + index));
+                        let any = slices.take(index..index + length, |word_index, bits| {
+                            let numbers = (0..64).filter(|index| bits >> index & 1 != 0);
+                            announced.extend(numbers.map(|index| word_index * 64 + index));
                         });
-                        prop_assert_eq!(any, !told.is_empty());
-                        prop_assert_eq!(told, model.range(index..index + length).copied().collect());
+                        prop_assert_eq!(any, !announced.is_empty());
+                        prop_assert_eq!(announced, model.range(index..index + length).copied().collect());
                     }
                     (index..index + length).for_each(|i| { if add { model.insert(i); } else { model.remove(&i); } });
                 }

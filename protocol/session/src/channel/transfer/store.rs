@@ -138,22 +138,22 @@ impl SliceStore {
 
     /// Returns the first slice from `from` on that has arrived, or has not. Returns `end` if there is none before it.
     fn find(&self, from: u32, end: u32, arrived: bool) -> u32 {
-        let mut at = from;
-        while at < end {
-            if !arrived && !self.has_region(at / REGION_SLICES) {
-                return at;
+        let mut slice = from;
+        while slice < end {
+            if !arrived && !self.has_region(slice / REGION_SLICES) {
+                return slice;
             }
-            if arrived && !self.has_region(at / REGION_SLICES) {
-                at = (at / REGION_SLICES + 1) * REGION_SLICES;
+            if arrived && !self.has_region(slice / REGION_SLICES) {
+                slice = (slice / REGION_SLICES + 1) * REGION_SLICES;
                 continue;
             }
-            let mask = self.mask(at / CHUNK_SLICES);
+            let mask = self.mask(slice / CHUNK_SLICES);
             // A chunk is searched in one step: 16 slices in a mask.
-            let wanted = if arrived { mask } else { !mask } >> (at % CHUNK_SLICES);
+            let wanted = if arrived { mask } else { !mask } >> (slice % CHUNK_SLICES);
             if wanted != 0 {
-                return (at + wanted.trailing_zeros()).min(end);
+                return (slice + wanted.trailing_zeros()).min(end);
             }
-            at = (at / CHUNK_SLICES + 1) * CHUNK_SLICES;
+            slice = (slice / CHUNK_SLICES + 1) * CHUNK_SLICES;
         }
         end
     }

@@ -100,12 +100,12 @@ pub enum ControlMessage<'a> {
 /// malformed, and [`ChannelViolation::Reserved`] when reserved bits are set.
 pub fn read(frames: &[u8]) -> Result<Option<(ControlMessage<'_>, usize)>, ChannelViolation> {
     let mut reader = Reader::new(frames);
-    let Some(head) = reader.u8().filter(|head| head & CHANNEL_BITS == CONTROL) else { return Ok(None) };
+    let Some(head) = reader.read::<u8>().filter(|head| head & CHANNEL_BITS == CONTROL) else { return Ok(None) };
     // The slice bit is reserved in control messages.
     if head & !LAST != CONTROL {
         return Err(ChannelViolation::Reserved);
     }
-    let kind = reader.u8().ok_or(ChannelViolation::Truncated)?;
+    let kind = reader.read::<u8>().ok_or(ChannelViolation::Truncated)?;
     // A last frame has no length and extends to the packet's end.
     let bytes = if head == LAST { reader.rest().len() } else { read_number(&mut reader)? as usize };
     let (body, rest) = reader.rest().split_at_checked(bytes).ok_or(ChannelViolation::Truncated)?;
@@ -121,11 +121,11 @@ pub fn read(frames: &[u8]) -> Result<Option<(ControlMessage<'_>, usize)>, Channe
 pub fn write_hello(hello: &Hello, buf: &mut [u8]) -> usize {
     let mut writer = Writer::new(buf);
     begin(&mut writer, HELLO, HELLO_BODY_BYTES);
-    writer.u8(hello.version);
-    writer.u8(hello.oldest_version);
+    writer.write::<u8>(hello.version);
+    writer.write::<u8>(hello.oldest_version);
     writer.bytes(&hello.layout.0);
-    writer.u16(hello.payload_bytes);
-    writer.u16(hello.abilities);
+    writer.write::<u16>(hello.payload_bytes);
+    writer.write::<u16>(hello.abilities);
     writer.written().unwrap_or(0)
 }
 
@@ -137,31 +137,31 @@ pub fn write_bye(bye: &Bye<'_>, buf: &mut [u8]) -> usize {
     let text = bye.text.as_bytes().get(..end).unwrap_or(&[]);
     let mut writer = Writer::new(buf);
     begin(&mut writer, BYE, 2 + text.len());
-    writer.u16(bye.code.0);
+    writer.write::<u16>(bye.code.0);
     writer.bytes(text);
     writer.written().unwrap_or(0)
 }
 
 fn begin(writer: &mut Writer<'_>, kind: u8, body: usize) {
-    writer.u8(CONTROL);
-    writer.u8(kind);
+    writer.write::<u8>(CONTROL);
+    writer.write::<u8>(kind);
     // A body has at most 258 bytes: its length takes one or two bytes.
     if number_bytes(body as u32) > 1 {
-        writer.u8(body as u8 | 0x80);
-        writer.u8((body >> 7) as u8);
+        writer.write::<u8>(body as u8 | 0x80);
+        writer.write::<u8>((body >> 7) as u8);
     } else {
-        writer.u8(body as u8);
+        writer.write::<u8>(body as u8);
     }
 }
 
 fn read_hello(body: &[u8]) -> Option<Hello> {
     let mut body = Reader::new(body);
     let hello = Hello {
-        version: body.u8()?,
-        oldest_version: body.u8()?,
+        version: body.read()?,
+        oldest_version: body.read()?,
         layout: LayoutHash(*body.array()?),
-        payload_bytes: body.u16()?,
-        abilities: body.u16()?,
+        payload_bytes: body.read()?,
+        abilities: body.read()?,
     };
     // Fields behind these belong to a later version (§3.5).
     (hello.oldest_version <= hello.version).then_some(hello)
@@ -169,7 +169,7 @@ fn read_hello(body: &[u8]) -> Option<Hello> {
 
 fn read_bye(body: &[u8]) -> Option<Bye<'_>> {
     let mut body = Reader::new(body);
-    let code = CloseCode(body.u16()?);
+    let code = CloseCode(body.read()?);
     let text = core::str::from_utf8(body.rest()).ok().filter(|text| text.len() <= MAX_TEXT_BYTES)?;
     Some(Bye { code, text })
 }

@@ -98,7 +98,7 @@ impl FrameHead {
 pub(crate) fn read_number(reader: &mut Reader<'_>) -> Result<u32, ChannelViolation> {
     let mut value = 0;
     for index in 0..MAX_NUMBER_BYTES {
-        let byte = reader.u8().ok_or(ChannelViolation::Truncated)?;
+        let byte = reader.read::<u8>().ok_or(ChannelViolation::Truncated)?;
         // Three bytes give at most 21 bits, which cannot overflow.
         value |= u32::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
@@ -124,7 +124,7 @@ impl MessageFrame {
     /// The [`ChannelViolation`] of bytes that no conforming peer with this layout sends.
     pub(crate) fn read(packet: &[u8], cursor: &mut FrameCursor, layout: &Layout) -> Result<Self, ChannelViolation> {
         let mut reader = Reader::new(packet.get(cursor.bytes..).unwrap_or(&[]));
-        let head = FrameHead(reader.u8().ok_or(ChannelViolation::Truncated)?);
+        let head = FrameHead(reader.read::<u8>().ok_or(ChannelViolation::Truncated)?);
         // The channel's kind decides the fields that follow, so it must be known before them.
         let channel = head.channel()?;
         let config = layout.channel(channel).ok_or(ChannelViolation::NoChannel(channel))?;

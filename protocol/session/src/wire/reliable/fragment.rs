@@ -63,11 +63,11 @@ impl<'d> Fragment<'d> {
 
     /// Writes the fragment: 5 bytes, the packet header in the first one, the data.
     pub fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u8(FRAGMENT_PREFIX);
-        writer.u16(self.sequence.0);
-        writer.u8(self.id);
+        writer.write::<u8>(FRAGMENT_PREFIX);
+        writer.write::<u16>(self.sequence.0);
+        writer.write::<u8>(self.id);
         // The wire carries the index of the last fragment: a count of 256 would not fit into a byte.
-        writer.u8(self.count.wrapping_sub(1).to_le_bytes()[0]);
+        writer.write::<u8>(self.count.wrapping_sub(1).to_le_bytes()[0]);
         if let Some(header) = &self.header {
             header.emit(writer);
         }

@@ -51,16 +51,16 @@ impl ReliableHeader {
             return Err(Reject::TooShort);
         }
         let mut reader = Reader::new(datagram);
-        let prefix = reader.u8().ok_or(Reject::TooShort)?;
+        let prefix = reader.read::<u8>().ok_or(Reject::TooShort)?;
         // Fragments have bit 0 set: the caller has sorted them out, except for embedded headers.
         if prefix & FRAGMENT_PREFIX != 0 {
             return Err(Reject::NotAPacket);
         }
-        let sequence = Sequence(reader.u16().ok_or(Reject::TooShort)?);
+        let sequence = Sequence(reader.read::<u16>().ok_or(Reject::TooShort)?);
         let ack = if prefix & SHORT_ACK != 0 {
-            reader.u8().map(|distance| sequence.back(distance.into()))
+            reader.read::<u8>().map(|distance| sequence.back(distance.into()))
         } else {
-            reader.u16().map(Sequence)
+            reader.read::<u16>().map(Sequence)
         };
         let ack = ack.ok_or(Reject::AckCut)?;
         let bits = read_ack_bits(prefix, &mut reader).ok_or(Reject::AckBitsCut)?;
@@ -69,16 +69,16 @@ impl ReliableHeader {
 
     /// Writes the header in its canonical form, 4 to 9 bytes (§2.2).
     pub fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u8(self.prefix());
-        writer.u16(self.sequence.0);
+        writer.write::<u8>(self.prefix());
+        writer.write::<u16>(self.sequence.0);
         match self.short_ack() {
-            Some(distance) => writer.u8(distance),
-            None => writer.u16(self.acks.ack.0),
+            Some(distance) => writer.write::<u8>(distance),
+            None => writer.write::<u16>(self.acks.ack.0),
         }
         for byte in self.acks.bits.to_le_bytes() {
             // A byte of eight arrived packets is omitted, which is the usual case.
             if byte != u8::MAX {
-                writer.u8(byte);
+                writer.write::<u8>(byte);
             }
         }
     }
@@ -118,7 +118,7 @@ fn read_ack_bits(prefix: u8, reader: &mut Reader<'_>) -> Option<u32> {
     let mut bytes = [u8::MAX; 4];
     for (byte, index) in bytes.iter_mut().zip(0..) {
         if prefix & (FIRST_ACK_BYTE << index) != 0 {
-            *byte = reader.u8()?;
+            *byte = reader.read::<u8>()?;
         }
     }
     Some(u32::from_le_bytes(bytes))
