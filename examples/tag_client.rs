@@ -11,6 +11,7 @@ mod tag;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
@@ -19,14 +20,21 @@ use tag::{Channels, DEVELOPMENT_KEY, PROTOCOL_ID, Position, Step, World, channel
 
 const TICK: Duration = Duration::from_millis(50);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    // `Display` of an error is for people; a `Result` from `main` would print `Debug`.
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    println!("{error}");
+    ExitCode::FAILURE
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [id, name] = arguments.as_slice() else { return Err("usage: tag_client ID NAME".into()) };
     let mut player = Player::join("127.0.0.1:40000".parse()?, id.parse()?, name)?;
     loop {
         player.turn();
         if let Some(reason) = player.ended.take() {
-            return Ok(println!("{reason}"));
+            return Err(reason.into());
         }
     }
 }

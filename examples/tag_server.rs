@@ -13,6 +13,7 @@ mod tag;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use slipgate::server::keys::Key;
@@ -26,7 +27,14 @@ const TICK: Duration = Duration::from_millis(50);
 /// A new "it" waits for 2 s.
 const PAUSE_TICKS: u32 = 40;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    // `Display` of an error is for people; a `Result` from `main` would print `Debug`.
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    println!("{error}");
+    ExitCode::FAILURE
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut game = Game::start("127.0.0.1:40000".parse()?)?;
     println!("the server listens on {:?}", game.addresses());
     loop {
@@ -59,7 +67,9 @@ impl Game {
     pub(crate) fn start(address: SocketAddr) -> Result<Self, Box<dyn Error>> {
         let sockets = Sockets::bind(&[address])?;
         let (clock, (channels, traffic)) = (Clock::start(), channels()?);
-        let config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
+        let mut config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
+        // A player whose game crashed can join again after 2 s, before the old connection has timed out.
+        config.takeover_after = Some(Duration::from_secs(2));
         let keys = Key::from(DEVELOPMENT_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
         let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));

@@ -6,12 +6,12 @@
 //! | the dedicated server, one per game instance | `server` (default) | `server`: accepts clients with valid tokens |
 //! | the game client | `client` (default) | `client`: turns a token into an encrypted connection |
 //!
-//! [`netcode`] and [`session`] are the protocols, without sockets or clocks. The folder `examples` has a complete small
-//! game.
+//! Client and server of a game share a [`Layout`] of channels. [`netcode`] and [`session`] are the protocols, without
+//! sockets or clocks. The folder `examples` has a complete small game.
 
 #![forbid(unsafe_code)]
 
-#[cfg(all(doctest, feature = "client", feature = "server", feature = "issuer"))]
+#[cfg(all(doctest, feature = "client", feature = "server"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
@@ -21,5 +21,7 @@ pub use slipgate_netcode as netcode;
 #[cfg(feature = "server")]
 pub use slipgate_server as server;
 pub use slipgate_session as session;
+pub use slipgate_session::channel::{Channel, ChannelId, Layout, LayoutError};
+pub use slipgate_session::connection::Traffic;
 #[cfg(feature = "issuer")]
 pub use slipgate_token_issuer as issuer;

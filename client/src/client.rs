@@ -141,7 +141,7 @@ impl Client {
         max_clients: u32,
     ) -> Result<(), ConnectError> {
         let Traffic::Payloads = self.core.traffic() else { return Err(ConnectError::WrongTraffic) };
-        self.core.netcode_mut().connect_loopback(client_index, max_clients)
+        self.core.netcode.connect_loopback(client_index, max_clients)
     }
 
     /// Disconnects at once: the state is `Disconnected`, and ten disconnect packets leave at the end of the turn.
@@ -224,7 +224,7 @@ impl Client {
         message: &[u8],
         options: SendOptions,
     ) -> Result<(), SendError> {
-        self.core.send_message(channel, message, options, self.now.monotonic)
+        self.core.connection_mut()?.send(channel, message, options, self.now.monotonic)
     }
 
     /// Starts a transfer on a channel of transfers. The server receives `label` with it. Events report its progress.
@@ -240,7 +240,7 @@ impl Client {
         transfer: Transfer,
         label: u64,
     ) -> Result<TransferId, SendError> {
-        self.core.send_transfer(channel, transfer, label)
+        Ok(self.core.connection_mut()?.channels.send_transfer(channel, transfer, label)?)
     }
 
     /// Returns how much may leave now, and the size and number of messages that suit the path. Ask before composing a
@@ -268,14 +268,14 @@ impl Client {
 
     /// Returns the connection to accept, refuse, cancel and resume transfers.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
-        self.core.connection_mut()
+        self.core.connection_mut().ok()
     }
 
     /// Ends a turn: runs timers and sends what is due.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
         self.core.tick(self.now.monotonic);
-        self.core.mark_drained(self.drained_at);
+        self.core.drained_at = self.drained_at;
         self.transmit();
     }
 
@@ -316,7 +316,7 @@ impl Client {
     /// Returns the state of the connection, in the standard's words.
     #[must_use]
     pub fn state(&self) -> ClientState {
-        self.core.netcode().state()
+        self.core.netcode.state()
     }
 
     /// Returns why the last attempt or connection ended, until the next one starts. Its `Display` is a sentence for the
@@ -329,7 +329,7 @@ impl Client {
     /// Returns the server of the current attempt or connection.
     #[must_use]
     pub fn server(&self) -> Option<ServerInfo> {
-        let netcode = self.core.netcode();
+        let netcode = &self.core.netcode;
         let (client_index, max_clients) = netcode.slot_info().unzip();
         let address = netcode.server().map(SocketAddr::from);
         (address.is_some() || client_index.is_some()).then_some(ServerInfo { address, client_index, max_clients })
@@ -338,7 +338,7 @@ impl Client {
     /// Returns the number of dropped datagrams by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
-        self.core.netcode().discards()
+        self.core.netcode.discards()
     }
 
     /// Returns the sockets: addresses, buffers, DSCP marks and counters.
@@ -350,7 +350,7 @@ impl Client {
     /// Records the token as used, for all clients of this program. It happens before the first encrypted packet leaves:
     /// a second session with the same keys would reuse nonces.
     fn record_used_token(&mut self) {
-        let used = self.core.netcode().used_token();
+        let used = self.core.netcode.used_token();
         if used.is_some() && used != self.recorded_token {
             self.recorded_token = used;
             used.into_iter().for_each(used_tokens::record);
@@ -364,7 +364,7 @@ impl Client {
     /// Fills the batch. Returns false when the sockets are empty or the turn has read its limit.
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         // The inbox has handled all datagrams of the previous batch.
-        self.core.mark_drained(self.drained_at);
+        self.core.drained_at = self.drained_at;
         if self.packets_left == 0 || self.is_drained {
             // The inbox must not find the handled datagrams again.
             batch.clear();

@@ -128,7 +128,7 @@ impl Client {
     ///
     /// # fn shoot(client: &mut Client, target: (f32, f32)) -> Result<(), SendTypedError> {
     /// // A shot that is 1 s late is useless.
-    /// let options = SendOptions::new().deadline(Duration::from_secs(1));
+    /// let options = SendOptions::default().deadline(Duration::from_secs(1));
     /// client.send_typed_with(&Bincode::default(), SHOTS, &target, options)
     /// # }
     /// ```
@@ -150,5 +150,16 @@ impl Client {
         };
         self.typed_buf = buf;
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_error_names_its_channel() {
+        let error = TypedError { channel: ChannelId(3), kind: TypedErrorKind::Expands };
+        assert_eq!(error.to_string(), "channel 3: the message's value takes too much memory");
     }
 }

@@ -1,8 +1,7 @@
 //! The channels of the game of tag and their messages, which the server and the clients share.
 
 use serde::{Deserialize, Serialize};
-use slipgate::session::channel::{Channel, ChannelId, Layout, LayoutError};
-use slipgate::session::connection::Traffic;
+use slipgate::{Channel, ChannelId, Layout, LayoutError, Traffic};
 
 /// Distinguishes this game from others: servers drop packets with another id.
 pub(crate) const PROTOCOL_ID: u64 = 0x7461_6721;

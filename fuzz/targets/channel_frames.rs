@@ -49,9 +49,9 @@ fn layout() -> Arc<Layout> {
             max_bytes_at_once: 10_000,
             ..transfer::TransferConfig::default()
         },
-        ..ChannelConfig::new(kind)
+        ..ChannelConfig::from(kind)
     };
-    Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
+    Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).expect("settings to run with"))
 }
 
 /// Feeds packets of arbitrary bytes: memory stays bounded and no message exceeds its limit.
@@ -70,8 +70,8 @@ fn invented(input: &mut Input<'_>) {
         let mut at = FrameCursor::default();
         loop {
             match channels.next(rest, &mut at, &mut scratch, now) {
-                Ok(Some(ReceivedMessage { location, .. })) => {
-                    assert!(location.bytes(rest, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
+                Ok(Some(ReceivedMessage { span, .. })) => {
+                    assert!(span.bytes(rest, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
                 }
                 Ok(None) => break,
                 Err(_) => return,
@@ -215,7 +215,7 @@ impl World {
             assert!(written <= bytes);
             buf.truncate(written);
             end.packets.push((end.sequence, buf));
-            end.sequence = end.sequence.ahead(1);
+            end.sequence = end.sequence + 1;
         }
         true
     }
@@ -229,9 +229,9 @@ impl World {
         assert!(receiver.channels.can_take(&frames), "there is no shared budget");
         loop {
             match receiver.channels.next(&frames, &mut at, &mut self.scratch, self.now) {
-                Ok(Some(ReceivedMessage { channel, location })) if self.honest => {
+                Ok(Some(ReceivedMessage { channel, span })) if self.honest => {
                     let kind = KINDS[usize::from(channel.0)];
-                    sender.logs[usize::from(channel.0)].receive(kind, location.bytes(&frames, &self.scratch));
+                    sender.logs[usize::from(channel.0)].receive(kind, span.bytes(&frames, &self.scratch));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,

@@ -11,7 +11,7 @@ use slipgate_fuzz::Input;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_session::channel::control::{self, Bye, CloseCode, Hello};
+use slipgate_session::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
 use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{
     ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions,
@@ -64,9 +64,9 @@ static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
             max_bytes_at_once: 10_000,
             ..transfer::TransferConfig::default()
         },
-        ..ChannelConfig::new(kind)
+        ..ChannelConfig::from(kind)
     };
-    Arc::new(Layout::new(KINDS.map(channel).into()).expect("settings to run with"))
+    Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).expect("settings to run with"))
 });
 
 /// A path of datagrams. The newest is the last.
@@ -133,12 +133,12 @@ impl End {
 
     /// Takes events. A receipt reports one delivery status, if it was requested.
     fn poll_events(&mut self) {
-        while let Some(event) = self.connection.poll_event() {
+        while let Some(event) = self.connection.channels.poll_event() {
             if let ChannelEvent::Receipt { channel, tag, status } = event {
                 self.receipts.report(channel, tag, status);
             }
         }
-        self.receipts.check_free(self.connection.channels().remaining(ORDERED).receipts);
+        self.receipts.check_free(self.connection.channels.remaining(ORDERED).receipts);
     }
 
     fn transmit(&mut self) {
@@ -148,13 +148,13 @@ impl End {
         assert!(sent.len() <= MAX_DATAGRAMS && sent.into_iter().all(|datagram| datagram.len() <= MIN_PAYLOAD));
         let due = self.connection.next_deadline(self.now);
         assert!(self.connection.is_closed() <= due.is_none(), "a closed connection has no deadline");
-        assert!(self.connection.channels().memory_bytes() <= MAX_MEMORY_BYTES);
+        assert!(self.connection.channels.memory_bytes() <= MAX_MEMORY_BYTES);
     }
 
     /// Takes a datagram. Each message arrives once on an undisturbed path, and ordered channels keep the order.
     fn take(&mut self, datagram: &[u8], honest: bool) {
         let mut scratch = Vec::new();
-        let Ok(Some(mut incoming)) = self.connection.handle(datagram, self.now) else { return };
+        let Ok(Some(mut incoming)) = self.connection.handle(datagram, Duration::ZERO, self.now) else { return };
         while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut scratch, self.now) {
             let ChannelMessage { channel, span, times } = message;
             let bytes = span.bytes(datagram, &scratch);
@@ -173,7 +173,7 @@ impl End {
     fn send(&mut self, channel: ChannelId, bytes: usize) {
         if channel == TRANSFERS {
             let transfer = Transfer::new(vec![7; bytes]).expect("at most 64 MiB");
-            let _ = self.connection.channels_mut().send_transfer(TRANSFERS, transfer, 0);
+            let _ = self.connection.channels.send_transfer(TRANSFERS, transfer, 0);
             return;
         }
         let sent = &mut self.sent[usize::from(channel.0)];
@@ -208,7 +208,7 @@ impl End {
 
     /// Returns whether all guaranteed messages arrived and are acknowledged.
     fn is_idle(&self) -> bool {
-        let channels = self.connection.channels();
+        let channels = &self.connection.channels;
         let empty = |channel: ChannelId| {
             let config = LAYOUT.channel(channel).expect("one of the layout's");
             let free = channels.remaining(channel);
@@ -275,12 +275,12 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
         let payload_bytes = u16::from_le_bytes(input.array());
         let hello = Hello { version: 1, oldest_version: 1, layout, payload_bytes, abilities: 0 };
         let mut bytes = [0; 64];
-        let written = control::write_hello(&hello, &mut bytes);
+        let written = control::write(&ControlMessage::Hello(hello), &mut bytes);
         writer.bytes(&bytes[..written]);
     }
     if how & 12 == 12 {
         let mut bytes = [0; 64];
-        let written = control::write_bye(&Bye { code: CloseCode(u16::from(input.u8())), text: "bye" }, &mut bytes);
+        let written = control::write(&ControlMessage::Bye(Bye { code: CloseCode(u16::from(input.u8())), text: "bye" }), &mut bytes);
         writer.bytes(&bytes[..written]);
     }
     for _ in 0..input.u8() & 63 {

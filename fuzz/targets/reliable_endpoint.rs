@@ -83,7 +83,7 @@ fuzz_target!(|input: &[u8]| {
         ..EndpointConfig::default()
     };
     let end = || {
-        let endpoint = Endpoint::new(config.clone()).expect("settings to run with");
+        let endpoint = Endpoint::new(config.clone(), None).expect("settings to run with");
         Some(End { endpoint, path: Path::default(), states: BTreeMap::new() })
     };
     let mut world = World { ends: [end(), end()], honest: true, now: Instant::default() };

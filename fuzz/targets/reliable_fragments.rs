@@ -52,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
         sent_window: 16,
         ..EndpointConfig::default()
     };
-    let mut endpoint = Endpoint::with_budget(config, Some(budget.clone())).expect("settings to run with");
+    let mut endpoint = Endpoint::new(config, Some(budget.clone())).expect("settings to run with");
     let mut now = Instant::default();
     // Sequence numbers with a forged fragment. Their content is not checked.
     let (mut lied, mut delivered) = (BTreeSet::new(), BTreeSet::new());

@@ -32,7 +32,7 @@ fn packet(datagram: &[u8]) {
     // A header of the same size differs at most in the two unused prefix bits.
     assert!(bytes < read || written[1..bytes] == datagram[1..bytes]);
 
-    let arrived: Vec<u16> = header.acks.arrived().map(|sequence| header.acks.ack.distance_from(sequence)).collect();
+    let arrived: Vec<u16> = header.acks.arrived().map(|sequence| header.acks.ack - sequence).collect();
     assert_eq!(arrived.len() as u32, header.acks.bits.count_ones());
     assert!(arrived.iter().all(|back| header.acks.bits >> back & 1 == 1));
 }

@@ -95,7 +95,7 @@ pub enum Event<'a> {
         /// The tag of the message's receipt if one was requested, or the label of the transfer. No other event reports
         /// it.
         receipt: Option<u64>,
-        /// Why, by which side, and with which code and text.
+        /// Why it was refused.
         error: SendError,
     },
     /// The received part of a transfer at the end of its connection; the client's next connection can resume it. It
@@ -120,6 +120,22 @@ pub enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// Returns the client that the event concerns.
+    pub(crate) const fn client(&self) -> ClientHandle {
+        match self {
+            Self::Connected { client, .. }
+            | Self::Payload { client, .. }
+            | Self::Packet { client, .. }
+            | Self::Sent { client, .. }
+            | Self::Message { client, .. }
+            | Self::Channel { client, .. }
+            | Self::Started { client, .. }
+            | Self::NotSent { client, .. }
+            | Self::Partial { client, .. }
+            | Self::Disconnected { client, .. } => *client,
+        }
+    }
+
     /// Splits off the bytes, so that the event can go to another thread beside them.
     pub(crate) fn split_bytes(self) -> (Event<'static>, &'a [u8]) {
         const NONE: &[u8] = &[];

@@ -68,13 +68,15 @@
 //!     let mut server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
 //!     let map = Transfer::new(std::fs::read("map")?).ok_or("the map is larger than 64 MiB")?;
 //!     let mut inbox = Inbox::default();
-//!     for tick in 0_u64.. {
-//!         server.begin_turn(clock.now());
+//!     let mut tick = 0_u64;
+//!     loop {
+//!         let now = clock.now();
+//!         server.begin_turn(now);
 //!         while let Some(event) = inbox.next(&mut server) {
 //!             match event {
 //!                 Event::Connected { client, .. } => {
 //!                     let Some(mut client) = server.client(client) else { continue };
-//!                     client.send_transfer(maps, map.clone(), 0)?;
+//!                     let _ = client.send_transfer(maps, map.clone(), 0);
 //!                 }
 //!                 Event::Message { client, channel, bytes, .. } if channel == chat => {
 //!                     match decode::<&str>(client, channel, bytes) {
@@ -85,17 +87,19 @@
 //!                 _ => {}
 //!             }
 //!         }
-//!         server.for_each_client(|mut client| {
-//!             // On a path with little bandwidth, send fewer details instead of late ones.
-//!             let bytes = client.budget().map_or(0, |budget| budget.suggestion.payload_bytes);
-//!             let _ = client.send_typed(state, &(tick, vec![0_u16; (bytes / 3).min(300) as usize]));
-//!         });
-//!         server.end_turn();
-//!         // A loop at a fixed tick; datagrams that arrive meanwhile wait in the socket.
-//!         pace.is_tick(clock.monotonic());
+//!         if pace.is_tick(now.monotonic) {
+//!             tick += 1;
+//!             server.for_each_client(|mut client| {
+//!                 // On a path with little bandwidth, send fewer details instead of late ones.
+//!                 let bytes = client.budget().map_or(0, |budget| budget.suggestion.payload_bytes);
+//!                 let _ = client.send_typed(state, &(tick, vec![0_u16; (bytes / 3).min(300) as usize]));
+//!             });
+//!             server.end_turn();
+//!         } else {
+//!             server.flush();
+//!         }
 //!         pace.rest(&mut server);
 //!     }
-//!     Ok(())
 //! }
 //! ```
 //!
@@ -117,7 +121,7 @@
 //!     }
 //! }
 //! let Some(mut client) = server.client(client) else { return Ok(()) };
-//! client.send_message_with(STATE, &changes_since(*baseline), SendOptions::new().receipt(tick))
+//! client.send_message_with(STATE, &changes_since(*baseline), SendOptions::default().receipt(tick))
 //! # }
 //! ```
 

@@ -137,7 +137,7 @@ impl Reporter {
         match event {
             SessionEvent::Packet { .. } | SessionEvent::Channel { .. } | SessionEvent::Partial { .. } => {}
             SessionEvent::Connected { client, client_id } => {
-                let address = server.netcode().client(*client).and_then(|info| info.address);
+                let address = server.netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
                 self.connected += 1;
                 info!(

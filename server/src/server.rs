@@ -8,7 +8,7 @@ mod client_ref;
 mod shutdown;
 mod start;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use self::client_ref::ClientRef;
 pub use self::start::StartError;
@@ -25,7 +25,7 @@ use slipgate_netcode::time::Now;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 use slipgate_os::clock::TurnTime;
 use slipgate_os::pace::Wait;
-use slipgate_session::channel::{ChannelId, SendOptions};
+use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::{SendError, Traffic};
 use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
@@ -113,12 +113,12 @@ impl Server {
     /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of transfers.
     /// - `WrongTraffic`: the server carries no channels.
     pub fn send_message(&mut self, client: ClientHandle, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
-        self.core.send_message(client, channel, message, SendOptions::default(), self.now)
+        self.core.connection_mut(client)?.send(channel, message, SendOptions::default(), self.now.monotonic)
     }
 
     /// Queues a message on this channel of every client. The bytes are stored once for all. A client with a full queue
-    /// does not get the message, and the report counts it; with [`for_each_client`](Self::for_each_client) the game
-    /// sees each refusal.
+    /// does not get the message, and the report counts it as refused; with [`for_each_client`](Self::for_each_client)
+    /// the game sees each refusal.
     ///
     /// # Errors
     /// - `TooLarge`: the message is larger than the channel's `max_message_bytes`.
@@ -141,6 +141,16 @@ impl Server {
         self.core.broadcast(channel, message, Some(except), SendOptions::default(), self.now)
     }
 
+    /// Does the same as [`broadcast`](Self::broadcast) with bytes that other shards use too.
+    pub(crate) fn broadcast_shared(
+        &mut self,
+        channel: ChannelId,
+        message: SharedMessage,
+        except: Option<ClientHandle>,
+    ) -> Result<BroadcastReport, SendError> {
+        self.core.broadcast(channel, message, except, SendOptions::default(), self.now)
+    }
+
     /// Calls `visit` for every client, in the order of the slots. It allocates nothing.
     pub fn for_each_client(&mut self, mut visit: impl FnMut(ClientRef<'_>)) {
         let mut next = self.core.next_client(None);
@@ -159,11 +169,11 @@ impl Server {
         } else {
             self.core.tick_with_backlog(self.now);
         }
-        self.core.mark_drained(self.lag.drained_at());
+        self.core.drained_at = self.lag.drained_at();
         self.transmit();
-        self.kernel_filter.tighten(&self.sockets, self.core.netcode().discards());
+        self.kernel_filter.tighten(&self.sockets, self.core.netcode.discards());
         let cut_short = self.read_budget.turns_cut_short();
-        self.reporter.report(self.core.netcode(), &self.sockets, cut_short, self.now.monotonic);
+        self.reporter.report(&self.core.netcode, &self.sockets, cut_short, self.now.monotonic);
     }
 
     /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and
@@ -211,12 +221,12 @@ impl Server {
     /// Sets whether new clients get a slot; at first they do. Otherwise they are denied as on a full server, and try
     /// the next server of their token.
     pub fn accept_new_clients(&mut self, accept: bool) {
-        self.core.netcode_mut().accept_new_clients(accept);
+        self.core.netcode.accept_new_clients(accept);
     }
 
     /// Replaces the private keys, newest first. Connected clients are not affected.
     pub fn set_keys(&mut self, keys: KeyRing) {
-        self.core.netcode_mut().set_keys(keys);
+        self.core.netcode.set_keys(keys);
     }
 
     /// Shares an uplink of this rate among all clients by their [weights](ClientRef::set_weight); `None`, the default,
@@ -280,7 +290,7 @@ impl Server {
         scratch: &mut Vec<u8>,
     ) -> Option<ReceivedDatagram> {
         loop {
-            let (client, length) = self.core.netcode_mut().poll_loopback(buf)?;
+            let (client, length) = self.core.netcode.poll_loopback(buf)?;
             let payload = buf.get(..length).unwrap_or_default();
             if let Some(received) = self.core.handle_loopback(client, payload, scratch, self.now) {
                 return Some(received);
@@ -292,7 +302,7 @@ impl Server {
     pub(crate) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         let (before, measured) = (self.turn.now().monotonic, self.turn.measured().monotonic);
         self.lag.on_request();
-        self.core.mark_drained(self.lag.drained_at());
+        self.core.drained_at = self.lag.drained_at();
         if self.is_drained || !self.read_budget.may_read(measured) {
             if self.is_drained {
                 self.lag.on_sockets_empty();

@@ -86,8 +86,8 @@ fn talk(one: &mut Endpoint, other: &mut Endpoint, path: &mut Path, payload: &[u8
 
 fn main() {
     let config = EndpointConfig { sent_window: 256, received_window: 256, ..EndpointConfig::default() };
-    let mut one = Endpoint::new(config.clone()).unwrap();
-    let mut other = Endpoint::new(config).unwrap();
+    let mut one = Endpoint::new(config.clone(), None).unwrap();
+    let mut other = Endpoint::new(config, None).unwrap();
     let mut path = Path::new();
     measure("  a packet of 100 bytes there and one back, all included", 200_000, |now| {
         talk(&mut one, &mut other, &mut path, &[1; 100], now);

@@ -60,7 +60,7 @@ pub fn endpoint(settings: &Case<'_>) -> Endpoint {
         config.sent_window,
         "{settings}: the ack list is as long as the window"
     );
-    Endpoint::new(config).unwrap_or_else(|error| panic!("{settings}: {error}"))
+    Endpoint::new(config, None).unwrap_or_else(|error| panic!("{settings}: {error}"))
 }
 
 /// Returns the statistics that the reference keeps beside an endpoint with these settings.

@@ -56,7 +56,7 @@ impl ChannelWorld {
             packets: 0,
             expectation: Expectation::new(layout),
             payload_bytes: 1200,
-            endpoint: Endpoint::new(EndpointConfig::default()).expect("valid settings"),
+            endpoint: Endpoint::new(EndpointConfig::default(), None).expect("valid settings"),
             scratch: Vec::new(),
             in_flight: Vec::new(),
             silent_ticks: 0,
@@ -100,8 +100,8 @@ impl Program for ChannelProgram {
         while let Some(arrival) =
             channels.next(packet.payload, &mut at, scratch, now).expect("the peer keeps the protocol")
         {
-            let ReceivedMessage { channel, location } = arrival;
-            expectation.received(channel, location.bytes(packet.payload, scratch));
+            let ReceivedMessage { channel, span } = arrival;
+            expectation.received(channel, span.bytes(packet.payload, scratch));
         }
     }
 

@@ -39,7 +39,7 @@ impl ConnectionProgram {
 
 impl Program for ConnectionProgram {
     fn receive(&mut self, datagram: &[u8], waited: Duration, now: Instant) {
-        let Ok(Some(mut incoming)) = self.connection.handle_delayed(datagram, waited, now) else { return };
+        let Ok(Some(mut incoming)) = self.connection.handle(datagram, waited, now) else { return };
         while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut self.scratch, now) {
             self.messages.push((message.channel, message.span.bytes(datagram, &self.scratch).to_vec()));
         }
@@ -51,7 +51,7 @@ impl Program for ConnectionProgram {
         connection.on_received(now);
         connection.tick(now);
         connection.transmit(now, sink);
-        events.extend(std::iter::from_fn(|| connection.poll_event()));
+        events.extend(std::iter::from_fn(|| connection.channels.poll_event()));
     }
 }
 

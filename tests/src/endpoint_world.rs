@@ -24,7 +24,7 @@ pub struct EndpointProgram {
 
 impl EndpointProgram {
     fn new(config: &EndpointConfig) -> Self {
-        let endpoint = Endpoint::new(config.clone()).expect("valid settings");
+        let endpoint = Endpoint::new(config.clone(), None).expect("valid settings");
         Self { endpoint, received: Vec::new(), events: Vec::new() }
     }
 

@@ -6,9 +6,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::LayoutHash;
-use slipgate_session::channel::control::{
-    Bye, CloseCode, ControlMessage, Hello, VERSION, read, write_bye, write_hello,
-};
+use slipgate_session::channel::control::{Bye, CloseCode, ControlMessage, Hello, VERSION, read, write};
 use slipgate_session::channel::transfer::frame::TransferFrame;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
@@ -79,7 +77,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 pub fn hello(version: u8, layout: LayoutHash) -> Vec<u8> {
     let hello = Hello { version, oldest_version: version, layout, payload_bytes: 1200, abilities: 0 };
     let mut buf = vec![0; 64];
-    let bytes = write_hello(&hello, &mut buf);
+    let bytes = write(&ControlMessage::Hello(hello), &mut buf);
     buf.truncate(bytes);
     buf
 }
@@ -88,7 +86,7 @@ pub fn hello(version: u8, layout: LayoutHash) -> Vec<u8> {
 #[must_use]
 pub fn bye(code: CloseCode, text: &str) -> Vec<u8> {
     let mut buf = vec![0; 300];
-    let bytes = write_bye(&Bye { code, text }, &mut buf);
+    let bytes = write(&ControlMessage::Bye(Bye { code, text }), &mut buf);
     buf.truncate(bytes);
     buf
 }
@@ -148,5 +146,5 @@ pub fn received_close_code(payload: &[u8]) -> Option<CloseCode> {
 /// Returns the timestamp of a moment of the malicious peer.
 #[must_use]
 pub fn stamp(millis: u64) -> Timestamp {
-    Timestamp::of(Instant::from_start(Duration::from_millis(millis)))
+    Timestamp::from(Instant::from_start(Duration::from_millis(millis)))
 }

@@ -7,7 +7,7 @@ use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, Request};
+use slipgate_netcode::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind};
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, REQUEST_BYTES};
 
 /// A packet that a server sent.

@@ -101,7 +101,7 @@ impl ReferenceStatistics {
 
     /// Records the first acknowledgement of a packet.
     pub fn on_acked(&mut self, sequence: Sequence, rtt: Duration) {
-        let back = usize::from(Sequence(self.sent_total as u16).distance_from(sequence));
+        let back = usize::from(Sequence(self.sent_total as u16) - sequence);
         if let Some(index) = self.sent.len().checked_sub(back) {
             self.sent[index].is_acked = true;
         }
@@ -147,9 +147,9 @@ impl ReferenceStatistics {
             self.bandwidths[2].target = kilobits_per_second(acked.iter().map(|packet| (packet.bytes, packet.at)));
         }
         if self.received_next != Sequence(0) || !self.received.is_empty() {
-            let oldest = self.received_next.back(self.settings.received_window);
+            let oldest = self.received_next - self.settings.received_window;
             let half =
-                (0..self.settings.received_window / 2).filter_map(|ahead| self.received.get(&oldest.ahead(ahead).0));
+                (0..self.settings.received_window / 2).filter_map(|ahead| self.received.get(&(oldest + ahead).0));
             self.bandwidths[1].target = kilobits_per_second(half.copied());
         }
         self.loss.step(self.settings.loss_smoothing);
@@ -194,11 +194,11 @@ impl ReferenceStatistics {
     }
 
     fn advance(&mut self, sequence: Sequence) {
-        let next = sequence.ahead(1);
+        let next = sequence + 1;
         if next.is_newer_than(self.received_next) {
             let window = self.settings.received_window;
             self.received_next = next;
-            self.received.retain(|number, _| (1..=window).contains(&next.distance_from(Sequence(*number))));
+            self.received.retain(|number, _| (1..=window).contains(&(next - Sequence(*number))));
         }
     }
 }

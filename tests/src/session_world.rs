@@ -114,7 +114,7 @@ impl SessionWorld {
         let id = self.begin_connect(conditions, token);
         for _ in 0..200 {
             self.turn();
-            if let (Some(client), ClientState::Connected) = (self.handle(id), self.player(id).core.netcode().state()) {
+            if let (Some(client), ClientState::Connected) = (self.handle(id), self.player(id).core.netcode.state()) {
                 return client;
             }
         }
@@ -149,7 +149,7 @@ impl SessionWorld {
     /// Returns the handle of a connected player on the server.
     #[must_use]
     pub fn handle(&self, id: u64) -> Option<ClientHandle> {
-        self.server.netcode().find(id)
+        self.server.netcode.find(id)
     }
 
     /// Queues a message of a player to the server.
@@ -158,7 +158,7 @@ impl SessionWorld {
     /// Returns the error of the client.
     pub fn send_to_server(&mut self, id: u64, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
         let now = self.now().monotonic;
-        self.player(id).core.send_message(channel, message, SendOptions::default(), now)
+        self.player(id).core.connection_mut()?.send(channel, message, SendOptions::default(), now)
     }
 
     /// Queues a message of the server to a player.
@@ -172,7 +172,7 @@ impl SessionWorld {
         message: &[u8],
     ) -> Result<(), SendError> {
         let now = self.now();
-        self.server.send_message(client, channel, message, SendOptions::default(), now)
+        self.server.connection_mut(client)?.send(channel, message, SendOptions::default(), now.monotonic)
     }
 
     /// Delivers a datagram to the server with a given source address.
@@ -200,7 +200,7 @@ impl SessionWorld {
                 server::SessionMessage::Payload { .. } => continue,
                 other => panic!("{other:?}"),
             };
-            let id = self.server.netcode().client(client).expect("a message comes from a connected client").client_id.0;
+            let id = self.server.netcode.client(client).expect("a message comes from a connected client").client_id.0;
             if id <= self.players.len() as u64 {
                 self.messages.push((id, channel, span.bytes(datagram, &self.scratch).to_vec()));
             }

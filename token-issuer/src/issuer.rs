@@ -109,7 +109,7 @@ impl Issuer {
         let timeout_seconds = self.limits.timeout().choose(request.timeout_seconds).map_err(MintError::Timeout)?;
         let claims = Claims {
             protocol_id: self.protocol_id,
-            client_id: request.client_id.into(),
+            client_id: request.client_id,
             servers: &self.servers(request.servers.as_deref())?,
             internal_servers: None,
             lifetime_seconds,

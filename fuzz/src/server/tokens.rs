@@ -10,14 +10,14 @@ use slipgate_netcode::time::{UnixMillis, UnixSeconds};
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::issue::seal;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::{PacketHeader, PacketKind, Request};
+use slipgate_netcode::wire::packet::{PacketHeader, PacketKind};
 use slipgate_netcode::wire::token::{PrivateLayout, PublicLayout, Servers};
 use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_DATAGRAM_BYTES, REQUEST_BYTES};
 
 use crate::{Input, PROTOCOL_ID};
 
 /// Returns one of two private keys. A server starts with the first.
-pub(super) const fn private_key(number: u8) -> Key {
+pub(super) fn private_key(number: u8) -> Key {
     Key::from([0x60 + (number & 1); 32])
 }
 

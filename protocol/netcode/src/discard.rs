@@ -77,6 +77,7 @@ macro_rules! discard_reasons {
 
             /// Returns the number of datagrams dropped for this reason.
             fn index(&self, reason: $reason) -> &u64 {
+                // Each variant has a counter. The fallback only avoids a panic path.
                 self.0.get(reason as usize).unwrap_or(&0)
             }
         }
@@ -84,6 +85,7 @@ macro_rules! discard_reasons {
         impl core::ops::AddAssign<&Self> for $counters {
             /// Adds the counts of another set of counters, for a sum over shards.
             fn add_assign(&mut self, other: &Self) {
+                // Saturating: a sum over shards must not wrap when one of them has saturated.
                 self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
             }
         }

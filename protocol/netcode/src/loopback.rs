@@ -40,6 +40,7 @@ impl PayloadQueue {
     /// Moves the oldest payload into `buf` and returns its length in bytes.
     pub(crate) fn pop(&mut self, buf: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
         let queued = self.0.pop_front()?;
+        // The whole array is copied: bytes behind the payload are zeros, and no length is checked twice.
         *buf = queued.bytes;
         Some(queued.length)
     }

@@ -65,6 +65,7 @@ impl From<UnixMillis> for UnixSeconds {
     /// Returns the second in which the moment lies.
     #[inline]
     fn from(moment: UnixMillis) -> Self {
+        // Rounded down, like the seconds that an issuer writes.
         Self(moment.0 / 1000)
     }
 }

@@ -10,7 +10,12 @@ use super::{ClientRef, Server};
 use crate::ServerTotals;
 
 impl Server {
-    /// Returns everything that concerns one client, `None` if it is not connected or was kicked.
+    /// Returns everything that concerns one client while it has a slot, `None` afterwards.
+    ///
+    /// A client that was kicked or is leaving keeps its slot until its close message is acknowledged. Its id, address,
+    /// user data and path can be read until then, [`ClientRef::disconnect`] frees its slot at once, and sends return
+    /// `Gone`. A client in the same program is returned as long as payloads wait for it, so that
+    /// [`ClientRef::loopback_receive`] can take the last ones after the end.
     ///
     /// # Examples
     /// ```no_run
@@ -25,17 +30,15 @@ impl Server {
     /// # }
     /// ```
     pub fn client(&mut self, client: ClientHandle) -> Option<ClientRef<'_>> {
-        self.is_connected(client).then(|| ClientRef::new(self, client))
-    }
-
-    fn is_connected(&self, client: ClientHandle) -> bool {
-        self.core.is_connected(client)
+        let netcode = &self.core.netcode;
+        let is_known = netcode.client(client).is_some() || netcode.has_loopback_payloads(client);
+        is_known.then(|| ClientRef::new(self, client))
     }
 
     /// Returns the handle of a client id, while it is connected to this shard.
     #[must_use]
     pub fn find(&self, client_id: impl Into<ClientId>) -> Option<ClientHandle> {
-        self.core.netcode().find(client_id).filter(|client| self.is_connected(*client))
+        self.core.netcode.find(client_id).filter(|client| self.core.is_connected(*client))
     }
 
     /// Returns the handles of this shard's clients in the order of their slots, from `Connected` to `Disconnected`.
@@ -47,7 +50,7 @@ impl Server {
     /// the reason, so the number may be larger than that of [`clients`](Self::clients).
     #[must_use]
     pub fn connected(&self) -> u32 {
-        self.core.netcode().connected()
+        self.core.netcode.connected()
     }
 
     /// Returns what the payloads of clients carry.
@@ -59,13 +62,13 @@ impl Server {
     /// Returns which shard this is; the first one where there is only one.
     #[must_use]
     pub(crate) const fn shard_id(&self) -> ShardId {
-        self.core.netcode().shard_id()
+        self.core.netcode.shard_id()
     }
 
     /// Returns the settings.
     #[must_use]
     pub const fn config(&self) -> &ServerConfig {
-        self.core.netcode().config()
+        self.core.netcode.config()
     }
 
     /// Returns the sockets: addresses, buffers, DSCP marks and counters.
@@ -77,13 +80,13 @@ impl Server {
     /// Returns the number of dropped datagrams by reason.
     #[must_use]
     pub const fn discards(&self) -> &Discards {
-        self.core.netcode().discards()
+        self.core.netcode.discards()
     }
 
     /// Returns the counters of the protocol.
     #[must_use]
     pub const fn stats(&self) -> &NetcodeStats {
-        self.core.netcode().stats()
+        self.core.netcode.stats()
     }
 
     /// Returns all counters. It makes a system call where the system counts dropped datagrams.
@@ -100,6 +103,6 @@ impl Server {
 
     /// Logs the counters since the start, for the end of a program.
     pub fn log_totals(&self) {
-        self.reporter.log_totals(self.core.netcode(), &self.sockets, self.read_budget.turns_cut_short());
+        self.reporter.log_totals(&self.core.netcode, &self.sockets, self.read_budget.turns_cut_short());
     }
 }

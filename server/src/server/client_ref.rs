@@ -12,16 +12,17 @@ use slipgate_session::wire::reliable::Sequence;
 
 use super::Server;
 
-/// A connected client, borrowed from its [`Server`] by [`Server::client`] or [`Server::for_each_client`].
+/// A client, borrowed from its [`Server`] by [`Server::client`] or [`Server::for_each_client`].
 ///
-/// Methods return `Gone` only if the game has closed the connection by [`connection_mut`](Self::connection_mut).
+/// Sends return `Gone` after either side has closed the connection. When only the last payloads of a client in the same
+/// program are left, its id, index and user data are zeros.
 pub struct ClientRef<'s> {
     server: &'s mut Server,
     handle: ClientHandle,
 }
 
 impl<'s> ClientRef<'s> {
-    /// `handle` is a connected client of `server`.
+    /// `handle` is a client of `server` that has a slot, or payloads that wait for it.
     pub(super) const fn new(server: &'s mut Server, handle: ClientHandle) -> Self {
         Self { server, handle }
     }
@@ -35,26 +36,26 @@ impl<'s> ClientRef<'s> {
     /// Returns the client id of its token.
     #[must_use]
     pub fn client_id(&self) -> ClientId {
-        self.server.core.netcode().client(self.handle).map_or_else(ClientId::default, |client| client.client_id)
+        self.server.core.netcode.client(self.handle).map_or_else(ClientId::default, |client| client.client_id)
     }
 
     /// Returns its index among the clients of all shards, from 0; the client knows it by the same number.
     #[must_use]
     pub fn client_index(&self) -> ClientIndex {
-        self.server.core.netcode().client(self.handle).map_or_else(ClientIndex::default, |client| client.index)
+        self.server.core.netcode.client(self.handle).map_or_else(ClientIndex::default, |client| client.index)
     }
 
     /// Returns the address of its packets, `None` for a client in the same program.
     #[must_use]
     pub fn address(&self) -> Option<Address> {
-        self.server.core.netcode().client(self.handle).and_then(|client| client.address)
+        self.server.core.netcode.client(self.handle).and_then(|client| client.address)
     }
 
     /// Returns the 256 bytes that the backend wrote into its token.
     #[must_use]
     pub fn user_data(&self) -> UserData {
         const NONE: UserData = [0; size_of::<UserData>()];
-        self.server.core.netcode().client(self.handle).map_or(NONE, |client| *client.user_data)
+        self.server.core.netcode.client(self.handle).map_or(NONE, |client| *client.user_data)
     }
 
     /// Encrypts a payload; see [`Server::send`].
@@ -98,7 +99,8 @@ impl<'s> ClientRef<'s> {
         message: &[u8],
         options: SendOptions,
     ) -> Result<(), SendError> {
-        self.server.core.send_message(self.handle, channel, message, options, self.server.now)
+        let now = self.server.now.monotonic;
+        self.server.core.connection_mut(self.handle)?.send(channel, message, options, now)
     }
 
     /// Starts a transfer on a channel of transfers. The client receives `label` with it. Events report its progress.
@@ -114,13 +116,13 @@ impl<'s> ClientRef<'s> {
         transfer: Transfer,
         label: u64,
     ) -> Result<TransferId, SendError> {
-        self.server.core.send_transfer(self.handle, channel, transfer, label)
+        Ok(self.server.core.connection_mut(self.handle)?.channels.send_transfer(channel, transfer, label)?)
     }
 
     /// Returns what a channel still takes, in messages and bytes; nothing where there is no such channel.
     #[must_use]
     pub fn remaining(&self, channel: ChannelId) -> Remaining {
-        self.connection().map_or_else(Remaining::default, |connection| connection.channels().remaining(channel))
+        self.connection().map_or_else(Remaining::default, |connection| connection.channels.remaining(channel))
     }
 
     /// Returns how much may leave now, and the size and number of messages that suit the path. Ask before composing a
@@ -147,15 +149,16 @@ impl<'s> ClientRef<'s> {
         self.server.core.connection(self.handle)
     }
 
-    /// Returns the connection to accept, refuse, cancel and resume transfers.
+    /// Returns the connection to accept, refuse, cancel and resume transfers. `None` as for
+    /// [`connection`](Self::connection), and after the game has closed it.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
-        self.server.core.connection_mut(self.handle)
+        self.server.core.connection_mut(self.handle).ok()
     }
 
     /// Sets its share of the [uplink](Server::set_uplink) relative to other clients, 1 at first. It lasts as long as
     /// the client is connected.
     pub fn set_weight(&mut self, weight: Weight) {
-        // `Gone` is impossible: the client is connected.
+        // A client without a slot has no share to set.
         let _ = self.server.core.set_weight(self.handle, weight);
     }
 
@@ -170,7 +173,8 @@ impl<'s> ClientRef<'s> {
         let _ = self.server.core.kick(self.handle, code, text);
     }
 
-    /// Disconnects it at once, without a text. The disconnect packets leave with this turn.
+    /// Disconnects it at once, without a text. The disconnect packets leave with this turn. It also frees the slot of a
+    /// client that was kicked before.
     pub fn disconnect(self) {
         let _ = self.server.core.disconnect(self.handle);
     }
@@ -182,12 +186,13 @@ impl<'s> ClientRef<'s> {
     /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
     /// - `Backlogged`: 256 payloads wait.
     pub fn loopback_send(&mut self, payload: &[u8]) -> Result<(), SendError> {
-        Ok(self.server.core.netcode_mut().loopback_send(self.handle, payload)?)
+        Ok(self.server.core.netcode.loopback_send(self.handle, payload)?)
     }
 
-    /// Takes the next payload of the game, as the client in the same program, and returns its length.
+    /// Takes the next payload of the game, as the client in the same program, and returns its length. Payloads from
+    /// before the end of the connection can be taken after it, until the next client in the slot disconnects.
     pub fn loopback_receive(&mut self, buf: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
-        self.server.core.netcode_mut().loopback_receive(self.handle, buf)
+        self.server.core.netcode.loopback_receive(self.handle, buf)
     }
 
     #[cfg(feature = "typed")]

@@ -149,7 +149,7 @@ impl Server {
     /// again, and transfers are refused.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.core.set_memory(memory);
+        self.core.memory = memory;
         self
     }
 }

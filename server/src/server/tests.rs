@@ -11,6 +11,7 @@ use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::clock::Clock;
+use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::connection::Memory;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -110,7 +111,7 @@ fn a_still_turn_keeps_its_time_and_its_read_limits() {
 }
 
 /// A client with a socket of its own, and the number of its echoes.
-struct Player {
+pub(crate) struct Player {
     client: Client,
     inbox: slipgate_client::Inbox,
     echoes: usize,
@@ -118,6 +119,10 @@ struct Player {
 
 impl Player {
     fn connecting(client_id: u64, to: SocketAddr, now: Now) -> Self {
+        Self::with_traffic(Traffic::Payloads, client_id, to, now)
+    }
+
+    fn with_traffic(traffic: Traffic, client_id: u64, to: SocketAddr, now: Now) -> Self {
         let claims = Claims {
             protocol_id: 7,
             client_id: client_id.into(),
@@ -125,11 +130,11 @@ impl Player {
             internal_servers: None,
             lifetime_seconds: 30,
             timeout_seconds: 5,
-            user_data: &[0; USER_DATA_BYTES],
+            user_data: &[client_id as u8; USER_DATA_BYTES],
         };
         let mut random = StdRng::seed_from_u64(client_id);
         let token = issue(&claims, &Key::from([7; 32]), now.unix, &mut random).unwrap();
-        let mut client = Client::new().unwrap();
+        let mut client = Client::new().unwrap().with_traffic(traffic).unwrap();
         client.connect(token, now).unwrap();
         Self { client, inbox: slipgate_client::Inbox::default(), echoes: 0 }
     }
@@ -210,4 +215,48 @@ fn only_a_new_client_waits_for_a_slow_flush() {
     });
     end.unwrap().send(Ok(())).unwrap();
     play(&mut players, &mut |players, new_clients| players[1].echoes >= 1 && new_clients == [1, 2]);
+}
+
+/// Returns a server with channels and a client whose `Connected` event was just taken.
+pub(crate) fn with_connected_client() -> (Server, Player, crate::Event<'static>, ClientHandle) {
+    let layout = Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap();
+    let traffic = Traffic::channels(layout);
+    let (server, to) = server();
+    let (mut server, clock, mut inbox) =
+        (server.with_traffic(traffic.clone()).unwrap(), Clock::start(), Inbox::default());
+    let mut player = Player::with_traffic(traffic, 9, to, clock.now());
+    for _ in 0..5_000 {
+        player.client.begin_turn(clock.now());
+        while player.inbox.next(&mut player.client).is_some() {}
+        player.client.end_turn();
+        server.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut server) {
+            if let crate::Event::Connected { client, client_id } = event {
+                return (server, player, crate::Event::Connected { client, client_id }, client);
+            }
+        }
+        server.end_turn();
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the client did not connect in 5 s");
+}
+
+#[test]
+fn a_kicked_client_is_known_until_its_slot_is_free() {
+    const CHAT: ChannelId = ChannelId(0);
+    let (mut server, _player, _, handle) = with_connected_client();
+    server.kick(handle, "that is enough").unwrap();
+    assert_eq!((server.clients().count(), server.find(9), server.connected()), (0, None, 1));
+    let mut client = server.client(handle).expect("it has its slot");
+    assert_eq!((client.client_id(), client.user_data()), (ClientId(9), [9; USER_DATA_BYTES]));
+    assert!(client.address().is_some() && client.path().is_some());
+    assert_eq!(client.send_message(CHAT, b"one more"), Err(SendError::Gone));
+    assert_eq!(
+        (client.send(b"one more"), client.send_packet(b"one more").err()),
+        (Err(SendError::WrongTraffic), Some(SendError::WrongTraffic))
+    );
+    assert_eq!(server.kick(handle, "again"), Err(SendError::Gone));
+    server.client(handle).unwrap().disconnect();
+    assert_eq!(server.connected(), 0, "the slot is free at once");
+    assert!(server.client(handle).is_none());
 }

@@ -2,7 +2,7 @@
 //! the game's commands.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_session::channel::transfer::Transfer;
-use slipgate_session::channel::{ChannelId, SendOptions};
+use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::connection::{CloseCode, SendError, Traffic};
 use tracing::warn;
 
@@ -64,6 +64,13 @@ pub(super) enum Command {
         options: SendOptions,
         byte_count: usize,
     },
+    /// A message for every client of the shard but one. The bytes are shared by all shards, not copied.
+    Broadcast {
+        channel: ChannelId,
+        message: SharedMessage,
+        message_bytes: usize,
+        except: Option<ClientHandle>,
+    },
     /// The content is shared, not copied.
     Transfer {
         client: ClientHandle,
@@ -89,7 +96,7 @@ impl QueueEntry for Command {
             Self::Payload { byte_count, .. } | Self::Message { byte_count, .. } | Self::Kick { byte_count, .. } => {
                 *byte_count
             }
-            Self::Transfer { .. } | Self::Disconnect { .. } | Self::Run(_) => 0,
+            Self::Broadcast { .. } | Self::Transfer { .. } | Self::Disconnect { .. } | Self::Run(_) => 0,
         }
     }
 }
@@ -99,9 +106,12 @@ impl QueueEntry for Command {
 pub(super) struct BridgeCounters {
     pub(super) payloads_dropped: AtomicU64,
     pub(super) payloads_not_sent: AtomicU64,
+    pub(super) broadcasts_not_sent: AtomicU64,
     pub(super) pauses: AtomicU64,
     pub(super) events_lost: AtomicU64,
     pub(super) commands_lost: AtomicU64,
+    /// The bytes of the broadcasts in the queue, which are not in its ring of bytes. Both threads write it.
+    pub(super) broadcast_bytes: AtomicUsize,
 }
 
 /// The app of a shard that passes everything on to the game's thread.
@@ -156,6 +166,12 @@ impl ShardBridge {
                 let receipt = options.receipt;
                 let sent = with_client(server, client, |mut to| to.send_message_with(channel, body, options));
                 return sent.err().map(|error| Event::NotSent { client, channel, receipt, error });
+            }
+            Command::Broadcast { channel, message, message_bytes, except } => {
+                // The game has checked channel and size, so only clients with full queues refuse the message.
+                let report = server.broadcast_shared(channel, message, except);
+                add(&self.counters.broadcasts_not_sent, report.map_or(0, |report| report.refused).into());
+                self.counters.broadcast_bytes.fetch_sub(message_bytes, Ordering::Relaxed);
             }
             Command::Transfer { client, channel, transfer, label } => {
                 let sent = with_client(server, client, |mut to| to.send_transfer(channel, transfer, label));
@@ -233,9 +249,13 @@ fn max_event_bytes(traffic: &Traffic) -> usize {
     messages.unwrap_or(0).max(USER_DATA_BYTES)
 }
 
-/// Only the shard's thread writes the counters, so that a load and a store suffice.
 fn increment(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    add(counter, 1);
+}
+
+/// Only the shard's thread writes these counters, so that a load and a store suffice.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
 
 impl ShardApp for ShardBridge {
@@ -273,5 +293,30 @@ impl ShardApp for ShardBridge {
             }
             thread::sleep(FULL_QUEUE_PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipgate_netcode::ids::ClientId;
+
+    use super::super::path_table::path_table;
+    use super::super::spsc::queue;
+    use super::*;
+    use crate::server::tests::with_connected_client;
+
+    #[test]
+    fn a_client_that_is_closing_already_is_reported_with_its_facts() {
+        let (mut server, _player, event, client) = with_connected_client();
+        server.kick(client, "before the game knows it").unwrap();
+        let traffic = server.traffic().clone();
+        let ((events, mut received), (_, commands)) = (queue(64, 16 << 10), queue(64, 16 << 10));
+        let (paths, _) = path_table(&traffic, Duration::ZERO);
+        let mut bridge = ShardBridge::new(events, commands, paths, &traffic, Arc::default());
+        assert!(bridge.pass_connected(event, client, &mut server));
+        let passed = received.pop().unwrap();
+        assert!(matches!(passed.event, Event::Connected { client_id: ClientId(9), .. }));
+        assert!(passed.info.is_some_and(|info| info.address.is_some()), "the game's thread needs them to register it");
+        assert_eq!(received.body(), [9; USER_DATA_BYTES]);
     }
 }

@@ -35,7 +35,7 @@ use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, USER_DATA_BYTES, UserData};
 use slipgate_os::clock::Clock;
 use slipgate_session::channel::transfer::Transfer;
-use slipgate_session::channel::{ChannelId, Kind, Remaining, SendOptions};
+use slipgate_session::channel::{ChannelId, Kind, Remaining, SendOptions, SharedMessage};
 use slipgate_session::connection::{Budget, CloseCode, PathStats, SendError, Traffic};
 
 use self::bridge::{BridgeCounters, ClientFacts, Command, ShardBridge, ShardEvent};
@@ -128,12 +128,21 @@ pub struct ShardCounts {
     pub payloads_dropped: u64,
     /// Payloads of the game that the shard could not send, for example because the client had left.
     pub payloads_not_sent: u64,
+    /// Messages of broadcasts that the shard could not queue, because the client's queue was full. Each client counts.
+    pub broadcasts_not_sent: u64,
     /// How often the shard stopped reading because the queue to the game was full.
     pub pauses: u64,
     /// Events that the game did not take within 5 s of the shard's end.
     pub events_lost: u64,
     /// Commands that a shard did not execute at its end, because the game did not take its events within 5 s.
     pub commands_lost: u64,
+}
+
+/// A client on the game's thread.
+struct ClientEntry {
+    info: ShardClient,
+    /// The game has disconnected it: the only events that follow are its partial transfers and its end.
+    is_closing: bool,
 }
 
 /// The game's end of one shard.
@@ -143,7 +152,9 @@ struct ShardLink {
     paths: PathReader,
     counters: Arc<BridgeCounters>,
     /// Indexed by the slot on the shard.
-    clients: Vec<Option<ShardClient>>,
+    clients: Vec<Option<ClientEntry>>,
+    /// The maximum bytes of queued broadcasts, which are not in the queue's ring of bytes.
+    max_broadcast_bytes: usize,
     /// Commands were queued since the shard was woken.
     needs_wake: bool,
 }
@@ -226,7 +237,15 @@ impl ShardedServer {
             let (writer, paths) = path_table(&traffic, config.paths_interval);
             let bridge = ShardBridge::new(event_producer, command_consumer, writer, &traffic, Arc::clone(&counters));
             pairs.push((shard, bridge));
-            links.push(ShardLink { events, commands, paths, counters, clients: Vec::new(), needs_wake: false });
+            links.push(ShardLink {
+                events,
+                commands,
+                paths,
+                counters,
+                clients: Vec::new(),
+                max_broadcast_bytes: config.bytes,
+                needs_wake: false,
+            });
         }
         Ok(Self {
             links,
@@ -240,21 +259,32 @@ impl ShardedServer {
         })
     }
 
-    /// Returns the next event of any shard, `None` when there is none. The events of one client are in order.
+    /// Returns the next event of any shard, `None` when there is none. The events of one client are in order. Once the
+    /// game has disconnected a client, only its partial transfers and its `Disconnected` follow.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
+        let event = self.pop_event();
+        if event.is_none() {
+            // The game composes its tick next, and needs the newest paths for it.
+            self.links.iter_mut().for_each(|link| link.paths.refresh());
+        }
+        self.receive(event?)
+    }
+
+    /// Pops the next event that the game receives.
+    fn pop_event(&mut self) -> Option<ShardEvent> {
         for _ in 0..=self.links.len() {
             let link = self.links.get_mut(self.current_shard)?;
-            if self.events_in_a_row < MAX_EVENTS_IN_A_ROW
+            while self.events_in_a_row < MAX_EVENTS_IN_A_ROW
                 && let Some(event) = link.events.pop()
             {
                 self.events_in_a_row += 1;
-                return self.receive(event);
+                if !link.drops(&event.event) {
+                    return Some(event);
+                }
             }
             self.events_in_a_row = 0;
             self.current_shard = (self.current_shard + 1) % self.links.len();
         }
-        // The game composes its tick next, and needs the newest paths for it.
-        self.links.iter_mut().for_each(|link| link.paths.refresh());
         None
     }
 
@@ -270,13 +300,13 @@ impl ShardedServer {
                     link.clients.resize_with(slot + 1, || None);
                 }
                 if let Some(entry) = link.clients.get_mut(slot) {
-                    *entry = Some(info);
+                    *entry = Some(ClientEntry { info, is_closing: false });
                     self.connected += 1;
                 }
             }
             (Event::Disconnected { client, .. }, _) => {
                 let entry = link.clients.get_mut(client.slot().0 as usize);
-                if entry.and_then(|entry| entry.take_if(|info| info.client == *client)).is_some() {
+                if entry.and_then(|entry| entry.take_if(|entry| entry.info.client == *client)).is_some() {
                     self.connected -= 1;
                 }
             }
@@ -291,7 +321,7 @@ impl ShardedServer {
     /// requires [`Traffic::Payloads`].
     ///
     /// # Errors
-    /// - `Gone`: the client's `Disconnected` event was taken.
+    /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
     /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
     /// - `Backlogged`: the queue to the shard is full.
     /// - `WrongTraffic`: the shards carry channels.
@@ -308,7 +338,7 @@ impl ShardedServer {
     /// channel's queue is full there, or the client has left, [`Event::NotSent`] reports it.
     ///
     /// # Errors
-    /// - `Gone`: the client's `Disconnected` event was taken.
+    /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
     /// - `TooLarge`: the message is larger than the channel's `max_message_bytes`.
     /// - `Backlogged`: the queue to the shard is full.
     /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of transfers.
@@ -342,8 +372,13 @@ impl ShardedServer {
         if message.len() > settings.max_message_bytes as usize { Err(SendError::TooLarge) } else { Ok(()) }
     }
 
-    /// Passes a message to the shard of every client. A client on a shard with a full queue does not get it, and the
-    /// report counts it. [`Event::NotSent`] reports what a shard refuses later.
+    /// Passes a message to every shard, which queues it for all its clients. The bytes are stored once for all of them.
+    /// Clients with a `Connected` event that the game has not taken yet receive it too.
+    ///
+    /// The report counts the clients that the game knows, at the time of the call: `queued` on shards that accepted the
+    /// command, `refused` on shards with a full queue of commands. A client whose own queue is full when its shard
+    /// executes the command is counted in [`broadcasts_not_sent`](ShardCounts::broadcasts_not_sent), not here. A game
+    /// that must know which client it was uses [`send_message`](Self::send_message) for each.
     ///
     /// # Errors
     /// `TooLarge`, `NoChannel`, `WrongKind` or `WrongTraffic`, as [`send_message`](Self::send_message).
@@ -371,16 +406,15 @@ impl ShardedServer {
         message: &[u8],
     ) -> Result<BroadcastReport, SendError> {
         self.check_message(channel, message)?;
-        let (options, byte_count) = (SendOptions::default(), message.len());
+        let (message_bytes, message) = (message.len(), SharedMessage::from(message));
         let mut report = BroadcastReport::default();
-        for ShardLink { clients, commands, needs_wake, .. } in &mut self.links {
-            for client in clients.iter().flatten().map(|info| info.client).filter(|client| Some(*client) != except) {
-                if commands.push(Command::Message { client, channel, options, byte_count }, message) {
-                    *needs_wake = true;
-                    report.queued += 1;
-                } else {
-                    report.refused += 1;
-                }
+        for link in &mut self.links {
+            let open = link.clients.iter().flatten().filter(|entry| !entry.is_closing);
+            let count = open.filter(|entry| Some(entry.info.client) != except).count() as u32;
+            let command = Command::Broadcast { channel, message: message.clone(), message_bytes, except };
+            match link.push_broadcast(command, message_bytes) {
+                Ok(()) => report.queued += count,
+                Err(_) => report.refused += count,
             }
         }
         Ok(report)
@@ -391,7 +425,7 @@ impl ShardedServer {
     /// reports the id, or [`Event::NotSent`] the label if too many transfers wait or the client has left.
     ///
     /// # Errors
-    /// - `Gone`: the client's `Disconnected` event was taken.
+    /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
     /// - `Backlogged`: the queue to the shard is full.
     /// - `NoChannel`, `WrongKind`: the layout has no such channel, or it is a channel of messages.
     /// - `WrongTraffic`: the shards carry payloads.
@@ -409,18 +443,23 @@ impl ShardedServer {
         self.push(client, Command::Transfer { client, channel, transfer, label }, &[])
     }
 
-    /// Disconnects a client at once, without a text. Its event follows.
-    ///
-    /// # Errors
-    /// `Gone` or `Backlogged`.
-    pub fn disconnect(&mut self, client: ClientHandle) -> Result<(), SendError> {
-        self.push(client, Command::Disconnect { client }, &[])
-    }
-
-    /// Disconnects a client with a text of up to 256 bytes for the player; see [`Server::kick`]. Its event follows.
+    /// Disconnects a client at once, without a text. The only events that follow are its partial transfers and its
+    /// `Disconnected`. It also frees the slot of a client that was kicked before.
     ///
     /// # Errors
     /// - `Gone`: the client's `Disconnected` event was taken.
+    /// - `Backlogged`: the queue to the shard is full.
+    pub fn disconnect(&mut self, client: ClientHandle) -> Result<(), SendError> {
+        let link = self.links.get_mut(usize::from(client.shard().0)).ok_or(SendError::Gone)?;
+        link.entry_mut(client).ok_or(SendError::Gone)?;
+        link.push_close(client, Command::Disconnect { client }, &[])
+    }
+
+    /// Disconnects a client with a text of up to 256 bytes for the player; see [`Server::kick`]. The only events that
+    /// follow are its partial transfers and its `Disconnected`.
+    ///
+    /// # Errors
+    /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
     /// - `TooLarge`: the text has more than 256 bytes.
     /// - `Backlogged`: the queue to the shard is full.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> Result<(), SendError> {
@@ -436,7 +475,8 @@ impl ShardedServer {
         if text.len() > MAX_TEXT_BYTES {
             return Err(SendError::TooLarge);
         }
-        self.push(client, Command::Kick { client, code, byte_count: text.len() }, text.as_bytes())
+        let link = self.open_link(client)?;
+        link.push_close(client, Command::Kick { client, code, byte_count: text.len() }, text.as_bytes())
     }
 
     /// Runs a closure on a shard's thread with its [`Server`], for what this type does not offer: weights, the progress
@@ -456,9 +496,14 @@ impl ShardedServer {
     }
 
     fn push(&mut self, client: ClientHandle, command: Command, body: &[u8]) -> Result<(), SendError> {
+        self.open_link(client)?.push(command, body)
+    }
+
+    /// Returns the shard of a client that the game has not disconnected.
+    fn open_link(&mut self, client: ClientHandle) -> Result<&mut ShardLink, SendError> {
         let link = self.links.get_mut(usize::from(client.shard().0)).ok_or(SendError::Gone)?;
-        link.client(client).ok_or(SendError::Gone)?;
-        link.push(command, body)
+        let entry = link.entry_mut(client).ok_or(SendError::Gone)?;
+        if entry.is_closing { Err(SendError::Gone) } else { Ok(link) }
     }
 
     /// Wakes the shards with queued commands, once a tick, because it is a system call for each of them. Otherwise a
@@ -481,7 +526,7 @@ impl ShardedServer {
 
     /// Returns all clients that are connected as of the last event.
     pub fn clients(&self) -> impl Iterator<Item = &ShardClient> {
-        self.links.iter().flat_map(|link| link.clients.iter().flatten())
+        self.links.iter().flat_map(|link| link.clients.iter().flatten().map(|entry| &entry.info))
     }
 
     /// Returns the number of clients that are connected as of the last event.
@@ -526,6 +571,7 @@ impl ShardedServer {
         ShardCounts {
             payloads_dropped: counters.payloads_dropped.load(Ordering::Relaxed),
             payloads_not_sent: counters.payloads_not_sent.load(Ordering::Relaxed),
+            broadcasts_not_sent: counters.broadcasts_not_sent.load(Ordering::Relaxed),
             pauses: counters.pauses.load(Ordering::Relaxed),
             events_lost: counters.events_lost.load(Ordering::Relaxed),
             commands_lost: counters.commands_lost.load(Ordering::Relaxed),
@@ -581,8 +627,23 @@ impl ShardedServer {
 }
 
 impl ShardLink {
+    fn entry(&self, client: ClientHandle) -> Option<&ClientEntry> {
+        self.clients.get(client.slot().0 as usize)?.as_ref().filter(|entry| entry.info.client == client)
+    }
+
+    fn entry_mut(&mut self, client: ClientHandle) -> Option<&mut ClientEntry> {
+        self.clients.get_mut(client.slot().0 as usize)?.as_mut().filter(|entry| entry.info.client == client)
+    }
+
     fn client(&self, client: ClientHandle) -> Option<&ShardClient> {
-        self.clients.get(client.slot().0 as usize)?.as_ref().filter(|info| info.client == client)
+        self.entry(client).map(|entry| &entry.info)
+    }
+
+    /// Returns whether an event was on its way when the game disconnected its client.
+    fn drops(&self, event: &Event<'_>) -> bool {
+        // The shard queued these events before it executed the command.
+        !matches!(event, Event::Partial { .. } | Event::Disconnected { .. })
+            && self.entry(event.client()).is_some_and(|entry| entry.is_closing)
     }
 
     fn push(&mut self, command: Command, body: &[u8]) -> Result<(), SendError> {
@@ -591,6 +652,31 @@ impl ShardLink {
         }
         self.needs_wake = true;
         Ok(())
+    }
+
+    /// Queues the command that disconnects a client, which is closing from now on.
+    fn push_close(&mut self, client: ClientHandle, command: Command, body: &[u8]) -> Result<(), SendError> {
+        self.push(command, body)?;
+        if let Some(entry) = self.entry_mut(client) {
+            entry.is_closing = true;
+        }
+        Ok(())
+    }
+
+    /// Queues a broadcast. The limit of bytes keeps the memory bounded when the shard is behind.
+    fn push_broadcast(&mut self, command: Command, message_bytes: usize) -> Result<(), SendError> {
+        let queued = &self.counters.broadcast_bytes;
+        // The shard only subtracts meanwhile, so the sum cannot exceed the limit.
+        if queued.load(Ordering::Relaxed) + message_bytes > self.max_broadcast_bytes {
+            return Err(SendError::Backlogged);
+        }
+        // The bytes count before the shard can subtract them.
+        queued.fetch_add(message_bytes, Ordering::Relaxed);
+        let pushed = self.push(command, &[]);
+        if pushed.is_err() {
+            self.counters.broadcast_bytes.fetch_sub(message_bytes, Ordering::Relaxed);
+        }
+        pushed
     }
 }
 

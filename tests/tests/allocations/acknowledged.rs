@@ -80,7 +80,7 @@ fn talk(ends: &mut [Endpoint; 2], paths: &mut [Path; 2], turns: std::ops::Range<
 #[test]
 fn no_allocation_after_warm_up() {
     let config = EndpointConfig::default();
-    let mut ends = [Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap()];
+    let mut ends = [Endpoint::new(config.clone(), None).unwrap(), Endpoint::new(config, None).unwrap()];
     let mut paths = [Path::new(), Path::new()];
     talk(&mut ends, &mut paths, 0..500);
     let mut news = 0;
@@ -90,14 +90,14 @@ fn no_allocation_after_warm_up() {
 
 #[test]
 fn endpoint_memory_grows_with_packets_in_flight() {
-    let (mut one, idle) = held(|| Endpoint::new(EndpointConfig::default()).unwrap());
+    let (mut one, idle) = held(|| Endpoint::new(EndpointConfig::default(), None).unwrap());
     let idle = idle as usize + size_of::<Endpoint>();
     println!("idle: {idle} bytes, {} of them inline", size_of::<Endpoint>());
     assert!(idle <= 2048, "{idle} bytes");
 
     // The stream of a game for ten minutes: 60 packets per second in both directions, acknowledged after a tenth of a
     // second.
-    let mut other = Endpoint::new(EndpointConfig::default()).unwrap();
+    let mut other = Endpoint::new(EndpointConfig::default(), None).unwrap();
     let mut paths = [Path::new(), Path::new()];
     let ((), steady) = held(|| {
         for turn in 0..36_000_u64 {

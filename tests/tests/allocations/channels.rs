@@ -70,7 +70,7 @@ impl Talk {
                 if *length == 0 {
                     break;
                 }
-                self.sequences[end] = packet.ahead(1);
+                self.sequences[end] = *packet + 1;
                 path.used += 1;
             }
         }
@@ -90,9 +90,9 @@ impl Talk {
                 let (frames, mut at) = (&frames[..*length], FrameCursor::default());
                 let receiver = &mut self.ends[1 - from];
                 while let Some(arrival) = receiver.next(frames, &mut at, &mut self.scratch, now).unwrap() {
-                    let ReceivedMessage { location, .. } = arrival;
+                    let ReceivedMessage { span, .. } = arrival;
                     self.delivered += 1;
-                    self.delivered_bytes += location.bytes(frames, &self.scratch).len() as u64;
+                    self.delivered_bytes += span.bytes(frames, &self.scratch).len() as u64;
                 }
                 self.ends[from].on_acked(*packet);
             }
@@ -107,7 +107,7 @@ impl Talk {
 
 #[test]
 fn no_allocation_after_warm_up() {
-    let layout = Arc::new(Layout::new(KINDS.map(ChannelConfig::new).into()).unwrap());
+    let layout = Arc::new(Layout::try_from(KINDS.map(ChannelConfig::from).to_vec()).unwrap());
     let mut talk = Talk::new(&layout);
     for tick in 0..1500 {
         talk.tick(tick);
@@ -127,9 +127,9 @@ fn keyed_sends(keys: u64, sends: u64) -> Duration {
     let config = ChannelConfig {
         queue_messages: MAX_QUEUE_MESSAGES,
         queue_bytes: 1 << 20,
-        ..ChannelConfig::new(Kind::ReliableOrdered)
+        ..ChannelConfig::from(Kind::ReliableOrdered)
     };
-    let mut channels = Channels::new(Arc::new(Layout::new(vec![config]).unwrap()), None);
+    let mut channels = Channels::new(Arc::new(Layout::try_from(vec![config]).unwrap()), None);
     let (now, mut buf, mut packet) = (Instant::default(), [0; BUF_BYTES], Sequence(0));
     let mut round = |sends: u64| {
         for send in 0..sends {
@@ -138,8 +138,8 @@ fn keyed_sends(keys: u64, sends: u64) -> Duration {
             // The message of each seventh key is sent, and in flight for two packets.
             if send.is_multiple_of(7 * keys.min(100)) {
                 assert!(channels.write(packet, now, &mut buf) > 0);
-                channels.on_acked(packet.back(2));
-                packet = packet.ahead(1);
+                channels.on_acked(packet - 2);
+                packet = packet + 1;
             }
         }
     };
@@ -159,8 +159,8 @@ fn keyed_message_costs_no_allocation_with_any_key_count() {
 
 #[test]
 fn sending_a_transfer_slice_does_not_allocate() {
-    let transfers = ChannelConfig::new(Kind::Transfers);
-    let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::Unreliable), transfers]).unwrap());
+    let transfers = ChannelConfig::from(Kind::Transfers);
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Unreliable), transfers]).unwrap());
     let [mut one, mut other] = [0; 2].map(|_| Channels::new(Arc::clone(&layout), None));
     one.send_transfer(ChannelId(1), Transfer::new(vec![7; 4 << 20]).unwrap(), 0).unwrap();
     let mut scratch = Vec::new();
@@ -185,7 +185,7 @@ fn sending_a_transfer_slice_does_not_allocate() {
 
 #[test]
 fn idle_channels_take_little_memory() {
-    let layout = Arc::new(Layout::new(KINDS.map(ChannelConfig::new).into()).unwrap());
+    let layout = Arc::new(Layout::try_from(KINDS.map(ChannelConfig::from).to_vec()).unwrap());
     let mut channels = None;
     let count = allocations(|| channels = Some(Channels::new(Arc::clone(&layout), None)));
     assert!(count <= 6, "{count} allocations");

@@ -28,7 +28,7 @@ const WARM_UP: u64 = 24_000;
 const COUNTED: u64 = 4000;
 
 fn layout() -> Arc<Layout> {
-    Arc::new(Layout::new(KINDS.map(ChannelConfig::new).to_vec()).unwrap())
+    Arc::new(Layout::try_from(KINDS.map(ChannelConfig::from).to_vec()).unwrap())
 }
 
 /// Returns a fixed rate, with queues as deep as losses make them (deeper queues than ever before allocate), and the
@@ -89,7 +89,7 @@ impl End {
         for (index, (buf, bytes)) in path.bufs[..path.used].iter().enumerate() {
             for _ in 0..[1, 1, 1, 2, 1, 0, 1, 1, 1][(turn as usize * 5 + index) % 9] {
                 let datagram = &buf[..*bytes];
-                let Ok(Some(mut incoming)) = self.connection.handle(datagram, now) else { continue };
+                let Ok(Some(mut incoming)) = self.connection.handle(datagram, Duration::ZERO, now) else { continue };
                 while self.connection.next_message(datagram, &mut incoming, &mut self.scratch, now).is_some() {
                     self.arrived += 1;
                 }
@@ -109,7 +109,7 @@ fn talk(ends: &mut [End; 2], paths: &mut [Path; 2], turns: std::ops::Range<u64>)
                 let _ = end.connection.send(channel, message, send_options(turn), now);
             });
             end.connection.transmit(now, path);
-            while end.connection.poll_event().is_some() {}
+            while end.connection.channels.poll_event().is_some() {}
             std::hint::black_box((end.connection.budget(now), end.connection.stats(now)));
         }
         let ([a, b], [up_path, down_path]) = (&mut *ends, &mut *paths);
@@ -196,11 +196,11 @@ impl Together {
         client.set_traffic(traffic).unwrap();
         let spec =
             TokenSpec { client_id: 1, servers: vec![server_address], lifetime: 45, timeout: 5, user_data: [0; 256] };
-        client.netcode_mut().connect(mint.mint(&spec), start.monotonic).unwrap();
+        client.netcode.connect(mint.mint(&spec), start.monotonic).unwrap();
         let (up, down, scratch) = (Batch::new(), Batch::new(), Vec::new());
         let mut together = Self { server, client, server_address, away, up, down, scratch, turn: 0, arrived: 0 };
         (0..50).for_each(|_| together.turn(|_, _| {}));
-        assert_eq!(together.client.netcode().state(), ClientState::Connected);
+        assert_eq!(together.client.netcode.state(), ClientState::Connected);
         together
     }
 
@@ -239,10 +239,16 @@ impl Together {
 
     fn talk(&mut self, now: Now) {
         let turn = self.turn;
-        let handle = self.server.netcode().find(1).expect("a slot");
+        let handle = self.server.netcode.find(1).expect("a slot");
         send_messages(turn, |channel, message| {
-            let _ = self.client.send_message(channel, message, send_options(turn), now.monotonic);
-            let _ = self.server.send_message(handle, channel, message, send_options(turn), now);
+            let _ = self
+                .client
+                .connection_mut()
+                .map(|connection| connection.send(channel, message, send_options(turn), now.monotonic));
+            let _ = self
+                .server
+                .connection_mut(handle)
+                .map(|connection| connection.send(channel, message, send_options(turn), now.monotonic));
         });
     }
 }
@@ -265,7 +271,7 @@ fn idle_connections_do_not_allocate() {
     let mut run = || (0..WARM_UP).for_each(|_| together.turn(|_, _| {}));
     run();
     assert_eq!(allocations(run), 0);
-    assert_eq!(together.client.netcode().state(), ClientState::Connected);
+    assert_eq!(together.client.netcode.state(), ClientState::Connected);
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

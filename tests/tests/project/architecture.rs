@@ -178,8 +178,8 @@ fn expand(paths: &mut Vec<Vec<String>>, prefix: &[String], tree: &str) {
     }
 }
 
-/// Returns which files of a crate each of its files imports from. What a file takes from the modules around it is left out:
-/// a module and its parts are one thing.
+/// Returns which files of a crate each of its files imports from. What a file takes from the modules around it is left
+/// out: a module and its parts are one thing.
 fn imports(source: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
     let mut graph = BTreeMap::new();
     for file in sources(source).into_iter().filter(|file| !is_test(file)) {

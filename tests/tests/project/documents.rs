@@ -65,6 +65,20 @@ fn links_between_documents_lead_somewhere() {
 }
 
 #[test]
+fn tests_named_in_the_hardening_table_exist() {
+    let table = fs::read_to_string(root().join("specs/hardening.md")).unwrap();
+    let code: String = files(&root(), &["rs"]).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    // Names of tests have at least three underscores; settings and counters have fewer.
+    let is_test_name = |word: &&str| {
+        word.matches('_').count() >= 3 && word.chars().all(|c| c.is_lowercase() || c.is_numeric() || c == '_')
+    };
+    let names: BTreeSet<&str> = table.split('`').skip(1).step_by(2).filter(is_test_name).collect();
+    assert!(names.len() > 40, "only {} names were found: this test no longer reads the table", names.len());
+    let missing: Vec<_> = names.iter().filter(|name| !code.contains(&format!("{name}"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn readme_and_changelog_are_short() {
     for (name, max) in [("README.md", MAX_README_LINES), ("CHANGELOG.md", MAX_CHANGELOG_LINES)] {
         let lines = fs::read_to_string(root().join(name)).unwrap().lines().count();

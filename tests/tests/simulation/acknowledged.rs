@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_netcode::time::Instant;
 use slipgate_session::reliability::{
-    Acceptance, AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, Endpoint, EndpointConfig, LossDeadline,
-    PacketEvent, constants,
+    AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, EndpointConfig, LossDeadline, PacketEvent, constants,
 };
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_sim::{Conditions, Order, Share};
-use slipgate_tests::acknowledged::Datagrams;
 use slipgate_tests::conditions;
 use slipgate_tests::endpoint_world::EndpointWorld;
 use slipgate_tests::world::End;
@@ -439,46 +436,4 @@ fn run_world(seed: u64) {
         let late = pair.stats(end).counters.late_acks as usize;
         assert_eq!(acked.len() + lost.len() - late, judged.len(), "seed {seed}: one report, or a late second one");
     }
-}
-
-#[test]
-fn ack_only_packet_is_not_acked_but_is_processed() {
-    let config = EndpointConfig { acks: Some(AckPolicy::default()), ..EndpointConfig::default() };
-    let (mut alice, mut bob) = (Endpoint::new(config.clone()).unwrap(), Endpoint::new(config).unwrap());
-    let (mut wire, now) = (Datagrams::default(), Instant::default());
-    let fill = |buf: &mut [u8]| {
-        buf[0] = 7;
-        1
-    };
-    alice.send_unanswered_with(now, &mut wire, fill).unwrap();
-    bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeUnanswered).unwrap();
-    let later = Instant::from_start(Duration::from_secs(3));
-    let mut ack_only = Datagrams::default();
-    bob.transmit(later, &mut ack_only);
-    assert!(ack_only.sent.is_empty(), "no acknowledgement is pending");
-    alice.tick(later);
-    assert_eq!(alice.poll_event(), None, "it is not declared lost");
-
-    for _ in 0..100 {
-        alice.send(b"data", later, &mut wire).unwrap();
-    }
-    for datagram in &wire.sent[1..] {
-        bob.handle(datagram, later).unwrap();
-    }
-    let mut bits = [0; 28];
-    let bytes = bob.extended_acks(&mut bits);
-    let ack = bob.next_header().acks.ack;
-    let mut back = Datagrams::default();
-    bob.send_unanswered_with(later, &mut back, fill).unwrap();
-    bob.extended_acks_sent(bytes);
-    let mut ack_only = Datagrams::default();
-    bob.transmit(Instant::from_start(Duration::from_secs(9)), &mut ack_only);
-    assert!(ack_only.sent.is_empty(), "one packet acknowledged all");
-    alice.handle(&back.sent[0], later).unwrap();
-    alice.on_extended_acks(ack, &bits[..bytes], later);
-    let acked =
-        std::iter::from_fn(|| alice.poll_event()).filter(|event| matches!(event, PacketEvent::Acked { .. })).count();
-    assert_eq!(acked, 100);
-    alice.on_extended_acks(Sequence(5000), &[0xff; 28], later);
-    assert_eq!(alice.stats(later).counters.acks_of_unsent, 1, "invalid acknowledgements are counted");
 }

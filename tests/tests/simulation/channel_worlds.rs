@@ -17,8 +17,8 @@ const QUEUE_BYTES: u32 = 64 * 1024;
 
 fn layout() -> Arc<Layout> {
     // Without a deadline an unreliable message is queued until it is sent.
-    let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::new(kind) };
-    Arc::new(Layout::new(KINDS.map(channel).into()).unwrap())
+    let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::from(kind) };
+    Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).unwrap())
 }
 
 fn percent(percent: u32) -> Share {

@@ -23,10 +23,10 @@ const CHAT: ChannelId = ChannelId(0);
 const TRANSFERS: ChannelId = ChannelId(1);
 
 fn layout() -> Arc<Layout> {
-    let mut channels = [Kind::ReliableOrdered, Kind::Transfers].map(ChannelConfig::new);
+    let mut channels = [Kind::ReliableOrdered, Kind::Transfers].map(ChannelConfig::from);
     // A server refuses uploads of players by default.
     channels[1].transfers.admission = transfer::TransferAdmission::Automatic;
-    Arc::new(Layout::new(channels.to_vec()).unwrap())
+    Arc::new(Layout::try_from(channels.to_vec()).unwrap())
 }
 
 /// 10 kB per turn.
@@ -76,7 +76,7 @@ impl World {
         let keys = Key::from([1; 32]).into();
         let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from([2; 32]), at(now)).unwrap();
         let mut server = SessionServer::new(netcode, Traffic::Channels(layout(), config()), Memory::default()).unwrap();
-        let handle = server.netcode_mut().connect_loopback(9, [0; 256], at(now)).unwrap();
+        let handle = server.netcode.connect_loopback(9, [0; 256], at(now)).unwrap();
         let connection = Connection::new(&config(), layout(), None).unwrap();
         let mut world = Self { server, handle, connection, now };
         world.turn();
@@ -92,21 +92,21 @@ impl World {
         self.server.tick(now);
         self.server.transmit(now, &mut VecOutbox::default());
         let (mut buffer, mut scratch) = ([0; MAX_PAYLOAD_BYTES], Vec::new());
-        while let Some(bytes) = self.server.netcode_mut().loopback_receive(self.handle, &mut buffer) {
+        while let Some(bytes) = self.server.netcode.loopback_receive(self.handle, &mut buffer) {
             let datagram = &buffer[..bytes];
-            if let Ok(Some(mut incoming)) = self.connection.handle(datagram, now.monotonic) {
+            if let Ok(Some(mut incoming)) = self.connection.handle(datagram, Duration::ZERO, now.monotonic) {
                 while self.connection.next_message(datagram, &mut incoming, &mut scratch, now.monotonic).is_some() {}
             }
         }
         self.connection.tick(now.monotonic);
-        let mut sink = ToServer { server: self.server.netcode_mut(), handle: self.handle, buf: [0; MAX_PAYLOAD_BYTES] };
+        let mut sink = ToServer { server: &mut self.server.netcode, handle: self.handle, buf: [0; MAX_PAYLOAD_BYTES] };
         self.connection.transmit(now.monotonic, &mut sink);
     }
 
     /// Delivers the packets of the player to the server.
     fn receive(&mut self) {
         let (now, mut scratch, mut buffer) = (at(self.now), Vec::new(), [0; MAX_PAYLOAD_BYTES]);
-        while let Some((client, bytes)) = self.server.netcode_mut().poll_loopback(&mut buffer) {
+        while let Some((client, bytes)) = self.server.netcode.poll_loopback(&mut buffer) {
             if let Some(mut received) = self.server.handle_loopback(client, &buffer[..bytes], &mut scratch, now) {
                 while self.server.next_message(&buffer[..bytes], &mut received, &mut scratch, now).is_some() {}
             }
@@ -120,14 +120,14 @@ impl World {
     /// Sends a transfer of the player, of which a part arrives within `turns` turns.
     fn send_transfer(&mut self, bytes: usize, turns: u32) {
         let transfer = Transfer::new(vec![7; bytes]).unwrap();
-        self.connection.channels_mut().send_transfer(TRANSFERS, transfer, 5).unwrap();
+        self.connection.channels.send_transfer(TRANSFERS, transfer, 5).unwrap();
         for _ in 0..turns {
             self.turn();
         }
     }
 
     fn is_slot_free(&self) -> bool {
-        self.server.netcode().client(self.handle).is_none()
+        self.server.netcode.client(self.handle).is_none()
     }
 }
 
@@ -159,7 +159,10 @@ fn kick_is_reported_at_once_and_frees_the_slot_when_acked() {
     );
     assert!(!world.is_slot_free());
     assert_eq!(world.server.kick(world.handle, CloseCode(300), "again"), Err(SendError::Gone));
-    let gone = world.server.send_message(world.handle, CHAT, b"too late", SendOptions::default(), at(world.now));
+    let gone = world
+        .server
+        .connection_mut(world.handle)
+        .and_then(|connection| connection.send(CHAT, b"too late", SendOptions::default(), at(world.now).monotonic));
     assert_eq!(gone, Err(SendError::Gone));
     assert_eq!((world.server.clients().count(), world.server.budget(world.handle, at(world.now))), (0, None));
     world.turn();
@@ -239,7 +242,7 @@ fn acceptance_of_a_transfer_is_sent_next_turn() {
     world.send_transfer(3000, 10);
     assert!(matches!(world.events()[..], [SessionEvent::Channel { .. }]));
     world.turn();
-    let event = world.connection.poll_event();
+    let event = world.connection.channels.poll_event();
     assert!(
         matches!(event, Some(ChannelEvent::Transfer { event: transfer::TransferEvent::Delivered { .. }, .. })),
         "{event:?}"
@@ -270,7 +273,7 @@ fn in_process_client_sees_its_close_reason_acked() {
     world.turn();
     assert!(world.is_slot_free() && world.connection.is_closed(), "at once, not after a second");
     // Payloads that it did not read before its slot was reused are still its own.
-    assert_eq!(world.server.netcode_mut().loopback_receive(world.handle, &mut [0; MAX_PAYLOAD_BYTES]), None);
+    assert_eq!(world.server.netcode.loopback_receive(world.handle, &mut [0; MAX_PAYLOAD_BYTES]), None);
 }
 
 #[test]
@@ -285,7 +288,10 @@ fn stopping_server_sends_its_reason_and_frees_all_slots() {
         ),
         "{events:?}"
     );
-    let refused = world.server.send_message(world.handle, CHAT, b"late", SendOptions::default(), at(world.now));
+    let refused = world
+        .server
+        .connection_mut(world.handle)
+        .and_then(|connection| connection.send(CHAT, b"late", SendOptions::default(), at(world.now).monotonic));
     assert_eq!(refused, Err(SendError::Gone));
     world.turn();
     assert!(world.is_slot_free() && world.events().is_empty(), "it was reported already");
@@ -308,7 +314,7 @@ fn late_packets_of_a_gone_client_do_not_reach_the_next_one() {
     let old = world.handle;
     world.server.disconnect(old).unwrap();
     world.turn();
-    let new = world.server.netcode_mut().connect_loopback(10, [0; 256], at(world.now)).unwrap();
+    let new = world.server.netcode.connect_loopback(10, [0; 256], at(world.now)).unwrap();
     world.server.tick(at(world.now));
     assert_eq!(new.slot(), old.slot());
     // It would end the connection of the new client if it were taken as its payload: it is no packet of a session.

@@ -79,7 +79,7 @@ fn channel(chance: &mut StdRng, payload: usize) -> ChannelConfig {
         queue_bytes: max_message_bytes * chance.random_range(1..8),
         queue_messages: chance.random_range(1..80),
         deadline: None,
-        ..ChannelConfig::new(kinds[chance.random_range(0..kinds.len())])
+        ..ChannelConfig::from(kinds[chance.random_range(0..kinds.len())])
     };
     config.transfers.slice_bytes = chance.random_range(128..=payload.min(1200) - 80) as u16;
     config.transfers.max_at_once = chance.random_range(1..6);
@@ -135,8 +135,9 @@ impl Game {
         println!("seed {seed}");
         let mut chance = StdRng::seed_from_u64(seed);
         let config = settings(&mut chance);
-        let channels = (0..chance.random_range(1..7)).map(|_| channel(&mut chance, config.max_payload_bytes)).collect();
-        let layout = Arc::new(Layout::new(channels).unwrap());
+        let channels: Vec<_> =
+            (0..chance.random_range(1..7)).map(|_| channel(&mut chance, config.max_payload_bytes)).collect();
+        let layout = Arc::new(Layout::try_from(channels).unwrap());
         let path = path(&mut chance);
         let oracles = || layout.channels().map(|channel| DeliveryOracle::new(channel.kind)).collect();
         Self {
@@ -182,9 +183,8 @@ impl Game {
 
     fn act_on_transfers(&mut self, end: End, channel: ChannelId) {
         let label = self.sent_transfers[end as usize].len() as u64;
-        let transfers = |pair: &mut ConnectionWorld, end| {
-            pair.side(end).connection.channels_mut().transfers_mut(channel).map(|_| ())
-        };
+        let transfers =
+            |pair: &mut ConnectionWorld, end| pair.side(end).connection.channels.transfers_mut(channel).map(|_| ());
         assert_eq!(transfers(&mut self.pair, end), Some(()));
         let open = self.sent_transfers[end as usize]
             .iter()
@@ -196,7 +196,7 @@ impl Game {
             let max = [10, 2000, 40_000][self.chance.random_range(0..3)];
             let bytes = self.chance.random_range(0..max);
             let transfer = Transfer::new(self.noise.cut(label as u32, bytes)).unwrap();
-            let channels = self.pair.side(end).connection.channels_mut();
+            let channels = &mut self.pair.side(end).connection.channels;
             let id = channels.send_transfer(channel, transfer.clone(), label).unwrap();
             self.sent_transfers[end as usize]
                 .insert((channel, label), SentTransfer { id, transfer, outcome: TransferOutcome::Open });
@@ -207,7 +207,7 @@ impl Game {
     fn cancel_or_refuse(&mut self, from: End, channel: ChannelId, label: u64, id: TransferId) {
         let by_sender = self.chance.random();
         let at = if by_sender { from } else { from.other() };
-        let transfers = self.pair.side(at).connection.channels_mut().transfers_mut(channel).unwrap();
+        let transfers = self.pair.side(at).connection.channels.transfers_mut(channel).unwrap();
         let outcome = if by_sender {
             transfers.cancel(id).then_some(TransferOutcome::Cancelled)
         } else {
@@ -226,7 +226,7 @@ impl Game {
             self.check_events(end);
             let connection = &self.pair.side(end).connection;
             assert_eq!(connection.close_reason(), None);
-            let memory = connection.channels().memory_bytes();
+            let memory = connection.channels.memory_bytes();
             assert!(memory <= self.max_memory, "{memory} bytes of {}", self.max_memory);
         }
     }
@@ -263,7 +263,7 @@ impl Game {
             transfer::TransferEvent::Offered(offer) => {
                 let sent_transfer = self.sent_transfers[theirs].get_mut(&(channel, offer.label)).unwrap();
                 assert_eq!((offer.id, offer.digest), (sent_transfer.id, sent_transfer.transfer.digest()));
-                let transfers = self.pair.side(end).connection.channels_mut().transfers_mut(channel).unwrap();
+                let transfers = self.pair.side(end).connection.channels.transfers_mut(channel).unwrap();
                 if self.chance.random_bool(0.2) {
                     let _ = transfers.refuse(offer.id);
                     if sent_transfer.outcome == TransferOutcome::Open {
@@ -309,7 +309,7 @@ impl Game {
 
     /// Returns whether the queues of an end are empty.
     fn is_empty(&mut self, end: End) -> bool {
-        let (layout, channels) = (&self.layout, self.pair.side(end).connection.channels());
+        let (layout, channels) = (&self.layout, &mut self.pair.side(end).connection.channels);
         (0..).map(ChannelId).zip(layout.channels()).all(|(id, config)| {
             let full = Remaining { bytes: config.queue_bytes, messages: config.queue_messages, receipts: MAX_RECEIPTS };
             config.kind == Kind::Transfers || channels.remaining(id) == full
@@ -348,7 +348,7 @@ impl Game {
             assert_eq!(oracle.receipts().1, 0, "a receipt is missing");
         }
         for end in End::BOTH {
-            assert_eq!(self.pair.side(end).connection.channels().memory_bytes(), 0, "memory was not released");
+            assert_eq!(self.pair.side(end).connection.channels.memory_bytes(), 0, "memory was not released");
         }
         self.disconnect();
         let sum = |of: fn(&DeliveryOracle) -> usize| self.oracles.iter().flatten().map(of).sum();
@@ -361,7 +361,7 @@ impl Game {
             for (id, oracle) in (0..).map(ChannelId).zip(&self.oracles[end as usize]) {
                 let kind = self.layout.channel(id).unwrap().kind;
                 let [ours, theirs] =
-                    [end, end.other()].map(|end| self.pair.side(end).connection.channels().stats(id).unwrap());
+                    [end, end.other()].map(|end| self.pair.side(end).connection.channels.stats(id).unwrap());
                 if kind == Kind::Transfers {
                     continue;
                 }

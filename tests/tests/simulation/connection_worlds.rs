@@ -94,9 +94,9 @@ impl Workload {
 
     /// Returns the usual channels, with queues that hold all data in flight.
     fn layout(self) -> Arc<Layout> {
-        let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::new(kind) };
+        let channel = |kind| ChannelConfig { queue_bytes: QUEUE_BYTES, deadline: None, ..ChannelConfig::from(kind) };
         let kinds = KINDS.into_iter().chain([Kind::Transfers]);
-        Arc::new(Layout::new(kinds.map(channel).collect()).unwrap())
+        Arc::new(Layout::try_from(kinds.map(channel).collect::<Vec<_>>()).unwrap())
     }
 }
 
@@ -152,12 +152,7 @@ impl World {
     fn begin_transfers(&mut self) {
         for end in End::BOTH {
             for (label, transfer) in (0..).zip(&self.transfers) {
-                self.pair
-                    .side(end)
-                    .connection
-                    .channels_mut()
-                    .send_transfer(TRANSFERS, transfer.clone(), label)
-                    .unwrap();
+                self.pair.side(end).connection.channels.send_transfer(TRANSFERS, transfer.clone(), label).unwrap();
             }
         }
     }
@@ -186,7 +181,7 @@ impl World {
         for end in End::BOTH {
             self.check_events(end);
             let side = self.pair.side(end);
-            let memory = side.connection.channels().memory_bytes();
+            let memory = side.connection.channels.memory_bytes();
             assert!(memory <= self.max_memory, "{memory} bytes of {}", self.max_memory);
             assert_eq!(side.connection.close_reason(), None);
         }
@@ -225,7 +220,7 @@ impl World {
                 && talk.delivered == TRANSFER_BYTES.len()
         };
         self.talks.iter().all(is_done_at_end)
-            && End::BOTH.iter().all(|end| !self.pair.side(*end).connection.channels().wants_to_send())
+            && End::BOTH.iter().all(|end| !self.pair.side(*end).connection.channels.wants_to_send())
     }
 
     /// Runs until everything that can arrive has arrived, and checks that nothing arrives afterwards.
@@ -332,7 +327,7 @@ impl World {
         let overtaken = if reordering_percent == 0.0 { 0.0 } else { 0.35 };
         let max_bytes = (content + heads) * (1.0 / (1.0 - loss) * 1.1 + overtaken) + 20_000.0 * loss;
         for channel in [ChannelId(2), ChannelId(3)] {
-            let bytes = self.pair.side(end).connection.channels().stats(channel).unwrap().frame_bytes as f64;
+            let bytes = self.pair.side(end).connection.channels.stats(channel).unwrap().frame_bytes as f64;
             assert!(
                 bytes <= max_bytes,
                 "{bytes} bytes of frames for {content} bytes of messages, at most {max_bytes} expected"
@@ -343,7 +338,7 @@ impl World {
     /// Checks that all state is released twelve seconds after the last message is known to have arrived.
     fn check_released(&mut self) {
         let rests = |pair: &mut ConnectionWorld, end: &End| {
-            let channels = pair.side(*end).connection.channels();
+            let channels = &mut pair.side(*end).connection.channels;
             [2, 3].iter().all(|id| channels.remaining(ChannelId(*id)).bytes == QUEUE_BYTES)
         };
         for _ in 0..60 {
@@ -356,7 +351,7 @@ impl World {
             self.turn(Duration::from_millis(500));
         }
         for end in End::BOTH {
-            assert_eq!(self.pair.side(end).connection.channels().memory_bytes(), 0);
+            assert_eq!(self.pair.side(end).connection.channels.memory_bytes(), 0);
         }
     }
 }

@@ -18,7 +18,7 @@ const ORDERED: ChannelId = ChannelId(3);
 
 fn layout() -> Arc<Layout> {
     let kinds = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
-    Arc::new(Layout::new(kinds.map(ChannelConfig::new).to_vec()).unwrap())
+    Arc::new(Layout::try_from(kinds.map(ChannelConfig::from).to_vec()).unwrap())
 }
 
 fn latency(millis: u64) -> Conditions {
@@ -69,7 +69,7 @@ fn lost_hello_is_retransmitted_within_seconds() {
 
 #[test]
 fn different_layouts_close_both_ends_with_a_reason() {
-    let other = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered)]).unwrap());
+    let other = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap());
     let (ours, theirs) = (layout().hash(), other.hash());
     let mut pair = ConnectionWorld::with(1, lossy(30, 20.0), [&layout(), &other], &ConnectionConfig::default());
     pair.send(End::A, ORDERED, b"never to be misread").unwrap();

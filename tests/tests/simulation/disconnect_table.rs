@@ -1,4 +1,5 @@
-//! Every way in which a connection ends, and the reports of both sides: the table of `docs/close-reasons.md`, line by line.
+//! Every way in which a connection ends, and the reports of both sides: the table of `docs/close-reasons.md`, line by
+//! line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const PAGE: &str = include_str!("../../../docs/close-reasons.md");
 const SECOND: Duration = Duration::from_secs(1);
 
 fn layout(kind: Kind) -> Arc<Layout> {
-    Arc::new(Layout::new(vec![ChannelConfig::new(kind)]).unwrap())
+    Arc::new(Layout::try_from(vec![ChannelConfig::from(kind)]).unwrap())
 }
 
 fn world(slots: u32) -> SessionWorld {
@@ -94,7 +95,7 @@ fn send_invalid_to_server(world: &mut SessionWorld, payloads: &[Vec<u8>]) {
     let player = world.player(1);
     for payload in payloads {
         let mut outbox = VecOutbox::default();
-        player.core.netcode_mut().send(payload, now, &mut outbox).unwrap();
+        player.core.netcode.send(payload, now, &mut outbox).unwrap();
         outbox.datagrams.iter().for_each(|(_, datagram)| player.link.up.push(datagram, now));
     }
 }
@@ -104,7 +105,7 @@ fn send_invalid_to_client(world: &mut SessionWorld, client: ClientHandle, payloa
     let now = world.now();
     for payload in payloads {
         let mut outbox = VecOutbox::default();
-        world.server.netcode_mut().send(client, payload, now, &mut outbox).unwrap();
+        world.server.netcode.send(client, payload, now, &mut outbox).unwrap();
         for (_, datagram) in outbox.datagrams {
             world.player(1).link.down.push(&datagram, now.monotonic);
         }
@@ -182,7 +183,7 @@ fn refusals() -> [(&'static str, Scenario); 7] {
         }),
         ("the server accepts no new clients: `accept_new_clients(false)`, a drain", || {
             let (mut world, _) = begin_connect_after(Duration::ZERO, 45);
-            world.server.netcode_mut().accept_new_clients(false);
+            world.server.netcode.accept_new_clients(false);
             world
         }),
         ("another program has used the token", || {
@@ -192,7 +193,7 @@ fn refusals() -> [(&'static str, Scenario); 7] {
             world.run_for(SECOND);
             let first = world.player(first);
             // It has disconnected, so that only the token prevents the connection.
-            assert!(first.core.netcode().state().is_connected());
+            assert!(first.core.netcode.state().is_connected());
             first.core.disconnect();
             world.run_for(SECOND);
             world.begin_connect(Conditions::perfect(), token);
@@ -214,7 +215,7 @@ fn refusals() -> [(&'static str, Scenario); 7] {
         ("the token expires and no server replies", || begin_connect_after(4 * SECOND, 3).0),
         ("the path breaks after the challenge", || {
             let (mut world, player) = begin_connect_after(Duration::ZERO, 45);
-            while world.player(player).core.netcode().state() != ClientState::SendingResponse {
+            while world.player(player).core.netcode.state() != ClientState::SendingResponse {
                 world.turn();
             }
             world.player(player).address = unreachable();
@@ -318,7 +319,7 @@ fn both_sides_report_every_close_reason_of_the_table() {
 #[test]
 fn every_close_reason_is_documented() {
     let hash = layout(Kind::ReliableOrdered).hash();
-    for kind in [
+    let kinds = [
         CloseKind::Left,
         CloseKind::DisconnectedByServer,
         CloseKind::TimedOut,
@@ -329,12 +330,17 @@ fn every_close_reason_is_documented() {
         CloseKind::InvalidToken,
         CloseKind::Kicked,
         CloseKind::ServerStopped,
+        CloseKind::TakenOver,
+        CloseKind::SequencesUsedUp,
         CloseKind::LayoutMismatch { local: hash, remote: None },
         CloseKind::VersionMismatch,
         CloseKind::NotASession,
         CloseKind::Violation(ChannelViolation::Control),
         CloseKind::Accused,
-    ] {
+    ];
+    let rows = PAGE.lines().skip_while(|line| !line.starts_with("| kind | text |")).skip(2);
+    assert_eq!(rows.take_while(|line| line.starts_with('|')).count(), kinds.len());
+    for kind in kinds {
         let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
         let line = format!("| `{}` | {reason} |", kind_name(kind));
         assert!(PAGE.lines().any(|ended_by| ended_by == line), "{line}");
@@ -349,7 +355,7 @@ fn close_reason_does_not_carry_over_to_the_next_connection() {
     let kicked = world.player(1).core.close_reason().unwrap();
     assert_eq!((kicked.kind, kicked.text.as_str()), (CloseKind::Kicked, "enough"));
     let (token, now) = (world.token(9), world.now().monotonic);
-    world.server.netcode_mut().accept_new_clients(false);
+    world.server.netcode.accept_new_clients(false);
     world.player(1).core.connect(token, now, |_| true).unwrap();
     assert_eq!(world.player(1).core.close_reason(), None);
     world.run_for(SECOND);

@@ -22,8 +22,8 @@ const CHUNK_BYTES: u64 = 16 * MAX_SLICE_BYTES as u64;
 fn world(players: u64) -> SessionWorld {
     let transfers =
         transfer::TransferConfig { admission: TransferAdmission::Automatic, ..transfer::TransferConfig::default() };
-    let channel = ChannelConfig { transfers, ..ChannelConfig::new(Kind::Transfers) };
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let channel = ChannelConfig { transfers, ..ChannelConfig::from(Kind::Transfers) };
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(2e8));
     let mut world = SessionWorld::new(players as u32, &layout, &config, Memory::default());
@@ -36,7 +36,7 @@ fn world(players: u64) -> SessionWorld {
 
 fn upload(world: &mut SessionWorld, player: u64, bytes: usize) {
     let transfer = Transfer::new(vec![player as u8; bytes]).unwrap();
-    world.player(player).core.send_transfer(UPLOADS, transfer, player).unwrap();
+    world.player(player).core.connection_mut().unwrap().channels.send_transfer(UPLOADS, transfer, player).unwrap();
 }
 
 /// Runs a turn; returns the clients with uploads that completed in it.

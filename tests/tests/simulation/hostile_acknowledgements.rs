@@ -91,7 +91,7 @@ fn invalid_datagram_is_counted_by_reason_without_effect() {
         (packet(33_000, 0, 0, b"half way round"), Reject::Stale),
         (fragment(33_000, 1, 2, 100), Reject::FragmentStale),
     ];
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     for (datagram, reject) in &table {
         let before = endpoint.stats(at(0)).rejects[*reject];
         assert_eq!(endpoint.handle(datagram, at(0)), Err(*reject), "{}", hex::encode(datagram));
@@ -107,7 +107,7 @@ fn invalid_datagram_is_counted_by_reason_without_effect() {
 #[test]
 fn noise_leaves_the_endpoint_unchanged() {
     let mut chance = StdRng::seed_from_u64(0x2015e);
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     let mut datagrams = Datagrams::default();
     for turn in 0..200_000_u64 {
         let mut datagram = vec![0; chance.random_range(0..150)];
@@ -134,7 +134,7 @@ fn noise_leaves_the_endpoint_unchanged() {
 #[test]
 fn acks_of_unsent_packets_are_counted_without_effect() {
     for (ack, bits) in [(0, 1), (65_535, 1), (65_535, u32::MAX), (1, 2), (40_000, u32::MAX), (32_768, u32::MAX)] {
-        let mut endpoint = Endpoint::new(small()).unwrap();
+        let mut endpoint = Endpoint::new(small(), None).unwrap();
         let datagram = packet(0, ack, bits, b"believe me");
         assert!(endpoint.handle(&datagram, at(0)).unwrap().is_some());
         let stats = endpoint.stats(at(0));
@@ -149,7 +149,7 @@ fn acks_of_unsent_packets_are_counted_without_effect() {
 
 #[test]
 fn header_with_unsent_acks_still_acks_sent_packets() {
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     endpoint.send(b"one", at(0), &mut Datagrams::default()).unwrap();
     assert!(endpoint.handle(&packet(0, 10, u32::MAX, b"all of them"), at(30)).is_ok());
     let rtt = Duration::from_millis(30);
@@ -161,7 +161,7 @@ fn header_with_unsent_acks_still_acks_sent_packets() {
 #[test]
 fn peer_without_acks_takes_no_memory_and_loses_all_packets() {
     let config = EndpointConfig { sent_window: 64, ..small() };
-    let mut endpoint = Endpoint::new(config).unwrap();
+    let mut endpoint = Endpoint::new(config, None).unwrap();
     let mut datagrams = Datagrams::default();
     let mut lost = 0;
     for turn in 0..100_000 {
@@ -177,7 +177,7 @@ fn peer_without_acks_takes_no_memory_and_loses_all_packets() {
 
 #[test]
 fn unpolled_events_take_no_memory() {
-    let mut endpoint = Endpoint::new(EndpointConfig { sent_window: 64, ..small() }).unwrap();
+    let mut endpoint = Endpoint::new(EndpointConfig { sent_window: 64, ..small() }, None).unwrap();
     for turn in 0..10_000 {
         endpoint.send(b"who cares", at(turn * 20), &mut Datagrams::default()).unwrap();
         endpoint.tick(at(turn * 20));
@@ -189,7 +189,7 @@ fn unpolled_events_take_no_memory() {
 
 #[test]
 fn sparse_arrivals_trigger_at_most_one_ack_packet_each() {
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     let mut datagrams = Datagrams::default();
     for number in 0..2000_u16 {
         assert!(endpoint.handle(&packet(number.wrapping_mul(33), 0, 0, b"jump"), at(0)).is_ok());
@@ -204,7 +204,7 @@ fn sparse_arrivals_trigger_at_most_one_ack_packet_each() {
 
 #[test]
 fn claimed_fragment_count_allocates_only_received_bytes() {
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     assert_eq!(endpoint.handle(&fragment(0, 3, 16, 100), at(0)), Ok(None));
     let with_one = endpoint.reassembly_bytes();
     for sequence in 1..32 {
@@ -215,7 +215,7 @@ fn claimed_fragment_count_allocates_only_received_bytes() {
 
 #[test]
 fn incomplete_packets_evict_each_other_not_complete_ones() {
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     let mut bound = 0;
     for sequence in 0..5000_u16 {
         // Fifteen of sixteen fragments: the memory suffices for two such packets.
@@ -235,7 +235,7 @@ fn incomplete_packets_evict_each_other_not_complete_ones() {
 #[test]
 fn incomplete_packets_expire_and_release_memory() {
     let budget = MemoryBudget::new(100_000);
-    let mut endpoint = Endpoint::with_budget(small(), Some(budget.clone())).unwrap();
+    let mut endpoint = Endpoint::new(small(), Some(budget.clone())).unwrap();
     assert_eq!(endpoint.handle(&fragment(7, 0, 2, 100), at(0)), Ok(None));
     assert_eq!(endpoint.next_deadline(), Some(at(1000)));
     endpoint.tick(at(999));
@@ -253,7 +253,7 @@ fn incomplete_packets_expire_and_release_memory() {
 
 #[test]
 fn conflicting_repeated_and_late_fragments_are_counted() {
-    let mut endpoint = Endpoint::new(small()).unwrap();
+    let mut endpoint = Endpoint::new(small(), None).unwrap();
     for (datagram, outcome) in [
         (fragment(3, 1, 3, 100), Ok(None)),
         (fragment(3, 1, 3, 100), Err(Reject::FragmentRepeated)),
@@ -279,8 +279,7 @@ fn one_client_cannot_use_the_memory_of_others() {
     // Memory for four endpoints at their limit; the first five are hostile.
     let one = 3200 + 1600 + 64 * 200;
     let budget = MemoryBudget::new(4 * one);
-    let mut endpoints: Vec<Endpoint> =
-        (0..6).map(|_| Endpoint::with_budget(small(), Some(budget.clone())).unwrap()).collect();
+    let mut endpoints: Vec<Endpoint> = (0..6).map(|_| Endpoint::new(small(), Some(budget.clone())).unwrap()).collect();
     let (honest, hostile) = endpoints.split_last_mut().unwrap();
     for endpoint in hostile.iter_mut() {
         for sequence in 0..100 {
@@ -306,7 +305,7 @@ fn one_client_cannot_use_the_memory_of_others() {
 
 #[test]
 fn fragment_over_the_memory_budget_is_refused() {
-    let mut endpoint = Endpoint::with_budget(small(), Some(MemoryBudget::new(100))).unwrap();
+    let mut endpoint = Endpoint::new(small(), Some(MemoryBudget::new(100))).unwrap();
     for id in 0..16 {
         assert_eq!(endpoint.handle(&fragment(0, id, 16, 100), at(0)), Err(Reject::NoMemory));
     }

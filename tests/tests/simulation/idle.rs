@@ -61,7 +61,7 @@ struct Quiet {
 
 impl Quiet {
     fn new() -> Self {
-        let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered)]).unwrap());
+        let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap());
         let mut world = SessionWorld::new(CLIENTS as u32, &layout, &ConnectionConfig::default(), Memory::default());
         let counts: Arc<Mutex<Vec<Arc<AtomicU64>>>> = Arc::default();
         let made = Arc::clone(&counts);

@@ -4,7 +4,7 @@
 //! byte for byte, and every scenario of [`scenarios`] holds in both directions under our defaults. The differences:
 //!
 //! - Its tokens carry no mint time. A freshly started server of ours, without a history, refuses them until all that
-//! could have been minted before its start have expired (`TokenCutoff`).
+//!   could have been minted before its start have expired (`TokenCutoff`).
 //! - Its kicked client tries the next server of its token; ours does not.
 //! - Its server queues at most 256 payloads of one client, and drops the others: here eight are in flight.
 

@@ -5,19 +5,19 @@
 //! last:
 //!
 //! - **No sequence byte for sequence 0** (prefix `0t`, which the standard forbids and the reference refuses, as we do).
-//! Its server starts both counters at 0: its first challenge and the first keep-alive of every slot are lost. Our
-//! client repeats the request after 0.1 s, and accepts the keep-alive that follows after 0.25 s of silence. A game that
-//! sends to new clients without such a pause never admits a conforming client, and all its payloads before that are
-//! lost.
+//!   Its server starts both counters at 0: its first challenge and the first keep-alive of every slot are lost. Our
+//!   client repeats the request after 0.1 s, and accepts the keep-alive that follows after 0.25 s of silence. A game
+//!   that sends to new clients without such a pause never admits a conforming client, and all its payloads before that
+//!   are lost.
 //! - These counters run under the same key: its challenges and its slot packets repeat nonces.
 //! - **IPv6 in network byte order**: tokens of other issuers do not lead to its servers over IPv6, nor its tokens to
-//! other servers.
+//!   other servers.
 //! - Its client ends on a denial, even if its token lists further servers.
 //! - It sends payloads of 0 and of more than 1200 bytes (up to 1300), which are dropped here.
 //! - Its public token is malformed: the client id comes first, and the zeros up to 2048 bytes are missing.
 //! - Its tokens carry no mint time: a freshly started server of ours refuses them (`TokenCutoff`).
 //! - It sends one disconnect packet, where the standard requires ten; its server gives no reason when a client
-//! disconnects, and its client does not report its slot.
+//!   disconnects, and its client does not report its slot.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;

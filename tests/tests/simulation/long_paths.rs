@@ -14,9 +14,12 @@ const QUEUE_BYTES: u32 = 8 << 20;
 
 /// Returns the share of a path that a sender with unlimited data uses between the 15th and the 25th second.
 fn use_of(mbit: u32, round_trip: Duration) -> f64 {
-    let channel =
-        ChannelConfig { queue_bytes: QUEUE_BYTES, queue_messages: 8000, ..ChannelConfig::new(Kind::ReliableUnordered) };
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let channel = ChannelConfig {
+        queue_bytes: QUEUE_BYTES,
+        queue_messages: 8000,
+        ..ChannelConfig::from(Kind::ReliableUnordered)
+    };
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     let conditions = Conditions {
         latency: round_trip / 2,
         rate: Some(RateLimit { rate: Rate::kbit(1000 * mbit), buffer: Buffer::Time(Duration::from_millis(250)) }),

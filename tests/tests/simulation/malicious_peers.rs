@@ -52,9 +52,9 @@ fn layout() -> Arc<Layout> {
             admission: TransferAdmission::Automatic,
             ..transfer::TransferConfig::default()
         },
-        ..ChannelConfig::new(kind)
+        ..ChannelConfig::from(kind)
     };
-    Arc::new(Layout::new(kinds.map(channel).to_vec()).unwrap())
+    Arc::new(Layout::try_from(kinds.map(channel).to_vec()).unwrap())
 }
 
 // Attacks -----------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ impl AttackWorld {
             let rtt =
                 self.world.server.path(self.handles[id as usize - 1], now).unwrap().congestion.round_trip.unwrap();
             assert!(rtt >= 2 * LATENCY && rtt <= 2 * LATENCY + 5 * TURN, "{what}: {rtt:?}");
-            assert!(self.world.player(id).core.netcode().state() == ClientState::Connected, "{what}");
+            assert!(self.world.player(id).core.netcode.state() == ClientState::Connected, "{what}");
         }
         assert!(self.world.disconnects().iter().all(|(id, _)| *id > PLAYERS), "{what}: {:?}", self.world.disconnects());
     }
@@ -478,7 +478,14 @@ fn thousands_of_repeated_transfer_replies_have_no_effect() {
     };
     compose(&mut scene, 1, &[]);
     let much = transfer::Transfer::new(vec![7; 16 << 20]).unwrap();
-    let id = scene.world.server.send_transfer(client, ChannelId(TRANSFERS), much, 1).unwrap();
+    let id = scene
+        .world
+        .server
+        .connection_mut(client)
+        .unwrap()
+        .channels
+        .send_transfer(ChannelId(TRANSFERS), much, 1)
+        .unwrap();
     (0..20).for_each(|_| compose(&mut scene, 1, &[]));
     // Eleven bytes report that all slices are missing, again and again.
     let slices = (16u32 << 20).div_ceil(transfer::TransferConfig::default().slice_bytes.into());
@@ -487,7 +494,7 @@ fn thousands_of_repeated_transfer_replies_have_no_effect() {
     (0..ATTACK_TURNS).for_each(|_| compose(&mut scene, 25, &repeated));
     let connection = scene.world.server.connection(client).expect("the peer broke no rule");
     assert!(connection.close_reason().is_none(), "the peer broke no rule");
-    let ignored = connection.channels().stats(ChannelId(TRANSFERS)).unwrap().dropped;
+    let ignored = connection.channels.stats(ChannelId(TRANSFERS)).unwrap().dropped;
     assert_eq!(ignored, ATTACK_TURNS * 25 * REPEATS as u64 - 1, "all but the first one");
     scene.assert_unaffected("repeated transfer answers");
 }
@@ -513,7 +520,7 @@ fn attack_client(seed: u64, attack: &Attack, max_turns: u64) -> (Option<CloseKin
     let token = mint.mint(&spec);
     let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped));
     core.set_traffic(Traffic::Channels(layout(), ConnectionConfig::default())).unwrap();
-    core.netcode_mut().connect(token, mint.now().monotonic).unwrap();
+    core.netcode.connect(token, mint.now().monotonic).unwrap();
     let away = address("10.1.0.1:5000");
     let (mut peer, mut chance) = (MaliciousPeer::default(), StdRng::seed_from_u64(seed));
     let (mut scratch, mut messages, mut end, mut turns) = (Vec::new(), Vec::new(), None, 0);

@@ -28,9 +28,9 @@ fn layout() -> Arc<Layout> {
         max_message_bytes: 2000,
         queue_bytes: 16 * 1024,
         queue_messages: WINDOW,
-        ..ChannelConfig::new(kind)
+        ..ChannelConfig::from(kind)
     };
-    Arc::new(Layout::new(kinds.map(channel).to_vec()).unwrap())
+    Arc::new(Layout::try_from(kinds.map(channel).to_vec()).unwrap())
 }
 
 /// A client that takes all the memory that it can get, and keeps it.

@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_millis(10);
 const MINUTES: u64 = 5;
 
 fn layout() -> Arc<Layout> {
-    Arc::new(Layout::new([Kind::Unreliable, Kind::ReliableOrdered].map(ChannelConfig::new).to_vec()).unwrap())
+    Arc::new(Layout::try_from([Kind::Unreliable, Kind::ReliableOrdered].map(ChannelConfig::from).to_vec()).unwrap())
 }
 
 fn paths() -> Vec<(&'static str, Conditions)> {

@@ -45,14 +45,14 @@ impl SlowPath {
 
     /// Runs the game. Returns the states that arrived after the warm-up, and the bytes of the transfer.
     fn run(&self, with_transfer: bool) -> (usize, usize) {
-        let channel = |kind| ChannelConfig::new(kind);
-        let layout = Arc::new(Layout::new([Kind::Sequenced, Kind::Transfers].map(channel).to_vec()).unwrap());
+        let channel = |kind| ChannelConfig::from(kind);
+        let layout = Arc::new(Layout::try_from([Kind::Sequenced, Kind::Transfers].map(channel).to_vec()).unwrap());
         let mut config = ConnectionConfig::default();
         config.congestion.algorithm = self.algorithm;
         let mut pair = ConnectionWorld::with(7, self.conditions(), [&layout, &layout], &config);
         if with_transfer {
             let transfer = Transfer::new(vec![7; TRANSFER_BYTES]).unwrap();
-            pair.side(End::A).connection.channels_mut().send_transfer(MAP, transfer, 1).unwrap();
+            pair.side(End::A).connection.channels.send_transfer(MAP, transfer, 1).unwrap();
         }
         let mut warm_up_states = 0;
         for tick in 0..(WARM_UP + MEASURED) * TICKS {
@@ -66,7 +66,7 @@ impl SlowPath {
             }
         }
         let received = |pair: &mut ConnectionWorld| {
-            let transfers = pair.side(End::A).connection.channels().transfers(MAP);
+            let transfers = pair.side(End::A).connection.channels.transfers(MAP);
             transfers
                 .and_then(|transfers| transfers.sending().next())
                 .map_or(TRANSFER_BYTES, |(_, progress)| progress.bytes as usize)

@@ -24,7 +24,8 @@ const NO_HEADERS: u32 = 0;
 
 /// Creates a path of 60 ms with a buffer of 250 ms, and a transfer that does not end.
 fn path(kbit: u32, header_bytes: u32, with_transfer: bool) -> ConnectionWorld {
-    let layout = Arc::new(Layout::new([Kind::Sequenced, Kind::Transfers].map(ChannelConfig::new).to_vec()).unwrap());
+    let layout =
+        Arc::new(Layout::try_from([Kind::Sequenced, Kind::Transfers].map(ChannelConfig::from).to_vec()).unwrap());
     let conditions = Conditions {
         latency: Duration::from_millis(30),
         rate: Some(RateLimit { rate: Rate::kbit(kbit), buffer: Buffer::Time(Duration::from_millis(250)) }),
@@ -35,7 +36,7 @@ fn path(kbit: u32, header_bytes: u32, with_transfer: bool) -> ConnectionWorld {
     let mut pair = ConnectionWorld::with(7, conditions, [&layout, &layout], &config);
     if with_transfer {
         let transfer = Transfer::new(vec![7; 8 << 20]).unwrap();
-        pair.side(End::A).connection.channels_mut().send_transfer(MAP, transfer, 1).unwrap();
+        pair.side(End::A).connection.channels.send_transfer(MAP, transfer, 1).unwrap();
     }
     pair
 }
@@ -51,7 +52,7 @@ fn capacity(kbit: u32, seconds: u32) -> u64 {
 
 /// Returns the bytes of the transfer that are known to have arrived.
 fn transfer_progress(pair: &mut ConnectionWorld) -> u64 {
-    let transfers = pair.side(End::A).connection.channels().transfers(MAP);
+    let transfers = pair.side(End::A).connection.channels.transfers(MAP);
     transfers.and_then(|transfers| transfers.sending().next()).map_or(0, |(_, progress)| progress.bytes.into())
 }
 

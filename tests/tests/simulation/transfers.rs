@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use slipgate_session::channel::transfer::frame::{SliceRangesWriter, TransferBegin, TransferFrame, TransferReason};
+use slipgate_session::channel::transfer::frame::{SliceRanges, TransferBegin, TransferFrame, TransferReason};
 use slipgate_session::channel::transfer::{
     ContentDigest, MAX_TRANSFER_BYTES, MIN_SLICE_BYTES, SentTransferFrame, Transfer, TransferConfig, TransferEvent,
     TransferId, TransferViolation, Transfers,
@@ -33,9 +33,7 @@ fn check_accept(case: &Case<'_>, id: TransferId, bytes: &[u8]) {
     assert_eq!((came, from, to), (id, first, end), "{case}");
     assert_eq!(have.iter().collect::<Vec<_>>(), ranges(case, first), "{case}");
     let mut buf = [0; 100];
-    let mut writer = SliceRangesWriter::new(&mut buf);
-    assert!(ranges(case, first).into_iter().all(|range| writer.push(range)), "{case}");
-    let length = writer.bytes();
+    let length = SliceRanges::write(ranges(case, first), &mut buf).unwrap_or_else(|| panic!("{case}: does not fit"));
     assert_eq!(buf[..length], bytes[11..], "{case}");
     assert_eq!(written(&TransferFrame::Accept { id, first, end, have }), hex::encode(bytes), "{case}");
 }

@@ -24,10 +24,10 @@ const BULK: ChannelId = ChannelId(1);
 const STATE_ON_PATH: u64 = 280;
 
 fn layout() -> Arc<Layout> {
-    let state = ChannelConfig { priority: 2, ..ChannelConfig::new(Kind::Sequenced) };
+    let state = ChannelConfig { priority: 2, ..ChannelConfig::from(Kind::Sequenced) };
     let bulk =
-        ChannelConfig { queue_bytes: 1 << 20, queue_messages: 4096, ..ChannelConfig::new(Kind::ReliableOrdered) };
-    Arc::new(Layout::new(vec![state, bulk]).unwrap())
+        ChannelConfig { queue_bytes: 1 << 20, queue_messages: 4096, ..ChannelConfig::from(Kind::ReliableOrdered) };
+    Arc::new(Layout::try_from(vec![state, bulk]).unwrap())
 }
 
 /// Returns a path without limits: only the uplink is shared here.
@@ -82,9 +82,8 @@ impl World {
         let traffic = Traffic::Channels(layout(), config());
         let mut server = SessionServer::new(netcode, traffic, Memory::default()).unwrap();
         server.set_uplink(uplink);
-        let handles: Vec<ClientHandle> = (0..players)
-            .map(|id| server.netcode_mut().connect_loopback(id, [0; 256], instant_now(now)).unwrap())
-            .collect();
+        let handles: Vec<ClientHandle> =
+            (0..players).map(|id| server.netcode.connect_loopback(id, [0; 256], instant_now(now)).unwrap()).collect();
         let player = |handle| Player {
             handle,
             connection: Connection::new(&config(), layout(), None).unwrap(),
@@ -99,25 +98,30 @@ impl World {
     fn turn(&mut self) {
         self.now += TICK;
         let (now, mut scratch, mut buffer) = (instant_now(self.now), Vec::new(), [0; MAX_PAYLOAD_BYTES]);
-        while let Some((client, bytes)) = self.server.netcode_mut().poll_loopback(&mut buffer) {
+        while let Some((client, bytes)) = self.server.netcode.poll_loopback(&mut buffer) {
             if let Some(mut received) = self.server.handle_loopback(client, &buffer[..bytes], &mut scratch, now) {
                 while self.server.next_message(&buffer[..bytes], &mut received, &mut scratch, now).is_some() {}
             }
         }
         while self.server.poll_event().is_some() {}
         for player in &self.players {
-            let sent = self.server.send_message(player.handle, STATE, &[1; 200], SendOptions::default(), now);
+            let sent = self.server.connection_mut(player.handle).unwrap().send(
+                STATE,
+                &[1; 200],
+                SendOptions::default(),
+                now.monotonic,
+            );
             assert!(sent.is_ok() || self.now < Duration::from_secs(1001), "{sent:?}");
         }
         self.server.tick(now);
         self.server.transmit(now, &mut VecOutbox::default());
         for player in &mut self.players {
-            while let Some(bytes) = self.server.netcode_mut().loopback_receive(player.handle, &mut buffer) {
+            while let Some(bytes) = self.server.netcode.loopback_receive(player.handle, &mut buffer) {
                 player.receive(&buffer[..bytes], now.monotonic);
             }
             player.connection.tick(now.monotonic);
             let mut sink =
-                ToServer { server: self.server.netcode_mut(), handle: player.handle, buf: [0; MAX_PAYLOAD_BYTES] };
+                ToServer { server: &mut self.server.netcode, handle: player.handle, buf: [0; MAX_PAYLOAD_BYTES] };
             player.connection.transmit(now.monotonic, &mut sink);
         }
     }
@@ -125,7 +129,13 @@ impl World {
     /// Fills the bulk channel of a player.
     fn fill(&mut self, player: usize) {
         let (handle, now) = (self.players[player].handle, instant_now(self.now));
-        while self.server.send_message(handle, BULK, &[2; 1000], SendOptions::default(), now).is_ok() {}
+        while self
+            .server
+            .connection_mut(handle)
+            .unwrap()
+            .send(BULK, &[2; 1000], SendOptions::default(), now.monotonic)
+            .is_ok()
+        {}
     }
 
     /// Returns what every player received in this number of turns: states, bulk messages, bytes.
@@ -144,7 +154,7 @@ impl World {
 impl Player {
     fn receive(&mut self, payload: &[u8], now: Instant) {
         self.bytes += payload.len() as u64 + 49;
-        let Ok(Some(mut incoming)) = self.connection.handle(payload, now) else { return };
+        let Ok(Some(mut incoming)) = self.connection.handle(payload, Duration::ZERO, now) else { return };
         let mut scratch = Vec::new();
         while let Some(ChannelMessage { channel, .. }) =
             self.connection.next_message(payload, &mut incoming, &mut scratch, now)

@@ -13,7 +13,7 @@ use slipgate_session::wire::reliable::Sequence;
 use slipgate_tests::vectors::{Case, Vectors};
 
 fn layout_of(channels: &[Case<'_>]) -> Arc<Layout> {
-    Arc::new(Layout::new(channels.iter().map(channel).collect()).unwrap())
+    Arc::new(Layout::try_from(channels.iter().map(channel).collect::<Vec<_>>()).unwrap())
 }
 
 fn channel(case: &Case<'_>) -> ChannelConfig {
@@ -26,7 +26,7 @@ fn channel(case: &Case<'_>) -> ChannelConfig {
         "blocks" => {
             let max_at_once = case.u32("max_at_once_u8") as u8;
             let transfers = transfer::TransferConfig { max_at_once, ..transfer::TransferConfig::default() };
-            return ChannelConfig { transfers, ..ChannelConfig::new(Kind::Transfers) };
+            return ChannelConfig { transfers, ..ChannelConfig::from(Kind::Transfers) };
         }
         kind => panic!("{kind}"),
     };
@@ -34,7 +34,7 @@ fn channel(case: &Case<'_>) -> ChannelConfig {
         max_message_bytes: case.u32("max_message_bytes_u32"),
         queue_bytes: case.u32("queue_bytes_u32"),
         queue_messages: case.u16("queue_messages_u16"),
-        ..ChannelConfig::new(kind)
+        ..ChannelConfig::from(kind)
     }
 }
 
@@ -54,8 +54,8 @@ fn read(layout: &Arc<Layout>, packets: &[Vec<u8>]) -> Result<Vec<(ChannelId, Vec
     for frames in packets {
         let mut at = FrameCursor::default();
         while let Some(arrival) = channels.next(frames, &mut at, &mut scratch, Instant::default())? {
-            let ReceivedMessage { channel, location } = arrival;
-            messages.push((channel, location.bytes(frames, &scratch).to_vec()));
+            let ReceivedMessage { channel, span } = arrival;
+            messages.push((channel, span.bytes(frames, &scratch).to_vec()));
         }
     }
     Ok(messages)
@@ -119,10 +119,10 @@ fn control_messages_are_encoded_and_decoded_as_specified() {
                 payload_bytes: case.u16("payload_bytes_u16"),
                 abilities: case.u16("abilities_u16"),
             };
-            (ControlMessage::Hello(hello), control::write_hello(&hello, &mut buf))
+            (ControlMessage::Hello(hello), control::write(&ControlMessage::Hello(hello), &mut buf))
         } else {
             let bye = Bye { code: CloseCode(case.u16("code_u16")), text: case.text("text") };
-            (ControlMessage::Bye(bye), control::write_bye(&bye, &mut buf))
+            (ControlMessage::Bye(bye), control::write(&ControlMessage::Bye(bye), &mut buf))
         };
         assert_eq!(buf[..written], wire, "{case}");
         assert_eq!(control::read(&wire), Ok(Some((control, wire.len()))), "{case}");

@@ -112,7 +112,7 @@ fn invalid_packet_header_is_refused_with_the_named_reason() {
 
 fn assert_endpoint_refuses(case: &Case<'_>, config: EndpointConfig, datagram: &[u8], reject: Reject) {
     let now = Instant::default();
-    let mut endpoint = Endpoint::new(config).expect("valid settings");
+    let mut endpoint = Endpoint::new(config, None).expect("valid settings");
     assert_eq!(endpoint.handle(datagram, now), Err(reject), "{case}");
     let stats = endpoint.stats(now);
     assert_eq!((stats.rejects[reject], stats.rejects.total()), (1, 1), "{case}");
@@ -142,7 +142,7 @@ fn packet_headers_tolerated_by_the_reference_are_accepted() {
 /// Returns an endpoint that has sent and received the packets in the header of the case.
 fn sender(case: &Case<'_>, config: EndpointConfig) -> Endpoint {
     let now = Instant::default();
-    let mut endpoint = Endpoint::new(config).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let mut endpoint = Endpoint::new(config, None).unwrap_or_else(|error| panic!("{case}: {error}"));
     let mut datagrams = Datagrams::default();
     for _ in 0..case.u16("sequence_u16") {
         endpoint.send(&[0], now, &mut datagrams).unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -182,7 +182,7 @@ fn fragmentation_and_reassembly_match_the_reference() {
         assert_eq!(sender.stats(now).counters.fragments_sent as u32, case.u32("num_fragments_u32"), "{case}");
         assert_eq!(case.u32("num_fragments_u32") > 0, case.flag("fragmented"), "{case}");
 
-        let mut receiver = Endpoint::new(config).expect("valid settings");
+        let mut receiver = Endpoint::new(config, None).expect("valid settings");
         let (last, others) = datagrams.sent.split_last().expect("at least one datagram");
         for datagram in others {
             assert_eq!(receiver.handle(datagram, now), Ok(None), "{case}");

@@ -50,8 +50,11 @@ fn session_frames_are_encoded_and_decoded_as_specified() {
 
 /// Returns the distances of the acknowledged packets behind the ack of the header.
 fn acked_back(extended_acks: &[u8]) -> BTreeSet<u16> {
-    let (mut endpoint, mut sink, now) =
-        (Endpoint::new(reliability::EndpointConfig::default()).unwrap(), Datagrams::default(), Instant::default());
+    let (mut endpoint, mut sink, now) = (
+        Endpoint::new(reliability::EndpointConfig::default(), None).unwrap(),
+        Datagrams::default(),
+        Instant::default(),
+    );
     for _ in 0..300 {
         endpoint.send(b"packet", now, &mut sink).unwrap();
     }
@@ -113,7 +116,8 @@ struct Side {
 
 impl Side {
     fn new(end: usize, kinds: &[Kind]) -> Self {
-        let layout = Arc::new(Layout::new(kinds.iter().copied().map(ChannelConfig::new).collect()).unwrap());
+        let layout =
+            Arc::new(Layout::try_from(kinds.iter().copied().map(ChannelConfig::from).collect::<Vec<_>>()).unwrap());
         let mut config = ConnectionConfig::default();
         config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
         let start = Instant::from_start(Duration::from_millis(STARTS_MS[end]));
@@ -137,7 +141,9 @@ impl Side {
     /// Processes a datagram, and returns its messages.
     fn take(&mut self, datagram: &[u8], at_ms: u64) -> Vec<(u8, Vec<u8>)> {
         let (now, mut scratch, mut messages) = (self.now(at_ms), Vec::new(), Vec::new());
-        let Some(mut incoming) = self.connection.handle(datagram, now).unwrap() else { return messages };
+        let Some(mut incoming) = self.connection.handle(datagram, Duration::ZERO, now).unwrap() else {
+            return messages;
+        };
         while let Some(message) = self.connection.next_message(datagram, &mut incoming, &mut scratch, now) {
             messages.push((message.channel.0, message.span.bytes(datagram, &scratch).to_vec()));
         }

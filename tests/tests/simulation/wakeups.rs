@@ -14,7 +14,7 @@ use slipgate_tests::netcode_world::VecOutbox;
 use slipgate_tests::session_world::SessionWorld;
 
 fn world(channel: ChannelConfig) -> SessionWorld {
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     SessionWorld::new(2, &layout, &ConnectionConfig::default(), Memory::default())
 }
 
@@ -28,7 +28,7 @@ fn bytes_over_a_channel_limit_are_sent_in_later_ticks() {
     // One end at a time: a message of the other end would wake it.
     for up in [true, false] {
         let mut world =
-            world(ChannelConfig { bytes_per_tick: Some(100), deadline: None, ..ChannelConfig::new(Kind::Unreliable) });
+            world(ChannelConfig { bytes_per_tick: Some(100), deadline: None, ..ChannelConfig::from(Kind::Unreliable) });
         let client = world.join(path(0.0));
         world.run_for(Duration::from_secs(1));
         for _ in 0..60 {
@@ -46,8 +46,8 @@ fn bytes_over_a_channel_limit_are_sent_in_later_ticks() {
 
 #[test]
 fn sleeping_client_wakes_once_per_channel_limit_interval() {
-    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::new(Kind::Unreliable) };
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::from(Kind::Unreliable) };
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e7));
     let mut world = SessionWorld::new(2, &layout, &config, Memory::default());
@@ -56,7 +56,7 @@ fn sleeping_client_wakes_once_per_channel_limit_interval() {
     let start = world.now().monotonic;
     let core = &mut world.player(1).core;
     for _ in 0..100 {
-        core.send_message(ChannelId(0), &[7; 500], SendOptions::default(), start).unwrap();
+        core.connection_mut().unwrap().send(ChannelId(0), &[7; 500], SendOptions::default(), start).unwrap();
     }
     let (mut now, mut wakes, mut bytes) = (start, 0, 0);
     while !now.reached(start, Duration::from_secs(1)) {
@@ -75,8 +75,8 @@ fn sleeping_client_wakes_once_per_channel_limit_interval() {
 /// Returns the bytes that a client with 500 bytes per tick sends in a second of 50 ticks, with this number of flushes
 /// in each.
 fn bytes_in_ticks(sends_per_tick: u32) -> u64 {
-    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::new(Kind::Unreliable) };
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let channel = ChannelConfig { bytes_per_tick: Some(500), deadline: None, ..ChannelConfig::from(Kind::Unreliable) };
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e7));
     let mut world = SessionWorld::new(2, &layout, &config, Memory::default());
@@ -84,7 +84,7 @@ fn bytes_in_ticks(sends_per_tick: u32) -> u64 {
     world.run_for(Duration::from_secs(1));
     let mut now = world.now().monotonic;
     let core = &mut world.player(1).core;
-    while core.send_message(ChannelId(0), &[7; 100], SendOptions::default(), now).is_ok() {}
+    while core.connection_mut().unwrap().send(ChannelId(0), &[7; 100], SendOptions::default(), now).is_ok() {}
     for _ in 0..50 {
         core.tick(now);
         for _ in 0..sends_per_tick {
@@ -92,7 +92,7 @@ fn bytes_in_ticks(sends_per_tick: u32) -> u64 {
             now = now.after(Duration::from_millis(20) / sends_per_tick);
         }
     }
-    core.connection().unwrap().channels().stats(ChannelId(0)).unwrap().frame_bytes
+    core.connection().unwrap().channels.stats(ChannelId(0)).unwrap().frame_bytes
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn frequent_flushes_do_not_raise_the_channel_limit() {
 
 #[test]
 fn large_transfer_arrives_at_either_end_despite_loss() {
-    let mut both_ways = ChannelConfig::new(Kind::Transfers);
+    let mut both_ways = ChannelConfig::from(Kind::Transfers);
     both_ways.transfers.admission = TransferAdmission::Automatic;
     let mut world = world(both_ways);
     let client = world.join(path(2.0));
     let transfer = Transfer::new(vec![9; 6 << 20]).unwrap();
-    world.server.send_transfer(client, ChannelId(0), transfer.clone(), 1).unwrap();
-    world.player(1).core.send_transfer(ChannelId(0), transfer, 1).unwrap();
+    world.server.connection_mut(client).unwrap().channels.send_transfer(ChannelId(0), transfer.clone(), 1).unwrap();
+    world.player(1).core.connection_mut().unwrap().channels.send_transfer(ChannelId(0), transfer, 1).unwrap();
     let whole = |event: &ChannelEvent| {
         matches!(event, ChannelEvent::Transfer { event: transfer::TransferEvent::Delivered { .. }, .. })
     };
@@ -137,7 +137,7 @@ fn large_transfer_arrives_at_either_end_despite_loss() {
         }
     }
     let connection = world.server.connection(client).unwrap();
-    let transfers = connection.channels().transfers(ChannelId(0)).unwrap();
+    let transfers = connection.channels.transfers(ChannelId(0)).unwrap();
     panic!(
         "sent {:?}, received {:?}",
         transfers.sending().collect::<Vec<_>>(),
@@ -148,7 +148,7 @@ fn large_transfer_arrives_at_either_end_despite_loss() {
 #[test]
 fn leaving_client_reports_a_local_close() {
     for with_a_word in [true, false] {
-        let mut world = world(ChannelConfig::new(Kind::ReliableOrdered));
+        let mut world = world(ChannelConfig::from(Kind::ReliableOrdered));
         let client = world.join(path(0.0));
         world.run_for(Duration::from_millis(500));
         let core = &mut world.player(1).core;
@@ -174,13 +174,13 @@ fn leaving_client_reports_a_local_close() {
 
 #[test]
 fn broadcast_reaches_every_client_but_the_excepted_one() {
-    let mut world = world(ChannelConfig::new(Kind::ReliableOrdered));
+    let mut world = world(ChannelConfig::from(Kind::ReliableOrdered));
     let clients = [(); 2].map(|()| world.join(path(0.0)));
     world.run_for(Duration::from_millis(500));
     let (now, options) = (world.now(), SendOptions::default());
-    let report = world.server.broadcast(ChannelId(0), b"round", Some(clients[0]), options, now).unwrap();
+    let report = world.server.broadcast(ChannelId(0), &b"round"[..], Some(clients[0]), options, now).unwrap();
     assert_eq!((report.queued, report.refused), (1, 0));
-    let unknown = world.server.broadcast(ChannelId(9), b"round", None, options, now);
+    let unknown = world.server.broadcast(ChannelId(9), &b"round"[..], None, options, now);
     assert_eq!(unknown, Err(SendError::NoChannel));
     world.run_for(Duration::from_millis(500));
     assert!(world.player(1).messages.is_empty());

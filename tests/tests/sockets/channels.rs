@@ -31,8 +31,9 @@ fn layout(state: Kind) -> Layout {
         admission: transfer::TransferAdmission::Automatic,
         ..transfer::TransferConfig::default()
     };
-    let channel = |kind, priority| ChannelConfig { priority, transfers: transfers.clone(), ..ChannelConfig::new(kind) };
-    Layout::new(vec![channel(Kind::ReliableOrdered, 1), channel(state, 2), channel(Kind::Transfers, 0)])
+    let channel =
+        |kind, priority| ChannelConfig { priority, transfers: transfers.clone(), ..ChannelConfig::from(kind) };
+    Layout::try_from(vec![channel(Kind::ReliableOrdered, 1), channel(state, 2), channel(Kind::Transfers, 0)])
         .expect("valid settings")
 }
 
@@ -331,7 +332,7 @@ fn interrupted_transfer_resumes_over_a_second_connection() {
     assert_eq!(guest.log.received, [(0, map.digest())]);
     let client = host.newest();
     let connection = client.connection().expect("the client is connected");
-    let sent = connection.channels().stats(MAP).expect("the channel exists").frame_bytes;
+    let sent = connection.channels.stats(MAP).expect("the channel exists").frame_bytes;
     let rest = u64::from((6 << 20) - had);
     assert!((rest..rest + rest / 4 + 4096).contains(&sent), "{sent} bytes were sent for the remaining {rest}");
 }
@@ -359,7 +360,7 @@ fn server_keeps_a_partial_upload_for_resumption() {
         .client
         .connection()
         .expect("the client is connected")
-        .channels()
+        .channels
         .stats(MAP)
         .expect("the channel exists")
         .frame_bytes;

@@ -3,8 +3,8 @@
 use slipgate_client::{Client, ConnectError};
 use slipgate_server::keys::Key;
 use slipgate_server::{
-    ChannelConfig, Clock, Event, Inbox, Kind, Layout, LoopbackError, MAX_PAYLOAD_BYTES, Server, ServerConfig, Sockets,
-    Traffic,
+    ChannelConfig, Clock, Event, Inbox, Kind, Layout, LoopbackError, MAX_PAYLOAD_BYTES, SendError, Server,
+    ServerConfig, Sockets, Traffic,
 };
 
 fn server(traffic: Traffic) -> Server {
@@ -42,8 +42,25 @@ fn hosting_player_exchanges_payloads_with_the_server() {
 }
 
 #[test]
+fn hosting_player_receives_the_last_payloads_after_the_end() {
+    let (mut server, mut inbox) = (server(Traffic::Payloads), Inbox::default());
+    let host = server.connect_loopback(1, [0; 256]).unwrap();
+    server.send(host, b"last").unwrap();
+    server.client(host).unwrap().disconnect();
+    let mut ended = 0;
+    while let Some(event) = inbox.next(&mut server) {
+        ended += u32::from(matches!(event, Event::Disconnected { client, .. } if client == host));
+    }
+    assert_eq!((ended, server.connected(), server.send(host, b"late")), (1, 0, Err(SendError::Gone)));
+    let (mut client, mut buf) = (server.client(host).expect("a payload waits"), [0; MAX_PAYLOAD_BYTES]);
+    assert_eq!((client.loopback_send(b"late"), client.address()), (Err(SendError::Gone), None));
+    assert_eq!((client.loopback_receive(&mut buf), &buf[..4]), (Some(4), &b"last"[..]));
+    assert!(server.client(host).is_none());
+}
+
+#[test]
 fn in_process_client_with_channels_or_packets_is_an_error() {
-    let layout = Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered)]).unwrap();
+    let layout = Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap();
     for traffic in [Traffic::channels(layout), Traffic::packets()] {
         let (mut server, mut client) = (server(traffic.clone()), client(traffic));
         assert_eq!(server.connect_loopback(1, [0; 256]), Err(LoopbackError::WrongTraffic));

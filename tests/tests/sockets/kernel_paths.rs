@@ -58,8 +58,8 @@ struct Played {
 }
 
 fn traffic() -> Traffic {
-    let state = ChannelConfig { newest_only: true, ..ChannelConfig::new(Kind::Sequenced) };
-    Traffic::channels(Layout::new(vec![state, ChannelConfig::new(Kind::Transfers)]).unwrap())
+    let state = ChannelConfig { newest_only: true, ..ChannelConfig::from(Kind::Sequenced) };
+    Traffic::channels(Layout::try_from(vec![state, ChannelConfig::from(Kind::Transfers)]).unwrap())
 }
 
 /// A loop of turns that measures how late each of them starts.
@@ -114,7 +114,7 @@ impl Hosting<'_> {
 
     fn play(&mut self, player: ClientHandle, start_time: Instant) {
         let mut client = self.server.client(player).unwrap();
-        let worlds = client.connection().and_then(|connection| connection.channels().transfers(WORLD));
+        let worlds = client.connection().and_then(|connection| connection.channels.transfers(WORLD));
         if self.game.with_world && worlds.is_none_or(|worlds| worlds.sending().next().is_none()) {
             client.send_transfer(WORLD, Transfer::new(vec![0; WORLD_BYTES]).unwrap(), 0).unwrap();
         }

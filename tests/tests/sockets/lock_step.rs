@@ -84,7 +84,7 @@ fn serve(address: &Sender<SocketAddr>, done: &AtomicBool) -> Served {
     let sent = |server: &mut Server| {
         let mut sent = 0;
         server.for_each_client(|client| {
-            let stats = client.connection().and_then(|connection| connection.channels().stats(FRAMES));
+            let stats = client.connection().and_then(|connection| connection.channels.stats(FRAMES));
             sent += stats.map_or(0, |stats| stats.frame_bytes);
         });
         sent

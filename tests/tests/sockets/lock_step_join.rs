@@ -88,7 +88,7 @@ impl Play {
     fn frames(&mut self) -> u64 {
         let mut max = 0;
         self.server.for_each_client(|client| {
-            let stats = client.connection().and_then(|connection| connection.channels().stats(super::relay::FRAMES));
+            let stats = client.connection().and_then(|connection| connection.channels.stats(super::relay::FRAMES));
             max = max.max(stats.map_or(0, |stats| stats.sent));
         });
         max

@@ -1,5 +1,7 @@
 //! The libraries on real sockets, through the kernel.
 
+#![allow(clippy::duplicate_mod, reason = "both programs of the example have its shared module")]
+
 mod channels;
 mod channels_live;
 mod datapaths;

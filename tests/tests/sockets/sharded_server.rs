@@ -11,10 +11,10 @@ use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig, ShardedServerError};
 use slipgate_server::stats::Remaining;
 use slipgate_server::{
-    ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, DeliveryStatus, Event, Kind,
-    Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
+    BroadcastReport, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, DeliveryStatus,
+    Event, Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
 };
-use slipgate_session::connection::ClosedBy;
+use slipgate_session::connection::{ClosedBy, ConnectionConfig};
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, OurClient, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn, run_for, until,
 };
@@ -44,8 +44,8 @@ fn start(slots: u32, traffic: &Traffic, config: ShardedServerConfig) -> (Sharded
 }
 
 fn channels() -> Traffic {
-    let transfers = ChannelConfig::new(Kind::Transfers);
-    Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::ReliableOrdered), transfers]).unwrap())
+    let transfers = ChannelConfig::from(Kind::Transfers);
+    Traffic::channels(Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered), transfers]).unwrap())
 }
 
 fn connecting(address: SocketAddr, players: std::ops::Range<u64>) -> Vec<OurClient> {
@@ -352,7 +352,7 @@ fn stalled_game_keeps_active_clients_and_drops_silent_ones() {
         game.listen(&mut sharded);
         players.iter_mut().all(|player| {
             let connection = player.client.connection().expect("the client is connected");
-            connection.channels().remaining(CHAT).messages == 256
+            connection.channels.remaining(CHAT).messages == 256
         })
     });
     game.listen(&mut sharded);
@@ -703,7 +703,7 @@ fn dropping_the_server_executes_commands_behind_full_rings() {
 
 #[test]
 fn shards_with_different_traffic_do_not_start() {
-    let other = Traffic::channels(Layout::new(vec![ChannelConfig::new(Kind::Sequenced)]).unwrap());
+    let other = Traffic::channels(Layout::try_from(vec![ChannelConfig::from(Kind::Sequenced)]).unwrap());
     for other in [Traffic::Payloads, other] {
         let (mut servers, clock, _) = shards(4, &channels());
         let last = servers.pop().unwrap().with_traffic(other).unwrap();
@@ -712,5 +712,105 @@ fn shards_with_different_traffic_do_not_start() {
             ShardedServer::start(servers, clock, TICK, ShardedServerConfig::default()),
             Err(ShardedServerError::Mixed)
         ));
+    }
+}
+
+/// Returns a server with channels and a client that is closed only when it acknowledges, and that client.
+fn with_one_client() -> (ShardedServer, Vec<Player>, ClientHandle) {
+    let Traffic::Channels(layout, config) = channels() else { unreachable!() };
+    let slow = Traffic::Channels(layout, ConnectionConfig { close_timeout: 100 * DEADLINE, ..config });
+    let (mut sharded, address) = start(4, &slow, ShardedServerConfig::default());
+    let (mut players, mut game) = (vec![Player::connect(address, 0)], Game::default());
+    until(&mut players, "the client connects", |players| {
+        game.listen(&mut sharded);
+        sharded.connected() == 1 && players[0].client.state() == ClientState::Connected
+    });
+    (sharded, players, game.connected[0].1)
+}
+
+#[test]
+fn after_a_kick_only_the_end_of_the_client_is_reported() {
+    let (mut sharded, mut players, client) = with_one_client();
+    for number in 0..50_u8 {
+        players[0].client.send_message(CHAT, &[number; 4]).unwrap();
+    }
+    // The game takes no events meanwhile, so the messages wait in the ring.
+    until(&mut players, "all messages are acknowledged", |players| {
+        let connection = players[0].client.connection().expect("the client is connected");
+        connection.channels.remaining(CHAT).messages == 256
+    });
+    assert!(matches!(sharded.next_event(), Some(Event::Message { .. })));
+    sharded.kick(client, "that is enough").unwrap();
+    assert_eq!(sharded.client(client).map(|info| info.client_id.0), Some(0), "its facts stay until its event");
+    assert_eq!(sharded.send_message(client, CHAT, b"too late"), Err(SendError::Gone));
+    assert!(sharded.send_typed(client, CHAT, &1).is_err());
+    let map = transfer::Transfer::new(vec![7; 100]).unwrap();
+    assert_eq!(sharded.send_transfer(client, MAP, map, 1), Err(SendError::Gone));
+    assert_eq!(sharded.kick(client, "again"), Err(SendError::Gone));
+    assert_eq!(sharded.broadcast(CHAT, b"a round begins").unwrap().queued, 0);
+    sharded.flush();
+    let mut events = Vec::new();
+    until(&mut players, "the client's end is reported", |_| {
+        while let Some(event) = sharded.next_event() {
+            events.push(format!("{event:?}"));
+        }
+        sharded.connected() == 0
+    });
+    assert!(matches!(&events[..], [only] if only.starts_with("Disconnected")), "{events:?}");
+}
+
+#[test]
+fn a_disconnect_after_a_kick_frees_the_slot_at_once() {
+    let (mut sharded, _silent, client) = with_one_client();
+    let slots = |sharded: &ShardedServer| sharded.totals().iter().map(|shard| shard.connected).sum::<u32>();
+    sharded.kick(client, "that is enough").unwrap();
+    sharded.disconnect(client).unwrap();
+    sharded.flush();
+    let start = Instant::now();
+    while slots(&sharded) > 0 {
+        assert!(start.elapsed() < DEADLINE, "the client does not acknowledge, and keeps its slot");
+        std::thread::sleep(TICK);
+    }
+}
+
+#[test]
+fn broadcast_is_one_command_per_shard_with_shared_bytes() {
+    let (mut sharded, mut players, game) = with_players(3, NARROW);
+    // Both threads are busy, so all commands wait.
+    let (mut go_on, message) = (Vec::new(), [7; 10 << 10]);
+    for shard in [0, 1].map(ShardId) {
+        let (sender, wait) = std::sync::mpsc::channel::<()>();
+        sharded.on_shard(shard, move |_| wait.recv_timeout(DEADLINE).unwrap()).unwrap();
+        go_on.push(sender);
+    }
+    sharded.flush();
+    let report = |queued, refused| Ok(BroadcastReport { queued, refused });
+    let spared = game.connected.iter().find(|(client_id, _)| *client_id == 0).unwrap().1;
+    assert_eq!(sharded.broadcast_except(CHAT, spared, &message), report(2, 0));
+    // The bytes fill the queues once, for however many clients.
+    for _ in 1..16 {
+        assert_eq!(sharded.broadcast(CHAT, &message), report(3, 0));
+    }
+    assert_eq!(sharded.broadcast(CHAT, &message), report(0, 3), "160 KiB wait for each shard");
+    assert_eq!(sharded.broadcast(ChannelId(9), b""), Err(SendError::NoChannel));
+    assert_eq!(sharded.broadcast(MAP, b""), Err(SendError::WrongKind));
+    assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(SendError::TooLarge));
+    go_on.iter().for_each(|sender| sender.send(()).unwrap());
+    until(&mut players, "all messages arrive", |players| {
+        players.iter().map(|player| player.received.len()).eq([15, 16, 16])
+    });
+    assert_eq!(sharded.broadcast(CHAT, &message), report(3, 0), "the queues are empty again");
+
+    // What the clients' own queues refuse is counted by their shards.
+    let not_sent = |sharded: &ShardedServer| {
+        [0, 1].map(|shard| sharded.counts(ShardId(shard)).broadcasts_not_sent).iter().sum::<u64>()
+    };
+    assert_eq!(not_sent(&sharded), 0);
+    let start = Instant::now();
+    while not_sent(&sharded) == 0 {
+        assert!(start.elapsed() < DEADLINE, "no client acknowledges, so its queue becomes full");
+        let _ = sharded.broadcast(CHAT, &message);
+        sharded.flush();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -17,10 +17,10 @@ const MEASURED: Duration = Duration::from_secs(2);
 /// Returns one channel, and a path without limits: only the uplink is shared here.
 fn traffic() -> Traffic {
     let bulk =
-        ChannelConfig { queue_bytes: 1 << 18, queue_messages: 1024, ..ChannelConfig::new(Kind::ReliableUnordered) };
+        ChannelConfig { queue_bytes: 1 << 18, queue_messages: 1024, ..ChannelConfig::from(Kind::ReliableUnordered) };
     let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e7));
-    Traffic::Channels(Layout::new(vec![bulk]).unwrap().into(), config)
+    Traffic::Channels(Layout::try_from(vec![bulk]).unwrap().into(), config)
 }
 
 struct Guest {

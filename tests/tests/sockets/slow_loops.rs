@@ -14,10 +14,10 @@ const TRANSFER_BYTES: usize = 1 << 20;
 
 /// Returns the duration of a transfer between two loops that sleep for `pause` each time.
 fn transfer_time(conditions: Conditions, pause: Duration, seed: u64) -> Duration {
-    let layout = Arc::new(Layout::new(vec![ChannelConfig::new(Kind::Transfers)]).unwrap());
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Transfers)]).unwrap());
     let mut pair = ConnectionWorld::new(seed, conditions, &layout);
     let transfer = Transfer::new(vec![7; TRANSFER_BYTES]).unwrap();
-    pair.side(End::A).connection.channels_mut().send_transfer(MAP, transfer, 1).unwrap();
+    pair.side(End::A).connection.channels.send_transfer(MAP, transfer, 1).unwrap();
     let begin = pair.now();
     while pair.side(End::B).events.is_empty() {
         pair.turn_after_sleep(pause);

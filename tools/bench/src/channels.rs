@@ -2,6 +2,7 @@
 //! and messages.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
@@ -25,7 +26,7 @@ pub const CHANNELS: Subject = Subject {
 
 #[allow(clippy::expect_used, reason = "a layout of one channel is sound")]
 fn layout() -> Layout {
-    Layout::new(vec![ChannelConfig::new(Kind::Unreliable)]).expect("one channel with default settings")
+    Layout::try_from(vec![ChannelConfig::from(Kind::Unreliable)]).expect("one channel with default settings")
 }
 
 /// The client's end of the connection.
@@ -76,12 +77,12 @@ impl PayloadLayer for Words {
     }
 
     fn decode(&mut self, packet: &[u8], now: Instant) -> u64 {
-        let Ok(Some(mut incoming)) = self.connection.handle(packet, now) else { return 0 };
+        let Ok(Some(mut incoming)) = self.connection.handle(packet, Duration::ZERO, now) else { return 0 };
         let mut messages = 0;
         while self.connection.next_message(packet, &mut incoming, &mut self.scratch, now).is_some() {
             messages += 1;
         }
-        while self.connection.poll_event().is_some() {}
+        while self.connection.channels.poll_event().is_some() {}
         messages
     }
 }

@@ -72,7 +72,7 @@ impl ControllerKind {
             Self::Gcc => return rival(Gcc::default()),
             Self::Nada => return rival(Nada::up_to(BytesPerSecond(2.0 * scenario.path.rate))),
         };
-        CongestionState::new(CongestionConfig { algorithm, shape: SHAPE })
+        CongestionState::from(CongestionConfig { algorithm, shape: SHAPE })
     }
 }
 
@@ -85,11 +85,11 @@ pub fn congestion(controller: ControllerKind, scenario: &Scenario, flow: &Flow) 
         FlowController::Bbr => rival(Bbr::default()),
         FlowController::Constant { rate, .. } => {
             let algorithm = Algorithm::Fixed(BytesPerSecond(rate));
-            CongestionState::new(CongestionConfig { algorithm, shape: SHAPE })
+            CongestionState::from(CongestionConfig { algorithm, shape: SHAPE })
         }
     }
 }
 
 fn rival(controller: impl Controller + Send + 'static) -> CongestionState {
-    CongestionState::with_controller(Box::new(controller), SHAPE)
+    CongestionState::new(Box::new(controller), SHAPE)
 }

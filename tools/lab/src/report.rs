@@ -112,7 +112,7 @@ impl Report {
         let bits = words.into_iter().enumerate().rev().flat_map(|(index, word)| {
             (0..64).rev().filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * index as u16 + bit)
         });
-        bits.map(move |back| newest.back(back))
+        bits.map(move |back| newest - back)
     }
 }
 
@@ -154,12 +154,12 @@ impl Receiver {
     /// Processes a packet with its sending time on the sender's clock. It was read now and waited in the socket for at
     /// most `socket_delay`. Returns whether a report is due at once.
     pub fn receive(&mut self, packet: Sequence, sent_at: Instant, socket_delay: Duration, now: Instant) -> bool {
-        let late = self.delay_meter.read(Timestamp::of(sent_at), socket_delay, now);
+        let late = self.delay_meter.read(Timestamp::from(sent_at), socket_delay, now);
         let newest = self.newest.map(|newest| newest.sequence);
         if let Some(newest) = newest.filter(|newest| !packet.is_newer_than(*newest)) {
-            mark(&mut self.arrived, newest.distance_from(packet));
+            mark(&mut self.arrived, newest - packet);
         } else {
-            shift(&mut self.arrived, newest.map_or(0, |newest| packet.distance_from(newest)));
+            shift(&mut self.arrived, newest.map_or(0, |newest| packet - newest));
             self.newest = Some(Newest { sequence: packet, read_at: now, late });
             mark(&mut self.arrived, 0);
         }

@@ -125,7 +125,7 @@ impl Sender {
 
     fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
         let sequence = self.next;
-        self.next = sequence.ahead(1);
+        self.next = sequence + 1;
         let lost = &mut self.lost;
         self.flight.on_packet_sent(sequence, bytes, now, |_, departed| lost.push(departed));
         self.congestion.on_sent(bytes, now);

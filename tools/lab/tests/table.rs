@@ -1,7 +1,7 @@
 //! The document equals the figures of the simulator, and the default controller reaches its targets.
 //!
-//! With `SLIPGATE_TESTS=all` every scenario runs with every controller and seed, and all random paths. Otherwise the default
-//! controller runs every scenario with every seed, which is what its targets need.
+//! With `SLIPGATE_TESTS=all` every scenario runs with every controller and seed, and all random paths. Otherwise the
+//! default controller runs every scenario with every seed, which is what its targets need.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test panics when something is wrong")]
 

@@ -10,7 +10,6 @@ use serde_json::Value;
 use slipgate_client::ConnectToken;
 use slipgate_netcode::wire::REQUEST_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
-use slipgate_netcode::wire::packet::Request;
 
 use super::client::{TestClient, TestToken};
 use super::program::{OTHER_KEY, PROTOCOL_ID, Program, TestFolder, start_without_a_reader, status};

@@ -170,6 +170,7 @@ impl NetcodeClient {
         if self.state().is_active() {
             return ConnectError::Busy;
         }
+        // The same state as after a token that this client used itself.
         (self.connected, self.ended) = (None, None);
         self.role = ClientRole::Idle(Some(EndReason::InvalidToken));
         ConnectError::TokenUsed
@@ -216,6 +217,7 @@ impl NetcodeClient {
 
     /// Replaces the end reason of the last connection by one from a higher layer.
     pub fn set_end_reason(&mut self, reason: EndReason) {
+        // A connection that has started meanwhile has no reason yet, and keeps none of an earlier one.
         if let ClientRole::Idle(Some(last)) = &mut self.role {
             *last = reason;
         }

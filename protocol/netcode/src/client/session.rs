@@ -18,7 +18,7 @@ use crate::time::Instant;
 use crate::timing::{DISCONNECT_PACKETS, SEND_INTERVAL, TimeoutPolicy};
 use crate::token::ConnectToken;
 use crate::wire::cursor::Writer;
-use crate::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX, Request};
+use crate::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX};
 use crate::wire::{MAX_SERVERS_PER_TOKEN, TAG_BYTES};
 use crate::{Outbox, Payload, PayloadError, SealError, SealHalf};
 

@@ -88,6 +88,7 @@ impl fmt::Display for ClientState {
             Self::RequestTimedOut => {
                 "The game server does not respond. It may be offline, or your session has expired. Please join again."
             }
+            // The packet does not say which of the two (§1.7).
             Self::Denied => "The game server is full or closed. Please try again later.",
             Self::Disconnected => "You are not connected.",
             Self::SendingRequest => "Contacting the game server ...",

@@ -34,6 +34,7 @@ impl DigestKey {
     pub fn digest(&self, parts: &[&[u8]]) -> Digest {
         let full = self.full(parts);
         let mut cut = [0; DIGEST_BYTES];
+        // HMAC may be truncated to its leftmost half (RFC 2104, section 5).
         cut.iter_mut().zip(full).for_each(|(to, from)| *to = from);
         Digest(cut)
     }

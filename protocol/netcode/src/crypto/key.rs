@@ -98,6 +98,7 @@ impl KeyRing {
     /// Returns the ring of these keys, newest first, or `None` unless there are 1 to 3.
     #[must_use]
     pub fn new(newest_first: &[Key]) -> Option<Self> {
+        // Each key costs one decryption for every forged request, so their number is bounded.
         (1..=MAX_PRIVATE_KEYS).contains(&newest_first.len()).then(|| Self(newest_first.into()))
     }
 }

@@ -22,6 +22,7 @@ impl HashKey {
     #[must_use]
     pub fn derive(seed: &Seed, label: &str) -> Self {
         let bytes = seed.derive(label);
+        // SipHash has a key of two 64-bit halves.
         let half = |from: usize| bytes.iter().skip(from).take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
         Self(SipHasher13::new_with_keys(half(0), half(8)))
     }

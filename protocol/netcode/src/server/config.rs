@@ -156,7 +156,9 @@ impl ServerConfig {
             max_token_lifetime: Some(DEFAULT_MAX_TOKEN_LIFETIME),
             token_cutoff: TokenCutoff::AtStart,
             timeouts: TimeoutPolicy::Clamped,
+            // Off by default: a takeover ends a connection that may only be slow.
             takeover_after: None,
+            // Enough for a client that changes its network or its address family while it connects.
             addresses_per_token: 4,
             // The minimum of 1,024 lets a small server survive a burst of requests.
             pending_clients: slots.clamp(1024, MAX_SLOTS),

@@ -78,6 +78,7 @@ impl NetcodeServer {
             ClaimError::Full => LoopbackSlotError::Full,
             ClaimError::Discard(_) => LoopbackSlotError::ClientIdConnected,
         })?;
+        // No keys and no timeout: nothing leaves the process, so nothing can be lost or forged.
         let new_client = NewClient {
             index,
             client_id,
@@ -111,6 +112,7 @@ impl NetcodeServer {
             return Err(PayloadError::Backlogged);
         }
         queues.to_server.push(payload)?;
+        // Its payload proves that the client knows of its slot.
         self.slots.link_mut(slot).confirmed = true;
         self.loopbacks.push_back(client);
         Ok(())
@@ -120,6 +122,12 @@ impl NetcodeServer {
     /// a disconnect can be received until the next client in the slot disconnects.
     pub fn loopback_receive(&mut self, client: ClientHandle, buf: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
         self.slots.loopback_payloads(client)?.pop(buf)
+    }
+
+    /// Returns whether payloads wait for a client in the same process, even after its connection has ended.
+    #[must_use]
+    pub fn has_loopback_payloads(&self, client: ClientHandle) -> bool {
+        self.slots.has_loopback_payloads(client)
     }
 
     /// Takes the next payload that a client in the same process sent, and returns its length in bytes.

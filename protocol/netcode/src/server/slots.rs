@@ -435,6 +435,17 @@ impl Slots {
         queues.map(|queues| &mut queues.to_client)
     }
 
+    /// Returns whether [`loopback_payloads`](Self::loopback_payloads) has a payload.
+    pub(super) fn has_loopback_payloads(&self, client: ClientHandle) -> bool {
+        let Some(profile) = self.profiles.lookup(client.slot()) else { return false };
+        let queues = if self.get(client).is_some() {
+            profile.loopback.as_ref()
+        } else {
+            profile.unreceived.as_ref().filter(|(ended, _)| *ended == client).map(|(_, queues)| queues)
+        };
+        queues.is_some_and(|queues| !queues.to_client.is_empty())
+    }
+
     /// Removes a slot's connection from both maps and stops its timers.
     fn unlist(&mut self, slot: SlotIndex) {
         let link = &self.links[slot];

@@ -88,6 +88,7 @@ impl TokenHistory {
         Self {
             names,
             used: UsedSet::new(capacity, hash.clone()),
+            // Grows with the restored tokens only: most servers have none.
             restored: UsedSet::new(0, hash),
             capacity,
             forgotten: UnixSeconds(0),

@@ -68,6 +68,7 @@ impl ConnectToken {
     /// - `ServerCount` unless it lists 1 to 32 servers.
     /// - `AddressType` when an address is neither IPv4 nor IPv6.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenLayoutError> {
+        // Parsed before the copy: malformed bytes cost no allocation.
         let layout = PublicLayout::parse(bytes)?;
         let facts = layout.into();
         let bytes: &[u8; CONNECT_TOKEN_BYTES] = bytes.try_into().map_err(|_| TokenLayoutError::Length)?;

@@ -114,6 +114,7 @@ impl<'a> Writer<'a> {
     #[inline]
     #[must_use]
     pub const fn written(&self) -> Option<usize> {
+        // A buffer that lost a field must never be sent.
         if self.overflowed { None } else { Some(self.pos) }
     }
 }

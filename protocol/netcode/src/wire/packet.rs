@@ -46,6 +46,7 @@ impl PacketKind {
     #[inline]
     #[must_use]
     pub(crate) const fn is_replay_protected(self) -> bool {
+        // A repeated handshake packet must stay acceptable: the other side may not have received the reply.
         matches!(self, Self::KeepAlive | Self::Payload | Self::Disconnect)
     }
 
@@ -54,6 +55,7 @@ impl PacketKind {
     #[must_use]
     pub const fn allows_content(self, bytes: usize) -> bool {
         match self {
+            // Exact sizes (§1.7): an authentic packet with another one comes from a faulty sender.
             Self::Denied | Self::Disconnect => bytes == 0,
             Self::Challenge | Self::Response => bytes == CHALLENGE_CONTENT_BYTES,
             Self::KeepAlive => bytes == KEEP_ALIVE_CONTENT_BYTES,
@@ -122,6 +124,7 @@ impl PacketHeader {
         if datagram.len() > MAX_ENCRYPTED_BYTES {
             return Err(Discard::TooLong);
         }
+        // Little-endian, and one to eight bytes long (§1.7).
         let sequence = (0..sequence_bytes)
             .try_fold(0_u64, |sequence, index| Some(sequence | u64::from(reader.read::<u8>()?) << (8 * index)));
         Ok(Self { kind, sequence: sequence.ok_or(Discard::TooShort)?, prefix, bytes })
@@ -175,6 +178,7 @@ impl<'a> Request<'a> {
         if reader.read::<u8>() != Some(REQUEST_PREFIX) {
             return Err(Discard::UnexpectedType);
         }
+        // The version comes before the protocol id, so each mismatch is counted as what it is.
         if reader.array() != Some(&VERSION) {
             return Err(Discard::RequestVersion);
         }

@@ -42,6 +42,7 @@ impl Servers {
             return None;
         }
         let mut servers = Self { count: addresses.len(), addresses: [NO_ADDRESS; MAX_SERVERS_PER_TOKEN] };
+        // A longer list than 32 is refused here, by the missing range.
         servers.addresses.get_mut(..addresses.len())?.copy_from_slice(addresses);
         Some(servers)
     }
@@ -73,6 +74,7 @@ impl Deref for Servers {
 
     /// Returns the addresses.
     fn deref(&self) -> &[SocketAddr] {
+        // `count` is 1 to 32 in every list, so the range exists.
         self.addresses.get(..self.count).unwrap_or_default()
     }
 }
@@ -95,6 +97,7 @@ impl core::fmt::Debug for Servers {
 /// first.
 fn parse_address(reader: &mut Reader<'_>) -> Result<SocketAddr, TokenLayoutError> {
     let ip: IpAddr = match reader.read::<u8>().ok_or(TokenLayoutError::Length)? {
+        // The four bytes are in network byte order, as in the reference.
         IPV4 => Ipv4Addr::from(*reader.array::<4>().ok_or(TokenLayoutError::Length)?).into(),
         IPV6 => {
             let mut groups = [0_u16; 8];
@@ -117,6 +120,7 @@ fn emit_address(address: SocketAddr, writer: &mut Writer<'_>) {
         }
         IpAddr::V6(ip) => {
             writer.write::<u8>(IPV6);
+            // Little-endian groups (§1.5), while `octets` would give network byte order.
             for group in ip.segments() {
                 writer.write::<u16>(group);
             }
@@ -223,6 +227,7 @@ impl<'a> PublicLayout<'a> {
         writer.write::<u64>(self.protocol_id);
         writer.write::<u64>(self.created.0);
         writer.write::<u64>(self.expires.0);
+        // The nonce is public: the server needs it to open the sealed part.
         writer.bytes(self.nonce);
         writer.bytes(self.sealed);
         writer.write::<u32>(self.timeout_seconds.cast_unsigned());

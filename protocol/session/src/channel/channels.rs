@@ -103,14 +103,12 @@ impl Channels {
 
     /// Marks the server's end of a connection, which refuses transfers of clients by default: see
     /// [`TransferAdmission`](super::transfer::TransferAdmission).
-    #[must_use]
-    pub fn of_server(self) -> Self {
+    pub(crate) fn of_server(self) -> Self {
         Self { role: TransferRole::Server, ..self }
     }
 
     /// Returns the layout.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
@@ -137,7 +135,7 @@ impl Channels {
     ///
     /// # Errors
     /// As [`Channels::send`].
-    pub fn send_shared(
+    pub(crate) fn send_shared(
         &mut self,
         channel: ChannelId,
         message: &SharedMessage,

@@ -113,15 +113,16 @@ pub struct ChannelConfig {
     pub transfers: TransferConfig,
 }
 
-impl ChannelConfig {
-    /// Creates the default settings of a kind: class 1, or 0 for transfers; weight 1; messages of up to 16 KiB; at most
-    /// 64 KiB and 256 messages in the queue. Unreliable and sequenced messages have a deadline of 250 ms, so that new
-    /// data does not wait for old data for long.
-    #[must_use]
-    pub const fn new(kind: Kind) -> Self {
+impl From<Kind> for ChannelConfig {
+    /// Creates the default settings of a kind, without a name: class 1, or 0 for transfers; weight 1; messages of up to
+    /// 16 KiB; at most 64 KiB and 256 messages in the queue. Unreliable and sequenced messages have a deadline of
+    /// 250 ms, so that new data does not wait for old data for long.
+    fn from(kind: Kind) -> Self {
         Self::named(kind, "")
     }
+}
 
+impl ChannelConfig {
     const fn named(kind: Kind, name: &'static str) -> Self {
         Self {
             name: Cow::Borrowed(name),

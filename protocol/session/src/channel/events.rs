@@ -1,37 +1,16 @@
 //! Messages, delivery receipts and events of transfers, as the application gets them.
 
-use core::ops::Range;
-
 use super::transfer::TransferEvent;
 use crate::channel::config::ChannelId;
-
-/// The location of a received message's bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum MessageLocation {
-    /// A range of the packet's frames.
-    Frames(Range<usize>),
-    /// The whole scratch buffer.
-    Scratch,
-}
-
-impl MessageLocation {
-    /// Returns the message's bytes.
-    #[must_use]
-    pub fn bytes<'a>(&self, frames: &'a [u8], scratch: &'a [u8]) -> &'a [u8] {
-        match self {
-            Self::Frames(range) => frames.get(range.clone()).unwrap_or(&[]),
-            Self::Scratch => scratch,
-        }
-    }
-}
+use crate::wire::PayloadSpan;
 
 /// A message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceivedMessage {
     /// The channel.
     pub channel: ChannelId,
-    /// The location of the bytes.
-    pub location: MessageLocation,
+    /// The position of the bytes in the packet's frames.
+    pub span: PayloadSpan,
 }
 
 /// An event of a channel that is not a message.

@@ -130,16 +130,18 @@ impl fmt::Display for LayoutHash {
     }
 }
 
-impl Layout {
+impl TryFrom<Vec<ChannelConfig>> for Layout {
+    type Error = LayoutError;
+
     /// Creates a layout of these channels, in the order of their ids. A layout without channels is valid: its
-    /// connections measure the path and carry close reasons, but no messages.
-    ///
-    /// # Errors
-    /// As [`LayoutBuilder::build`].
-    pub fn new(channels: Vec<ChannelConfig>) -> Result<Self, LayoutError> {
+    /// connections measure the path and carry close reasons, but no messages. The errors are those of
+    /// [`LayoutBuilder::build`].
+    fn try_from(channels: Vec<ChannelConfig>) -> Result<Self, LayoutError> {
         LayoutBuilder { channels, version: 0 }.build()
     }
+}
 
+impl Layout {
     /// Creates a builder without channels.
     #[must_use]
     pub fn builder() -> LayoutBuilder {
@@ -208,8 +210,8 @@ mod tests {
 
     #[test]
     fn hash_covers_exactly_what_both_ends_must_agree_upon() {
-        let base = ChannelConfig::new(Kind::ReliableOrdered);
-        let hash = |config: &ChannelConfig| Layout::new(vec![config.clone()]).unwrap().hash();
+        let base = ChannelConfig::from(Kind::ReliableOrdered);
+        let hash = |config: &ChannelConfig| Layout::try_from(vec![config.clone()]).unwrap().hash();
         for differs in [
             ChannelConfig { kind: Kind::ReliableUnordered, ..base.clone() },
             ChannelConfig { max_message_bytes: 1000, ..base.clone() },
@@ -228,16 +230,16 @@ mod tests {
         }
         let of = |max_at_once| {
             let transfers = transfer::TransferConfig { max_at_once, ..base.transfers.clone() };
-            hash(&ChannelConfig { transfers, ..ChannelConfig::new(Kind::Transfers) })
+            hash(&ChannelConfig { transfers, ..ChannelConfig::from(Kind::Transfers) })
         };
         assert_ne!(of(4), of(5));
-        let two = Layout::new(vec![base.clone(), base.clone()]).unwrap().hash();
+        let two = Layout::try_from(vec![base.clone(), base.clone()]).unwrap().hash();
         assert_ne!(two, hash(&base));
     }
 
     #[test]
     fn bad_settings_are_refused_with_channel_and_fault() {
-        let base = ChannelConfig::new(Kind::Unreliable);
+        let base = ChannelConfig::from(Kind::Unreliable);
         for (config, fault) in [
             (ChannelConfig { weight: 0, ..base.clone() }, LayoutFault::NoWeight),
             (ChannelConfig { bytes_per_tick: Some(0), ..base.clone() }, LayoutFault::NoBytesPerTick),
@@ -259,11 +261,11 @@ mod tests {
                 LayoutFault::Transfers(transfer::TransferConfigError::AtOnce),
             ),
         ] {
-            let refused = Layout::new(vec![base.clone(), config]).unwrap_err();
+            let refused = Layout::try_from(vec![base.clone(), config]).unwrap_err();
             assert_eq!(refused, LayoutError::Channel(ChannelId(1), fault));
         }
-        assert!(Layout::new(vec![base.clone(); 62]).is_ok());
-        assert_eq!(Layout::new(vec![base; 63]).unwrap_err(), LayoutError::TooManyChannels);
+        assert!(Layout::try_from(vec![base.clone(); 62]).is_ok());
+        assert_eq!(Layout::try_from(vec![base; 63]).unwrap_err(), LayoutError::TooManyChannels);
     }
 
     #[test]
@@ -275,7 +277,7 @@ mod tests {
             assert_eq!(ids, [ChannelId(0), ChannelId(1)]);
             layout.build().map(|layout| layout.hash())
         };
-        let plain = Layout::new(vec![ChannelConfig::new(Kind::Unreliable); 2]).unwrap().hash();
+        let plain = Layout::try_from(vec![ChannelConfig::from(Kind::Unreliable); 2]).unwrap().hash();
         assert_eq!(build(["", ""], 0), Ok(plain));
         let given = [(["", ""], 1), (["a", ""], 0), (["", "a"], 0), (["a", "b"], 0), (["a", "b"], 1), (["ab", ""], 0)];
         let mut hashes: Vec<_> = given.iter().map(|(names, version)| build(*names, *version).unwrap().0).collect();

@@ -39,7 +39,7 @@ pub use self::chunks::RESERVE_BYTES;
 pub use self::config::{
     ChannelConfig, ChannelId, Kind, LayoutFault, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES,
 };
-pub use self::events::{ChannelEvent, DeliveryStatus, MessageLocation, ReceivedMessage};
+pub use self::events::{ChannelEvent, DeliveryStatus, ReceivedMessage};
 pub use self::layout::{Channel, Layout, LayoutBuilder, LayoutError, LayoutHash, MAX_CHANNELS};
 pub use self::options::{ChannelSendError, Remaining, SendOptions};
 pub use self::scheduling::budget::{PendingDemand, SendBudget};
@@ -52,8 +52,9 @@ pub use self::wire::control;
 pub use self::wire::frame::FrameCursor;
 pub use self::wire::pieces::PIECE_BYTES;
 
-/// The maximum number of packets that are remembered with their frames until they are acked or lost.
-/// [`Channels::is_full`] reports when the limit is near. A peer's window of received packets may hold no more.
+/// The maximum number of packets that are remembered with their frames until they are acked or lost. When the limit is
+/// near, a connection sends no more until a packet is acked or lost. A peer's window of received packets may hold no
+/// more.
 ///
 /// Seven eighths of them carry 50 Mbit/s on a path with a round trip of 300 ms, or 28 Mbit/s by satellite (600 ms).
 pub const MAX_PACKETS: u16 = 2048;

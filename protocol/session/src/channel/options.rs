@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-/// Options of one message.
+/// Options of one message: by default without key and receipt, with the channel's deadline.
 ///
 /// # Examples
 ///
@@ -11,7 +11,7 @@ use core::time::Duration;
 /// use core::time::Duration;
 /// use slipgate_session::channel::SendOptions;
 ///
-/// let options = SendOptions::new().key(7).deadline(Duration::from_millis(100)).receipt(1);
+/// let options = SendOptions::default().key(7).deadline(Duration::from_millis(100)).receipt(1);
 /// assert_eq!(options.key, Some(7));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,12 +33,6 @@ pub struct SendOptions {
 }
 
 impl SendOptions {
-    /// Creates options without key and receipt, with the channel's deadline.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { deadline: None, key: None, receipt: None }
-    }
-
     /// Sets the key: a newer message with the same key replaces this one.
     #[must_use]
     pub const fn key(self, key: u64) -> Self {

@@ -24,7 +24,7 @@ struct End {
 
 impl End {
     fn new(configs: &[ChannelConfig]) -> Self {
-        let layout = Arc::new(Layout::new(configs.to_vec()).unwrap());
+        let layout = Arc::new(Layout::try_from(configs.to_vec()).unwrap());
         let channels = Channels::new(layout, None);
         Self { channels, sequence: Sequence(65_530), received: Vec::new(), now: Instant::default() }
     }
@@ -49,7 +49,7 @@ impl End {
     /// Returns the next packet with at most `room` bytes of frames, if there is one.
     fn packet(&mut self, room: usize) -> Option<(Sequence, Vec<u8>)> {
         let sequence = self.sequence;
-        self.sequence = sequence.ahead(1);
+        self.sequence = sequence + 1;
         let mut frames = vec![0xee; room];
         let bytes = self.channels.write(sequence, self.now, &mut frames);
         frames.truncate(bytes);
@@ -63,8 +63,8 @@ impl End {
     fn take(&mut self, frames: &[u8]) -> Result<(), ChannelViolation> {
         let (mut at, mut scratch) = (FrameCursor::default(), Vec::new());
         while let Some(arrival) = self.channels.next(frames, &mut at, &mut scratch, self.now)? {
-            let ReceivedMessage { channel, location } = arrival;
-            self.received.push((channel.0, location.bytes(frames, &scratch).to_vec()));
+            let ReceivedMessage { channel, span } = arrival;
+            self.received.push((channel.0, span.bytes(frames, &scratch).to_vec()));
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ fn message(number: usize, bytes: usize) -> Vec<u8> {
 }
 
 fn of(kind: Kind) -> ChannelConfig {
-    ChannelConfig::new(kind)
+    ChannelConfig::from(kind)
 }
 
 const MESSAGE_KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
@@ -705,7 +705,7 @@ fn shared_message_is_queued_by_reference_and_counts_in_full() {
         let [mut one, mut other] = End::pair(&[of(kind).queue(20_000, 256)]);
         let bytes: Arc<[u8]> = message(7, 9000).into();
         let shared = SharedMessage::from(Arc::clone(&bytes));
-        let send = |one: &mut End| one.channels.send_shared(C, &shared, SendOptions::new(), one.now);
+        let send = |one: &mut End| one.channels.send_shared(C, &shared, SendOptions::default(), one.now);
         assert_eq!([send(&mut one), send(&mut one)], [Ok(()); 2]);
         assert_eq!(send(&mut one), Err(ChannelSendError::Backlogged), "{kind:?}");
         assert_eq!((one.channels.remaining(C).bytes, one.channels.memory_bytes()), (2000, 0), "{kind:?}");

@@ -14,8 +14,6 @@ pub use self::event::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionM
 
 use self::client_sink::SealingSink;
 use crate::channel::control::CloseCode;
-use crate::channel::transfer::{Transfer, TransferId};
-use crate::channel::{ChannelId, SendOptions};
 use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
     PathStats, PayloadSpan, Role, SendError, Traffic,
@@ -37,15 +35,17 @@ const SLEEPERS_TICK: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
 /// A client that carries a [`Traffic`] in its payloads.
 pub struct SessionClient {
-    netcode: NetcodeClient,
+    /// Every datagram that had arrived by then was processed: later ones cannot have waited longer. A program that
+    /// sleeps until a datagram arrives sets it when it wakes; for all others [`tick`](Self::tick) is enough.
+    pub drained_at: Instant,
+    /// Netcode's client: its state, slot and server, and the connection to a server in the same program.
+    pub netcode: NetcodeClient,
     traffic: Traffic,
     protocol: Option<ClientProtocol>,
     /// When the protocol is visited next.
     deadline: Instant,
     /// Until when a program may sleep, unless `deadline` has passed.
     sleep_until: Instant,
-    /// Every datagram that had arrived by then was processed.
-    drained_at: Instant,
     /// Events that precede the protocol's own: of netcode, and of connections that have ended.
     events: VecDeque<ClientSessionEvent>,
     close_reason: Option<CloseReason>,
@@ -68,19 +68,6 @@ impl SessionClient {
             close_reason: None,
             buf: Box::new([0; MAX_PAYLOAD_BYTES]),
         }
-    }
-
-    /// Returns netcode's client: its state, slot and server.
-    #[must_use]
-    #[inline]
-    pub const fn netcode(&self) -> &NetcodeClient {
-        &self.netcode
-    }
-
-    /// Returns netcode's client mutably, to connect it to a server in the same program.
-    #[inline]
-    pub const fn netcode_mut(&mut self) -> &mut NetcodeClient {
-        &mut self.netcode
     }
 
     /// Sets the traffic, from the next connection on.
@@ -135,14 +122,6 @@ impl SessionClient {
 
     // Receiving -----------------------------------------------------------------------------------------------------
 
-    /// Records that every datagram that had arrived by now was processed: later ones cannot have waited longer. A
-    /// program that sleeps until a datagram arrives calls it when it wakes; for all others [`tick`](Self::tick) is
-    /// enough.
-    #[inline]
-    pub fn mark_drained(&mut self, now: Instant) {
-        self.drained_at = now;
-    }
-
     /// Processes a datagram, which is decrypted in place. Take its messages with [`next_message`](Self::next_message).
     ///
     /// # Errors
@@ -196,7 +175,7 @@ impl SessionClient {
                 Some(ClientReceivedDatagram::Message(Some(message)))
             }
             ClientProtocol::Channels(connection) => {
-                let cursor = connection.handle_delayed(payload, unread, now).ok().flatten()?;
+                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
                 Some(ClientReceivedDatagram::Frames { payload: range, cursor })
             }
         }
@@ -216,7 +195,7 @@ impl SessionClient {
             ClientReceivedDatagram::Message(message) => message.take(),
             ClientReceivedDatagram::Frames { payload, cursor } => {
                 // The connection may have ended since the datagram was processed.
-                let connection = self.connection_mut()?;
+                let connection = self.wake()?;
                 let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now)?;
                 Some(ClientSessionMessage::from_channel(message, payload.start))
             }
@@ -321,56 +300,11 @@ impl SessionClient {
         Ok(packets.send(payload, now, &mut sink)?)
     }
 
-    /// Queues a message on a channel. It is copied once, and leaves with the next [`transmit`](Self::transmit) that
-    /// the path allows.
-    ///
-    /// # Errors
-    /// - `Gone` when the client is not connected.
-    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of transfers.
-    /// - `TooLarge` when the message exceeds the channel's limit.
-    /// - `Backlogged` when the channel's queue or the receipts are full.
-    /// - `WrongTraffic` unless the traffic is on channels.
-    #[inline]
-    pub fn send_message(
-        &mut self,
-        channel: ChannelId,
-        message: &[u8],
-        options: SendOptions,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        self.open_connection()?.send(channel, message, options, now)
-    }
-
-    /// Starts a transfer; `label` identifies it for the server.
-    ///
-    /// # Errors
-    /// - `Gone` when the client is not connected.
-    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of messages.
-    /// - `Backlogged` when as many transfers wait as the channel allows.
-    /// - `WrongTraffic` unless the traffic is on channels.
-    pub fn send_transfer(
-        &mut self,
-        channel: ChannelId,
-        transfer: Transfer,
-        label: u64,
-    ) -> Result<TransferId, SendError> {
-        Ok(self.open_connection()?.channels_mut().send_transfer(channel, transfer, label)?)
-    }
-
-    #[inline]
-    fn open_connection(&mut self) -> Result<&mut Connection, SendError> {
-        if !matches!(self.traffic, Traffic::Channels(..)) {
-            return Err(SendError::WrongTraffic);
-        }
-        let connection = self.connection_mut().filter(|connection| connection.close_reason().is_none());
-        connection.ok_or(SendError::Gone)
-    }
-
     // Time ----------------------------------------------------------------------------------------------------------
 
     /// Handles the deadlines of netcode and of the protocol.
     pub fn tick(&mut self, now: Instant) {
-        self.mark_drained(now);
+        self.drained_at = now;
         self.netcode.tick(now);
         self.sync_with_netcode();
         if self.deadline > now {
@@ -444,9 +378,24 @@ impl SessionClient {
         self.protocol.as_ref()?.connection()
     }
 
-    /// Returns the connection mutably, and visits it in this tick.
+    /// Returns the connection to send messages and transfers, and visits it in this tick. They leave with the next
+    /// [`transmit`](Self::transmit) that the path allows.
+    ///
+    /// # Errors
+    /// - `Gone` when the client is not connected, or its connection is closed or closing.
+    /// - `WrongTraffic` unless the traffic is on channels.
     #[inline]
-    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+    pub fn connection_mut(&mut self) -> Result<&mut Connection, SendError> {
+        if !matches!(self.traffic, Traffic::Channels(..)) {
+            return Err(SendError::WrongTraffic);
+        }
+        let connection = self.wake().filter(|connection| connection.close_reason().is_none());
+        connection.ok_or(SendError::Gone)
+    }
+
+    /// Returns the connection, also while it closes, and visits it in this tick.
+    #[inline]
+    fn wake(&mut self) -> Option<&mut Connection> {
         self.deadline = Instant::default();
         self.protocol.as_mut()?.connection_mut()
     }
@@ -470,7 +419,7 @@ impl SessionClient {
     ///
     /// Without channels the client leaves at once, and code and text are not sent.
     pub fn leave(&mut self, code: CloseCode, text: &str) {
-        match self.connection_mut() {
+        match self.wake() {
             Some(connection) => connection.close(code, text),
             None => self.disconnect(),
         }
@@ -501,7 +450,7 @@ fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {
     match protocol {
         ClientProtocol::Payloads => None,
         ClientProtocol::Packets(packets) => packets.poll_event().map(ClientSessionEvent::Packet),
-        ClientProtocol::Channels(connection) => connection.poll_event().map(ClientSessionEvent::Channel),
+        ClientProtocol::Channels(connection) => connection.channels.poll_event().map(ClientSessionEvent::Channel),
     }
 }
 

@@ -156,7 +156,7 @@ impl SentPackets {
 
     /// Returns the number without the wrap, if it is not older than the next one.
     fn unwrap_ahead(&self, sequence: Sequence) -> Option<u64> {
-        let ahead = sequence.distance_from(Sequence(self.next as u16));
+        let ahead = sequence - Sequence(self.next as u16);
         (ahead < 1 << 15).then(|| self.next + u64::from(ahead))
     }
 
@@ -179,7 +179,7 @@ impl SentPackets {
     /// Processes an acknowledgement. Returns `None` if the packet is acknowledged already, forgotten, or was never
     /// sent.
     pub fn on_ack(&mut self, sequence: Sequence) -> Option<NewlyAcked> {
-        let back = u64::from(Sequence(self.next as u16).distance_from(sequence));
+        let back = u64::from(Sequence(self.next as u16) - sequence);
         // back > || More than a ring ago, or not sent yet.
         if back == 0 || back > self.size() {
             return None;

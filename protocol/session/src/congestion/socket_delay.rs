@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn last_packet_of_a_batch_has_the_best_bound() {
         let mut lateness = SocketDelay::default();
-        let mut read = |sent, now| lateness.read(Timestamp::of(at(sent)), ms(16), at(now));
+        let mut read = |sent, now| lateness.read(Timestamp::from(at(sent)), ms(16), at(now));
         assert_eq!(read(100, 116), ms(16));
         assert_eq!(read(104, 116), ms(12));
         assert_eq!(read(115, 116), ms(1));

@@ -102,21 +102,22 @@ pub struct CongestionState {
     pending_lost: Vec<SentPacket>,
 }
 
-impl CongestionState {
+impl From<CongestionConfig> for CongestionState {
     /// Creates the state with one of the algorithms of this crate.
-    #[must_use]
-    pub fn new(config: CongestionConfig) -> Self {
+    fn from(config: CongestionConfig) -> Self {
         let controller: Box<dyn Controller + Send> = match config.algorithm {
             Algorithm::Glide(glide) => Box::new(Glide::new(glide, config.shape.packet_bytes)),
             Algorithm::Binary(binary) => Box::new(Binary::new(binary, config.shape.header_bytes)),
             Algorithm::Fixed(rate) => Box::new(Fixed::new(rate)),
         };
-        Self::with_controller(controller, config.shape)
+        Self::new(controller, config.shape)
     }
+}
 
-    /// Creates the state with the caller's own algorithm.
+impl CongestionState {
+    /// Creates the state with the caller's own algorithm. [`From`] creates it with one of this crate.
     #[must_use]
-    pub fn with_controller(controller: Box<dyn Controller + Send>, shape: PacketShape) -> Self {
+    pub fn new(controller: Box<dyn Controller + Send>, shape: PacketShape) -> Self {
         Self {
             controller,
             pacer: Pacer::new(shape.packet_bytes),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     fn fixed(rate: f64) -> CongestionState {
-        CongestionState::new(CongestionConfig {
+        CongestionState::from(CongestionConfig {
             algorithm: Algorithm::Fixed(BytesPerSecond(rate)),
             ..CongestionConfig::default()
         })
@@ -349,8 +350,7 @@ mod tests {
 
     #[test]
     fn keep_alive_packets_pass_a_closed_window() {
-        let mut congestion =
-            CongestionState::with_controller(Box::new(ClosedWindow), CongestionConfig::default().shape);
+        let mut congestion = CongestionState::new(Box::new(ClosedWindow), CongestionConfig::default().shape);
         congestion.set_demand(Demand::Unmet);
         let mut sent = 0;
         for millis in 0..10_000 {
@@ -427,8 +427,7 @@ mod tests {
     #[test]
     fn first_1024_losses_of_a_silence_are_reported_and_all_count() {
         let controller = RecordingController::default();
-        let mut congestion =
-            CongestionState::with_controller(Box::new(controller.clone()), CongestionConfig::default().shape);
+        let mut congestion = CongestionState::new(Box::new(controller.clone()), CongestionConfig::default().shape);
         let reported = || core::mem::take(&mut *controller.0.lock().unwrap());
         let lost = |numbers: core::ops::Range<u64>| -> Vec<SentPacket> {
             numbers.map(|number| SentPacket { sent_at: at(number), bytes: 1000 }).collect()

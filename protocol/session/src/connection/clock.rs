@@ -73,7 +73,7 @@ mod tests {
             let peer = at(millis).since_start() + ahead;
             // The delay of the path alternates between 30 and 180 ms.
             let now = at(millis + if millis % 2 == 0 { 30 } else { 180 });
-            let time = clock.on_timestamp(Timestamp::of(Instant::from_start(peer)), now).0;
+            let time = clock.on_timestamp(Timestamp::from(Instant::from_start(peer)), now).0;
             let start = *first.get_or_insert(time);
             assert_eq!(time - start, Duration::from_millis(millis), "{millis}");
         }

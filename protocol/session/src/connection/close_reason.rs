@@ -231,8 +231,32 @@ mod tests {
         CloseKind::Accused,
     ];
 
+    /// Returns the index of a kind in `KINDS`. A new kind must be added here, there, and to `docs/close-reasons.md`.
+    fn index(kind: CloseKind) -> usize {
+        match kind {
+            CloseKind::Left => 0,
+            CloseKind::Kicked => 1,
+            CloseKind::ServerStopped => 2,
+            CloseKind::DisconnectedByServer => 3,
+            CloseKind::TimedOut => 4,
+            CloseKind::ResponseTimedOut => 5,
+            CloseKind::RequestTimedOut => 6,
+            CloseKind::Denied => 7,
+            CloseKind::TokenExpired => 8,
+            CloseKind::InvalidToken => 9,
+            CloseKind::TakenOver => 10,
+            CloseKind::SequencesUsedUp => 11,
+            CloseKind::LayoutMismatch { .. } => 12,
+            CloseKind::VersionMismatch => 13,
+            CloseKind::NotASession => 14,
+            CloseKind::Violation(_) => 15,
+            CloseKind::Accused => 16,
+        }
+    }
+
     #[test]
     fn every_kind_has_its_own_name_and_sentence() {
+        assert!(KINDS.iter().enumerate().all(|(expected, kind)| index(*kind) == expected));
         let names: BTreeSet<_> = KINDS.iter().map(|kind| kind.name()).collect();
         let sentences: BTreeSet<_> = KINDS.iter().map(|kind| kind.sentence()).collect();
         let phrases: BTreeSet<_> = KINDS.iter().map(ToString::to_string).collect();

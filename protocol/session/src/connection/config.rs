@@ -62,8 +62,8 @@ impl ConnectionConfig {
     pub(super) fn controller(&self) -> CongestionState {
         match &self.controller {
             // The shape of packets stays configurable beside a custom controller.
-            Some(make) => CongestionState::with_controller(make(), self.congestion.shape),
-            None => CongestionState::new(self.congestion),
+            Some(make) => CongestionState::new(make(), self.congestion.shape),
+            None => CongestionState::from(self.congestion),
         }
     }
 

@@ -18,7 +18,7 @@ use super::path::Path;
 use super::reliable_control::ReliableControl;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
 use crate::channel::transfer::PartialTransfer;
-use crate::channel::{ChannelEvent, ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
+use crate::channel::{ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
 use crate::wire::reliable::MAX_HEADER_BYTES;
 use slipgate_netcode::time::Instant;
 
@@ -44,8 +44,9 @@ const BEFORE_SLICE_BYTES: usize = 1 + 2 + 7;
 
 /// A connection that carries messages on channels.
 pub struct Connection {
+    /// The channels: messages to queue, transfers, events and statistics.
+    pub channels: Channels,
     path: Path,
-    channels: Channels,
     layout: LayoutHash,
     role: Role,
     hello: ReliableControl,
@@ -141,26 +142,10 @@ impl Connection {
         path.chain(send).chain(self.channels.next_deadline_by_ticks(now, tick)).min()
     }
 
-    /// Takes the oldest event of the channels.
-    pub fn poll_event(&mut self) -> Option<ChannelEvent> {
-        self.channels.poll_event()
-    }
-
     /// Takes what has arrived of incomplete transfers, to resume them in another connection. Call it after this
     /// connection has closed.
     pub(crate) fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialTransfer)> + use<> {
         self.channels.take_partials()
-    }
-
-    /// Returns the channels.
-    #[must_use]
-    pub const fn channels(&self) -> &Channels {
-        &self.channels
-    }
-
-    /// Returns the channels mutably, for transfers.
-    pub const fn channels_mut(&mut self) -> &mut Channels {
-        &mut self.channels
     }
 
     /// Returns what may leave now.

@@ -5,11 +5,12 @@
 
 use alloc::vec::Vec;
 
-use super::path::{Path, PayloadSpan};
+use super::path::Path;
 use super::{Budget, ConnectionConfig, ConnectionConfigError, Memory, PathStats};
 use crate::congestion::Demand;
 use crate::reject::Reject;
 use crate::reliability::{PacketEvent, PacketSendError, Sink};
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
 

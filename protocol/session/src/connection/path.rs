@@ -3,7 +3,6 @@
 //! The contents of packets are left to `messages` and `packets`.
 
 mod ack_result;
-mod payload_span;
 mod send_time;
 
 use alloc::vec::Vec;
@@ -11,7 +10,6 @@ use core::time::Duration;
 
 pub(super) use self::ack_result::AckResult;
 use self::ack_result::{PacketColumns, PacketEvents};
-pub use self::payload_span::PayloadSpan;
 use self::send_time::SendTimeEstimator;
 use super::clock::PeerClock;
 use crate::channel::{PendingDemand, SendBudget};
@@ -25,6 +23,7 @@ use crate::reliability::{
     Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, PacketEvent,
     PacketSendError, Sink,
 };
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
 use crate::wire::session_frame::{
     ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, TIMESTAMP_UNIT, Timestamp,
@@ -104,7 +103,7 @@ impl Path {
         Ok(Self {
             sent_packets: SentPackets::new(endpoint.sent_window),
             lower_layer_bytes: endpoint.lower_layer_bytes,
-            endpoint: Endpoint::with_budget(endpoint, memory)?,
+            endpoint: Endpoint::new(endpoint, memory)?,
             congestion,
             peer_clock: PeerClock::default(),
             send_times: SendTimeEstimator::default(),
@@ -259,7 +258,7 @@ impl Path {
         let arrived =
             self.newest_arrival.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
         let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
-        let frame = SessionFrame { sent: Timestamp::of(now), arrived, extended_acks };
+        let frame = SessionFrame { sent: Timestamp::from(now), arrived, extended_acks };
         let mut bytes = 0;
         let write = |buf: &mut [u8]| {
             bytes = write_framed(&frame, kind, buf, max_bytes, |rest| fill(sequence, rest));
@@ -299,7 +298,7 @@ impl Path {
     /// Returns the number of the newest packet that has left.
     #[inline]
     pub(super) fn newest_sent(&self) -> Sequence {
-        self.endpoint.next_sequence().back(1)
+        self.endpoint.next_sequence() - 1
     }
 
     /// Skips the numbers of packets that the peer does not acknowledge.

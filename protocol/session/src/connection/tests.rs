@@ -8,7 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
-use crate::channel::control::{self, Bye, CloseCode, Hello};
+use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
 use crate::channel::{ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
 use crate::congestion::{Algorithm, BytesPerSecond};
 use crate::reject::Reject;
@@ -55,11 +55,11 @@ impl Sink for Datagrams {
 
 fn layout() -> Arc<Layout> {
     let kinds = [Kind::ReliableOrdered, Kind::Unreliable, Kind::Transfers];
-    Arc::new(Layout::new(kinds.map(ChannelConfig::new).to_vec()).unwrap())
+    Arc::new(Layout::try_from(kinds.map(ChannelConfig::from).to_vec()).unwrap())
 }
 
 fn other_layout() -> Arc<Layout> {
-    Arc::new(Layout::new(vec![ChannelConfig::new(Kind::Sequenced)]).unwrap())
+    Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Sequenced)]).unwrap())
 }
 
 fn connection(config: &ConnectionConfig, layout: Arc<Layout>) -> Connection {
@@ -88,7 +88,7 @@ impl Pair {
 
     fn deliver(&mut self, to: usize, datagram: &[u8]) -> Result<(), Reject> {
         let (end, mut scratch) = (&mut self.ends[to], Vec::new());
-        let Some(mut incoming) = end.handle(datagram, self.now)? else { return Ok(()) };
+        let Some(mut incoming) = end.handle(datagram, Duration::ZERO, self.now)? else { return Ok(()) };
         while let Some(message) = end.next_message(datagram, &mut incoming, &mut scratch, self.now) {
             self.received[to].push(message.span.bytes(datagram, &scratch).to_vec());
         }
@@ -162,7 +162,7 @@ fn hello(change: impl FnOnce(&mut Hello)) -> Vec<u8> {
     let mut hello = Hello { version: 1, oldest_version: 1, layout: layout().hash(), payload_bytes: 1200, abilities: 0 };
     change(&mut hello);
     let mut buf = [0; 64];
-    let bytes = control::write_hello(&hello, &mut buf);
+    let bytes = control::write(&ControlMessage::Hello(hello), &mut buf);
     buf[..bytes].to_vec()
 }
 
@@ -219,9 +219,9 @@ fn both_ends_use_the_smaller_payload_limit() {
 
 #[test]
 fn slices_larger_than_a_payload_are_refused() {
-    let mut transfers = ChannelConfig::new(Kind::Transfers);
+    let mut transfers = ChannelConfig::from(Kind::Transfers);
     transfers.transfers.slice_bytes = 1000;
-    let layout = Arc::new(Layout::new(vec![transfers]).unwrap());
+    let layout = Arc::new(Layout::try_from(vec![transfers]).unwrap());
     let small = ConnectionConfig { max_payload_bytes: 1024, ..ConnectionConfig::default() };
     assert_eq!(Connection::new(&small, Arc::clone(&layout), None).err(), Some(ConnectionConfigError::SliceBytes));
     let mut wide = ConnectionConfig::default();
@@ -230,16 +230,16 @@ fn slices_larger_than_a_payload_are_refused() {
     let enough = ConnectionConfig { max_payload_bytes: 1025, ..ConnectionConfig::default() };
     let mut end = connection(&enough, Arc::clone(&layout));
     let small_peer = hello(|hello| (hello.layout, hello.payload_bytes) = (layout.hash(), 508));
-    end.handle(&datagram(0, &small_peer), Instant::default()).unwrap();
+    end.handle(&datagram(0, &small_peer), Duration::ZERO, Instant::default()).unwrap();
     let transfer = crate::channel::transfer::Transfer::new(vec![7; 3000]).unwrap();
-    end.channels_mut().send_transfer(ChannelId(0), transfer, 0).unwrap();
+    end.channels.send_transfer(ChannelId(0), transfer, 0).unwrap();
     let mut other = connection(&ConnectionConfig::default(), layout);
     let (mut pair, mut events) = (Pair::new(), 0);
     std::mem::swap(&mut pair.ends[0], &mut end);
     std::mem::swap(&mut pair.ends[1], &mut other);
     for _ in 0..200 {
         pair.run(5);
-        events += usize::from(pair.ends[1].poll_event().is_some());
+        events += usize::from(pair.ends[1].channels.poll_event().is_some());
     }
     assert_eq!(events, 1, "the transfer arrived");
 }
@@ -253,20 +253,20 @@ fn a_server_refuses_uploads_unless_the_channel_admits_them() {
         (TransferAdmission::Automatic, true, true),
         (TransferAdmission::Never, false, false),
     ] {
-        let mut transfers = ChannelConfig::new(Kind::Transfers);
+        let mut transfers = ChannelConfig::from(Kind::Transfers);
         assert_eq!(transfers.transfers.admission, TransferAdmission::FromServer, "it is the default");
         transfers.transfers.admission = admission;
-        let layout = Arc::new(Layout::new(vec![transfers]).unwrap());
+        let layout = Arc::new(Layout::try_from(vec![transfers]).unwrap());
         let mut pair = Pair::with(layout.clone(), layout.clone());
         pair.ends[1] = Connection::new(&ConnectionConfig::default(), layout, Some(&Memory::default())).unwrap();
         for end in &mut pair.ends {
-            end.channels_mut().send_transfer(ChannelId(0), Transfer::new(vec![7; 2000]).unwrap(), 0).unwrap();
+            end.channels.send_transfer(ChannelId(0), Transfer::new(vec![7; 2000]).unwrap(), 0).unwrap();
         }
         let mut outcomes = [None; 2];
         for _ in 0..100 {
             pair.run(5);
             for (end, outcome) in pair.ends.iter_mut().zip(&mut outcomes) {
-                match end.poll_event() {
+                match end.channels.poll_event() {
                     Some(ChannelEvent::Transfer { event: TransferEvent::Delivered { .. }, .. }) => {
                         *outcome = Some(true)
                     }
@@ -286,7 +286,7 @@ fn a_server_refuses_uploads_unless_the_channel_admits_them() {
 
 #[test]
 fn a_layout_without_channels_connects_and_closes() {
-    let none = || Arc::new(Layout::new(Vec::new()).unwrap());
+    let none = || Arc::new(Layout::try_from(Vec::new()).unwrap());
     let mut pair = Pair::with(none(), none());
     pair.run(1000);
     assert_eq!(pair.ends.each_ref().map(Connection::close_reason), [None, None]);
@@ -322,7 +322,7 @@ fn foreign_and_close_messages_close_with_a_reason() {
     let message = [0x81, 0, 0, b'x'];
     let bye = |code: CloseCode| {
         let mut buf = [0; 64];
-        let bytes = control::write_bye(&Bye { code, text: "so long" }, &mut buf);
+        let bytes = control::write(&ControlMessage::Bye(Bye { code, text: "so long" }), &mut buf);
         buf[..bytes].to_vec()
     };
     let other = LayoutHash(*b"another.");
@@ -345,10 +345,10 @@ fn foreign_and_close_messages_close_with_a_reason() {
         (bye(CloseCode::LAYOUT_MISMATCH), theirs(mismatch(None), CloseCode::LAYOUT_MISMATCH)),
     ] {
         let mut end = connection(&ConnectionConfig::default(), layout());
-        assert!(end.handle(&datagram(0, &behind_frame), Instant::default()).unwrap().is_none());
+        assert!(end.handle(&datagram(0, &behind_frame), Duration::ZERO, Instant::default()).unwrap().is_none());
         assert_eq!(end.close_reason(), Some(&expected));
         // A second close message changes nothing.
-        end.handle(&datagram(1, &bye(CloseCode(400))), Instant::default()).unwrap();
+        end.handle(&datagram(1, &bye(CloseCode(400))), Duration::ZERO, Instant::default()).unwrap();
         assert_eq!(end.close_reason(), Some(&expected));
     }
 }
@@ -365,13 +365,13 @@ fn a_layout_that_changes_midway_closes_the_connection() {
 fn dropped_datagrams_are_counted() {
     let mut end = connection(&ConnectionConfig::default(), layout());
     let now = Instant::default();
-    assert_eq!(end.handle(&[0], now).err(), Some(Reject::TooShort));
+    assert_eq!(end.handle(&[0], Duration::ZERO, now).err(), Some(Reject::TooShort));
     assert_eq!(end.close_reason(), None, "a truncated datagram does not close the connection");
     let mut unknown = datagram(0, &[]);
     unknown[8] = 0x80;
-    assert_eq!(end.handle(&unknown, now).err(), Some(Reject::Refused));
+    assert_eq!(end.handle(&unknown, Duration::ZERO, now).err(), Some(Reject::Refused));
     assert_eq!(end.close_reason().map(|reason| reason.kind), Some(CloseKind::NotASession));
-    assert_eq!(end.handle(&[1; 40], now).err(), Some(Reject::NotAPacket));
+    assert_eq!(end.handle(&[1; 40], Duration::ZERO, now).err(), Some(Reject::NotAPacket));
     let rejects = end.stats(now).endpoint.rejects;
     assert_eq!([Reject::TooShort, Reject::Refused, Reject::NotAPacket].map(|reject| rejects[reject]), [1; 3]);
 }
@@ -461,20 +461,20 @@ fn memory_is_freed_by_deadlines_alone() {
     let mut pair = Pair::connected();
     pair.send(0, CHAT, b"hello");
     pair.run(200);
-    assert!(pair.ends[0].channels().memory_bytes() > 0);
+    assert!(pair.ends[0].channels.memory_bytes() > 0);
     for _ in 0..3 {
         if let Some(deadline) = pair.ends[0].next_deadline(pair.now) {
             pair.now = deadline;
             pair.turn(0);
         }
     }
-    assert_eq!((pair.ends[0].channels().memory_bytes(), pair.ends[0].next_deadline(pair.now)), (0, None));
+    assert_eq!((pair.ends[0].channels.memory_bytes(), pair.ends[0].next_deadline(pair.now)), (0, None));
 }
 
 #[test]
 fn a_tick_after_sleep_has_its_whole_budget() {
-    let limited = ChannelConfig { bytes_per_tick: Some(1000), ..ChannelConfig::new(Kind::Unreliable) };
-    let layout = Arc::new(Layout::new(vec![limited]).unwrap());
+    let limited = ChannelConfig { bytes_per_tick: Some(1000), ..ChannelConfig::from(Kind::Unreliable) };
+    let layout = Arc::new(Layout::try_from(vec![limited]).unwrap());
     let mut pair = Pair::with(layout.clone(), layout);
     pair.run(200);
     for turn in 0..20 {
@@ -513,7 +513,7 @@ fn an_end_that_only_received_for_long_can_send_again() {
     pair.run(2000);
     assert_eq!(pair.received[0], [b"before".to_vec(), b"after".to_vec()]);
     assert_eq!(acked(&pair), before + 1);
-    assert!(pair.ends[1].channels().remaining(CHAT).messages == 256, "the queue is empty");
+    assert!(pair.ends[1].channels.remaining(CHAT).messages == 256, "the queue is empty");
 }
 
 // Times -------------------------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ fn the_echo_reports_the_socket_delay_of_a_batch() {
     }
     let mut echoed_delay = |datagrams: &[Vec<u8>]| {
         for datagram in datagrams {
-            pair.ends[1].handle_delayed(datagram, Duration::from_millis(16), pair.now).unwrap();
+            pair.ends[1].handle(datagram, Duration::from_millis(16), pair.now).unwrap();
         }
         pair.send(1, STATE, b"state");
         let answer = pair.turn(1).remove(0);
@@ -598,7 +598,7 @@ fn a_message_has_its_sending_and_arrival_times() {
     let (sent_at, datagram) = (pair.now, pair.turn(0).remove(0));
     pair.pass(30);
     let (end, now) = (&mut pair.ends[1], pair.now);
-    let mut cursor = end.handle_delayed(&datagram, Duration::from_millis(5), now).unwrap().unwrap();
+    let mut cursor = end.handle(&datagram, Duration::from_millis(5), now).unwrap().unwrap();
     let message = end.next_message(&datagram, &mut cursor, &mut Vec::new(), now).unwrap();
     let arrived = Instant::from_start(now.since_start() - Duration::from_millis(5));
     assert_eq!(message.times, PacketTimes { arrived, sent: Some(sent_at) });

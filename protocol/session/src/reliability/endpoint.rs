@@ -47,7 +47,7 @@ struct PacketLimits {
 ///     }
 /// }
 ///
-/// let (mut alice, mut bob) = (Endpoint::new(EndpointConfig::default())?, Endpoint::new(EndpointConfig::default())?);
+/// let (mut alice, mut bob) = (Endpoint::new(EndpointConfig::default(), None)?, Endpoint::new(EndpointConfig::default(), None)?);
 /// let (mut wire, now) = (Wire::default(), Instant::default());
 ///
 /// let sequence = alice.send(b"hello", now, &mut wire).unwrap();
@@ -67,20 +67,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint that has sent and received nothing.
-    ///
-    /// # Errors
-    /// The [`EndpointConfigError`] of the first setting that is out of bounds.
-    pub fn new(config: EndpointConfig) -> Result<Self, EndpointConfigError> {
-        Self::with_budget(config, None)
-    }
-
-    /// Creates an endpoint like [`Endpoint::new`] with a shared bound on its reassembly memory.
+    /// Creates an endpoint that has sent and received nothing. Its reassembly memory is taken from `shared`, if there
+    /// is such a budget, within the limit of its own settings.
     ///
     /// # Errors
     /// The [`EndpointConfigError`] of the first setting that is out of bounds.
     #[expect(clippy::needless_pass_by_value, reason = "a setting is handed over, not lent")]
-    pub fn with_budget(config: EndpointConfig, shared: Option<MemoryBudget>) -> Result<Self, EndpointConfigError> {
+    pub fn new(config: EndpointConfig, shared: Option<MemoryBudget>) -> Result<Self, EndpointConfigError> {
         config.check()?;
         Ok(Self {
             limits: PacketLimits { packet_bytes: config.max_packet_bytes, fragments: config.fragment_limits() },
@@ -184,7 +177,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The same as those of [`send_with`](Self::send_with).
-    pub fn send_unanswered_with(
+    pub(crate) fn send_unanswered_with(
         &mut self,
         now: Instant,
         sink: &mut impl Sink,
@@ -227,18 +220,18 @@ impl Endpoint {
     /// field of its own. Bit i of the whole stands for packet `ack` - 32 - i. Returns the number of bytes written: 0
     /// while headers alone report each arrival twice. Call [`extended_acks_sent`](Self::extended_acks_sent) once they
     /// were sent.
-    #[must_use]
-    pub fn extended_acks(&self, bits: &mut [u8]) -> usize {
+    pub(crate) fn extended_acks(&self, bits: &mut [u8]) -> usize {
         self.tracker.extended_acks(bits)
     }
 
     /// Records that the last packet carried this many bytes of [`extended_acks`](Self::extended_acks).
-    pub fn extended_acks_sent(&mut self, bytes: usize) {
+    pub(crate) fn extended_acks_sent(&mut self, bytes: usize) {
         self.tracker.extended_acks_sent(bytes);
     }
 
-    /// Processes the [`extended_acks`](Self::extended_acks) of the packet that was handled last; `ack` is that of its
-    /// header.
+    /// Processes the bits of packets before the 32 of the header, which the layer above received in a field of its
+    /// own, for the packet that was handled last; `ack` is that of its header. Bit i of the whole stands for packet
+    /// `ack` - 32 - i.
     pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         self.tracker.on_extended_acks(ack, bits, now);
     }
@@ -415,3 +408,6 @@ fn take_fragment<'a>(
     let payload = reassembly.assembled();
     tracker.receive(IncomingPacket { header, payload }, now, accept).map(Some)
 }
+
+#[cfg(test)]
+mod tests;

@@ -272,7 +272,7 @@ impl PacketTracker {
 fn extended_arrivals(ack: Sequence, bits: &[u8]) -> impl Iterator<Item = Sequence> {
     let newest_first =
         (0_u16..).zip(bits).flat_map(|(index, byte)| (0..8).map(move |bit| (index * 8 + bit, byte >> bit)));
-    newest_first.filter(|(_, bit)| bit & 1 != 0).map(move |(back, _)| ack.back(ACKS_PER_HEADER + back))
+    newest_first.filter(|(_, bit)| bit & 1 != 0).map(move |(back, _)| ack - (ACKS_PER_HEADER + back))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl Reassembly {
         }
         // A fragment may be the first sign of a packet, so it moves the window too.
         self.advance(fragment.sequence);
-        if fragment.sequence.is_older_than(self.next.back(self.size)) {
+        if fragment.sequence.is_older_than(self.next - self.size) {
             return Err(Reject::FragmentStale);
         }
         self.allocate_slots()?;
@@ -154,15 +154,15 @@ impl Reassembly {
 
     /// Moves the window to a packet that arrived, and discards packets that fall out of it.
     pub(super) fn advance(&mut self, sequence: Sequence) {
-        let next = sequence.ahead(1);
+        let next = sequence + 1;
         if !next.is_newer_than(self.next) {
             return;
         }
         // Endpoints that never received a fragment have no slots, and pay nothing here.
         if !self.slots.is_empty() {
-            let passed = next.distance_from(self.next).min(self.size);
+            let passed = (next - self.next).min(self.size);
             for ahead in 0..passed {
-                self.discard(self.next.ahead(ahead));
+                self.discard(self.next + ahead);
             }
         }
         self.next = next;
@@ -259,7 +259,7 @@ impl Reassembly {
     /// Returns the oldest packet other than this one that holds memory.
     fn oldest_other(&self, sequence: Sequence) -> Option<Sequence> {
         let others = self.slots.iter().flatten().filter(|other| other.sequence != sequence && other.arrived > 0);
-        others.max_by_key(|other| self.next.distance_from(other.sequence)).map(|oldest| oldest.sequence)
+        others.max_by_key(|other| self.next - other.sequence).map(|oldest| oldest.sequence)
     }
 
     /// Discards the packet in the slot of this sequence number, if there is one.

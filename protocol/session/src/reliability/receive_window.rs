@@ -77,8 +77,8 @@ impl ReceiveWindow {
     /// the packet as the newest, and as missing.
     pub(super) fn advance(&mut self, sequence: Sequence) {
         if self.is_ahead(sequence) {
-            let next = sequence.ahead(1);
-            let passed = next.distance_from(self.next);
+            let next = sequence + 1;
+            let passed = next - self.next;
             // Clear what the window moves over: the ring still holds the bits of packets one window older.
             self.arrived.clear(self.next, passed);
             self.unacked_count -= self.unacked.clear(self.next, passed);
@@ -97,11 +97,11 @@ impl ReceiveWindow {
             return None;
         }
         let oldest = self.unacked.first_set(self.oldest())?;
-        let span = self.newest().distance_from(oldest).saturating_add(1);
+        let span = (self.newest() - oldest).saturating_add(1);
         if span > policy.after_packets {
             // More packets arrived in one turn than one header reports, or reports twice. Start this header at an
             // older packet; any endpoint reads that, the reference too.
-            return Some(self.acks_from(oldest.ahead(policy.after_packets - 1)));
+            return Some(self.acks_from(oldest + (policy.after_packets - 1)));
         }
         // Compare the span, not the number of arrivals: where packets were lost, a header of 32 bits covers fewer
         // arrivals, and each must still be in two headers.
@@ -118,7 +118,7 @@ impl ReceiveWindow {
     pub(super) fn on_acks_sent(&mut self, acks: Acks) {
         if self.unacked_count > 0 {
             let span = self.span(acks.ack);
-            self.unacked_count -= self.unacked.clear(acks.ack.back(span.saturating_sub(1)), span);
+            self.unacked_count -= self.unacked.clear(acks.ack - span.saturating_sub(1), span);
             // The remaining arrivals are of this turn: older ones were reported before.
             self.waiting_since = self.latest;
         }
@@ -130,7 +130,7 @@ impl ReceiveWindow {
     pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
         let oldest = if self.unacked_count == 0 { None } else { self.unacked.first_set(self.oldest()) };
         let Some(oldest) = oldest else { return 0 };
-        let span = self.newest().distance_from(oldest).saturating_add(1);
+        let span = (self.newest() - oldest).saturating_add(1);
         if span <= MAX_SPAN_IN_HEADERS {
             return 0;
         }
@@ -138,7 +138,7 @@ impl ReceiveWindow {
         let bytes = usize::from(behind.div_ceil(8)).min(bits.len());
         for (slot, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
             let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + slot * 8 + bit));
-            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest().back(*back)));
+            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest() - *back));
             *byte = arrived.fold(0, |byte, (bit, _)| byte | 1 << bit);
         }
         bytes
@@ -147,7 +147,7 @@ impl ReceiveWindow {
     /// Records that this many bytes of [`ReceiveWindow::extended_acks`] were sent with the newest header.
     pub(super) fn extended_acks_sent(&mut self, bytes: usize) {
         let span = u16::try_from(bytes * 8).unwrap_or(u16::MAX).saturating_add(ACKS_PER_HEADER).min(self.size);
-        self.unacked_count -= self.unacked.clear(self.newest().back(span.saturating_sub(1)), span);
+        self.unacked_count -= self.unacked.clear(self.newest() - span.saturating_sub(1), span);
     }
 
     pub(super) fn reset(&mut self) {
@@ -158,25 +158,25 @@ impl ReceiveWindow {
     }
 
     fn acks_from(&self, ack: Sequence) -> Acks {
-        let arrived = (0..self.span(ack)).filter(|back| self.arrived.get(ack.back(*back)));
+        let arrived = (0..self.span(ack)).filter(|back| self.arrived.get(ack - *back));
         Acks { ack, bits: arrived.fold(0, |bits, back| bits | 1 << back) }
     }
 
     /// Returns how many packets a header with this `ack` can report: packets behind the window have no bit here.
     fn span(&self, ack: Sequence) -> u16 {
-        ACKS_PER_HEADER.min(self.size.saturating_sub(self.newest().distance_from(ack)))
+        ACKS_PER_HEADER.min(self.size.saturating_sub(self.newest() - ack))
     }
 
     fn newest(&self) -> Sequence {
-        self.next.back(1)
+        self.next - 1
     }
 
     fn oldest(&self) -> Sequence {
-        self.next.back(self.size)
+        self.next - self.size
     }
 
     fn is_ahead(&self, sequence: Sequence) -> bool {
-        sequence.ahead(1).is_newer_than(self.next)
+        (sequence + 1).is_newer_than(self.next)
     }
 }
 

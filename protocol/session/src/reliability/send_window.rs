@@ -185,7 +185,7 @@ impl SendWindow {
     /// looks like one ahead of all sent packets, and must not count as an error.
     fn resolve_number(&self, sequence: Sequence, arrival_order: ArrivalOrder) -> Option<u64> {
         // Count back from the next number: the newest number with these 16 bits.
-        let ahead = u64::from(sequence.distance_from(self.next()));
+        let ahead = u64::from(sequence - self.next());
         let number = self.total.checked_sub(SEQUENCE_SPACE - ahead)?;
         (arrival_order == ArrivalOrder::Overtaken || number >= self.oldest_reportable).then_some(number)
     }

@@ -47,7 +47,7 @@ impl SequenceBits {
                 were_set += (*word & mask).count_ones() as u16;
                 *word &= !mask;
             }
-            (at, left) = (at.ahead(run), left - run);
+            (at, left) = (at + run, left - run);
         }
         were_set
     }
@@ -56,11 +56,11 @@ impl SequenceBits {
     pub(super) fn first_set(&self, first: Sequence) -> Option<Sequence> {
         let mut checked = 0;
         while checked < self.size {
-            let (word, bit) = self.slot(first.ahead(checked));
+            let (word, bit) = self.slot(first + checked);
             let rest = self.words.get(word).copied().unwrap_or(0) >> bit;
             let found = checked + rest.trailing_zeros() as u16;
             if rest != 0 && found < self.size {
-                return Some(first.ahead(found));
+                return Some(first + found);
             }
             checked += self.run(bit);
         }

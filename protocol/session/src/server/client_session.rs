@@ -86,7 +86,7 @@ impl ClientSession {
                 Some(ReceivedDatagram::Message(Some(message)))
             }
             ClientProtocol::Channels(connection) => {
-                let cursor = connection.handle_delayed(payload, unread, now).ok().flatten()?;
+                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
                 Some(ReceivedDatagram::Frames { client, payload: range, cursor })
             }
         }
@@ -115,7 +115,7 @@ impl ClientSession {
                 packets.poll_event().map(|event| SessionEvent::Packet { client, event })
             }
             ClientProtocol::Channels(connection) => {
-                connection.poll_event().map(|event| SessionEvent::Channel { client, event })
+                connection.channels.poll_event().map(|event| SessionEvent::Channel { client, event })
             }
         }
     }
@@ -153,7 +153,7 @@ impl ClientSession {
     /// Returns whether received transfers wait to be hashed.
     #[inline]
     pub(super) fn has_transfers_to_hash(&self) -> bool {
-        self.protocol.connection().is_some_and(|connection| connection.channels().has_transfers_to_hash())
+        self.protocol.connection().is_some_and(|connection| connection.channels.has_transfers_to_hash())
     }
 
     /// Returns whether the connection has ended, and only the slot is not free yet.

@@ -7,7 +7,7 @@ use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
 use slipgate_netcode::server::{ClientHandle, DisconnectReason};
 
 /// The text for players when a server stops without a text of its own.
-pub const STOP_TEXT: &str = "The server is shutting down.";
+pub const STOP_TEXT: &str = "The server shuts down.";
 
 impl SessionServer {
     /// Disconnects a client with a text for the player, of up to 256 bytes. The only events that follow are its

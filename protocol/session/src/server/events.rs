@@ -87,7 +87,7 @@ impl SessionServer {
             return;
         };
         if let Some(connection) = protocol.connection_mut() {
-            connection.channels_mut().hash_within(self.hashing.grant().clone());
+            connection.channels.hash_within(self.hashing.grant().clone());
         }
         let slot = client.slot().0 as usize;
         if slot >= self.sessions.len() {

@@ -49,17 +49,20 @@ pub fn shared_uplink(shards: u16) -> SharedUplink {
 
 /// A server with clients that carry a [`Traffic`] in their payloads.
 pub struct SessionServer {
-    netcode: NetcodeServer,
+    /// Netcode's server: clients by handle or id, statistics, discards, admission, keys, clients in the same program.
+    pub netcode: NetcodeServer,
+    /// The memory of clients that connect from now on.
+    pub memory: Memory,
+    /// Every datagram that had arrived by then was processed: later ones cannot have waited longer. A program that
+    /// sleeps until a datagram arrives sets it when it wakes; for all others [`tick`](Self::tick) is enough.
+    pub drained_at: Instant,
     traffic: Traffic,
-    memory: Memory,
     /// One for each slot that was ever used. Memory for the other slots is reserved but not touched.
     sessions: Vec<Option<ClientSession>>,
     /// When each slot's session is visited next. They are apart from the sessions because every tick reads all of them.
     deadlines: Vec<Instant>,
     /// The lower bound of all deadlines: until then no tick reads them.
     earliest_deadline: Instant,
-    /// Every datagram that had arrived by then was processed.
-    drained_at: Instant,
     /// The slot at which the next tick begins, so that no slot is always last.
     first_slot: u32,
     uplink: ServerUplink,
@@ -101,19 +104,6 @@ impl SessionServer {
 
     // Settings ------------------------------------------------------------------------------------------------------
 
-    /// Returns netcode's server: clients by handle or id, statistics, discards.
-    #[must_use]
-    #[inline]
-    pub const fn netcode(&self) -> &NetcodeServer {
-        &self.netcode
-    }
-
-    /// Returns netcode's server mutably: admission, keys, clients in the same program.
-    #[inline]
-    pub const fn netcode_mut(&mut self) -> &mut NetcodeServer {
-        &mut self.netcode
-    }
-
     /// Returns the traffic of new clients.
     #[must_use]
     pub const fn traffic(&self) -> &Traffic {
@@ -128,11 +118,6 @@ impl SessionServer {
         traffic.check()?;
         self.traffic = traffic;
         Ok(())
-    }
-
-    /// Sets the memory of clients that connect from now on.
-    pub fn set_memory(&mut self, memory: Memory) {
-        self.memory = memory;
     }
 
     /// Sets the rate of the uplink that all clients share by their weights; `None`, the default, is no limit. The
@@ -170,10 +155,17 @@ impl SessionServer {
         self.session(client)?.protocol.connection()
     }
 
-    /// Returns a client's connection mutably, and visits it in this tick.
-    pub fn connection_mut(&mut self, client: ClientHandle) -> Option<&mut Connection> {
+    /// Returns a client's connection to send messages and transfers, and visits it in this tick. They leave with the
+    /// next [`transmit`](Self::transmit) that the path allows.
+    ///
+    /// # Errors
+    /// - `Gone` when the client is not connected, or its connection is closed or closing.
+    /// - `WrongTraffic` unless the traffic is on channels.
+    #[inline]
+    pub fn connection_mut(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
         self.wake(client.slot().0);
-        self.session_mut(client).ok()?.protocol.connection_mut()
+        let connection = self.session_mut(client)?.protocol.connection_mut().ok_or(SendError::WrongTraffic)?;
+        if connection.close_reason().is_some() { Err(SendError::Gone) } else { Ok(connection) }
     }
 
     /// Returns the first connected client behind `after` in the order of slots, or the first of all. It borrows
@@ -185,7 +177,7 @@ impl SessionServer {
     /// # fn greet_all(server: &mut slipgate_session::server::SessionServer) {
     /// let mut next = server.next_client(None);
     /// while let Some(client) = next {
-    ///     // server.send_message(client, ...)
+    ///     // server.connection_mut(client)?.send(...)
     ///     next = server.next_client(Some(client));
     /// }
     /// # }

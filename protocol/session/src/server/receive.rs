@@ -9,14 +9,6 @@ use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::{Instant, Now};
 
 impl SessionServer {
-    /// Records that every datagram that had arrived by now was processed: later ones cannot have waited longer. A
-    /// program that sleeps until a datagram arrives calls it when it wakes; for all others [`tick`](Self::tick) is
-    /// enough.
-    #[inline]
-    pub fn mark_drained(&mut self, now: Instant) {
-        self.drained_at = now;
-    }
-
     /// Processes a datagram, which is decrypted in place. Take its messages with [`next_message`](Self::next_message).
     ///
     /// # Errors
@@ -88,7 +80,8 @@ impl SessionServer {
             ReceivedDatagram::Frames { client, payload, cursor } => {
                 let client = *client;
                 // The client may have been disconnected since its datagram was processed.
-                let connection = self.connection_mut(client)?;
+                self.wake(client.slot().0);
+                let connection = self.session_mut(client).ok()?.protocol.connection_mut()?;
                 let message =
                     connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic)?;
                 Some(SessionMessage::from_channel(client, message, payload.start))

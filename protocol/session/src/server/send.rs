@@ -1,9 +1,8 @@
-//! Payloads, packets, messages and transfers of the application to its clients.
+//! Payloads, packets and broadcast messages of the application to its clients.
 
 use super::{SessionServer, client_sink};
-use crate::channel::transfer::{Transfer, TransferId};
-use crate::channel::{ChannelId, SendOptions, SharedMessage};
-use crate::connection::{ClientProtocol, Connection, SendError};
+use crate::channel::{ChannelId, Kind, SendOptions, SharedMessage};
+use crate::connection::{ClientProtocol, SendError, Traffic};
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::server::ClientHandle;
@@ -14,7 +13,8 @@ use slipgate_netcode::time::Now;
 pub struct BroadcastReport {
     /// The number of clients with the message in their queue.
     pub queued: u32,
-    /// The number of connected clients with a queue that refused it.
+    /// The number of connected clients that it was not queued for: their queue is full, or they connected with other
+    /// traffic or another layout.
     pub refused: u32,
 }
 
@@ -68,46 +68,24 @@ impl SessionServer {
         Ok(sent?)
     }
 
-    /// Queues a message on a client's channel. It is copied once, and leaves with the next
-    /// [`transmit`](Self::transmit) that the path allows.
-    ///
-    /// # Errors
-    /// - `Gone` when the client is not connected.
-    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of transfers.
-    /// - `TooLarge` when the message exceeds the channel's limit.
-    /// - `Backlogged` when the channel's queue or the receipts are full.
-    /// - `WrongTraffic` unless the traffic is on channels.
-    #[inline]
-    pub fn send_message(
-        &mut self,
-        client: ClientHandle,
-        channel: ChannelId,
-        message: &[u8],
-        options: SendOptions,
-        now: Now,
-    ) -> Result<(), SendError> {
-        self.open_connection(client)?.send(channel, message, options, now.monotonic)?;
-        self.wake(client.slot().0);
-        Ok(())
-    }
-
     /// Queues a message on a channel of all connected clients but `except`. The bytes are stored once for all of them.
+    /// A client that refuses the message is skipped, and the report counts it.
     ///
     /// # Errors
+    /// By the traffic of new clients, also if no client is connected; the message was then queued for none:
     /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of transfers.
     /// - `TooLarge` when the message exceeds the channel's limit.
     /// - `WrongTraffic` unless the traffic is on channels.
-    ///
-    /// Full queues are no error: the report counts them.
     pub fn broadcast(
         &mut self,
         channel: ChannelId,
-        message: &[u8],
+        message: impl Into<SharedMessage>,
         except: Option<ClientHandle>,
         options: SendOptions,
         now: Now,
     ) -> Result<BroadcastReport, SendError> {
-        let (message, mut report) = (SharedMessage::from(message), BroadcastReport::default());
+        let (message, mut report) = (message.into(), BroadcastReport::default());
+        self.check_broadcast(channel, message.bytes().len())?;
         let mut next = self.next_client(None);
         while let Some(client) = next {
             // The next client is found before the session is borrowed.
@@ -115,39 +93,23 @@ impl SessionServer {
             if Some(client) == except {
                 continue;
             }
-            match self.open_connection(client)?.send_shared(channel, &message, options, now.monotonic) {
+            let connection = self.connection_mut(client);
+            match connection.and_then(|connection| connection.send_shared(channel, &message, options, now.monotonic)) {
                 Ok(()) => report.queued += 1,
-                Err(SendError::Backlogged) => report.refused += 1,
-                // The other errors hold for all clients alike: the first client returns them.
-                Err(error) => return Err(error),
+                // No refusal stops the walk: clients from before `set_traffic` may have another layout.
+                Err(_) => report.refused += 1,
             }
-            self.wake(client.slot().0);
         }
         Ok(report)
     }
 
-    /// Starts a transfer to a client; `label` identifies it for the client.
-    ///
-    /// # Errors
-    /// - `Gone` when the client is not connected.
-    /// - `NoChannel` or `WrongKind` when the layout has no such channel, or one of messages.
-    /// - `Backlogged` when as many transfers wait as the channel allows.
-    /// - `WrongTraffic` unless the traffic is on channels.
-    pub fn send_transfer(
-        &mut self,
-        client: ClientHandle,
-        channel: ChannelId,
-        transfer: Transfer,
-        label: u64,
-    ) -> Result<TransferId, SendError> {
-        let id = self.open_connection(client)?.channels_mut().send_transfer(channel, transfer, label)?;
-        self.wake(client.slot().0);
-        Ok(id)
-    }
-
-    #[inline]
-    fn open_connection(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
-        let connection = self.session_mut(client)?.protocol.connection_mut().ok_or(SendError::WrongTraffic)?;
-        if connection.close_reason().is_some() { Err(SendError::Gone) } else { Ok(connection) }
+    /// Checks whether the current layout has a channel for a message of this size.
+    fn check_broadcast(&self, channel: ChannelId, bytes: usize) -> Result<(), SendError> {
+        let Traffic::Channels(layout, _) = &self.traffic else { return Err(SendError::WrongTraffic) };
+        let channel = layout.channel(channel).ok_or(SendError::NoChannel)?;
+        if channel.kind == Kind::Transfers {
+            return Err(SendError::WrongKind);
+        }
+        if bytes > channel.max_message_bytes as usize { Err(SendError::TooLarge) } else { Ok(()) }
     }
 }

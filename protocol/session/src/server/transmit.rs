@@ -14,7 +14,7 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 impl SessionServer {
     /// Handles the deadlines of netcode and of every session that has one.
     pub fn tick(&mut self, now: Now) {
-        self.mark_drained(now.monotonic);
+        self.drained_at = now.monotonic;
         self.netcode.tick(now);
         self.tick_sessions(now);
     }

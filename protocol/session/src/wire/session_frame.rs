@@ -27,14 +27,15 @@ const LATE: u8 = 1 << 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Timestamp(pub u16);
 
-impl Timestamp {
-    /// Returns the timestamp of an instant.
-    #[must_use]
+impl From<Instant> for Timestamp {
     #[inline]
-    pub fn of(moment: Instant) -> Self {
+    fn from(moment: Instant) -> Self {
+        // The cast keeps the lower 16 bits: the timestamp wraps.
         Self((moment.since_start().as_micros() / TIMESTAMP_UNIT.as_micros()) as u16)
     }
+}
 
+impl Timestamp {
     /// Returns the units from `earlier` to this timestamp, modulo 65,536.
     #[must_use]
     #[inline]
@@ -59,7 +60,7 @@ impl ArrivalEcho {
     pub(crate) fn of(read_at: Instant, late: Duration) -> Self {
         // Round up: a delay that is too short would look like a queue of the path.
         let units = late.as_micros().div_ceil(TIMESTAMP_UNIT.as_micros());
-        Self { at: Timestamp::of(read_at), late: u8::try_from(units).unwrap_or(u8::MAX) }
+        Self { at: Timestamp::from(read_at), late: u8::try_from(units).unwrap_or(u8::MAX) }
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn timestamp_counts_250_microseconds_and_wraps() {
-        let at = |micros| Timestamp::of(Instant::from_start(Duration::from_micros(micros)));
+        let at = |micros| Timestamp::from(Instant::from_start(Duration::from_micros(micros)));
         assert_eq!([at(249), at(250), at(16_384_000 + 750)], [Timestamp(0), Timestamp(1), Timestamp(3)]);
         assert_eq!(Timestamp(2).units_since(Timestamp(65_535)), 3);
     }

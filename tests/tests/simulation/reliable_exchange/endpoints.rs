@@ -45,7 +45,7 @@ pub struct Ours {
 impl Ours {
     /// Creates an endpoint with settings of the test.
     pub fn with(config: EndpointConfig) -> Box<dyn Acknowledging> {
-        let endpoint = Endpoint::new(config).expect("valid settings");
+        let endpoint = Endpoint::new(config, None).expect("valid settings");
         Box::new(Self { endpoint, now: Instant::default(), outgoing: Datagrams::default() })
     }
 

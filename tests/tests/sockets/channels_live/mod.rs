@@ -125,7 +125,7 @@ impl Host {
     pub fn arrived(&mut self, channel: ChannelId) -> u32 {
         let client = self.client();
         let client = self.server.client(client);
-        let transfers = client.as_ref().and_then(|client| client.connection()?.channels().transfers(channel));
+        let transfers = client.as_ref().and_then(|client| client.connection()?.channels.transfers(channel));
         transfers.and_then(|transfers| transfers.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
     }
 
@@ -139,7 +139,7 @@ impl Host {
             let mut client = self.server.client(client).expect("the client has just connected");
             let connection = client.connection_mut().expect("the traffic is on channels");
             connection
-                .channels_mut()
+                .channels
                 .transfers_mut(channel)
                 .expect("it is of transfers")
                 .keep(partial)
@@ -199,20 +199,20 @@ impl Guest {
 
     /// Returns the bytes that have arrived of the transfer in progress.
     pub fn arrived(&self, channel: ChannelId) -> u32 {
-        let transfers = self.client.connection().and_then(|connection| connection.channels().transfers(channel));
+        let transfers = self.client.connection().and_then(|connection| connection.channels.transfers(channel));
         transfers.and_then(|transfers| transfers.receiving().next()).map_or(0, |(_, progress)| progress.bytes)
     }
 
     /// Returns what a channel still takes.
     pub fn remaining(&self, channel: ChannelId) -> Remaining {
-        self.client.connection().map(|connection| connection.channels().remaining(channel)).unwrap_or_default()
+        self.client.connection().map(|connection| connection.channels.remaining(channel)).unwrap_or_default()
     }
 
     fn go_on(&mut self) {
         if let Some((channel, partial)) = self.to_keep.take() {
             let connection = self.client.connection_mut().expect("the client is connected");
             connection
-                .channels_mut()
+                .channels
                 .transfers_mut(channel)
                 .expect("it is of transfers")
                 .keep(partial)

@@ -59,7 +59,7 @@ fn send(socket: &UdpSocket, source: Source, duration: Duration, start: Clock) ->
     socket.set_nonblocking(true)?;
     let mut kept_waiting = Duration::ZERO;
     let shape = PacketShape { packets_per_second: 60.0, packet_bytes: 1200, header_bytes: HEADERS };
-    let congestion = CongestionState::new(CongestionConfig { shape, ..CongestionConfig::default() });
+    let congestion = CongestionState::from(CongestionConfig { shape, ..CongestionConfig::default() });
     let mut sender = Sender::new(congestion, Application::new(source, now(start)));
     while start.elapsed() < duration {
         receive_reports(socket, &mut sender, start)?;

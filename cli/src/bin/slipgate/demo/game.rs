@@ -44,10 +44,10 @@ pub(super) struct GameSettings {
 impl GameSettings {
     pub(super) fn new(rate: u32, map_kib: u32) -> Result<Self, Failure> {
         // State has the highest priority, because it ages fastest, then chat. The map gets the remaining rate.
-        let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::new(kind) };
+        let channel = |kind, priority| ChannelConfig { priority, ..ChannelConfig::from(kind) };
         let channels =
             vec![channel(Kind::ReliableOrdered, 1), channel(Kind::Sequenced, 2), channel(Kind::Transfers, 0)];
-        let layout = Layout::new(channels).map_err(|error| Failure::run_time(error.to_string()))?;
+        let layout = Layout::try_from(channels).map_err(|error| Failure::run_time(error.to_string()))?;
         let mut config = ConnectionConfig::default();
         config.congestion.shape.packets_per_second = rate.into();
         let map =

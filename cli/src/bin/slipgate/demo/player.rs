@@ -131,7 +131,7 @@ impl Player {
                 }
                 Event::Message { channel, bytes, .. } => self.report.receive(self.id, channel, bytes),
                 Event::Channel(ChannelEvent::Transfer { event, .. }) => {
-                    self.report.note_transfer(event, &self.settings)
+                    self.report.note_transfer(event, &self.settings);
                 }
                 Event::Ended { reason } => self.report.ended = Some(reason.to_string()),
                 _ => {}
@@ -161,7 +161,7 @@ impl Player {
     fn update_report(&mut self) {
         self.report.state = self.client.state();
         self.report.dropped = self.client.discards().total();
-        let transfers = self.client.connection().and_then(|connection| connection.channels().transfers(MAP));
+        let transfers = self.client.connection().and_then(|connection| connection.channels.transfers(MAP));
         if let Some((_, progress)) = transfers.and_then(|transfers| transfers.receiving().next()) {
             self.report.map.bytes = progress.bytes;
         }

@@ -123,14 +123,13 @@ impl GameClient {
         self.next_state = self.next_state.after(interval).max(now);
         let state = StateUpdate::new(tick, entities_that_fit(budget.suggestion.payload_bytes));
         // The key makes this update replace one that is still queued.
-        let _ = client.send_typed_with(&Bincode::default(), STATE, &state, SendOptions::new().key(0));
+        let _ = client.send_typed_with(&Bincode::default(), STATE, &state, SendOptions::default().key(0));
     }
 
     /// Returns the current values, or the last known ones after a disconnect.
     fn report(&mut self, server: &mut Server) -> ServerSideReport {
         if let Some(client) = server.client(self.client) {
-            let stats =
-                client.connection().and_then(|connection| connection.channels().stats(STATE)).unwrap_or_default();
+            let stats = client.connection().and_then(|connection| connection.channels.stats(STATE)).unwrap_or_default();
             self.report.states_sent = stats.sent - stats.superseded;
             self.report.path = client.path();
             self.report.budget = client.budget();

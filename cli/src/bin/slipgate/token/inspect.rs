@@ -10,7 +10,6 @@ use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
-use slipgate_netcode::wire::packet::Request;
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::clock::wall_clock;
 use slipgate_token_issuer::key_file::read_key_file;

@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use crate::channel::channels::Channels;
 use crate::channel::config::{ChannelId, Kind};
-use crate::channel::events::{MessageLocation, ReceivedMessage};
+use crate::channel::events::ReceivedMessage;
 use crate::channel::layout::MAX_CHANNELS;
 use crate::channel::recv::receiver::ReceiveContext;
 use crate::channel::recv::window::{FrameOutcome, WindowPreview};
 use crate::channel::transfer::Reception;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::{FrameBody, FrameCursor, MessageFrame};
+use crate::wire::PayloadSpan;
 use slipgate_netcode::time::Instant;
 
 /// The minimum bytes of a frame with a piece of a message: head, id, and at least one byte of data.
@@ -98,12 +99,12 @@ impl Channels {
             // The frame may have closed a gap: deliver what waited behind it first.
             self.draining = Some(channel);
         }
-        let location = match outcome {
-            FrameOutcome::Deliver => MessageLocation::Frames(whole),
-            FrameOutcome::Assembled => MessageLocation::Scratch,
+        let span = match outcome {
+            FrameOutcome::Deliver => PayloadSpan::Datagram(whole),
+            FrameOutcome::Assembled => PayloadSpan::Scratch,
             FrameOutcome::Kept | FrameOutcome::Dropped => return Ok(None),
         };
-        Ok(Some(ReceivedMessage { channel, location }))
+        Ok(Some(ReceivedMessage { channel, span }))
     }
 
     fn take_transfer_frame(&mut self, channel: ChannelId, frame: &[u8]) -> Result<(), ChannelViolation> {
@@ -122,7 +123,7 @@ impl Channels {
         let channel = self.draining?;
         let receiver = self.receivers.get_mut(usize::from(channel.0));
         if receiver.is_some_and(|receiver| receiver.pop(&mut self.receive_pool, scratch)) {
-            return Some(ReceivedMessage { channel, location: MessageLocation::Scratch });
+            return Some(ReceivedMessage { channel, span: PayloadSpan::Scratch });
         }
         self.draining = None;
         None

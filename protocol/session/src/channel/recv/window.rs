@@ -319,7 +319,7 @@ mod tests {
     fn messages_far_ahead_take_16_bytes_each() {
         let channel = ChannelId(0);
         for kind in [Kind::ReliableUnordered, Kind::ReliableOrdered] {
-            let config = ChannelConfig { queue_messages: 4096, ..ChannelConfig::new(kind) };
+            let config = ChannelConfig { queue_messages: 4096, ..ChannelConfig::from(kind) };
             let (mut window, mut pool) = (MessageWindow::new(), ChunkPool::new(None));
             let mut take = |number| window.whole((channel, &config), MessageId::new(number), &[1; 9], &mut pool);
             assert!(take(4095).is_ok());

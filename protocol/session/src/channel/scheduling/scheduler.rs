@@ -189,10 +189,10 @@ mod tests {
     }
 
     fn layout(channels: &[(u8, u16)]) -> Layout {
-        let base = ChannelConfig::new(Kind::Unreliable);
+        let base = ChannelConfig::from(Kind::Unreliable);
         let channel =
             |(priority, weight): &(u8, u16)| ChannelConfig { priority: *priority, weight: *weight, ..base.clone() };
-        Layout::new(channels.iter().map(channel).collect()).unwrap()
+        Layout::try_from(channels.iter().map(channel).collect::<Vec<_>>()).unwrap()
     }
 
     /// Lets all channels always have data to send. Returns how many frames of `bytes` each wrote.
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn bytes_per_tick_are_overdrawn_once_and_paid_back() {
-        let limited = ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::new(Kind::Unreliable) };
-        let layout = Layout::new(vec![limited]).unwrap();
+        let limited = ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::from(Kind::Unreliable) };
+        let layout = Layout::try_from(vec![limited]).unwrap();
         let mut scheduler = Scheduler::new(&layout);
         scheduler.charge(&layout, ChannelId(0), 99, at(0));
         assert!(scheduler.allows(ChannelId(0)));

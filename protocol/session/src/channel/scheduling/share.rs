@@ -151,7 +151,7 @@ mod tests {
     /// Returns a sender with an accepted transfer and a last state of this many bytes.
     fn sender(state_bytes: usize) -> Channels {
         let layout =
-            Arc::new(Layout::new([Kind::Sequenced, Kind::Transfers].map(ChannelConfig::new).to_vec()).unwrap());
+            Arc::new(Layout::try_from([Kind::Sequenced, Kind::Transfers].map(ChannelConfig::from).to_vec()).unwrap());
         let [mut left, mut right] = [(); 2].map(|()| Channels::new(Arc::clone(&layout), None));
         left.send_transfer(MAP, Transfer::new(vec![7; 100_000]).unwrap(), 1).unwrap();
         left.send(STATE, &vec![1; state_bytes], SendOptions::default(), at(0)).unwrap();
@@ -172,7 +172,7 @@ mod tests {
 
     /// Writes a packet. Returns the bytes of state and of the transfer in it.
     fn write(channels: &mut Channels, packet_bytes: usize, budget: SendBudget, now: Instant) -> [u64; 2] {
-        let number = channels.newest.map_or(Sequence(0), |newest| newest.ahead(1));
+        let number = channels.newest.map_or(Sequence(0), |newest| newest + 1);
         let written = |channels: &Channels| [STATE, MAP].map(|on| channels.stats(on).unwrap().frame_bytes);
         let before = written(channels);
         channels.write_within(number, now, &mut vec![0; packet_bytes], budget);

@@ -97,7 +97,7 @@ impl FramesInFlight {
     /// there are too many. Passes the frames of packets that were not acked to `displaced`.
     pub(crate) fn make_room(&mut self, packet: Sequence, mut displaced: impl FnMut(Displaced)) {
         while let Some(oldest) = self.packets.front() {
-            let age = packet.distance_from(oldest.packet);
+            let age = packet - oldest.packet;
             // Probes and acknowledgements may be sent even when `is_full`: the oldest packets make room.
             let is_full = self.packets.len() >= MAX_PACKETS || self.frames.len() >= MAX_FRAMES;
             let keep = match oldest.state {
@@ -115,8 +115,7 @@ impl FramesInFlight {
 
     /// Returns whether the next packet should wait: otherwise the oldest packet would be displaced while it is awaited.
     pub(crate) fn is_full(&self, newest: Sequence) -> bool {
-        let spans_all =
-            |oldest: &PacketFrames| usize::from(newest.distance_from(oldest.packet)) >= MAX_PACKETS - RESERVE;
+        let spans_all = |oldest: &PacketFrames| usize::from(newest - oldest.packet) >= MAX_PACKETS - RESERVE;
         self.packets.front().is_some_and(|oldest| {
             // A probed packet may be displaced: its frames were queued again already.
             oldest.state == InFlightState::Awaited && (self.frames.len() >= MAX_FRAMES - RESERVE || spans_all(oldest))
@@ -171,8 +170,8 @@ impl FramesInFlight {
     fn index_of(&self, packet: Sequence) -> Option<usize> {
         let oldest = self.packets.front()?.packet;
         // Sequence numbers wrap, distances from the oldest packet do not.
-        let distance = packet.distance_from(oldest);
-        let index = self.packets.partition_point(|entry| entry.packet.distance_from(oldest) < distance);
+        let distance = packet - oldest;
+        let index = self.packets.partition_point(|entry| entry.packet - oldest < distance);
         self.packets.get(index).filter(|entry| entry.packet == packet).map(|_| index)
     }
 
@@ -241,11 +240,11 @@ mod tests {
             (0..number % 5).map(frame).collect::<Vec<_>>()
         };
         for number in 0..1000 {
-            in_flight.make_room(start.ahead(number), |_| ());
-            frames(number).into_iter().for_each(|frame| in_flight.push(start.ahead(number), frame));
+            in_flight.make_room(start + number, |_| ());
+            frames(number).into_iter().for_each(|frame| in_flight.push(start + number, frame));
             // 17 packets are in flight, and their acknowledgements come out of order.
             let Some(reported) = (number ^ 3).checked_sub(16) else { continue };
-            let packet = start.ahead(reported);
+            let packet = start + reported;
             let returned = match reported % 3 {
                 0 => in_flight.on_lost(packet).collect::<Vec<_>>(),
                 _ => in_flight.on_acked(packet).collect(),
@@ -263,7 +262,7 @@ mod tests {
             let (mut in_flight, mut packet) = (FramesInFlight::default(), Sequence(65_000));
             let count = (0..2000)
                 .take_while(|_| {
-                    let next = packet.ahead(1);
+                    let next = packet + 1;
                     let full = in_flight.is_full(packet);
                     if !full {
                         in_flight.make_room(next, |frame| panic!("{frame:?} is displaced"));
@@ -280,7 +279,7 @@ mod tests {
                 .count();
             assert_eq!(count, packets, "{frames_each} frames in each");
             assert!(in_flight.on_acked(Sequence(65_001)).count() == usize::from(frames_each));
-            in_flight.make_room(packet.ahead(1), |frame| panic!("{frame:?} is displaced"));
+            in_flight.make_room(packet + 1, |frame| panic!("{frame:?} is displaced"));
             assert!(!in_flight.is_full(packet), "the oldest is not awaited any more");
         }
     }

@@ -88,8 +88,7 @@ impl Channels {
 
     /// Returns whether so much is in flight that no more should be sent until a packet is acked or lost. Packets that
     /// are sent all the same make the oldest one count as lost.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.newest.is_some_and(|newest| self.in_flight.is_full(newest))
     }
 
@@ -133,7 +132,7 @@ impl Channels {
 
     /// Notes the newest sequence number, and forgets the frames of the oldest packets.
     fn advance_to(&mut self, packet: Sequence) {
-        let distance = self.newest.map_or(0, |newest| packet.distance_from(newest));
+        let distance = self.newest.map_or(0, |newest| packet - newest);
         debug_assert!(distance < 1 << 15, "packets are written in the order of their numbers");
         self.newest = Some(packet);
         let Self { in_flight, senders, transfers, context, .. } = self;

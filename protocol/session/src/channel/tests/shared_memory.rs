@@ -8,7 +8,7 @@ const RELIABLE: [Kind; 2] = [Kind::ReliableUnordered, Kind::ReliableOrdered];
 /// Returns an end that takes the memory for received data from a budget.
 fn sharing(configs: &[ChannelConfig], memory: &MemoryBudget) -> End {
     let mut end = End::new(configs);
-    end.channels = Channels::new(Arc::new(Layout::new(configs.to_vec()).unwrap()), Some(memory.clone()));
+    end.channels = Channels::new(Arc::new(Layout::try_from(configs.to_vec()).unwrap()), Some(memory.clone()));
     end
 }
 

@@ -243,6 +243,13 @@ impl<'a> SliceRanges<'a> {
         self.0
     }
 
+    /// Writes ranges in ascending order, counted from the first slice of the span. Returns their bytes, or `None` if
+    /// they do not fit.
+    pub fn write(ranges: impl IntoIterator<Item = core::ops::Range<u32>>, buf: &mut [u8]) -> Option<usize> {
+        let mut writer = SliceRangesWriter::new(buf);
+        ranges.into_iter().all(|range| writer.push(range)).then(|| writer.bytes())
+    }
+
     /// Returns each range, counted from the first slice of the span.
     pub fn iter(self) -> impl Iterator<Item = core::ops::Range<u32>> {
         let (mut rest, mut pos) = (self.0, 0u32);
@@ -282,7 +289,7 @@ fn number(rest: &mut &[u8]) -> Option<u32> {
 }
 
 /// Writes ranges into a buffer, as many as fit.
-pub struct SliceRangesWriter<'a> {
+pub(super) struct SliceRangesWriter<'a> {
     buf: &'a mut [u8],
     pos: usize,
     /// The end of the last range.
@@ -291,13 +298,13 @@ pub struct SliceRangesWriter<'a> {
 
 impl<'a> SliceRangesWriter<'a> {
     /// Creates a writer at the start of `buf`.
-    pub const fn new(buf: &'a mut [u8]) -> Self {
+    pub(super) const fn new(buf: &'a mut [u8]) -> Self {
         Self { buf, pos: 0, written_to: 0 }
     }
 
     /// Writes a range after the others, counted from the first slice of the span. Returns false, and writes nothing, if
     /// it does not fit.
-    pub fn push(&mut self, range: core::ops::Range<u32>) -> bool {
+    pub(super) fn push(&mut self, range: core::ops::Range<u32>) -> bool {
         let mut bytes = [0; 2 * MAX_NUMBER_BYTES];
         let missing = put(&mut bytes, range.start - self.written_to);
         let there = put(bytes.get_mut(missing..).unwrap_or_default(), range.end - range.start);
@@ -315,8 +322,7 @@ impl<'a> SliceRangesWriter<'a> {
     }
 
     /// Returns how many bytes were written.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub(super) const fn bytes(&self) -> usize {
         self.pos
     }
 }

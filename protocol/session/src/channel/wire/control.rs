@@ -14,9 +14,9 @@ use slipgate_netcode::wire::cursor::{Reader, Writer};
 pub const VERSION: u8 = 1;
 /// The maximum bytes of a [`Bye`]'s text.
 pub const MAX_TEXT_BYTES: usize = 256;
-/// The maximum bytes that [`write_hello`] writes.
+/// The maximum bytes that [`write`] needs for a [`Hello`].
 pub const HELLO_BYTES: usize = 3 + HELLO_BODY_BYTES;
-/// The maximum bytes that [`write_bye`] writes.
+/// The maximum bytes that [`write`] needs for a [`Bye`].
 pub const MAX_BYE_BYTES: usize = 4 + 2 + MAX_TEXT_BYTES;
 
 const HELLO: u8 = 1;
@@ -117,8 +117,17 @@ pub fn read(frames: &[u8]) -> Result<Option<(ControlMessage<'_>, usize)>, Channe
     Ok(Some((control, frames.len() - rest.len())))
 }
 
-/// Writes a [`Hello`] at the start of `buf`. Returns its bytes, or 0 if it does not fit.
-pub fn write_hello(hello: &Hello, buf: &mut [u8]) -> usize {
+/// Writes a control message at the start of `buf`. Returns its bytes, or 0 if it does not fit. A text of more than 256
+/// bytes is cut at the end of a character. An unknown message has no known body, and is not written.
+pub fn write(control: &ControlMessage<'_>, buf: &mut [u8]) -> usize {
+    match control {
+        ControlMessage::Hello(hello) => write_hello(hello, buf),
+        ControlMessage::Bye(bye) => write_bye(bye, buf),
+        ControlMessage::Unknown(_) => 0,
+    }
+}
+
+fn write_hello(hello: &Hello, buf: &mut [u8]) -> usize {
     let mut writer = Writer::new(buf);
     begin(&mut writer, HELLO, HELLO_BODY_BYTES);
     writer.write::<u8>(hello.version);
@@ -129,9 +138,7 @@ pub fn write_hello(hello: &Hello, buf: &mut [u8]) -> usize {
     writer.written().unwrap_or(0)
 }
 
-/// Writes a [`Bye`] at the start of `buf`. Returns its bytes, or 0 if it does not fit. A text of more than 256 bytes is
-/// cut at the end of a character.
-pub fn write_bye(bye: &Bye<'_>, buf: &mut [u8]) -> usize {
+fn write_bye(bye: &Bye<'_>, buf: &mut [u8]) -> usize {
     // Cut at a character, or the peer would refuse the text as invalid UTF-8.
     let end = bye.text.floor_char_boundary(MAX_TEXT_BYTES);
     let text = bye.text.as_bytes().get(..end).unwrap_or(&[]);

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Connection, Stage};
 use crate::channel::ChannelViolation;
-use crate::channel::control::{self, Bye, CloseCode, MAX_TEXT_BYTES};
+use crate::channel::control::{self, Bye, CloseCode, ControlMessage, MAX_TEXT_BYTES};
 use crate::connection::reliable_control::ReliableControl;
 use crate::connection::{CloseKind, CloseReason, ClosedBy};
 use crate::reliability::SessionPacketKind;
@@ -139,8 +139,8 @@ impl Connection {
         let mut number = None;
         let sent = path.send_framed(SessionPacketKind::AckEliciting, max_bytes, now, sink, |sequence, buf| {
             number = Some(sequence);
-            let start = hello_message.map_or(0, |message| control::write_hello(&message, buf));
-            start + buf.get_mut(start..).map_or(0, |rest| control::write_bye(&bye, rest))
+            let start = hello_message.map_or(0, |message| control::write(&ControlMessage::Hello(message), buf));
+            start + buf.get_mut(start..).map_or(0, |rest| control::write(&ControlMessage::Bye(bye), rest))
         });
         // The closure may have run although the sink refused the packet.
         let number = number.filter(|_| sent > 0)?;

@@ -6,13 +6,14 @@ use core::time::Duration;
 
 use super::{Connection, Stage, min_payload};
 use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello, VERSION};
-use crate::channel::{ChannelId, ChannelViolation, FrameCursor, MessageLocation, ReceivedMessage};
+use crate::channel::{ChannelId, ChannelViolation, FrameCursor, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
-use crate::connection::path::{PacketTimes, PayloadSpan};
+use crate::connection::path::PacketTimes;
 use crate::connection::reliable_control::ReliableControl;
 use crate::connection::{CloseKind, CloseReason, ClosedBy};
 use crate::reject::Reject;
 use crate::reliability::Acceptance;
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::{ReliableHeader, is_fragment};
 use crate::wire::session_frame::{SessionFrame, SessionFrameError};
 use slipgate_netcode::time::Instant;
@@ -53,27 +54,14 @@ struct DatagramParts<'d> {
 }
 
 impl Connection {
-    /// Processes a datagram that was read from the socket as soon as it arrived. Returns a cursor over its messages for
-    /// [`next_message`](Self::next_message), if it has any.
+    /// Processes a datagram that may have waited up to `unread` in the socket; zero if it was read as soon as it
+    /// arrived. The peer is informed, so that its controller does not take this time for a queue. Returns a cursor over
+    /// the datagram's messages for [`next_message`](Self::next_message), if it has any.
     ///
     /// # Errors
     /// The reason why the datagram was dropped, which is already counted. A datagram that no peer of ours sends
     /// closes the connection: see [`close_reason`](Self::close_reason).
-    pub fn handle(&mut self, datagram: &[u8], now: Instant) -> Result<Option<MessageCursor>, Reject> {
-        self.handle_delayed(datagram, Duration::ZERO, now)
-    }
-
-    /// Processes a datagram as [`handle`](Self::handle) does, which may have waited up to `unread` in the socket. The
-    /// peer is informed, so that its controller does not take this time for a queue.
-    ///
-    /// # Errors
-    /// As [`handle`](Self::handle).
-    pub fn handle_delayed(
-        &mut self,
-        datagram: &[u8],
-        unread: Duration,
-        now: Instant,
-    ) -> Result<Option<MessageCursor>, Reject> {
+    pub fn handle(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<MessageCursor>, Reject> {
         self.on_received(now);
         let DatagramParts { frame, rest, frames } = match self.parse(datagram) {
             Ok(parts) => parts,
@@ -270,11 +258,7 @@ impl Connection {
 
 /// Returns the message with its span counted from the start of the datagram.
 fn located(message: ReceivedMessage, cursor: &MessageCursor) -> ChannelMessage {
-    let span = match message.location {
-        MessageLocation::Frames(range) => PayloadSpan::Datagram(range).shifted(cursor.start),
-        MessageLocation::Scratch => PayloadSpan::Scratch,
-    };
-    ChannelMessage { channel: message.channel, span, times: cursor.times }
+    ChannelMessage { channel: message.channel, span: message.span.shifted(cursor.start), times: cursor.times }
 }
 
 /// Parses the session frame of a packet; a packet of acknowledgements alone may have none.

@@ -1,7 +1,7 @@
 //! The sending side: messages, as far as the path carries them now, and acknowledgements.
 
 use super::{Connection, Stage};
-use crate::channel::control::{self, Hello, VERSION};
+use crate::channel::control::{self, ControlMessage, Hello, VERSION};
 use crate::channel::{ChannelId, PendingDemand, SendBudget, SendOptions, SharedMessage};
 use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
 use crate::connection::SendError;
@@ -180,7 +180,7 @@ impl Connection {
         let mut number = None;
         let sent = path.send_framed(SessionPacketKind::AckEliciting, max_bytes, now, sink, |sequence, buf| {
             number = Some(sequence);
-            let start = hello_message.map_or(0, |message| control::write_hello(&message, buf));
+            let start = hello_message.map_or(0, |message| control::write(&ControlMessage::Hello(message), buf));
             let Some(rest) = buf.get_mut(start..) else { return 0 };
             // The session frame and the hello use up a part of the budget.
             let before = max_bytes.saturating_sub(rest.len());

@@ -21,7 +21,7 @@ fn sixteen_acks_of_unsent_packets_close_with_a_reason() {
         let mut end = connection(&ConnectionConfig::default(), layout());
         for sequence in 0..16 {
             assert_eq!(end.close_reason(), None, "{ack}: {sequence}");
-            end.handle(&acknowledging(sequence, ack, bits, extended_acks), Instant::default()).unwrap();
+            end.handle(&acknowledging(sequence, ack, bits, extended_acks), Duration::ZERO, Instant::default()).unwrap();
         }
         assert_eq!(end.close_reason(), Some(&expected), "{ack}");
         let mut sink = Datagrams::default();

@@ -9,18 +9,18 @@ const TRANSFERS: ChannelId = ChannelId(2);
 
 fn layout_with(slice_bytes: u16, chat_per_tick: Option<u32>) -> Arc<Layout> {
     let mut configs: Vec<_> =
-        [Kind::ReliableOrdered, Kind::Unreliable, Kind::Transfers].into_iter().map(ChannelConfig::new).collect();
+        [Kind::ReliableOrdered, Kind::Unreliable, Kind::Transfers].into_iter().map(ChannelConfig::from).collect();
     configs[2].transfers = transfer::TransferConfig { slice_bytes, ..configs[2].transfers.clone() };
     if let Some(bytes) = chat_per_tick {
         configs[0].bytes_per_tick = Some(bytes);
     }
-    Arc::new(Layout::new(configs).unwrap())
+    Arc::new(Layout::try_from(configs).unwrap())
 }
 
 /// Delivers a datagram that waited in the socket for a frame.
 fn deliver_late(pair: &mut Pair, to: usize, datagram: &[u8], unread: Duration) {
     let (end, mut scratch) = (&mut pair.ends[to], Vec::new());
-    let Ok(Some(mut incoming)) = end.handle_delayed(datagram, unread, pair.now) else { return };
+    let Ok(Some(mut incoming)) = end.handle(datagram, unread, pair.now) else { return };
     while end.next_message(datagram, &mut incoming, &mut scratch, pair.now).is_some() {}
 }
 
@@ -31,7 +31,7 @@ fn largest_slices(unread: Duration) -> Option<u64> {
     // The settings allow slices of at most 508 - 25 bytes.
     pair.ends = [(); 2].map(|()| connection(&config, layout_with(483, None)));
     pair.run(200);
-    pair.ends[0].channels_mut().send_transfer(TRANSFERS, Transfer::new(vec![7; 20_000]).unwrap(), 7).unwrap();
+    pair.ends[0].channels.send_transfer(TRANSFERS, Transfer::new(vec![7; 20_000]).unwrap(), 7).unwrap();
     for tick in 1..2000 {
         pair.pass(16);
         for end in 0..2 {
@@ -41,7 +41,7 @@ fn largest_slices(unread: Duration) -> Option<u64> {
         for (from, datagrams) in sent.iter().enumerate() {
             datagrams.iter().for_each(|datagram| deliver_late(&mut pair, 1 - from, datagram, unread));
         }
-        while let Some(event) = pair.ends[1].poll_event() {
+        while let Some(event) = pair.ends[1].channels.poll_event() {
             if let ChannelEvent::Transfer { event: TransferEvent::Received { .. }, .. } = event {
                 return Some(tick * 16);
             }
@@ -64,7 +64,7 @@ fn bytes_in_frames(gap: Duration, rate: f64) -> u64 {
     let mut pair = Pair::new();
     pair.ends = [(); 2].map(|()| connection(&config, layout()));
     pair.run(200);
-    pair.ends[0].channels_mut().send_transfer(TRANSFERS, Transfer::new(vec![7; 60_000_000]).unwrap(), 7).unwrap();
+    pair.ends[0].channels.send_transfer(TRANSFERS, Transfer::new(vec![7; 60_000_000]).unwrap(), 7).unwrap();
     let mut bytes = 0;
     for _ in 0..300 {
         pair.now = pair.now.after(Duration::from_micros(16_667) - gap);
@@ -77,7 +77,7 @@ fn bytes_in_frames(gap: Duration, rate: f64) -> u64 {
             pair.deliver(1, datagram).unwrap();
         }
         pair.turn(1).iter().for_each(|datagram| pair.deliver(0, datagram).unwrap());
-        while pair.ends[1].poll_event().is_some() {}
+        while pair.ends[1].channels.poll_event().is_some() {}
     }
     bytes
 }

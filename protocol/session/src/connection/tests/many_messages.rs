@@ -9,7 +9,7 @@ const OBJECTS: u64 = 40;
 fn longest_silence(kind: Kind) -> usize {
     let mut config = ConnectionConfig::default();
     config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
-    let layout = Arc::new(Layout::new(vec![ChannelConfig::new(kind)]).unwrap());
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(kind)]).unwrap());
     let mut pair = Pair::new();
     pair.ends = [(); 2].map(|()| connection(&config, Arc::clone(&layout)));
     pair.run(200);

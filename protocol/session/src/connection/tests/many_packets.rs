@@ -11,9 +11,9 @@ fn with_messages(messages: u16, bytes: usize) -> Pair {
     let channel = ChannelConfig {
         queue_messages: messages,
         queue_bytes: MAX_QUEUE_BYTES,
-        ..ChannelConfig::new(Kind::ReliableUnordered)
+        ..ChannelConfig::from(Kind::ReliableUnordered)
     };
-    let layout = Arc::new(Layout::new(vec![channel]).unwrap());
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
     let mut pair = Pair::new();
     pair.ends = [(); 2].map(|()| connection(&config, Arc::clone(&layout)));
     pair.run(200);

@@ -11,7 +11,7 @@ impl Pair {
 
     /// Returns the tags of messages that an end reports as arrived.
     fn arrived_receipts(&mut self, end: usize) -> Vec<u64> {
-        let events = core::iter::from_fn(|| self.ends[end].poll_event());
+        let events = core::iter::from_fn(|| self.ends[end].channels.poll_event());
         let arrived = events.filter_map(|event| match event {
             ChannelEvent::Receipt { tag, status: DeliveryStatus::Arrived, .. } => Some(tag),
             _ => None,

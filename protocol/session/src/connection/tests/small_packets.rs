@@ -25,7 +25,7 @@ fn race(
     message_bytes: usize,
     mut transmit: impl FnMut(&mut Connection, Instant, &mut Datagrams),
 ) -> (u64, u64) {
-    pair.ends[0].channels_mut().send_transfer(TRANSFERS, Transfer::new(transfer).unwrap(), 7).unwrap();
+    pair.ends[0].channels.send_transfer(TRANSFERS, Transfer::new(transfer).unwrap(), 7).unwrap();
     let (mut silence, mut longest) = (0, 0);
     for tick in 1..4000 {
         pair.pass(TICK);
@@ -42,7 +42,7 @@ fn race(
         silence = if pair.received[1].len() > received { 0 } else { silence + TICK };
         longest = longest.max(silence);
         if let Some(ChannelEvent::Transfer { event: TransferEvent::Received { content, .. }, .. }) =
-            pair.ends[1].poll_event()
+            pair.ends[1].channels.poll_event()
         {
             assert!(content.into_vec() == transfer);
             return (tick * TICK, longest);

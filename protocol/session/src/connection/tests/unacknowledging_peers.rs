@@ -114,7 +114,7 @@ fn datagrams_refused_for_memory_are_not_counted_as_unacked() {
         let id = [0x80 | (sequence % 100) as u8, 1];
         let frame = [&hello(|_| ())[..], &[0xc1], &id, &[0xac, 2, 0], &[7; 128]].concat();
         let datagram = datagram(sequence, &frame);
-        match end.handle(&datagram, now) {
+        match end.handle(&datagram, Duration::ZERO, now) {
             Ok(Some(mut incoming)) => {
                 while end.next_message(&datagram, &mut incoming, &mut Vec::new(), now).is_some() {}
             }

@@ -26,7 +26,7 @@ impl Acks {
 
     /// Returns the packets that arrived, newest first.
     pub fn arrived(self) -> impl Iterator<Item = Sequence> {
-        (0..ACKS_PER_HEADER).filter(move |back| self.bits >> back & 1 != 0).map(move |back| self.ack.back(back))
+        (0..ACKS_PER_HEADER).filter(move |back| self.bits >> back & 1 != 0).map(move |back| self.ack - back)
     }
 }
 
@@ -58,7 +58,7 @@ impl ReliableHeader {
         }
         let sequence = Sequence(reader.read::<u16>().ok_or(Reject::TooShort)?);
         let ack = if prefix & SHORT_ACK != 0 {
-            reader.read::<u8>().map(|distance| sequence.back(distance.into()))
+            reader.read::<u8>().map(|distance| sequence - u16::from(distance))
         } else {
             reader.read::<u16>().map(Sequence)
         };
@@ -108,7 +108,7 @@ impl ReliableHeader {
 
     /// Returns the distance back to `ack` if it fits into a byte.
     fn short_ack(&self) -> Option<u8> {
-        u8::try_from(self.sequence.distance_from(self.acks.ack)).ok()
+        u8::try_from(self.sequence - self.acks.ack).ok()
     }
 }
 

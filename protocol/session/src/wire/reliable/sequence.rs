@@ -1,6 +1,7 @@
 //! 16-bit sequence numbers, which wrap (§2.1).
 
 use core::fmt;
+use core::ops::{Add, Sub};
 
 /// The sequence number of a packet. It wraps after 65,535: at 30 packets per second after half an hour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
@@ -24,25 +25,34 @@ impl Sequence {
     pub(crate) const fn is_older_than(self, other: Self) -> bool {
         other.is_newer_than(self)
     }
+}
 
-    /// Returns the number that is `count` after this one.
-    #[must_use]
+impl Add<u16> for Sequence {
+    type Output = Self;
+
+    /// Returns the number that is `count` after this one, across the wrap if necessary.
     #[inline]
-    pub const fn ahead(self, count: u16) -> Self {
+    fn add(self, count: u16) -> Self {
         Self(self.0.wrapping_add(count))
     }
+}
 
-    /// Returns the number that is `count` before this one.
-    #[must_use]
+impl Sub<u16> for Sequence {
+    type Output = Self;
+
+    /// Returns the number that is `count` before this one, across the wrap if necessary.
     #[inline]
-    pub const fn back(self, count: u16) -> Self {
+    fn sub(self, count: u16) -> Self {
         Self(self.0.wrapping_sub(count))
     }
+}
+
+impl Sub for Sequence {
+    type Output = u16;
 
     /// Returns how many numbers one counts up from `earlier` to this one, across the wrap if necessary.
-    #[must_use]
     #[inline]
-    pub const fn distance_from(self, earlier: Self) -> u16 {
+    fn sub(self, earlier: Self) -> u16 {
         self.0.wrapping_sub(earlier.0)
     }
 }

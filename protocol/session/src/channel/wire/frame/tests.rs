@@ -36,7 +36,7 @@ fn frame_spec() -> impl Strategy<Value = FrameSpec> {
 }
 
 fn layout() -> Layout {
-    Layout::new(KINDS.map(ChannelConfig::new).into()).unwrap()
+    Layout::try_from(KINDS.map(ChannelConfig::from).to_vec()).unwrap()
 }
 
 /// Writes a frame. Returns the expected result of parsing it, without the position of its data.

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The position of a received payload. It is copied only if it was put together from several datagrams.
+/// The position of a received payload or message. It is copied only if it was put together from several datagrams.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PayloadSpan {
-    /// A range of the datagram.
+    /// A range of the datagram, or of the part of it that was read.
     Datagram(Range<usize>),
     /// The whole scratch buffer.
     Scratch,
@@ -36,7 +36,7 @@ impl PayloadSpan {
     }
 
     /// Returns where `payload` lies; a payload that is no part of `datagram` is copied into `scratch`.
-    pub(super) fn locate(datagram: &[u8], payload: &[u8], scratch: &mut Vec<u8>) -> Self {
+    pub(crate) fn locate(datagram: &[u8], payload: &[u8], scratch: &mut Vec<u8>) -> Self {
         // A reassembled payload lies in the endpoint's own memory, so its address is outside of the datagram.
         let start = payload.as_ptr().addr().wrapping_sub(datagram.as_ptr().addr());
         if start <= datagram.len() && start + payload.len() <= datagram.len() {
