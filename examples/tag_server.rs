@@ -68,7 +68,7 @@ impl Game {
         let sockets = Sockets::bind(&[address])?;
         let (clock, (channels, traffic)) = (Clock::start(), channels()?);
         let mut config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
-        // A player whose game crashed can join again after 2 s, before the old connection has timed out.
+        // After a crash a player can join again within 2 s, before the old connection has timed out.
         config.takeover_after = Some(Duration::from_secs(2));
         let keys = Key::from(DEVELOPMENT_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;

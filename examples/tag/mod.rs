@@ -44,7 +44,7 @@ pub(crate) struct Channels {
 pub(crate) fn channels() -> Result<(Channels, Traffic), LayoutError> {
     let mut layout = Layout::builder();
     // Clients with another version are refused instead of misunderstood.
-    layout.version(1);
+    layout.version = 1;
     let steps = layout.add(Channel::sequenced("steps"));
     // If the network is slow, a new state replaces one that waits.
     let state = layout.add(Channel::sequenced("state").newest_only());

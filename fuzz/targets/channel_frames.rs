@@ -165,12 +165,8 @@ impl World {
         match sent {
             Ok(()) => {
                 log.sent.insert(number, content);
-                if key.is_some() {
-                    log.keyed.insert(number);
-                }
-                if deadline.is_some() {
-                    log.dated.insert(number);
-                }
+                log.keyed.extend(key.map(|_| number));
+                log.dated.extend(deadline.map(|_| number));
                 if receipt.is_some() {
                     end.receipts.ask(message);
                 }

@@ -17,7 +17,9 @@ use slipgate_session::channel::{
     ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions,
 };
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{ChannelMessage, CloseKind, CloseReason, Connection, ConnectionConfig, MIN_PAYLOAD};
+use slipgate_session::connection::{
+    ChannelMessage, CloseKind, CloseReason, Connection, ConnectionConfig, MIN_PAYLOAD, Role,
+};
 use slipgate_session::reliability::{self, Sink};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
@@ -113,7 +115,8 @@ impl End {
             rtt_history: 16,
             ..config.endpoint
         };
-        let connection = Connection::new(&config, Arc::clone(&LAYOUT), None).expect("settings to run with");
+        let connection =
+            Connection::new(&config, Arc::clone(&LAYOUT), Role::Client, None).expect("settings to run with");
         Self {
             connection,
             path: Datagrams::default(),
@@ -280,7 +283,8 @@ fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
     }
     if how & 12 == 12 {
         let mut bytes = [0; 64];
-        let written = control::write(&ControlMessage::Bye(Bye { code: CloseCode(u16::from(input.u8())), text: "bye" }), &mut bytes);
+        let bye = Bye { code: CloseCode(u16::from(input.u8())), text: "bye" };
+        let written = control::write(&ControlMessage::Bye(bye), &mut bytes);
         writer.bytes(&bytes[..written]);
     }
     for _ in 0..input.u8() & 63 {

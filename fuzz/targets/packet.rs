@@ -58,7 +58,8 @@ fn with_the_right_tag(header: &PacketHeader, datagram: &[u8]) {
     let content = plain.to_vec();
     *tag = ring::PreparedKey::from(key()).seal(nonce(header.sequence), &associated(header.prefix), plain);
     let mut other = content.clone();
-    assert_eq!(*tag, portable::PreparedKey::from(key()).seal(nonce(header.sequence), &associated(header.prefix), &mut other));
+    let portable_key = portable::PreparedKey::from(key());
+    assert_eq!(*tag, portable_key.seal(nonce(header.sequence), &associated(header.prefix), &mut other));
     assert_eq!(other, *plain);
 
     let (cipher, mut window) = (PacketCipher::new(PROTOCOL_ID), ReplayWindow::default());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::{ChannelEvent, ChannelId, Layout, SendOptions};
-use slipgate_session::connection::{Connection, ConnectionConfig, SendError};
+use slipgate_session::connection::{Connection, ConnectionConfig, Role, SendError};
 use slipgate_sim::Conditions;
 
 use crate::world::{End, PathSink, Program, World};
@@ -26,7 +26,7 @@ pub struct ConnectionProgram {
 
 impl ConnectionProgram {
     fn new(config: &ConnectionConfig, layout: &Arc<Layout>) -> Self {
-        let connection = Connection::new(config, Arc::clone(layout), None).expect("valid settings");
+        let connection = Connection::new(config, Arc::clone(layout), Role::Client, None).expect("valid settings");
         Self { connection, messages: Vec::new(), events: Vec::new(), scratch: Vec::new() }
     }
 

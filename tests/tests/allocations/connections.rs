@@ -14,7 +14,7 @@ use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::client::{self, SessionClient};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Traffic};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::SessionServer;
 use slipgate_tests::counting::{allocations, held};
@@ -121,8 +121,11 @@ fn talk(ends: &mut [End; 2], paths: &mut [Path; 2], turns: std::ops::Range<u64>)
 #[test]
 fn lossy_stream_on_all_channels_does_not_allocate() {
     for config in configs() {
-        let end =
-            || End { connection: Connection::new(&config, layout(), None).unwrap(), scratch: Vec::new(), arrived: 0 };
+        let end = || End {
+            connection: Connection::new(&config, layout(), Role::Client, None).unwrap(),
+            scratch: Vec::new(),
+            arrived: 0,
+        };
         let path = || Path { bufs: vec![([0; MAX_PAYLOAD_BYTES], 0); 256], used: 0 };
         let (mut ends, mut paths) = ([end(), end()], [path(), path()]);
         talk(&mut ends, &mut paths, 0..WARM_UP);
@@ -279,7 +282,8 @@ fn idle_connections_do_not_allocate() {
 #[test]
 fn idle_connection_holds_little_memory() {
     let layout = layout();
-    let (connection, bytes) = held(|| Connection::new(&ConnectionConfig::default(), layout, None).unwrap());
+    let (connection, bytes) =
+        held(|| Connection::new(&ConnectionConfig::default(), layout, Role::Client, None).unwrap());
     println!("{bytes} bytes, and {} inline", size_of_val(&connection));
     assert!(bytes as usize + size_of_val(&connection) <= 40 << 10, "{bytes} bytes");
 }

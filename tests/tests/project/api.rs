@@ -294,7 +294,8 @@ fn the_public_api_is_the_reviewed_one() {
     }
     assert!(
         changed.is_empty(),
-        "the public API changed; if it should: SLIPGATE_UPDATE_API=1 cargo test -p slipgate-tests --test project api\n{changed}"
+        "the public API changed; to accept it: SLIPGATE_UPDATE_API=1 cargo test -p slipgate-tests --test project api\n\
+         {changed}"
     );
 }
 

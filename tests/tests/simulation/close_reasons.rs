@@ -13,7 +13,7 @@ use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
 use slipgate_session::connection::{
-    CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Memory, SendError, Traffic,
+    CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Memory, Role, SendError, Traffic,
 };
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::{STOP_TEXT, SessionEvent, SessionServer};
@@ -77,7 +77,7 @@ impl World {
         let netcode = netcode::NetcodeServer::new(settings, keys, &Seed::from([2; 32]), at(now)).unwrap();
         let mut server = SessionServer::new(netcode, Traffic::Channels(layout(), config()), Memory::default()).unwrap();
         let handle = server.netcode.connect_loopback(9, [0; 256], at(now)).unwrap();
-        let connection = Connection::new(&config(), layout(), None).unwrap();
+        let connection = Connection::new(&config(), layout(), Role::Client, None).unwrap();
         let mut world = Self { server, handle, connection, now };
         world.turn();
         world.turn();

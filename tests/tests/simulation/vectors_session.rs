@@ -14,7 +14,7 @@ use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Role};
 use slipgate_session::reliability::{self, Endpoint, PacketEvent};
 use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, SessionFrameError, Timestamp};
@@ -121,7 +121,7 @@ impl Side {
         let mut config = ConnectionConfig::default();
         config.congestion.algorithm = Algorithm::Fixed(BytesPerSecond(1e6));
         let start = Instant::from_start(Duration::from_millis(STARTS_MS[end]));
-        Self { connection: Connection::new(&config, layout, None).unwrap(), start, sent: 0, over: false }
+        Self { connection: Connection::new(&config, layout, Role::Client, None).unwrap(), start, sent: 0, over: false }
     }
 
     fn now(&self, at_ms: u64) -> Instant {

@@ -7,7 +7,7 @@ use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer, TransferAdmission};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, SendError};
+use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, SendError, Traffic};
 use slipgate_session::{client, server};
 use slipgate_sim::{Conditions, Loss, Share};
 use slipgate_tests::netcode_world::VecOutbox;
@@ -190,4 +190,35 @@ fn broadcast_reaches_every_client_but_the_excepted_one() {
         [next(None), next(Some(clients[0])), next(Some(clients[1]))],
         [Some(clients[0]), Some(clients[1]), None]
     );
+}
+
+#[test]
+fn broadcast_skips_clients_with_other_traffic_and_checks_first() {
+    let layout = Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap();
+    let mut world = SessionWorld::new(4, &Arc::new(layout), &ConnectionConfig::default(), Memory::default());
+    let first = world.traffic.clone();
+    let two = [Kind::ReliableOrdered, Kind::Transfers].map(ChannelConfig::from);
+    let second = Traffic::channels(Layout::try_from(two.to_vec()).unwrap());
+    let send = |world: &mut SessionWorld, channel, message: &[u8]| {
+        let (now, options) = (world.now(), SendOptions::default());
+        world.server.broadcast(channel, message, None, options, now)
+    };
+    // The checks do not need a client.
+    assert_eq!(send(&mut world, ChannelId(0), b"round"), Ok(server::BroadcastReport { queued: 0, refused: 0 }));
+    assert_eq!(send(&mut world, ChannelId(1), b"round"), Err(SendError::NoChannel));
+    assert_eq!(send(&mut world, ChannelId(0), &[0; 20_000]), Err(SendError::TooLarge));
+    // Three clients in the order of their slots: channels, payloads, channels.
+    for traffic in [first.clone(), Traffic::Payloads, first.clone()] {
+        world.server.set_traffic(traffic.clone()).unwrap();
+        world.traffic = traffic;
+        world.join(path(0.0));
+    }
+    assert_eq!(send(&mut world, ChannelId(0), b"round"), Ok(server::BroadcastReport { queued: 2, refused: 1 }));
+    world.run_for(Duration::from_millis(500));
+    let received: Vec<_> = (1..=3).map(|id| world.player(id).messages.len()).collect();
+    assert_eq!(received, [1, 0, 1], "a client that cannot take it does not stop the others");
+    world.server.set_traffic(second).unwrap();
+    assert_eq!(send(&mut world, ChannelId(1), b"round"), Err(SendError::WrongKind));
+    world.server.set_traffic(Traffic::Payloads).unwrap();
+    assert_eq!(send(&mut world, ChannelId(0), b"round"), Err(SendError::WrongTraffic));
 }

@@ -8,7 +8,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::{ChannelConfig, Kind, Layout, Traffic};
 use slipgate_session::channel::SendOptions;
-use slipgate_session::connection::{Connection, ConnectionConfig};
+use slipgate_session::connection::{Connection, ConnectionConfig, Role as ConnectionRole};
 use slipgate_session::reliability::Sink;
 
 use crate::row::Role;
@@ -39,7 +39,8 @@ impl Words {
     #[allow(clippy::expect_used, reason = "the default settings are sound")]
     fn new() -> Self {
         let connection =
-            Connection::new(&ConnectionConfig::default(), Arc::new(layout()), None).expect("default settings");
+            Connection::new(&ConnectionConfig::default(), Arc::new(layout()), ConnectionRole::Client, None)
+                .expect("default settings");
         Self { connection, scratch: Vec::new() }
     }
 }

@@ -37,7 +37,7 @@ pub struct Layout {
 /// use slipgate_session::channel::{Channel, Layout};
 ///
 /// let mut layout = Layout::builder();
-/// layout.version(3);
+/// layout.version = 3;
 /// let state = layout.add(Channel::sequenced("state").priority(2).newest_only());
 /// let chat = layout.add(Channel::reliable_ordered("chat"));
 /// let layout = layout.build().expect("two good channels");
@@ -46,8 +46,9 @@ pub struct Layout {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LayoutBuilder {
+    /// The application's version of its messages. 0, the default, is not part of the hash.
+    pub version: u32,
     channels: Vec<ChannelConfig>,
-    version: u32,
 }
 
 impl LayoutBuilder {
@@ -57,12 +58,6 @@ impl LayoutBuilder {
         let id = ChannelId(self.channels.len().min(MAX_CHANNELS) as u8);
         self.channels.push(channel);
         id
-    }
-
-    /// Sets the application's version of its messages. 0, the default, is not part of the hash.
-    pub const fn version(&mut self, version: u32) -> &mut Self {
-        self.version = version;
-        self
     }
 
     /// Builds the layout.
@@ -272,7 +267,7 @@ mod tests {
     fn names_and_version_change_the_hash_only_when_given() {
         let build = |names: [&'static str; 2], version| {
             let mut layout = Layout::builder();
-            layout.version(version);
+            layout.version = version;
             let ids = names.map(|name| layout.add(Channel::unreliable(name)));
             assert_eq!(ids, [ChannelId(0), ChannelId(1)]);
             layout.build().map(|layout| layout.hash())
@@ -292,7 +287,7 @@ mod tests {
     #[test]
     fn named_layout_hashes_the_bytes_of_the_specification() {
         let mut layout = Layout::builder();
-        layout.version(7);
+        layout.version = 7;
         layout.add(Channel::transfers("map"));
         let mut encoding = HASH_LABEL.to_vec();
         encoding.extend([1, 4, 4, NAMES, 3, b'm', b'a', b'p', VERSION, 7, 0, 0, 0]);

@@ -220,7 +220,7 @@ impl SessionClient {
             match event {
                 NetcodeClientEvent::Connected { client_index, max_clients } => {
                     // A client has no shared memory budget: one server cannot starve another connection.
-                    self.protocol = self.traffic.protocol(None).ok();
+                    self.protocol = self.traffic.protocol(Role::Client, None).ok();
                     debug_assert!(self.protocol.is_some(), "the settings were checked when they were set");
                     self.deadline = Instant::default();
                     self.close_reason = None;

@@ -94,10 +94,13 @@ pub enum CloseKind {
     Accused,
 }
 
-/// Which end of a connection this is: the meaning of a close message depends on its sender.
+/// Which end of a connection this is: the meaning of a close message depends on its sender, and servers refuse
+/// transfers of clients by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub enum Role {
+    /// The client's end.
     Client,
+    /// The server's end.
     Server,
 }
 

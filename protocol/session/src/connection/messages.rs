@@ -64,8 +64,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Creates a connection on which nothing was sent yet. The server's end has the `memory` that all its connections
-    /// share; a client's end has none.
+    /// Creates one end of a connection on which nothing was sent yet. `memory` is what all connections of a server share;
+    /// `None` is memory of its own.
     ///
     /// # Errors
     /// - `PayloadBytes` when the payload limit is not within 508 to 1,200 bytes.
@@ -75,6 +75,7 @@ impl Connection {
     pub fn new(
         config: &ConnectionConfig,
         layout: Arc<Layout>,
+        role: Role,
         memory: Option<&Memory>,
     ) -> Result<Self, ConnectionConfigError> {
         config.check()?;
@@ -89,9 +90,8 @@ impl Connection {
         Ok(Self {
             path: Path::new(config.endpoint.clone(), messages, config.controller())?,
             layout: layout.hash(),
-            channels: channels(layout, memory),
-            // Only servers share memory between connections.
-            role: if memory.is_some() { Role::Server } else { Role::Client },
+            channels: channels(layout, role, memory),
+            role,
             hello: ReliableControl::NEW,
             has_peer_hello: false,
             ack_watchdog: AckWatchdog::default(),
@@ -169,12 +169,15 @@ fn min_payload(layout: &Layout) -> usize {
     slice.map_or(0, |slice| MAX_HEADER_BYTES + PLAIN_FRAME_BYTES + BEFORE_SLICE_BYTES + slice)
 }
 
-fn channels(layout: Arc<Layout>, memory: Option<&Memory>) -> Channels {
-    match memory {
+fn channels(layout: Arc<Layout>, role: Role, memory: Option<&Memory>) -> Channels {
+    let channels = match memory {
         Some(memory) => {
-            let channels = Channels::new(layout, Some(memory.messages.clone()));
-            channels.with_transfer_memory(memory.transfers.clone()).of_server()
+            Channels::new(layout, Some(memory.messages.clone())).with_transfer_memory(memory.transfers.clone())
         }
         None => Channels::new(layout, None),
+    };
+    match role {
+        Role::Client => channels,
+        Role::Server => channels.of_server(),
     }
 }

@@ -30,8 +30,7 @@ mod tests;
 mod traffic;
 
 pub use self::budget::Budget;
-pub(crate) use self::close_reason::Role;
-pub use self::close_reason::{CloseKind, CloseReason, ClosedBy};
+pub use self::close_reason::{CloseKind, CloseReason, ClosedBy, Role};
 pub use self::config::{ConnectionConfig, ConnectionConfigError, MIN_PAYLOAD, MakeController, Memory};
 pub use self::messages::{ChannelMessage, Connection, MessageCursor};
 pub(crate) use self::packets::PacketConnection;

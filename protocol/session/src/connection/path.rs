@@ -61,9 +61,13 @@ pub struct PacketTimes {
     /// The earliest moment at which the datagram may have arrived in the socket. It arrived at most one interval
     /// between two reads of the socket later.
     pub arrived: Instant,
-    /// When the peer sent it, mapped to our clock; `None` before the first round trip was measured, and for peers
-    /// without timestamps. The error is up to half of the path's asymmetry plus the time that sockets wait to be
-    /// read.
+    /// When the peer claims that it sent the datagram, mapped to our clock; `None` before the first round trip was
+    /// measured, and for peers without timestamps. The error is up to half of the path's asymmetry plus the time that
+    /// sockets wait to be read.
+    ///
+    /// The peer writes the timestamp, so a cheating client chooses this value, for example to make its shots count as
+    /// fired earlier. It is never later than `arrived`, and at most the largest recent round trip plus 50 ms earlier.
+    /// A game that rewinds its state to this moment must limit how far.
     pub sent: Option<Instant>,
 }
 
@@ -151,9 +155,8 @@ impl Path {
         let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
         self.process_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
-        // The estimate must not lie behind the arrival that is reported beside it.
         let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
-        Ok(Some(PacketTimes { arrived, sent: sent.map(|sent| sent.min(arrived)) }))
+        Ok(Some(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) }))
     }
 
     /// Refuses a packet for which there is no memory: the peer will count it as lost and send its contents again.

@@ -63,7 +63,7 @@ fn other_layout() -> Arc<Layout> {
 }
 
 fn connection(config: &ConnectionConfig, layout: Arc<Layout>) -> Connection {
-    Connection::new(config, layout, None).unwrap()
+    Connection::new(config, layout, Role::Client, None).unwrap()
 }
 
 struct Pair {
@@ -223,10 +223,16 @@ fn slices_larger_than_a_payload_are_refused() {
     transfers.transfers.slice_bytes = 1000;
     let layout = Arc::new(Layout::try_from(vec![transfers]).unwrap());
     let small = ConnectionConfig { max_payload_bytes: 1024, ..ConnectionConfig::default() };
-    assert_eq!(Connection::new(&small, Arc::clone(&layout), None).err(), Some(ConnectionConfigError::SliceBytes));
+    assert_eq!(
+        Connection::new(&small, Arc::clone(&layout), Role::Client, None).err(),
+        Some(ConnectionConfigError::SliceBytes)
+    );
     let mut wide = ConnectionConfig::default();
     wide.endpoint.received_window = 4096;
-    assert_eq!(Connection::new(&wide, Arc::clone(&layout), None).err(), Some(ConnectionConfigError::Window));
+    assert_eq!(
+        Connection::new(&wide, Arc::clone(&layout), Role::Client, None).err(),
+        Some(ConnectionConfigError::Window)
+    );
     let enough = ConnectionConfig { max_payload_bytes: 1025, ..ConnectionConfig::default() };
     let mut end = connection(&enough, Arc::clone(&layout));
     let small_peer = hello(|hello| (hello.layout, hello.payload_bytes) = (layout.hash(), 508));
@@ -258,7 +264,8 @@ fn a_server_refuses_uploads_unless_the_channel_admits_them() {
         transfers.transfers.admission = admission;
         let layout = Arc::new(Layout::try_from(vec![transfers]).unwrap());
         let mut pair = Pair::with(layout.clone(), layout.clone());
-        pair.ends[1] = Connection::new(&ConnectionConfig::default(), layout, Some(&Memory::default())).unwrap();
+        pair.ends[1] =
+            Connection::new(&ConnectionConfig::default(), layout, Role::Server, Some(&Memory::default())).unwrap();
         for end in &mut pair.ends {
             end.channels.send_transfer(ChannelId(0), Transfer::new(vec![7; 2000]).unwrap(), 0).unwrap();
         }
@@ -268,7 +275,7 @@ fn a_server_refuses_uploads_unless_the_channel_admits_them() {
             for (end, outcome) in pair.ends.iter_mut().zip(&mut outcomes) {
                 match end.channels.poll_event() {
                     Some(ChannelEvent::Transfer { event: TransferEvent::Delivered { .. }, .. }) => {
-                        *outcome = Some(true)
+                        *outcome = Some(true);
                     }
                     Some(ChannelEvent::Transfer {
                         event: TransferEvent::Refused { reason: TransferReason::Declined, .. },
@@ -300,7 +307,7 @@ fn a_layout_without_channels_connects_and_closes() {
     // An empty layout does not match another one.
     let mut pair = Pair::with(none(), layout());
     pair.run(200);
-    assert!(pair.ends.iter().all(|end| has_layout_mismatch(end)));
+    assert!(pair.ends.iter().all(has_layout_mismatch));
 }
 
 #[test]
@@ -602,6 +609,43 @@ fn a_message_has_its_sending_and_arrival_times() {
     let message = end.next_message(&datagram, &mut cursor, &mut Vec::new(), now).unwrap();
     let arrived = Instant::from_start(now.since_start() - Duration::from_millis(5));
     assert_eq!(message.times, PacketTimes { arrived, sent: Some(sent_at) });
+}
+
+#[test]
+fn a_peer_cannot_claim_an_implausible_sending_time() {
+    let mut pair = Pair::connected();
+    pair.send(0, STATE, b"shot");
+    // The peer writes an old timestamp: this path has a round trip of 0.
+    let datagram = pair.turn(0).remove(0);
+    pair.pass(2000);
+    let (end, now) = (&mut pair.ends[1], pair.now);
+    let mut cursor = end.handle(&datagram, Duration::ZERO, now).unwrap().unwrap();
+    let times = end.next_message(&datagram, &mut cursor, &mut Vec::new(), now).unwrap().times;
+    let sent = Instant::from_start(now.since_start() - Duration::from_millis(50));
+    assert_eq!(times, PacketTimes { arrived: now, sent: Some(sent) });
+}
+
+#[test]
+fn the_role_decides_on_kinds_and_uploads_without_shared_memory() {
+    use crate::channel::ChannelEvent;
+    use crate::channel::transfer::{Transfer, TransferEvent, TransferReason};
+    for closing in [0, 1] {
+        let mut pair = Pair::new();
+        pair.ends[1] = Connection::new(&ConnectionConfig::default(), layout(), Role::Server, None).unwrap();
+        pair.run(200);
+        pair.ends[0].channels.send_transfer(ChannelId(2), Transfer::new(vec![7; 2000]).unwrap(), 0).unwrap();
+        pair.run(200);
+        let event = pair.ends[0].channels.poll_event();
+        let reason = TransferReason::Declined;
+        assert!(
+            matches!(event, Some(ChannelEvent::Transfer { event: TransferEvent::Refused { reason: of, .. }, .. }) if of == reason),
+            "{event:?}"
+        );
+        pair.ends[closing].close(CloseCode(300), "good night");
+        pair.run(200);
+        let kinds = pair.ends.each_ref().map(|end| end.close_reason().unwrap().kind);
+        assert_eq!(kinds, [if closing == 0 { CloseKind::Left } else { CloseKind::Kicked }; 2]);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketConnection, PathStats};
+use super::{Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketConnection, PathStats, Role};
 use crate::channel::Layout;
 use slipgate_netcode::time::Instant;
 
@@ -35,16 +35,20 @@ impl Traffic {
     /// Checks whether a connection can run with these settings.
     pub(crate) fn check(&self) -> Result<(), ConnectionConfigError> {
         // Building one is the only complete check, and settings change rarely.
-        self.protocol(None).map(|_| ())
+        self.protocol(Role::Client, None).map(|_| ())
     }
 
     /// Creates a connection on which nothing was sent yet.
-    pub(crate) fn protocol(&self, memory: Option<&Memory>) -> Result<ClientProtocol, ConnectionConfigError> {
+    pub(crate) fn protocol(
+        &self,
+        role: Role,
+        memory: Option<&Memory>,
+    ) -> Result<ClientProtocol, ConnectionConfigError> {
         Ok(match self {
             Self::Payloads => ClientProtocol::Payloads,
             Self::Packets(config) => ClientProtocol::Packets(Box::new(PacketConnection::new(config, memory)?)),
             Self::Channels(layout, config) => {
-                ClientProtocol::Channels(Box::new(Connection::new(config, Arc::clone(layout), memory)?))
+                ClientProtocol::Channels(Box::new(Connection::new(config, Arc::clone(layout), role, memory)?))
             }
         })
     }

@@ -47,7 +47,8 @@ struct PacketLimits {
 ///     }
 /// }
 ///
-/// let (mut alice, mut bob) = (Endpoint::new(EndpointConfig::default(), None)?, Endpoint::new(EndpointConfig::default(), None)?);
+/// let mut alice = Endpoint::new(EndpointConfig::default(), None)?;
+/// let mut bob = Endpoint::new(EndpointConfig::default(), None)?;
 /// let (mut wire, now) = (Wire::default(), Instant::default());
 ///
 /// let sequence = alice.send(b"hello", now, &mut wire).unwrap();
@@ -217,7 +218,7 @@ impl Endpoint {
     }
 
     /// Writes which packets before the 32 of the next header have arrived, for a layer above that sends them in a
-    /// field of its own. Bit i of the whole stands for packet `ack` - 32 - i. Returns the number of bytes written: 0
+    /// field of its own. Bit i of the whole stands for packet `ack - 32 - i`. Returns the number of bytes written: 0
     /// while headers alone report each arrival twice. Call [`extended_acks_sent`](Self::extended_acks_sent) once they
     /// were sent.
     pub(crate) fn extended_acks(&self, bits: &mut [u8]) -> usize {
@@ -231,7 +232,7 @@ impl Endpoint {
 
     /// Processes the bits of packets before the 32 of the header, which the layer above received in a field of its
     /// own, for the packet that was handled last; `ack` is that of its header. Bit i of the whole stands for packet
-    /// `ack` - 32 - i.
+    /// `ack - 32 - i`.
     pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
         self.tracker.on_extended_acks(ack, bits, now);
     }

@@ -124,9 +124,10 @@ impl ReceiveWindow {
         }
     }
 
-    /// Writes which packets before those of [`ReceiveWindow::acks`] have arrived: bit i of the whole stands for `ack`
-    /// - 32 - i. It covers twice the unreported span, so that each arrival is reported twice. Returns the number of
-    /// bytes written, 0 while headers are enough.
+    /// Writes which packets before those of [`ReceiveWindow::acks`] have arrived: bit i of the whole stands for
+    /// `ack - 32 - i`. It covers twice the unreported span, so that each arrival is reported twice.
+    ///
+    /// Returns the number of bytes written, 0 while headers are enough.
     pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
         let oldest = if self.unacked_count == 0 { None } else { self.unacked.first_set(self.oldest()) };
         let Some(oldest) = oldest else { return 0 };

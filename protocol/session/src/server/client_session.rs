@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::event::{ReceivedDatagram, SessionEvent, SessionMessage};
 use crate::channel::control::CloseCode;
-use crate::connection::{Budget, ClientProtocol, CloseReason, PacketTimes, PathStats, PayloadSpan};
+use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan};
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
@@ -180,7 +180,7 @@ impl ClientSession {
     /// Returns whether the slot should be freed now.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.protocol.connection().is_some_and(|connection| connection.is_closed())
+        self.protocol.connection().is_some_and(Connection::is_closed)
     }
 
     pub(super) fn next_deadline(&self, now: Instant) -> Instant {

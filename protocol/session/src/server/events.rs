@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::client_session::ClientSession;
 use super::hashing::HashingQueue;
 use super::{SessionEvent, SessionServer};
-use crate::connection::{CloseKind, CloseReason, ClosedBy};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Role};
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::{ClientHandle, DisconnectReason, LoopbackSlotError, NetcodeEvent};
 use slipgate_netcode::time::{Instant, Now};
@@ -82,7 +82,7 @@ impl SessionServer {
     }
 
     fn add_session(&mut self, client: ClientHandle, client_id: ClientId) {
-        let Ok(mut protocol) = self.traffic.protocol(Some(&self.memory)) else {
+        let Ok(mut protocol) = self.traffic.protocol(Role::Server, Some(&self.memory)) else {
             debug_assert!(false, "the settings were checked when they were set");
             return;
         };

@@ -2,6 +2,8 @@
 //!
 //! The two clocks have different origins. The smallest difference between arrival and timestamp is the offset of the
 //! clocks plus the one-way delay of an empty path; half of the smallest round-trip time stands for that delay.
+//!
+//! The timestamps are the peer's word. Only the round-trip time bounds what they can claim.
 
 use core::time::Duration;
 
@@ -11,6 +13,9 @@ use slipgate_netcode::time::Instant;
 /// How long a minimum is remembered, at least: clocks drift by less than 1 ms in this time (100 ppm).
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// How much a queue on the way may grow before a round trip shows it.
+const MAX_NEW_QUEUE: Duration = Duration::from_millis(50);
+
 /// The estimate for one connection. It is wrong by up to half of the path's asymmetry, by the peer's and our own
 /// delay in reading sockets, and by the unit of timestamps, 250 microseconds.
 #[derive(Default)]
@@ -19,6 +24,8 @@ pub(super) struct SendTimeEstimator {
     transit: RecentMin,
     /// The round-trip time without the time that the peer held the acknowledgement, in microseconds.
     round_trip: RecentMin,
+    /// The largest round-trip time, as the smallest of the negated values.
+    negated_round_trip: RecentMin,
 }
 
 impl SendTimeEstimator {
@@ -26,6 +33,7 @@ impl SendTimeEstimator {
     #[inline]
     pub(super) fn on_round_trip(&mut self, round_trip: Duration, now: Instant) {
         self.round_trip.push(micros(round_trip), now);
+        self.negated_round_trip.push(-micros(round_trip), now);
     }
 
     /// Records a packet that arrived, and returns when it left by our clock; `None` before the first round trip was
@@ -38,6 +46,16 @@ impl SendTimeEstimator {
         let left = u64::try_from(micros(sent.0) + offset).unwrap_or_default();
         // A packet cannot leave after it arrived, whatever the estimate says.
         Some(Instant::from_start(Duration::from_micros(left)).min(now))
+    }
+
+    /// Limits an estimate to what the path allows: a packet is on its way for no longer than the largest recent round
+    /// trip and a new queue, and it does not leave after it `arrived`.
+    #[inline]
+    pub(super) fn plausible(&self, sent: Instant, arrived: Instant) -> Instant {
+        let largest = u64::try_from(-self.negated_round_trip.min().unwrap_or(0)).unwrap_or_default();
+        let max_one_way = Duration::from_micros(largest) + MAX_NEW_QUEUE;
+        // A timestamp far in the past is a lie of the peer or a fault of its clock.
+        sent.max(Instant::from_start(arrived.since_start().saturating_sub(max_one_way))).min(arrived)
     }
 }
 
@@ -91,6 +109,20 @@ mod tests {
         assert_eq!(estimator.on_packet(peer(100), at(130)), Some(at(100)));
         assert_eq!(estimator.on_packet(peer(200), at(280)), Some(at(200)), "50 ms in a queue");
         assert_eq!(estimator.on_packet(peer(300), at(330)), Some(at(300)));
+    }
+
+    #[test]
+    fn a_peer_cannot_claim_to_have_sent_long_ago() {
+        let mut estimator = SendTimeEstimator::default();
+        estimator.on_round_trip(Duration::from_millis(60), at(60));
+        estimator.on_packet(peer(100), at(130)).unwrap();
+        // Its timestamps stand still, as if each packet had been on its way for longer.
+        for millis in [140, 200, 1000, 5000] {
+            let claimed = estimator.on_packet(peer(100), at(millis)).unwrap();
+            let sent = estimator.plausible(claimed, at(millis));
+            assert_eq!(sent, at(100.max(millis - 110)), "{millis}");
+        }
+        assert_eq!(estimator.plausible(at(5100), at(5090)), at(5090), "not after its arrival");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn the_largest_slices_arrive_at_a_loop_that_reads_late() {
     assert!(largest_slices(Duration::ZERO).is_some());
     assert!(largest_slices(Duration::from_millis(16)).is_some(), "starves for 32 s");
     let config = ConnectionConfig { max_payload_bytes: MIN_PAYLOAD, ..ConnectionConfig::default() };
-    assert!(Connection::new(&config, layout_with(484, None), None).is_err());
+    assert!(Connection::new(&config, layout_with(484, None), Role::Client, None).is_err());
 }
 
 fn bytes_in_frames(gap: Duration, rate: f64) -> u64 {

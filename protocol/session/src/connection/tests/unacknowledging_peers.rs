@@ -106,7 +106,7 @@ fn one_lost_message_followed_by_silence_closes_nothing() {
 #[test]
 fn datagrams_refused_for_memory_are_not_counted_as_unacked() {
     let memory = Memory { messages: MemoryBudget::new(0), ..Memory::default() };
-    let mut end = Connection::new(&ConnectionConfig::default(), layout(), Some(&memory)).unwrap();
+    let mut end = Connection::new(&ConnectionConfig::default(), layout(), Role::Server, Some(&memory)).unwrap();
     let (mut now, mut refused) = (Instant::default(), 0);
     for sequence in 0..4500 {
         now = now.after(Duration::from_millis(10));
