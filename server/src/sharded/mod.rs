@@ -524,12 +524,12 @@ impl ShardedServer {
         self.links.get(usize::from(client.shard().0))?.client(client)
     }
 
-    /// Returns all clients that are connected as of the last event.
+    /// Returns all clients, each from its `Connected` to its `Disconnected` event, also while it is being disconnected.
     pub fn clients(&self) -> impl Iterator<Item = &ShardClient> {
         self.links.iter().flat_map(|link| link.clients.iter().flatten().map(|entry| &entry.info))
     }
 
-    /// Returns the number of clients that are connected as of the last event.
+    /// Returns the number of [`clients`](Self::clients).
     #[must_use]
     pub const fn connected(&self) -> u32 {
         self.connected

@@ -110,16 +110,6 @@ pub enum DisconnectReason {
     TakenOver,
     /// All 2^40 sequence numbers of the connection are used.
     SequencesUsedUp,
-    /// The client's channels differ from the server's.
-    LayoutMismatch,
-    /// The client uses another version of the session layer.
-    VersionMismatch,
-    /// The client does not use the session layer.
-    NotASession,
-    /// The client violated the protocol.
-    Violation,
-    /// The client reports that the server violated the protocol.
-    Accused,
 }
 
 impl fmt::Display for DisconnectReason {
@@ -132,11 +122,6 @@ impl fmt::Display for DisconnectReason {
             Self::ServerStopped => "server_stopped",
             Self::TakenOver => "taken_over",
             Self::SequencesUsedUp => "sequences_used_up",
-            Self::LayoutMismatch => "layout_mismatch",
-            Self::VersionMismatch => "version_mismatch",
-            Self::NotASession => "not_a_session",
-            Self::Violation => "violation",
-            Self::Accused => "accused",
         })
     }
 }

@@ -492,3 +492,34 @@ const fn to_netcode(kind: CloseKind) -> EndReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::{String, ToString};
+
+    use super::*;
+    use crate::channel::LayoutHash;
+
+    #[test]
+    fn players_read_one_text_for_one_reason() {
+        for kind in [
+            CloseKind::Left,
+            CloseKind::Kicked,
+            CloseKind::ServerStopped,
+            CloseKind::DisconnectedByServer,
+            CloseKind::TimedOut,
+            CloseKind::ResponseTimedOut,
+            CloseKind::RequestTimedOut,
+            CloseKind::Denied,
+            CloseKind::TokenExpired,
+            CloseKind::InvalidToken,
+            CloseKind::LayoutMismatch { local: LayoutHash([0; 8]), remote: None },
+            CloseKind::VersionMismatch,
+            CloseKind::NotASession,
+            CloseKind::Accused,
+        ] {
+            let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
+            assert_eq!(reason.to_string(), to_netcode(kind).to_string());
+        }
+    }
+}

@@ -160,21 +160,23 @@ impl CloseKind {
         match self {
             Self::Left => "You have left the game.",
             Self::Kicked => "You were removed from the game.",
-            Self::ServerStopped => "The server has shut down.",
-            Self::DisconnectedByServer => "The server has closed the connection.",
-            Self::TimedOut => "The connection to the server was lost.",
-            Self::ResponseTimedOut => "The server stopped responding while you were joining. Please try again.",
-            Self::RequestTimedOut => "The server does not respond, or your session has expired. Please join again.",
-            Self::Denied => "The server is full or does not accept new players. Please try again later.",
-            Self::TokenExpired => "Joining took too long. Please try again.",
-            Self::InvalidToken => "Your session has expired. Please join again.",
+            Self::ServerStopped => "The game server is shutting down.",
+            Self::DisconnectedByServer => "The game server closed the connection.",
+            Self::TimedOut => "The connection to the game server was lost.",
+            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please try again.",
+            Self::RequestTimedOut => {
+                "The game server does not respond. It may be offline, or your session has expired. Please join again."
+            }
+            Self::Denied => "The game server is full or closed. Please try again later.",
+            Self::TokenExpired => "Connecting took too long. Please try again.",
+            Self::InvalidToken => "Your session is not valid. Please join again.",
             Self::TakenOver => "You have connected from another device.",
             Self::SequencesUsedUp => "The connection has been open for too long. Please join again.",
-            Self::LayoutMismatch { .. } => "This server runs a different version of the game. Is your game up to date?",
-            Self::VersionMismatch => "This server uses a different network version. Is your game up to date?",
-            Self::NotASession => "This server does not run your game.",
-            Self::Violation(_) => "The server sent invalid data.",
-            Self::Accused => "The server received invalid data from your game.",
+            Self::LayoutMismatch { .. } => "Your game does not match this server. Please update your game.",
+            Self::VersionMismatch => "This server runs a different version of the game. Please update your game.",
+            Self::NotASession => "This server runs a different game.",
+            Self::Violation(_) => "The game server sent invalid data.",
+            Self::Accused => "The game server rejected data from your game.",
         }
     }
 }

@@ -64,8 +64,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Creates one end of a connection on which nothing was sent yet. `memory` is what all connections of a server share;
-    /// `None` is memory of its own.
+    /// Creates one end of a connection on which nothing was sent yet. All connections of a server share its `memory`; a
+    /// connection without it has its own.
     ///
     /// # Errors
     /// - `PayloadBytes` when the payload limit is not within 508 to 1,200 bytes.

@@ -13,8 +13,8 @@ use slipgate_netcode::time::Now;
 pub struct BroadcastReport {
     /// The number of clients with the message in their queue.
     pub queued: u32,
-    /// The number of connected clients that it was not queued for: their queue is full, or they connected with other
-    /// traffic or another layout.
+    /// The number of connected clients that it was not queued for: their queue is full, or the traffic or layout that
+    /// they connected with does not allow it.
     pub refused: u32,
 }
 
