@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
-use slipgate_session::channel::transfer::Transfer;
+use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::connection::{CloseCode, SendError, Traffic};
 use tracing::warn;
@@ -158,9 +158,8 @@ impl ShardBridge {
         match command {
             Command::Payload { client, .. } => {
                 // A payload may be lost as a datagram may, but it is counted.
-                if server.send(client, body).is_err() {
-                    increment(&self.counters.payloads_not_sent);
-                }
+                let is_lost = server.send(client, body).is_err();
+                add(&self.counters.payloads_not_sent, u64::from(is_lost));
             }
             Command::Message { client, channel, options, .. } => {
                 let receipt = options.receipt;
@@ -175,17 +174,14 @@ impl ShardBridge {
             }
             Command::Transfer { client, channel, transfer, label } => {
                 let sent = with_client(server, client, |mut to| to.send_transfer(channel, transfer, label));
-                return Some(match sent {
-                    Ok(id) => Event::Started { client, channel, id, label },
-                    Err(error) => Event::NotSent { client, channel, receipt: Some(label), error },
-                });
+                return Some(transfer_event(client, channel, label, sent));
             }
             Command::Disconnect { client } => {
-                server.client(client).map(ClientRef::disconnect);
+                let _ = server.client(client).map(ClientRef::disconnect);
             }
             Command::Kick { client, code, .. } => {
                 let text = std::str::from_utf8(body).unwrap_or_default();
-                server.client(client).map(|client| client.kick_with(code, text));
+                let _ = server.client(client).map(|client| client.kick_with(code, text));
             }
             Command::Run(work) => work(server),
         }
@@ -228,6 +224,19 @@ impl ShardBridge {
             }
             None => self.events.push(ShardEvent { event, byte_count: 0, info: None }, &[]),
         }
+    }
+}
+
+/// Returns the event that reports the start of a transfer, or why it did not start.
+const fn transfer_event(
+    client: ClientHandle,
+    channel: ChannelId,
+    label: u64,
+    started: Result<TransferId, SendError>,
+) -> Event<'static> {
+    match started {
+        Ok(id) => Event::Started { client, channel, id, label },
+        Err(error) => Event::NotSent { client, channel, receipt: Some(label), error },
     }
 }
 

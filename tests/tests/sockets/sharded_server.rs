@@ -763,8 +763,9 @@ fn after_a_kick_only_the_end_of_the_client_is_reported() {
 
 #[test]
 fn a_disconnect_after_a_kick_frees_the_slot_at_once() {
-    let (mut sharded, _silent, client) = with_one_client();
+    let (mut sharded, mut players, client) = with_one_client();
     let slots = |sharded: &ShardedServer| sharded.totals().iter().map(|shard| shard.connected).sum::<u32>();
+    until(&mut players, "the shard has counted its client", |_| slots(&sharded) == 1);
     sharded.kick(client, "that is enough").unwrap();
     sharded.disconnect(client).unwrap();
     sharded.flush();

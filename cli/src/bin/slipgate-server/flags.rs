@@ -44,7 +44,7 @@ pub(crate) struct Flags {
     pub(crate) bind: Vec<SocketAddr>,
 
     /// Public address of this server, as listed in connect tokens; may be repeated [default: the addresses of --bind,
-    /// unless one of them is 0.0.0.0 or [::]]
+    /// unless one of them is 0.0.0.0 or ::]
     #[arg(
         long,
         value_name = "IP:PORT",

@@ -414,8 +414,8 @@ impl SessionClient {
     }
 
     /// Leaves with a code and a text for people of up to 256 bytes. They are repeated until the server has
-    /// acknowledged them or `close_timeout` has passed; then `Ended` is reported. Codes that are not [an
-    /// application's](CloseCode::of_application) count as 0.
+    /// acknowledged them or `close_timeout` has passed; then `Ended` is reported. Codes that are not an
+    /// application's ([`CloseCode`]) count as 0.
     ///
     /// Without channels the client leaves at once, and code and text are not sent.
     pub fn leave(&mut self, code: CloseCode, text: &str) {

@@ -274,6 +274,6 @@ mod tests {
         assert_eq!(with(ClosedBy::Remote), "no rockets");
         assert_eq!(with(ClosedBy::Local), "You have left the game.");
         let silent = CloseReason::from_application(Role::Client, ClosedBy::Remote, CloseCode::SHUTDOWN, "");
-        assert_eq!(silent.to_string(), "The server has shut down.");
+        assert_eq!(silent.to_string(), "The game server is shutting down.");
     }
 }

@@ -14,8 +14,8 @@ impl SessionServer {
     /// partial transfers and its `Disconnected`, which can be polled at once. The slot is freed when the client has
     /// acknowledged the text or `close_timeout` has passed.
     ///
-    /// Without channels the text is not sent. Codes that are not an application's count as 0: see
-    /// [`CloseCode::of_application`].
+    /// Without channels the text is not sent. Codes that are not an application's ([`CloseCode`])
+    /// count as 0.
     ///
     /// # Errors
     /// `Gone` when the client is not connected, or was kicked before.

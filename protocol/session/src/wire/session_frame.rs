@@ -70,7 +70,7 @@ pub struct SessionFrame<'a> {
     /// When the packet was sent, by its sender's clock.
     pub sent: Timestamp,
     /// When the packet that the header names in `ack` arrived, by the same clock; `None` if that was
-    /// [`TIMESTAMP_REACH`] ago or longer.
+    /// 8,192 ms ago or longer.
     pub arrived: Option<ArrivalEcho>,
     /// The acknowledgements before the header's 32: bit i of the whole stands for `ack` - 32 - i. At most 28 bytes.
     pub extended_acks: &'a [u8],

@@ -14,9 +14,9 @@ use slipgate_netcode::wire::cursor::{Reader, Writer};
 pub const VERSION: u8 = 1;
 /// The maximum bytes of a [`Bye`]'s text.
 pub const MAX_TEXT_BYTES: usize = 256;
-/// The maximum bytes that [`write`] needs for a [`Hello`].
+/// The maximum bytes that [`write()`] needs for a [`Hello`].
 pub const HELLO_BYTES: usize = 3 + HELLO_BODY_BYTES;
-/// The maximum bytes that [`write`] needs for a [`Bye`].
+/// The maximum bytes that [`write()`] needs for a [`Bye`].
 pub const MAX_BYE_BYTES: usize = 4 + 2 + MAX_TEXT_BYTES;
 
 const HELLO: u8 = 1;
@@ -38,8 +38,8 @@ pub struct Hello {
     pub abilities: u16,
 }
 
-/// Why a connection closes. Codes from 256 on belong to the application. Codes from 5 to 255 are reserved, and an
-/// application cannot send them: see [`CloseCode::of_application`].
+/// Why a connection closes. Codes from 256 on belong to the application, which can also send 0 and
+/// [`CloseCode::SHUTDOWN`]. Other codes of an application are sent as 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct CloseCode(pub u16);
 

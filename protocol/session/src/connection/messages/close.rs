@@ -44,8 +44,8 @@ impl Default for CloseMessage {
 }
 
 impl Connection {
-    /// Closes the connection with a text for people, which is cut to 256 bytes. Codes that are not [an
-    /// application's](CloseCode::of_application) count as 0. The close message is repeated until the peer
+    /// Closes the connection with a text for people, which is cut to 256 bytes. Codes that are not an
+    /// application's ([`CloseCode`]) count as 0. The close message is repeated until the peer
     /// acknowledges it or `close_timeout` has passed; then [`is_closed`](Self::is_closed) returns true.
     pub fn close(&mut self, code: CloseCode, text: &str) {
         // Only the first reason counts.
