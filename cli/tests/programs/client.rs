@@ -182,9 +182,9 @@ fn exit_status_names_the_kind_of_failure() {
     for (behaviour, status, expected) in [
         (Some(Behaviour::Discard), 5, "are missing, 0 echoes were wrong"),
         (Some(Behaviour::Corrupt), 5, "were wrong"),
-        (Some(Behaviour::KickAfterTen), 4, "The server has closed the connection."),
-        (Some(Behaviour::Full), 3, "The server is full or does not accept new players."),
-        (None, 3, "The server does not respond, or your session has expired."),
+        (Some(Behaviour::KickAfterTen), 4, "The game server closed the connection."),
+        (Some(Behaviour::Full), 3, "The game server is full or closed."),
+        (None, 3, "The game server does not respond. It may be offline, or your session has expired."),
     ] {
         let game = behaviour.map(TestServer::start);
         let server = game.as_ref().map_or(silent.local_addr().unwrap(), |game| game.address);
