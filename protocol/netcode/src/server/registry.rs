@@ -22,18 +22,21 @@
 //!   response again: the token gets the reserved index
 //! ```
 
-use alloc::boxed::Box;
+mod lock;
+mod takeover;
+
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
-use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
+use core::sync::atomic::AtomicBool;
+
+pub(super) use self::lock::RegistryRef;
 #[cfg(feature = "std")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
+pub use self::lock::SharedRegistry;
+pub(super) use self::takeover::{OwnerQuery, Presence};
 
 use super::budget::DecryptLimiter;
 use super::config::{ServerConfig, ServerConfigError};
@@ -49,9 +52,6 @@ use crate::token::redeem::TokenAge;
 
 /// The maximum of shards of one server.
 pub const MAX_SHARDS: u16 = 256;
-
-/// The time for which an index is reserved for the token of a takeover: ten times the interval of a client's responses.
-const RESERVED_FOR: Duration = Duration::from_secs(1);
 
 /// The number of a shard of a server, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
@@ -126,26 +126,6 @@ pub(super) enum ClaimError {
     Discard(Discard),
     /// All slots of the server are used.
     Full,
-}
-
-/// Whether a client id may be admitted on another shard than its present one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Presence {
-    /// The client id is not connected.
-    Absent,
-    /// The client id was taken over, and its index is reserved for this token.
-    Reserved,
-    /// The client id is connected to another shard, which reported a long silence.
-    SilentElsewhere,
-}
-
-/// A query about a client to its shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum OwnerQuery {
-    /// Report the last receive time.
-    LastReceive,
-    /// End the connection if the client is silent.
-    Takeover,
 }
 
 impl ClientRegistry {
@@ -287,102 +267,6 @@ impl ClientRegistry {
         !self.free.is_empty()
     }
 
-    /// Returns whether a client id, which the calling shard does not have, may be admitted there with a token of this
-    /// age. If the client id is connected to another shard, that shard is queried.
-    ///
-    /// # Errors
-    /// `ClientIdConnected` when the client id is connected or reserved, and may not be taken over (yet).
-    pub(super) fn presence(
-        &mut self,
-        client_id: ClientId,
-        age: TokenAge,
-        token: &Digest,
-        takeover_after: Option<Duration>,
-        now: Instant,
-    ) -> Result<Presence, Discard> {
-        let last_receive = match self.owner(client_id) {
-            None => return Ok(Presence::Absent),
-            // Only the token of the takeover may claim a reservation, until it expires.
-            Some(IndexOwner::Reserved { token: owner, until, .. }) => {
-                let is_available = owner == token || *until <= now;
-                return if is_available { Ok(Presence::Reserved) } else { Err(Discard::ClientIdConnected) };
-            }
-            Some(IndexOwner::Connected { age: present, last_receive, .. }) => {
-                // An older token must not take over: an attacker could replay a used one after a crash.
-                if takeover_after.is_none() || present.is_none_or(|present| !age.is_newer_than(present)) {
-                    return Err(Discard::ClientIdConnected);
-                }
-                *last_receive
-            }
-        };
-        let is_silent = last_receive.zip(takeover_after).is_some_and(|(last, after)| now.reached(last, after));
-        // The report may be old, but packets since then would have cancelled it: the owner is queried again at
-        // the takeover itself.
-        if is_silent {
-            return Ok(Presence::SilentElsewhere);
-        }
-        self.query_owner(client_id);
-        Err(Discard::ClientIdConnected)
-    }
-
-    /// Requests from the shard of a client id to end its connection, if it is silent, for this proven and newer token.
-    pub(super) fn request_takeover(&mut self, client_id: ClientId, token: Digest) {
-        let Some(IndexOwner::Connected { takeover_by, .. }) = self.owner_mut(client_id) else { return };
-        // The latest proven token wins. An earlier one gets no reservation and is refused.
-        *takeover_by = Some(token);
-        self.query_owner(client_id);
-    }
-
-    /// Queues a query for the shard of a client, unless one is queued.
-    fn query_owner(&mut self, client_id: ClientId) {
-        let max_queries = self.shards.len();
-        let Self { ids, owners, mailboxes, .. } = self;
-        let owner = ids.get(&client_id).and_then(|index| owners.get_mut(index.0 as usize)?.as_mut());
-        let Some(IndexOwner::Connected { shard, queried, .. }) = owner else { return };
-        let Some(mailbox) = mailboxes.get_mut(usize::from(shard.0)) else { return };
-        // The bound is one query for each index, so that requests of attackers cannot grow the queue.
-        if !*queried && mailbox.queries.len() < max_queries {
-            *queried = true;
-            mailbox.queries.push_back(client_id);
-        }
-        // Release pairs with the Acquire of the shard, which then sees the query under the lock anyway.
-        mailbox.has_queries.store(true, Ordering::Release);
-    }
-
-    /// Takes the oldest query for a shard.
-    pub(super) fn next_query(&mut self, shard: ShardId) -> Option<(ClientId, OwnerQuery)> {
-        loop {
-            let client_id = self.mailboxes.get_mut(usize::from(shard.0))?.queries.pop_front()?;
-            // The client may have left, or moved to another shard, since the query was queued.
-            if let Some(IndexOwner::Connected { shard: owner, takeover_by, queried, .. }) = self.owner_mut(client_id)
-                && *owner == shard
-            {
-                *queried = false;
-                let query = if takeover_by.is_some() { OwnerQuery::Takeover } else { OwnerQuery::LastReceive };
-                return Some((client_id, query));
-            }
-        }
-    }
-
-    /// Stores the last receive time that a shard reports for its client, and cancels a requested takeover.
-    pub(super) fn report_last_receive(&mut self, client_id: ClientId, last: Instant) {
-        // The client was active, so a takeover is no longer justified.
-        if let Some(IndexOwner::Connected { last_receive, takeover_by, .. }) = self.owner_mut(client_id) {
-            (*last_receive, *takeover_by) = (Some(last), None);
-        }
-    }
-
-    /// Reserves the index of a client that its shard ends, for the token that requested the takeover.
-    pub(super) fn reserve(&mut self, client_id: ClientId, now: Instant) {
-        let Some(index) = self.ids.get(&client_id).copied() else { return };
-        let Some(Some(owner)) = self.owners.get_mut(index.0 as usize) else { return };
-        let IndexOwner::Connected { takeover_by: Some(token), .. } = owner else { return };
-        *owner = IndexOwner::Reserved { token: *token, until: now.after(RESERVED_FOR) };
-        // The id stays in `ids`, so that no other token gets a slot for it meanwhile.
-        self.reserved.push(client_id);
-        self.set_shard(index, None);
-    }
-
     /// Gives a new client its reserved index or the lowest free one, and uses its token. An error changes nothing.
     ///
     /// # Errors
@@ -499,109 +383,6 @@ impl ClientRegistry {
     fn set_shard(&mut self, index: ClientIndex, shard: Option<ShardId>) {
         if let Some(entry) = self.shards.get_mut(index.0 as usize) {
             *entry = shard;
-        }
-    }
-
-    /// Frees the reserved indices that were not claimed in time.
-    fn release_expired_reservations(&mut self, now: Instant) {
-        let Self { reserved, ids, owners, free, .. } = self;
-        reserved.retain(|client_id| {
-            let Some(index) = ids.get(client_id).copied() else { return false };
-            let Some(owner) = owners.get_mut(index.0 as usize) else { return false };
-            let has_expired = matches!(owner, Some(IndexOwner::Reserved { until, .. }) if *until <= now);
-            if has_expired {
-                *owner = None;
-                ids.remove(client_id);
-                free.push(Reverse(index));
-            }
-            !has_expired
-        });
-    }
-}
-
-/// A handle to the registry of a sharded server. All shards lock the same registry.
-#[cfg(feature = "std")]
-#[derive(Clone)]
-pub struct SharedRegistry(Arc<Mutex<ClientRegistry>>);
-
-#[cfg(feature = "std")]
-impl SharedRegistry {
-    fn lock(&self) -> MutexGuard<'_, ClientRegistry> {
-        // A shard that panicked may have left a reservation or a query behind. Both expire, so poisoning is harmless.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(feature = "std")]
-impl From<ClientRegistry> for SharedRegistry {
-    /// Puts a registry behind a lock.
-    fn from(registry: ClientRegistry) -> Self {
-        Self(Arc::new(Mutex::new(registry)))
-    }
-}
-
-/// A server's reference to its registry.
-pub(super) enum RegistryRef {
-    /// The only shard owns its registry.
-    Own(Box<ClientRegistry>),
-    #[cfg(feature = "std")]
-    Shared(SharedRegistry),
-}
-
-impl RegistryRef {
-    /// Locks the registry. All changes of one step of the handshake use one guard.
-    ///
-    /// The lock is not reentrant, so a shard never holds two guards. `&mut self` makes the compiler check this. No code
-    /// waits, decrypts or writes to a journal under a guard, and no other lock is taken, so shards cannot deadlock.
-    pub(super) fn lock(&mut self) -> RegistryGuard<'_> {
-        match self {
-            // A single shard pays nothing for the registry.
-            Self::Own(registry) => RegistryGuard::Own(registry),
-            #[cfg(feature = "std")]
-            Self::Shared(registry) => RegistryGuard::Shared(registry.lock()),
-        }
-    }
-
-    /// Reads from the registry.
-    pub(super) fn read<R>(&self, read: impl FnOnce(&ClientRegistry) -> R) -> R {
-        match self {
-            Self::Own(registry) => read(registry),
-            #[cfg(feature = "std")]
-            Self::Shared(registry) => read(&registry.lock()),
-        }
-    }
-
-    /// Returns whether other shards use the registry, too.
-    pub(super) const fn is_shared(&self) -> bool {
-        !matches!(self, Self::Own(_))
-    }
-}
-
-/// Exclusive access to the registry.
-pub(super) enum RegistryGuard<'a> {
-    Own(&'a mut ClientRegistry),
-    #[cfg(feature = "std")]
-    Shared(MutexGuard<'a, ClientRegistry>),
-}
-
-impl Deref for RegistryGuard<'_> {
-    type Target = ClientRegistry;
-
-    fn deref(&self) -> &ClientRegistry {
-        match self {
-            Self::Own(registry) => registry,
-            #[cfg(feature = "std")]
-            Self::Shared(registry) => registry,
-        }
-    }
-}
-
-impl DerefMut for RegistryGuard<'_> {
-    fn deref_mut(&mut self) -> &mut ClientRegistry {
-        match self {
-            Self::Own(registry) => registry,
-            #[cfg(feature = "std")]
-            Self::Shared(registry) => registry,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The registry against a simple model, and under threads that compete for it.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
+use super::takeover::RESERVED_FOR;
 use super::*;
 use crate::time::UnixMillis;
 

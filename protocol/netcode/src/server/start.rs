@@ -1,0 +1,150 @@
+//! How a server starts: alone, with the used tokens of earlier starts, or as one of several shards.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::budget::TurnBudgets;
+use super::config::{ServerConfig, ServerConfigError};
+use super::pending::PendingClients;
+#[cfg(feature = "std")]
+use super::registry::SharedRegistry;
+use super::registry::{ClientRegistry, RegistryRef, ShardId};
+use super::slots::Slots;
+use super::{NetcodeServer, NetcodeStats};
+use crate::crypto::key::{KeyRing, Seed};
+use crate::crypto::lane::Lane;
+use crate::crypto::packet::PacketCipher;
+use crate::discard::Discards;
+use crate::time::Now;
+use crate::token::challenge::Challenger;
+use crate::token::history::{Journal, UsedToken};
+
+/// The storage of a token history that survives restarts: restored tokens, and a journal for new ones.
+pub struct TokenStorage {
+    /// The journal for used tokens.
+    pub journal: Box<dyn Journal>,
+    /// The key of the token names in the journal. It lives as long as the journal.
+    pub names: [u8; 32],
+    /// The unexpired tokens that earlier starts used.
+    pub used: alloc::vec::Vec<UsedToken>,
+}
+
+/// The setup of one shard of a server.
+#[cfg(feature = "std")]
+pub struct ShardSetup {
+    /// The shard's number.
+    pub shard: ShardId,
+    /// The registry that all shards share.
+    pub registry: SharedRegistry,
+    /// The journal for used tokens, if there is one.
+    pub journal: Option<Box<dyn Journal>>,
+}
+
+impl NetcodeServer {
+    /// Returns a server that starts now, with the entropy of this start, and without a history of earlier starts.
+    ///
+    /// # Errors
+    /// Any error of [`ServerConfig::check`].
+    pub fn new(config: ServerConfig, keys: KeyRing, seed: &Seed, now: Now) -> Result<Self, ServerConfigError> {
+        let registry = ClientRegistry::new(&config, 1, seed, now, None)?;
+        Self::with_registry(config, keys, seed, now, ShardId::default(), RegistryRef::Own(Box::new(registry)))
+    }
+
+    fn with_registry(
+        config: ServerConfig,
+        keys: KeyRing,
+        seed: &Seed,
+        now: Now,
+        shard: ShardId,
+        registry: RegistryRef,
+    ) -> Result<Self, ServerConfigError> {
+        config.check()?;
+        let (names, flag) = registry.read(|registry| (registry.names().clone(), registry.has_queries(shard)));
+        // Each shard of the registry has a flag, so a missing one means a shard id out of range.
+        let flag = flag.ok_or(ServerConfigError::Shards)?;
+        let slots = config.slots as usize;
+        Ok(Self {
+            names,
+            shard,
+            has_queries: registry.is_shared().then_some(flag),
+            registry,
+            next_sweep: now.monotonic,
+            backlog_until: now.monotonic,
+            cipher: PacketCipher::new(config.protocol_id),
+            handshake: Lane::handshake(seed),
+            challenger: Challenger::new(seed),
+            journal: None,
+            recorded: 0,
+            durable: 0,
+            // Without a journal a client waits here only within one call.
+            awaiting_durability: VecDeque::with_capacity(1),
+            started: now,
+            turn_budgets: TurnBudgets::new(config.budgets),
+            pending: PendingClients::new(config.pending_clients, config.addresses_per_token, seed),
+            slots: Slots::new(config.slots, shard, seed),
+            // Admission stops at two events for each slot. A takeover (two events) and the end of each client may
+            // follow.
+            events: VecDeque::with_capacity(3 * slots + 2),
+            loopbacks: VecDeque::new(),
+            turn: 0,
+            accepts_clients: true,
+            misdirected: None,
+            discards: Discards::default(),
+            stats: NetcodeStats::default(),
+            config,
+            keys,
+        })
+    }
+
+    /// Returns a server that restores the used tokens of earlier starts, and records those of this start.
+    ///
+    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`] the moment at which the journal began.
+    ///
+    /// # Errors
+    /// - `JournalTooLarge` when the storage holds more tokens than the history.
+    /// - Any error of [`ServerConfig::check`].
+    pub fn with_storage(
+        config: ServerConfig,
+        keys: KeyRing,
+        seed: &Seed,
+        now: Now,
+        storage: TokenStorage,
+    ) -> Result<Self, ServerConfigError> {
+        let registry = ClientRegistry::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
+        let registry = RegistryRef::Own(Box::new(registry));
+        let mut server = Self::with_registry(config, keys, seed, now, ShardId::default(), registry)?;
+        server.set_journal(storage.journal);
+        Ok(server)
+    }
+
+    /// Returns one shard of a server. All shards share a registry, a clock and a journal. Each has its own datagrams
+    /// and its own entropy.
+    ///
+    /// A shard has as many slots as the whole server, but touches the memory only of used ones. Dropping a shard frees
+    /// its client ids and indices.
+    ///
+    /// # Errors
+    /// - `Shards` when the registry does not have this shard.
+    /// - Any error of [`ServerConfig::check`].
+    #[cfg(feature = "std")]
+    pub fn shard(
+        config: ServerConfig,
+        keys: KeyRing,
+        seed: &Seed,
+        now: Now,
+        setup: ShardSetup,
+    ) -> Result<Self, ServerConfigError> {
+        let ShardSetup { shard, registry, journal } = setup;
+        let mut server = Self::with_registry(config, keys, seed, now, shard, RegistryRef::Shared(registry))?;
+        if let Some(journal) = journal {
+            server.set_journal(journal);
+        }
+        Ok(server)
+    }
+
+    fn set_journal(&mut self, journal: Box<dyn Journal>) {
+        self.journal = Some(journal);
+        // All clients may connect during one flush. More entries, by clients that reconnect meanwhile, allocate once.
+        self.awaiting_durability.reserve(self.slots.count() as usize);
+    }
+}
