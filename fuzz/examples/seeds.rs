@@ -249,8 +249,8 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly` and `connection`: the
-/// target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly`, `connection` and
+/// `sessions`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -323,6 +323,27 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
         "channel_frames",
         "invented",
         &[0, 11, 1, 1, 7, 2, 0, 0, 1, 7, 3, 0, 0, 1, 7, 0x44, 1, 0, 0, 0xc4, 2, 0, 0xac, 2, 0, 7],
+    ),
+    // A hello, then empty messages on an unreliable channel, as many as fit, in 57 packets per turn.
+    (
+        "sessions",
+        "empty_messages",
+        &[0x20, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0xe2, 1, 0, 0, 255, 6, 0xe2, 1, 0, 0, 255, 6],
+    ),
+    // A hello, then slices of messages with ids far ahead.
+    (
+        "sessions",
+        "far_slices",
+        &[0x20, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0xea, 3, 7, 255, 1, 208, 15, 4, 100, 1, 9, 8, 6, 7, 200],
+    ),
+    // A hello, then invented acknowledgements, and numbers that jump.
+    (
+        "sessions",
+        "jumps",
+        &[
+            0x20, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0x08, 40, 9, 255, 255, 255, 255, 0, 7, 0, 3, 2, 1, 7, 6, 0x88,
+            200, 1, 0, 0, 0, 0,
+        ],
     ),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
 
+pub mod invented;
 pub mod receipts;
 pub mod server;
 

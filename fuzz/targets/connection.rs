@@ -8,21 +8,19 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
+use slipgate_fuzz::invented::invented_datagram;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_netcode::time::Instant;
-use slipgate_netcode::wire::cursor::Writer;
-use slipgate_session::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
+use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, LayoutHash, PIECE_BYTES, SendOptions,
+    ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, PIECE_BYTES, SendOptions,
 };
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
 use slipgate_session::connection::{
     ChannelMessage, CloseKind, CloseReason, Connection, ConnectionConfig, MIN_PAYLOAD, Role,
 };
 use slipgate_session::reliability::{self, Sink};
-use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
 
 const KINDS: [Kind; 4] = [Kind::ReliableOrdered, Kind::Unreliable, Kind::ReliableUnordered, Kind::Transfers];
 /// The first of them carry messages.
@@ -240,7 +238,7 @@ fn invented(input: &mut Input<'_>) {
             }
             1..=4 => {
                 sequence = sequence.wrapping_add(if operation & 8 == 0 { 1 } else { u16::from(input.u8()) << 4 });
-                let datagram = made_up(operation >> 4, sequence, input);
+                let datagram = invented_datagram(operation >> 4, sequence, LAYOUT.hash(), input);
                 end.take(&datagram, false);
             }
             5 => end.pass(Duration::from_millis(u64::from(input.u8()) << (operation >> 5))),
@@ -260,38 +258,6 @@ fn invented(input: &mut Input<'_>) {
         end.transmit();
     }
     assert!(end.connection.is_closed());
-}
-
-/// Returns a datagram with a header, a frame, and bytes of the input.
-fn made_up(how: u8, sequence: u16, input: &mut Input<'_>) -> Vec<u8> {
-    let mut buf = [0; 1400];
-    let mut writer = Writer::new(&mut buf);
-    let acks = Acks { ack: Sequence(u16::from(input.u8())), bits: u32::from_le_bytes(input.array()) };
-    ReliableHeader { sequence: Sequence(sequence), acks }.emit(&mut writer);
-    let extended: Vec<u8> = (0..input.u8() % 29).map(|_| input.u8()).collect();
-    let arrived =
-        (how & 1 != 0).then(|| ArrivalEcho { at: Timestamp(u16::from_le_bytes(input.array())), late: input.u8() });
-    let sent = Timestamp(u16::from_le_bytes(input.array()));
-    SessionFrame { sent, arrived, extended_acks: &extended }.emit(&mut writer);
-    if how & 2 != 0 {
-        let layout = if how & 8 == 0 { LAYOUT.hash() } else { LayoutHash(input.array()) };
-        let payload_bytes = u16::from_le_bytes(input.array());
-        let hello = Hello { version: 1, oldest_version: 1, layout, payload_bytes, abilities: 0 };
-        let mut bytes = [0; 64];
-        let written = control::write(&ControlMessage::Hello(hello), &mut bytes);
-        writer.bytes(&bytes[..written]);
-    }
-    if how & 12 == 12 {
-        let mut bytes = [0; 64];
-        let bye = Bye { code: CloseCode(u16::from(input.u8())), text: "bye" };
-        let written = control::write(&ControlMessage::Bye(bye), &mut bytes);
-        writer.bytes(&bytes[..written]);
-    }
-    for _ in 0..input.u8() & 63 {
-        writer.write::<u8>(input.u8());
-    }
-    let written = writer.written().expect("the buffer is large enough");
-    buf[..written].to_vec()
 }
 
 /// Two ends and the paths between them.

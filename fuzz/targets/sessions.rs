@@ -1,0 +1,268 @@
+//! A server with several sessions: a malicious client with a valid token beside two honest ones.
+
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::invented::invented_datagram;
+use slipgate_fuzz::{Input, PROTOCOL_ID, key};
+use slipgate_netcode::Outbox;
+use slipgate_netcode::address::Address;
+use slipgate_netcode::crypto::key::Seed;
+use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig};
+use slipgate_netcode::time::{Instant, Now, UnixMillis};
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
+use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig};
+use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
+use slipgate_session::reliability::Sink;
+use slipgate_session::server::{SessionEvent, SessionMessage, SessionServer};
+use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
+use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+
+const KINDS: [Kind; 5] =
+    [Kind::ReliableOrdered, Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::Transfers];
+const ORDERED: ChannelId = ChannelId(0);
+const HONEST: usize = 2;
+const TURN: Duration = Duration::from_millis(10);
+/// Turns after the script in which the last messages of the honest clients return.
+const LAST_TURNS: usize = 30;
+/// The memory that all clients of the server share, and what one connection may hold beside it.
+const SHARED_BYTES: usize = 100_000;
+const MAX_OWN_BYTES: usize = 256 << 10;
+
+fuzz_target!(|input: &[u8]| World::new().run(&mut Input::new(input)));
+
+static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
+    let channel = |kind| ChannelConfig {
+        queue_bytes: 8000,
+        queue_messages: 64,
+        max_message_bytes: 2000,
+        transfers: TransferConfig {
+            slice_bytes: 256,
+            max_transfer_bytes: 5000,
+            max_bytes_at_once: 10_000,
+            admission: TransferAdmission::Automatic,
+            ..TransferConfig::default()
+        },
+        ..ChannelConfig::from(kind)
+    };
+    Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).expect("settings to run with"))
+});
+
+/// Nothing leaves the process, so nothing may be written here.
+struct NoNetwork;
+
+impl Outbox for NoNetwork {
+    fn remaining(&self) -> usize {
+        64
+    }
+
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+        unreachable!("all clients are in the same process");
+    }
+
+    fn commit(&mut self, _to: Address, _bytes: usize) {
+        unreachable!("all clients are in the same process");
+    }
+}
+
+/// The packets of one turn of a client.
+#[derive(Default)]
+struct Packets {
+    buf: Vec<u8>,
+    packets: Vec<Vec<u8>>,
+}
+
+impl Sink for Packets {
+    fn remaining(&self) -> usize {
+        usize::MAX
+    }
+
+    fn next_buf(&mut self) -> Option<&mut [u8]> {
+        self.buf.resize(MAX_PAYLOAD_BYTES, 0);
+        Some(&mut self.buf)
+    }
+
+    fn commit(&mut self, bytes: usize) {
+        self.packets.push(self.buf[..bytes].to_vec());
+    }
+}
+
+/// An honest client, which sends numbered messages and expects each back once, in order.
+struct Honest {
+    client: ClientHandle,
+    connection: Connection,
+    sent: u32,
+    echoed: u32,
+}
+
+impl Honest {
+    fn receive(&mut self, payload: &[u8], now: Instant) {
+        let mut scratch = Vec::new();
+        let Ok(Some(mut cursor)) = self.connection.handle(payload, Duration::ZERO, now) else { return };
+        while let Some(message) = self.connection.next_message(payload, &mut cursor, &mut scratch, now) {
+            assert_eq!(message.span.bytes(payload, &scratch), self.echoed.to_le_bytes());
+            self.echoed += 1;
+        }
+    }
+}
+
+struct World {
+    server: SessionServer,
+    now: Duration,
+    malicious: ClientHandle,
+    sequence: u16,
+    honest: [Honest; HONEST],
+}
+
+impl World {
+    fn new() -> Self {
+        let advertised = "127.0.0.1:40000".parse().expect("an address");
+        let config = ServerConfig::new(PROTOCOL_ID, 1 + HONEST as u32, &[advertised]);
+        let now = now(Duration::ZERO);
+        let netcode =
+            NetcodeServer::new(config, key().into(), &Seed::from([1; 32]), now).expect("settings to run with");
+        let traffic = Traffic::Channels(Arc::clone(&LAYOUT), ConnectionConfig::default());
+        let memory = Memory::new(SHARED_BYTES, SHARED_BYTES);
+        let mut server = SessionServer::new(netcode, traffic, memory).expect("settings to run with");
+        let mut join = |id: u64| server.connect_loopback(id.into(), [0; 256], now).expect("a slot");
+        let malicious = join(1);
+        let honest = [2, 3].map(|id| {
+            let connection = Connection::new(&ConnectionConfig::default(), Arc::clone(&LAYOUT), Role::Client, None)
+                .expect("settings");
+            Honest { client: join(id), connection, sent: 0, echoed: 0 }
+        });
+        Self { server, now: Duration::ZERO, malicious, sequence: 0, honest }
+    }
+
+    fn run(&mut self, input: &mut Input<'_>) {
+        while let Some(operation) = input.operation() {
+            match operation & 7 {
+                0..=1 => {
+                    self.advance_sequence(operation >> 3, input);
+                    let payload = invented_datagram(operation >> 4, self.sequence, LAYOUT.hash(), input);
+                    self.present(self.malicious, &payload);
+                }
+                2..=5 => {
+                    self.advance_sequence(operation >> 3, input);
+                    let payload = self.frames(operation, input);
+                    // The same packet again and again, with new numbers, as a flood.
+                    for _ in 0..=(operation >> 5) * 8 {
+                        self.sequence = self.sequence.wrapping_add(1);
+                        let header = self.header(&payload);
+                        self.present(self.malicious, &header);
+                    }
+                }
+                6 => self.turn(),
+                _ => self.now += Duration::from_millis(u64::from(input.u8())),
+            }
+        }
+        for _ in 0..LAST_TURNS {
+            self.turn();
+        }
+        for honest in &self.honest {
+            assert!(self.server.is_connected(honest.client), "an honest client was disconnected");
+            assert!(honest.sent > 0 && honest.sent - honest.echoed <= 4, "{} of {}", honest.echoed, honest.sent);
+        }
+    }
+
+    fn advance_sequence(&mut self, how: u8, input: &mut Input<'_>) {
+        self.sequence = self.sequence.wrapping_add(if how & 1 == 0 { 1 } else { u16::from(input.u8()) << 5 });
+    }
+
+    /// Returns message frames that fill a packet: one frame of the input, repeated.
+    fn frames(&self, operation: u8, input: &mut Input<'_>) -> Vec<u8> {
+        let channel = input.u8() % 6;
+        let flags = if operation & 8 == 0 { 0 } else { 0x40 };
+        let mut frame = vec![(channel + 1) | flags];
+        frame.extend((0..1 + input.u8() % 12).map(|_| input.u8()));
+        let count = 1 + usize::from(input.u8()) * 4;
+        let mut frames = frame.repeat(count);
+        frames.truncate(1100);
+        frames
+    }
+
+    /// Returns the frames behind a header with the present sequence number.
+    fn header(&self, frames: &[u8]) -> Vec<u8> {
+        let mut buf = [0; 1400];
+        let mut writer = Writer::new(&mut buf);
+        ReliableHeader { sequence: Sequence(self.sequence), acks: Acks::NONE }.emit(&mut writer);
+        SessionFrame { sent: Timestamp(self.sequence), arrived: None, extended_acks: &[] }.emit(&mut writer);
+        writer.bytes(frames);
+        let written = writer.written().expect("the buffer is large enough");
+        buf[..written].to_vec()
+    }
+
+    /// Gives a payload to the server. Messages of honest clients are sent back.
+    fn present(&mut self, client: ClientHandle, payload: &[u8]) {
+        let (now, mut scratch) = (now(self.now), Vec::new());
+        if !self.server.is_connected(client) {
+            return;
+        }
+        let Some(mut received) = self.server.handle_loopback(client, payload, &mut scratch, now) else { return };
+        while let Some(message) = self.server.next_message(payload, &mut received, &mut scratch, now) {
+            let SessionMessage::Channel { client, channel, span, .. } = message else { unreachable!("only channels") };
+            let bytes = span.bytes(payload, &scratch);
+            assert!(bytes.len() <= 2000);
+            if client != self.malicious {
+                let connection = self.server.connection_mut(client).expect("an honest client is connected");
+                connection.send(channel, bytes, SendOptions::default(), now.monotonic).expect("space in the queue");
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.now += TURN;
+        let now = now(self.now);
+        for index in 0..HONEST {
+            let honest = &mut self.honest[index];
+            honest.connection.tick(now.monotonic);
+            let sent = honest.sent.to_le_bytes();
+            if honest.connection.send(ORDERED, &sent, SendOptions::default(), now.monotonic).is_ok() {
+                honest.sent += 1;
+            }
+            let (client, mut packets) = (honest.client, Packets::default());
+            honest.connection.transmit(now.monotonic, &mut packets);
+            for packet in packets.packets {
+                self.present(client, &packet);
+            }
+        }
+        self.server.tick(now);
+        self.server.transmit(now, &mut NoNetwork);
+        self.receive_replies(now);
+        self.check_events();
+    }
+
+    /// Delivers what the server sent. The malicious client reads nothing.
+    fn receive_replies(&mut self, now: Now) {
+        let mut buf = [0; MAX_PAYLOAD_BYTES];
+        for honest in &mut self.honest {
+            while let Some(bytes) = self.server.netcode.loopback_receive(honest.client, &mut buf) {
+                honest.receive(&buf[..bytes], now.monotonic);
+            }
+        }
+        while self.server.netcode.loopback_receive(self.malicious, &mut buf).is_some() {}
+    }
+
+    fn check_events(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            if let SessionEvent::Disconnected { client, reason, .. } = event {
+                assert_eq!(client, self.malicious, "{reason:?}");
+            }
+        }
+        if let Some(connection) = self.server.connection(self.malicious) {
+            let own = connection.channels.memory_bytes();
+            assert!(own <= 2 * SHARED_BYTES + MAX_OWN_BYTES, "{own} bytes");
+        }
+    }
+}
+
+/// Returns both clocks.
+fn now(since_start: Duration) -> Now {
+    let unix = UnixMillis(1_700_000_000_000 + since_start.as_millis() as u64);
+    Now { monotonic: Instant::from_start(since_start), unix }
+}
