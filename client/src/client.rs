@@ -316,7 +316,7 @@ impl Client {
     /// Returns the state of the connection, in the standard's words.
     #[must_use]
     pub fn state(&self) -> ClientState {
-        self.core.netcode.state()
+        self.core.state()
     }
 
     /// Returns why the last attempt or connection ended, until the next one starts. Its `Display` is a sentence for the

@@ -114,6 +114,7 @@ pub mod sockets {
 
 /// The state of the path, what may leave in a tick, and the reasons for dropped datagrams.
 pub mod stats {
+    pub use crate::client::ServerInfo;
     pub use slipgate_netcode::discard::{Discard, Discards};
     pub use slipgate_netcode::ids::ClientIndex;
     pub use slipgate_session::connection::{Budget, PacketTimes, PathStats};
@@ -139,9 +140,9 @@ pub use slipgate_netcode::token::ConnectToken;
 pub use slipgate_os::clock::Clock;
 pub use slipgate_os::pace::Pace;
 pub use slipgate_session::channel::{Channel, ChannelEvent, ChannelId, DeliveryStatus, Layout, SendOptions, transfer};
-pub use slipgate_session::connection::{CloseCode, CloseKind, CloseReason, SendError, Traffic};
+pub use slipgate_session::connection::{CloseCode, CloseKind, CloseReason, ClosedBy, SendError, Traffic};
 
-pub use self::client::{Client, ServerInfo};
+pub use self::client::Client;
 pub use self::inbox::{Event, Inbox};
 #[cfg(feature = "typed")]
 pub use self::typed_messages::decode;

@@ -182,6 +182,7 @@ pub mod stats {
     pub use slipgate_netcode::server::NetcodeStats;
     pub use slipgate_session::channel::Remaining;
     pub use slipgate_session::connection::{Connection, PacketTimes};
+    pub use slipgate_session::server::BroadcastReport;
 }
 
 /// Messages of Rust types, and the codecs for them.
@@ -201,8 +202,10 @@ pub use slipgate_session::channel::{
     Channel, ChannelConfig, ChannelEvent, ChannelId, DeliveryStatus, Kind, Layout, SendOptions, transfer,
 };
 pub use slipgate_session::congestion;
-pub use slipgate_session::connection::{Budget, CloseCode, CloseKind, CloseReason, PathStats, SendError, Traffic};
-pub use slipgate_session::server::{BroadcastReport, scheduling};
+pub use slipgate_session::connection::{
+    Budget, CloseCode, CloseKind, CloseReason, ClosedBy, PathStats, SendError, Traffic,
+};
+pub use slipgate_session::server::scheduling;
 pub use slipgate_udp::Sockets;
 
 pub use self::inbox::{Event, Inbox};

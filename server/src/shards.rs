@@ -10,8 +10,6 @@
 //! and for some tens of µs when expired tokens are removed. A limited uplink has a lock of its own, taken once a turn,
 //! and so has the history file (see `journal`).
 
-use std::sync::{Arc, Mutex};
-
 use slipgate_netcode::crypto::key::{KeyRing, Seed};
 use slipgate_netcode::server::{
     ClientRegistry, MAX_SHARDS, NetcodeServer, ServerConfig, ServerConfigError, ShardId, ShardSetup, SharedRegistry,
@@ -20,23 +18,13 @@ use slipgate_netcode::time::Now;
 use slipgate_netcode::token::history::Journal;
 use slipgate_os::entropy;
 use slipgate_session::connection::Memory;
-use slipgate_session::server::scheduling::SharedUplink;
-use slipgate_session::server::{self as session, UplinkLock};
+use slipgate_session::server::shared_uplink;
 use slipgate_udp::Sockets;
 
 use crate::Server;
 use crate::history_file::HistoryFile;
-use crate::journal::{FileJournal, lock};
+use crate::journal::FileJournal;
 use crate::server::{StartError, storage, token_cutoff};
-
-/// The uplink of all shards behind a lock.
-struct LockedUplink(Arc<Mutex<SharedUplink>>);
-
-impl UplinkLock for LockedUplink {
-    fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink)) {
-        work(&mut lock(&self.0));
-    }
-}
 
 impl Server {
     /// Starts the shards of one server, one for each of the sockets from [`Sockets::bind_shards`]. Each one gets its
@@ -117,7 +105,7 @@ impl Server {
         let kept = history.as_ref().map(HistoryFile::kept);
         let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
         let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, used)?);
-        let uplink = Arc::new(Mutex::new(session::shared_uplink(count)));
+        let uplink = shared_uplink(count);
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)
             .map(ShardId)
@@ -127,8 +115,7 @@ impl Server {
                     journal.as_ref().map(|journal| -> Box<dyn Journal> { Box::new(journal.for_another_shard()) });
                 let setup = ShardSetup { shard, registry: registry.clone(), journal };
                 let netcode = NetcodeServer::shard(config.clone(), keys.clone(), &seed()?, now, setup)?;
-                Ok(Self::around(netcode, sockets, now, memory.clone())?
-                    .with_shared_uplink(Box::new(LockedUplink(Arc::clone(&uplink)))))
+                Ok(Self::around(netcode, sockets, now, memory.clone())?.with_shared_uplink(uplink.clone()))
             })
             .collect()
     }

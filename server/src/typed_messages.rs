@@ -10,6 +10,7 @@ use slipgate_session::connection::SendError;
 use slipgate_typed::{Bincode, Codec, TypedErrorKind};
 
 use crate::sharded::ShardedServer;
+use crate::stats::BroadcastReport;
 use crate::{ClientHandle, ClientRef, Server};
 
 /// A message could not be decoded, or a value not encoded.
@@ -38,6 +39,13 @@ impl std::error::Error for TypedError {}
 pub enum SendTypedError {
     /// The codec cannot encode the value, or not within its limit: 16 KiB unless it was created with another one.
     Value(TypedError),
+    /// The codec cannot encode the value of a broadcast, or not within its limit of 16 KiB. No client gets it.
+    Broadcast {
+        /// The channel of the broadcast.
+        channel: ChannelId,
+        /// The error.
+        kind: TypedErrorKind,
+    },
     /// The encoded message was refused.
     Send(SendError),
 }
@@ -46,6 +54,7 @@ impl fmt::Display for SendTypedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => error.fmt(f),
+            Self::Broadcast { channel, kind } => write!(f, "broadcast on channel {}: {kind}", channel.0),
             Self::Send(error) => error.fmt(f),
         }
     }
@@ -126,6 +135,24 @@ impl Server {
         let mut client = self.client(client).ok_or(SendTypedError::Send(SendError::Gone))?;
         client.send_typed(channel, value)
     }
+
+    /// Encodes a value once with the default codec, [`Bincode`], and queues it on this channel of every client, as
+    /// [`broadcast`](Self::broadcast) does.
+    ///
+    /// # Errors
+    /// - `Broadcast`: the value cannot be encoded.
+    /// - `Send`: as [`broadcast`](Self::broadcast).
+    pub fn broadcast_typed<T: Serialize + ?Sized>(
+        &mut self,
+        channel: ChannelId,
+        value: &T,
+    ) -> Result<BroadcastReport, SendTypedError> {
+        let mut buf = std::mem::take(&mut self.typed_buf);
+        let sent = encode_for_all(&mut buf, channel, value)
+            .and_then(|message| self.broadcast(channel, message).map_err(SendTypedError::Send));
+        self.typed_buf = buf;
+        sent
+    }
 }
 
 impl ClientRef<'_> {
@@ -194,9 +221,36 @@ impl ShardedServer {
         self.typed_buf = buf;
         sent
     }
+
+    /// Encodes a value once with the default codec, [`Bincode`], and passes it to every shard, as
+    /// [`broadcast`](Self::broadcast) does.
+    ///
+    /// # Errors
+    /// - `Broadcast`: the value cannot be encoded.
+    /// - `Send`: as [`broadcast`](Self::broadcast).
+    pub fn broadcast_typed<T: Serialize + ?Sized>(
+        &mut self,
+        channel: ChannelId,
+        value: &T,
+    ) -> Result<BroadcastReport, SendTypedError> {
+        let mut buf = std::mem::take(&mut self.typed_buf);
+        let sent = encode_for_all(&mut buf, channel, value)
+            .and_then(|message| self.broadcast(channel, message).map_err(SendTypedError::Send));
+        self.typed_buf = buf;
+        sent
+    }
 }
 
-/// Encodes a value into `buf`.
+/// Encodes a value for all clients into `buf`, with the default codec.
+fn encode_for_all<'buf, T: Serialize + ?Sized>(
+    buf: &'buf mut Vec<u8>,
+    channel: ChannelId,
+    value: &T,
+) -> Result<&'buf [u8], SendTypedError> {
+    encode_into(buf, &Bincode::default(), value).map_err(|kind| SendTypedError::Broadcast { channel, kind })
+}
+
+/// Encodes a value for a client into `buf`.
 fn encode<'buf, T: Serialize + ?Sized>(
     buf: &'buf mut Vec<u8>,
     codec: &impl Codec,
@@ -204,8 +258,16 @@ fn encode<'buf, T: Serialize + ?Sized>(
     channel: ChannelId,
     value: &T,
 ) -> Result<&'buf [u8], SendTypedError> {
-    buf.resize(MAX_MESSAGE_BYTES as usize, 0);
     let refused = |kind| SendTypedError::Value(TypedError { client, channel, kind });
-    let bytes = codec.encode(value, buf).map_err(refused)?;
+    encode_into(buf, codec, value).map_err(refused)
+}
+
+fn encode_into<'buf, T: Serialize + ?Sized>(
+    buf: &'buf mut Vec<u8>,
+    codec: &impl Codec,
+    value: &T,
+) -> Result<&'buf [u8], TypedErrorKind> {
+    buf.resize(MAX_MESSAGE_BYTES as usize, 0);
+    let bytes = codec.encode(value, buf)?;
     Ok(buf.get(..bytes).unwrap_or_default())
 }

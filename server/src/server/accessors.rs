@@ -2,7 +2,7 @@
 
 use slipgate_netcode::discard::Discards;
 use slipgate_netcode::ids::ClientId;
-use slipgate_netcode::server::{ClientHandle, NetcodeStats, ServerConfig, ShardId};
+use slipgate_netcode::server::{ClientHandle, ServerConfig, ShardId};
 use slipgate_session::connection::Traffic;
 use slipgate_udp::Sockets;
 
@@ -83,18 +83,12 @@ impl Server {
         self.core.netcode.discards()
     }
 
-    /// Returns the counters of the protocol.
-    #[must_use]
-    pub const fn stats(&self) -> &NetcodeStats {
-        self.core.netcode.stats()
-    }
-
     /// Returns all counters. It makes a system call where the system counts dropped datagrams.
     #[must_use]
     pub fn totals(&self) -> ServerTotals {
         ServerTotals {
             connected: self.connected(),
-            stats: *self.stats(),
+            stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             discards: *self.discards(),
             sockets: self.sockets.stats(),

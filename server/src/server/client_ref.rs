@@ -1,6 +1,7 @@
 //! One client of a server: everything that concerns it, without its handle in each call.
 
-use slipgate_netcode::address::Address;
+use std::net::SocketAddr;
+
 use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
@@ -47,8 +48,8 @@ impl<'s> ClientRef<'s> {
 
     /// Returns the address of its packets, `None` for a client in the same program.
     #[must_use]
-    pub fn address(&self) -> Option<Address> {
-        self.server.core.netcode.client(self.handle).and_then(|client| client.address)
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.core.netcode.client(self.handle)?.address.map(SocketAddr::from)
     }
 
     /// Returns the 256 bytes that the backend wrote into its token.

@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// Shares the uplink with other shards from now on.
-    pub(crate) fn with_shared_uplink(mut self, uplink: Box<dyn UplinkLock>) -> Self {
+    pub(crate) fn with_shared_uplink(mut self, uplink: UplinkLock) -> Self {
         self.core.join_uplink(uplink);
         self
     }

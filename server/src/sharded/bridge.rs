@@ -1,12 +1,12 @@
 //! The shard's end of a [`ShardedServer`](super::ShardedServer): it passes events to the game's thread, and executes
 //! the game's commands.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use slipgate_netcode::address::Address;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_session::channel::transfer::{Transfer, TransferId};
@@ -40,7 +40,7 @@ pub(super) struct ShardEvent {
 #[derive(Clone, Copy)]
 pub(super) struct ClientFacts {
     pub(super) index: ClientIndex,
-    pub(super) address: Option<Address>,
+    pub(super) address: Option<SocketAddr>,
 }
 
 impl QueueEntry for ShardEvent {

@@ -1,9 +1,9 @@
 //! The game's end of one shard: its queues, its clients, its losses.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipgate_netcode::address::Address;
 use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::wire::UserData;
 use slipgate_session::connection::SendError;
@@ -23,7 +23,7 @@ pub struct ShardClient {
     /// Its index among the clients of all shards, from 0.
     pub index: ClientIndex,
     /// The address of its packets; `None` for a client in the same program.
-    pub address: Option<Address>,
+    pub address: Option<SocketAddr>,
     /// The 256 bytes that the backend wrote into its token.
     pub user_data: UserData,
 }

@@ -9,7 +9,8 @@ use slipgate_session::connection::{CloseCode, SendError, Traffic};
 use super::ShardedServer;
 use super::bridge::Command;
 use super::link::ShardLink;
-use crate::{BroadcastReport, ClientHandle, Server};
+use crate::stats::BroadcastReport;
+use crate::{ClientHandle, Server};
 
 /// The maximum bytes of the text for a kicked player.
 const MAX_TEXT_BYTES: usize = 256;

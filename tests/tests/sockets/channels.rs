@@ -10,7 +10,7 @@ use slipgate_server::transfer::{self, ContentDigest, Transfer};
 use slipgate_server::typed::SendTypedError;
 use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
 use slipgate_server::{
-    ChannelConfig, ChannelId, CloseKind, DeliveryStatus, Kind, Layout, SendError, SendOptions, Traffic,
+    Channel, ChannelConfig, ChannelId, CloseKind, DeliveryStatus, Kind, Layout, SendError, SendOptions, Traffic,
 };
 use slipgate_session::reliability;
 use slipgate_session::wire::reliable::Sequence;
@@ -230,6 +230,10 @@ fn unencodable_value_is_refused_and_nothing_is_sent() {
         guest.client.send_typed(MAP, &1),
         Err(slipgate_client::typed::SendTypedError::Send(SendError::WrongKind))
     );
+    let Err(SendTypedError::Broadcast { channel, kind }) = host.server.broadcast_typed(CHAT, &essay) else {
+        panic!("larger than the codec's default")
+    };
+    assert_eq!((channel, kind), (CHAT, TypedErrorKind::TooLarge));
     guest.client.send_typed(CHAT, "the first").expect("sent");
     host.server.send_typed(client, CHAT, "the first").expect("sent");
     until(&mut (&mut host, &mut guest), "one message each way", |(host, guest)| {
@@ -415,4 +419,40 @@ fn layout_can_be_shared_by_many_endpoints() {
     let mut received: Vec<_> = guests.iter().flat_map(|guest| guest.log.on(CHAT)).collect();
     received.sort();
     assert_eq!(received, (0..3).map(line).collect::<Vec<_>>());
+}
+
+#[test]
+fn another_application_version_disconnects_both_ends() {
+    // The channels are the same: only the game's version of its messages differs.
+    let of_version = |version| {
+        let mut layout = Layout::builder();
+        layout.version = version;
+        layout.add(Channel::reliable_ordered("chat"));
+        layout.build().expect("valid settings")
+    };
+    let (old, new) = (of_version(3), of_version(4));
+    let mut host = Host::start(Traffic::channels(new.clone()));
+    let mut guest = Guest::connect(&host, Traffic::channels(old.clone()));
+    until(&mut (&mut host, &mut guest), "both ends know the reason", |(host, guest)| {
+        !host.ended.is_empty() && !guest.ended.is_empty()
+    });
+    for (ended, own, other) in [(&guest.ended, &old, &new), (&host.ended, &new, &old)] {
+        let [CloseKind::LayoutMismatch { local, remote }] = ended[..] else { panic!("{ended:?}") };
+        // Whichever end learns it from the other's close message knows only its own layout.
+        assert!(local == own.hash() && remote.is_none_or(|remote| remote == other.hash()), "{ended:?}");
+    }
+    let sentence = guest.client.close_reason().expect("it ended").to_string();
+    assert_eq!(sentence, "Your game does not match this server. Please update your game.");
+    assert_eq!(guest.client.state(), ClientState::Disconnected);
+}
+
+#[test]
+fn a_typed_broadcast_reaches_the_client() {
+    let (mut host, mut guest) = meet(channels());
+    let hello = Talk::Hello { name: "all".to_owned(), colour: (1, 2, 3) };
+    let report = host.server.broadcast_typed(CHAT, &hello).expect("sent");
+    assert_eq!((report.queued, report.refused), (1, 0));
+    until(&mut (&mut host, &mut guest), "the broadcast", |(_, guest)| !guest.log.messages.is_empty());
+    let received: Vec<_> = guest.log.on(CHAT).collect();
+    assert_eq!(slipgate_client::decode::<Talk>(CHAT, &received[0]), Ok(hello));
 }

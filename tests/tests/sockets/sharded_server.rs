@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use slipgate_client::ClientState;
 use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig, ShardedServerError};
-use slipgate_server::stats::Remaining;
+use slipgate_server::stats::{BroadcastReport, Remaining};
 use slipgate_server::{
-    BroadcastReport, ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, DeliveryStatus,
-    Event, Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
+    ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, ClosedBy, DeliveryStatus, Event,
+    Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
 };
-use slipgate_session::connection::{ClosedBy, ConnectionConfig};
+use slipgate_session::connection::ConnectionConfig;
 use slipgate_tests::live::{
     DEADLINE, GameClient, IPV4, OurClient, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn, run_for, until,
 };
@@ -795,6 +795,7 @@ fn broadcast_is_one_command_per_shard_with_shared_bytes() {
         assert_eq!(sharded.broadcast(CHAT, &message), report(3, 0));
     }
     assert_eq!(sharded.broadcast(CHAT, &message), report(0, 3), "160 KiB wait for each shard");
+    assert_eq!(sharded.broadcast_typed(CHAT, "it goes the same way").unwrap(), report(0, 3).unwrap());
     assert_eq!(sharded.broadcast(ChannelId(9), b""), Err(SendError::NoChannel));
     assert_eq!(sharded.broadcast(MAP, b""), Err(SendError::WrongKind));
     assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(SendError::TooLarge));

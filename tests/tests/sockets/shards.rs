@@ -97,7 +97,9 @@ fn used_token_is_refused_on_every_shard() {
     replayed_on(&mut shards, other, &ticket);
     leave(&mut shards, player, 1);
     replayed_on(&mut shards, other, &ticket);
-    assert!(shards.iter().all(|shard| shard.server.connected() == 0 && shard.server.stats().challenges_sent <= 1));
+    assert!(
+        shards.iter().all(|shard| shard.server.connected() == 0 && shard.server.totals().stats.challenges_sent <= 1)
+    );
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn server_is_full_only_when_all_shared_slots_are_used() {
             denied.state() == ClientState::Denied
         });
     }
-    let denials = shards.iter().map(|shard| shard.server.stats().denials_sent > 0);
+    let denials = shards.iter().map(|shard| shard.server.totals().stats.denials_sent > 0);
     assert_eq!(denials.collect::<Vec<_>>(), [true, true], "both shards know that the server is full");
     let index = players[2].slot_info().unwrap().0;
     leave(&mut shards, players.remove(2), 3);

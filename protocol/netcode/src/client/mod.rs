@@ -215,14 +215,6 @@ impl NetcodeClient {
         }
     }
 
-    /// Replaces the end reason of the last connection by one from a higher layer.
-    pub fn set_end_reason(&mut self, reason: EndReason) {
-        // A connection that has started meanwhile has no reason yet, and keeps none of an earlier one.
-        if let ClientRole::Idle(Some(last)) = &mut self.role {
-            *last = reason;
-        }
-    }
-
     /// Handles a received datagram. It is decrypted in place, and a returned payload borrows it.
     ///
     /// # Errors

@@ -100,21 +100,17 @@ impl fmt::Display for ClientState {
 
 /// Why an attempt or a connection ended.
 ///
-/// The two sides report these reasons. The close reason of the session layer adds code and text, if there are channels.
-/// Without channels only the disconnect itself is sent.
+/// The two sides report these reasons. A disconnect carries none, so netcode knows only that it happened; a layer above
+/// may tell more in its own payloads.
 ///
 /// | cause | here | at the server ([`DisconnectReason`]) |
 /// | --- | --- | --- |
 /// | the client leaves, with or without code and text | `Left` | `Left` |
-/// | the server kicks the client, on channels | `Kicked` | `Kicked` |
-/// | the server stops, on channels | `ServerStopped` | `ServerStopped` |
-/// | as before, without channels, or with lost close frames | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
+/// | the server kicks the client, or stops | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
 /// | no packet arrives for the token's timeout | `TimedOut` | `TimedOut` |
 /// | the server is full, or admits no clients | `Denied` | |
 /// | the server drops the token: used, expired, of another server | `RequestTimedOut`, or `TokenExpired` | |
 /// | this client used the token before | `InvalidToken` | |
-/// | the two sides have different channels | `LayoutMismatch` | `LayoutMismatch` |
-/// | one side violates the protocol | `Violation` or `Accused` | `Accused` or `Violation` |
 /// | the player connects again, by takeover | `TimedOut` | `TakenOver` |
 /// | a socket fails | none: errors are counted, and may lead to a timeout | the same |
 ///
@@ -124,8 +120,7 @@ impl fmt::Display for ClientState {
 pub enum EndReason {
     /// This client disconnected.
     Left,
-    /// The server disconnected this client without a reason, because it kicked the client or stopped. There are no
-    /// channels, or the close frames were lost.
+    /// The server disconnected this client without a reason, because it kicked the client or stopped.
     DisconnectedByServer,
     /// The connection ended because no packet arrived for the token's timeout. The path is broken, the server crashed,
     /// or another client of this player took over.
@@ -145,25 +140,11 @@ pub enum EndReason {
     /// This client used the token before, or the token lists no address that can be dialled. A server drops a token
     /// that another client used, which ends in `RequestTimedOut`.
     InvalidToken,
-    /// The server kicked this client, with an optional code and text for the player.
-    Kicked,
-    /// The server stopped, with an optional text for the player.
-    ServerStopped,
-    /// The server's channels differ from this client's.
-    LayoutMismatch,
-    /// The server uses another version of the session layer.
-    VersionMismatch,
-    /// The server does not use the session layer.
-    NotASession,
-    /// The server violated the protocol.
-    Violation,
-    /// The server reports that this client violated the protocol.
-    Accused,
 }
 
 impl EndReason {
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 8] = [
         Self::Left,
         Self::DisconnectedByServer,
         Self::TimedOut,
@@ -172,13 +153,6 @@ impl EndReason {
         Self::Denied,
         Self::TokenExpired,
         Self::InvalidToken,
-        Self::Kicked,
-        Self::ServerStopped,
-        Self::LayoutMismatch,
-        Self::VersionMismatch,
-        Self::NotASession,
-        Self::Violation,
-        Self::Accused,
     ];
 }
 
@@ -186,16 +160,7 @@ impl From<EndReason> for ClientState {
     /// Returns the standard's state after this end.
     fn from(reason: EndReason) -> Self {
         match reason {
-            // The standard knows no reasons of the session layer: all of them are a clean end.
-            EndReason::Left
-            | EndReason::DisconnectedByServer
-            | EndReason::Kicked
-            | EndReason::ServerStopped
-            | EndReason::LayoutMismatch
-            | EndReason::VersionMismatch
-            | EndReason::NotASession
-            | EndReason::Violation
-            | EndReason::Accused => Self::Disconnected,
+            EndReason::Left | EndReason::DisconnectedByServer => Self::Disconnected,
             EndReason::TimedOut => Self::TimedOut,
             EndReason::ResponseTimedOut => Self::ResponseTimedOut,
             EndReason::RequestTimedOut => Self::RequestTimedOut,
@@ -212,13 +177,6 @@ impl fmt::Display for EndReason {
         f.write_str(match self {
             Self::Left => "You have left the game.",
             Self::DisconnectedByServer => "The game server closed the connection.",
-            Self::Kicked => "You were removed from the game.",
-            Self::ServerStopped => "The game server is shutting down.",
-            Self::LayoutMismatch => "Your game does not match this server. Please update your game.",
-            Self::VersionMismatch => "This server runs a different version of the game. Please update your game.",
-            Self::NotASession => "This server runs a different game.",
-            Self::Violation => "The game server sent invalid data.",
-            Self::Accused => "The game server rejected data from your game.",
             // The other reasons are states of the standard, with one text for both.
             _ => return ClientState::from(*self).fmt(f),
         })
@@ -240,7 +198,7 @@ mod tests {
         let names: BTreeSet<_> = ClientState::ALL.iter().map(|state| state.name()).collect();
         assert_eq!((sentences.len(), names.len()), (10, 10));
         let sentences: BTreeSet<_> = EndReason::ALL.iter().map(ToString::to_string).collect();
-        assert_eq!(sentences.len(), 15);
+        assert_eq!(sentences.len(), EndReason::ALL.len());
         assert!(EndReason::ALL.iter().all(|reason| !ClientState::from(*reason).is_active()));
     }
 }

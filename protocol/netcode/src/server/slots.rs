@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
+use core::fmt;
 use core::time::Duration;
 
 use super::registry::ShardId;
@@ -47,6 +48,13 @@ impl ClientHandle {
     #[must_use]
     pub const fn shard(self) -> ShardId {
         self.shard
+    }
+}
+
+impl fmt::Display for ClientHandle {
+    /// Writes `shard/slot/generation`, such as `0/17/4`: no two connections of one start have the same text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.shard, self.slot, self.generation)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::connection::{
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
-use slipgate_netcode::client::{ConnectError, EndReason, NetcodeClient, NetcodeClientEvent};
+use slipgate_netcode::client::{ClientState, ConnectError, EndReason, NetcodeClient, NetcodeClientEvent};
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
@@ -248,10 +248,19 @@ impl SessionClient {
             }
         }
         self.deadline = Instant::NEVER;
-        // Netcode's state must agree with the reason that is reported.
-        self.netcode.set_end_reason(to_netcode(reason.kind));
         self.close_reason = Some(reason.clone());
         self.events.push_back(ClientSessionEvent::Ended { reason });
+    }
+
+    /// Returns the state of the connection in the standard's words. After its end, the state agrees with
+    /// [`close_reason`](Self::close_reason).
+    #[must_use]
+    pub fn state(&self) -> ClientState {
+        match (self.netcode.state(), &self.close_reason) {
+            // Netcode knows less: it may have timed out after the server told why it closes the connection.
+            (state, Some(reason)) if !state.is_active() => state_after(reason.kind),
+            (state, _) => state,
+        }
     }
 
     /// Returns why the last attempt or connection ended, as its `Ended` event did; `None` before that and after
@@ -464,62 +473,43 @@ fn from_netcode(reason: EndReason) -> CloseReason {
         EndReason::Denied => (ClosedBy::Remote, CloseKind::Denied),
         EndReason::TokenExpired => (ClosedBy::Netcode, CloseKind::TokenExpired),
         EndReason::InvalidToken => (ClosedBy::Local, CloseKind::InvalidToken),
-        // The other reasons are the session's own: it knows more about them and replaces this one.
+        // The server may have told the session why; then the session replaces this reason.
         _ => (ClosedBy::Remote, CloseKind::DisconnectedByServer),
     };
     CloseReason::from_netcode(by, kind)
 }
 
-/// Returns the session's reason as netcode's state machine keeps it, which determines the client's state.
-const fn to_netcode(kind: CloseKind) -> EndReason {
+/// Returns the standard's state after a connection ended for this reason.
+const fn state_after(kind: CloseKind) -> ClientState {
     match kind {
-        CloseKind::Left => EndReason::Left,
-        CloseKind::Kicked => EndReason::Kicked,
-        CloseKind::ServerStopped => EndReason::ServerStopped,
-        CloseKind::TimedOut => EndReason::TimedOut,
-        CloseKind::ResponseTimedOut => EndReason::ResponseTimedOut,
-        CloseKind::RequestTimedOut => EndReason::RequestTimedOut,
-        CloseKind::Denied => EndReason::Denied,
-        CloseKind::TokenExpired => EndReason::TokenExpired,
-        CloseKind::InvalidToken => EndReason::InvalidToken,
-        CloseKind::LayoutMismatch { .. } => EndReason::LayoutMismatch,
-        CloseKind::VersionMismatch => EndReason::VersionMismatch,
-        CloseKind::NotASession => EndReason::NotASession,
-        CloseKind::Violation(_) => EndReason::Violation,
-        CloseKind::Accused => EndReason::Accused,
-        CloseKind::DisconnectedByServer | CloseKind::TakenOver | CloseKind::SequencesUsedUp => {
-            EndReason::DisconnectedByServer
-        }
+        CloseKind::TimedOut => ClientState::TimedOut,
+        CloseKind::ResponseTimedOut => ClientState::ResponseTimedOut,
+        CloseKind::RequestTimedOut => ClientState::RequestTimedOut,
+        CloseKind::Denied => ClientState::Denied,
+        CloseKind::TokenExpired => ClientState::TokenExpired,
+        CloseKind::InvalidToken => ClientState::InvalidToken,
+        // The standard knows no reasons of the session layer: all of them are a clean end.
+        _ => ClientState::Disconnected,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::{String, ToString};
+    use alloc::string::ToString;
 
     use super::*;
-    use crate::channel::LayoutHash;
 
     #[test]
     fn players_read_one_text_for_one_reason() {
-        for kind in [
-            CloseKind::Left,
-            CloseKind::Kicked,
-            CloseKind::ServerStopped,
-            CloseKind::DisconnectedByServer,
-            CloseKind::TimedOut,
-            CloseKind::ResponseTimedOut,
-            CloseKind::RequestTimedOut,
-            CloseKind::Denied,
-            CloseKind::TokenExpired,
-            CloseKind::InvalidToken,
-            CloseKind::LayoutMismatch { local: LayoutHash([0; 8]), remote: None },
-            CloseKind::VersionMismatch,
-            CloseKind::NotASession,
-            CloseKind::Accused,
-        ] {
-            let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
-            assert_eq!(reason.to_string(), to_netcode(kind).to_string());
+        for reason in EndReason::ALL {
+            assert_eq!(from_netcode(reason).to_string(), reason.to_string(), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_after_netcodes_reasons_is_netcodes() {
+        for reason in EndReason::ALL {
+            assert_eq!(state_after(from_netcode(reason).kind), ClientState::from(reason), "{reason:?}");
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod scheduling;
 mod send;
 mod server_uplink;
 mod transmit;
+mod uplink_lock;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -29,11 +30,14 @@ pub use self::close::STOP_TEXT;
 pub use self::event::{ReceivedDatagram, SessionEvent, SessionMessage};
 pub use self::hashing::HASHED_BYTES_PER_TICK;
 pub use self::send::BroadcastReport;
-pub use self::server_uplink::UplinkLock;
+#[cfg(feature = "std")]
+pub use self::uplink_lock::UplinkLock;
 
 use self::client_session::ClientSession;
 use self::hashing::HashingQueue;
-use self::scheduling::{SharedUplink, Weight};
+#[cfg(feature = "std")]
+use self::scheduling::SharedUplink;
+use self::scheduling::Weight;
 use self::server_uplink::ServerUplink;
 use crate::congestion::BytesPerSecond;
 use crate::connection::{Budget, Connection, ConnectionConfigError, Memory, PathStats, SendError, Traffic};
@@ -42,9 +46,10 @@ use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
 /// Returns the uplink of a server of so many shards, at first without a limit, for [`SessionServer::join_uplink`].
+#[cfg(feature = "std")]
 #[must_use]
-pub fn shared_uplink(shards: u16) -> SharedUplink {
-    SharedUplink::new(shards.into(), server_uplink::BURST)
+pub fn shared_uplink(shards: u16) -> UplinkLock {
+    SharedUplink::new(shards.into(), server_uplink::BURST).into()
 }
 
 /// A server with clients that carry a [`Traffic`] in their payloads.
@@ -131,7 +136,8 @@ impl SessionServer {
     }
 
     /// Joins the uplink of a server of several shards, of which this is one.
-    pub fn join_uplink(&mut self, uplink: Box<dyn UplinkLock>) {
+    #[cfg(feature = "std")]
+    pub fn join_uplink(&mut self, uplink: UplinkLock) {
         self.uplink.join(usize::from(self.netcode.shard_id().0), uplink);
     }
 

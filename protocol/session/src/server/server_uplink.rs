@@ -1,23 +1,17 @@
 //! The uplink of a server without shards, or one shard's part of the uplink that all shards share.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use super::scheduling::{SharedUplink, Uplink, Weight};
+use super::scheduling::{Uplink, Weight};
+use super::uplink_lock::UplinkLock;
 use crate::congestion::BytesPerSecond;
 use slipgate_netcode::time::Instant;
 
 /// An uplink may send in one burst what it gains in this time: a tick, and the lateness of the program's clock.
 pub(super) const BURST: Duration = Duration::from_millis(50);
-
-/// A lock around the uplink that all shards share. The program provides it, because this crate has no threads.
-pub trait UplinkLock: Send {
-    /// Calls `work` exactly once, with exclusive access. `work` is short and never blocks.
-    fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink));
-}
 
 /// The uplink that the clients of one server or shard share.
 pub(super) struct ServerUplink {
@@ -30,7 +24,7 @@ pub(super) struct ServerUplink {
 
 /// A shard's connection to the uplink of the whole server.
 struct ShardUplink {
-    shared: Box<dyn UplinkLock>,
+    shared: UplinkLock,
     /// Whether any shard has set a limit. It is read without the lock in every tick.
     is_limited: Arc<AtomicBool>,
     index: usize,
@@ -39,7 +33,7 @@ struct ShardUplink {
 impl Drop for ShardUplink {
     fn drop(&mut self) {
         // The other shards share what this one no longer needs.
-        self.shared.lend(&mut |uplink| uplink.remove_shard(self.index));
+        self.shared.lock().remove_shard(self.index);
     }
 }
 
@@ -50,9 +44,9 @@ impl ServerUplink {
     }
 
     /// Joins the uplink of the whole server as the shard of this index.
-    pub(super) fn join(&mut self, index: usize, shared: Box<dyn UplinkLock>) {
-        let mut is_limited = Arc::default();
-        shared.lend(&mut |uplink| is_limited = uplink.limited());
+    #[cfg(feature = "std")]
+    pub(super) fn join(&mut self, index: usize, shared: UplinkLock) {
+        let is_limited = shared.lock().limited();
         self.shard = Some(ShardUplink { shared, is_limited, index });
         self.sync_limit();
     }
@@ -61,7 +55,7 @@ impl ServerUplink {
     pub(super) fn set_rate(&mut self, rate: Option<BytesPerSecond>) {
         match (&self.shard, &mut self.limit, rate) {
             (Some(shard), ..) => {
-                shard.shared.lend(&mut |uplink| uplink.set_rate(rate));
+                shard.shared.lock().set_rate(rate);
                 self.sync_limit();
             }
             (None, Some(uplink), Some(rate)) => uplink.set_rate(rate),
@@ -75,7 +69,7 @@ impl ServerUplink {
         let is_limited = shard.is_limited.load(Ordering::Relaxed);
         if is_limited != self.limit.is_some() {
             if !is_limited {
-                shard.shared.lend(&mut |uplink| uplink.remove_shard(shard.index));
+                shard.shared.lock().remove_shard(shard.index);
             }
             // The rate of a shard's part comes with its first grant.
             self.limit = is_limited.then(|| self.new_limit(BytesPerSecond::default()));
@@ -97,12 +91,10 @@ impl ServerUplink {
         let Some(uplink) = &mut self.limit else { return };
         offer(uplink);
         let Some(ShardUplink { shared, index, .. }) = &self.shard else { return uplink.share(now) };
-        let (request, mut grant) = (uplink.take_request(), None);
-        shared.lend(&mut |shared| grant = Some(shared.exchange(*index, &request, now)));
-        debug_assert!(grant.is_some(), "a shared uplink is lent in every call");
-        if let Some(grant) = grant {
-            uplink.apply_grant(&grant, now);
-        }
+        let request = uplink.take_request();
+        // The guard is dropped at the end of the statement: other shards wait for the exchange only.
+        let grant = shared.lock().exchange(*index, &request, now);
+        uplink.apply_grant(&grant, now);
     }
 
     /// Sets a client's share relative to other clients.
@@ -157,19 +149,10 @@ impl ServerUplink {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 mod tests {
-    use std::sync::Mutex;
-
+    use super::super::scheduling::SharedUplink;
     use super::*;
-
-    struct LockedUplink(Arc<Mutex<SharedUplink>>);
-
-    impl UplinkLock for LockedUplink {
-        fn lend(&self, work: &mut dyn FnMut(&mut SharedUplink)) {
-            work(&mut self.0.lock().unwrap());
-        }
-    }
 
     /// Returns the allowances of two clients after a tick in which both wanted to send much.
     fn allowances(uplink: &mut ServerUplink, seconds: u64) -> [u64; 2] {
@@ -181,10 +164,10 @@ mod tests {
 
     #[test]
     fn weights_outlive_the_limit_but_not_the_client() {
-        let shared = Arc::new(Mutex::new(SharedUplink::new(2, BURST)));
+        let shared = UplinkLock::from(SharedUplink::new(2, BURST));
         let mut shards = [0, 1].map(|shard| {
             let mut uplink = ServerUplink::new(2);
-            uplink.join(shard, Box::new(LockedUplink(Arc::clone(&shared))));
+            uplink.join(shard, shared.clone());
             uplink
         });
         shards[0].set_weight(1, Weight(3));

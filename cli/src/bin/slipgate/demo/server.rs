@@ -174,7 +174,7 @@ impl GameLoop {
         let report = ServerReport {
             slots: self.server.config().slots,
             connected: self.server.connected(),
-            stats: *self.server.stats(),
+            stats: self.server.totals().stats,
             discards: *self.server.discards(),
             clients: self.game.reports(&mut self.server),
         };

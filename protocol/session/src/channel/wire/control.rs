@@ -65,6 +65,12 @@ impl CloseCode {
     }
 }
 
+impl fmt::Display for CloseCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The last control message of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Bye<'a> {
