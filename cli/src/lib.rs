@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 pub mod config_file;
+pub mod core_dumps;
+pub mod descriptors;
 pub mod failure;
 pub mod keys;
 pub mod log;

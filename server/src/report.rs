@@ -141,7 +141,7 @@ impl Reporter {
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
                 self.connected += 1;
                 info!(
-                    client_id = client_id.0,
+                    %client_id,
                     slot = client.slot().0,
                     address,
                     connected = self.connected,
@@ -156,7 +156,7 @@ impl Reporter {
                 // Only some kinds have more to say than their name.
                 let detail = Some(kind.to_string()).filter(|detail| detail != reason);
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                info!(client_id = client_id.0, slot, reason, code, text, detail, connected, "client disconnected");
+                info!(%client_id, slot, reason, code, text, detail, connected, "client disconnected");
             }
         }
     }

@@ -3,5 +3,6 @@
 mod client;
 mod conditioner;
 mod issuer;
+mod process;
 mod server;
 mod slipgate;

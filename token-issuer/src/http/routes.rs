@@ -110,7 +110,7 @@ fn mint(service: &TokenService, request: &TokenRequest) -> Result<Minted, ApiErr
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
     let mut entropy = system_entropy().map_err(no_entropy)?;
     let minted = service.issuer.mint(request, now, &mut entropy)?;
-    tracing::info!(client_id = minted.client_id.0, expires = minted.token.facts().expires.0, "minted a connect token");
+    tracing::info!(client_id = %minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
     Ok(minted)
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::values::Span;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_client::sockets::Dscp;
@@ -71,6 +72,9 @@ pub(crate) struct Flags {
     /// Let a token with a negative time-out disable time-outs
     #[arg(long)]
     pub(crate) development: bool,
+
+    #[command(flatten)]
+    pub(crate) core_dumps: CoreDumps,
 }
 
 /// The source of the token.

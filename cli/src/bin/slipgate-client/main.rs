@@ -46,6 +46,8 @@ enum Failed {
 
 fn main() -> ExitCode {
     let (flags, source) = Flags::read();
+    // Ignored: the client is a tool for tests, and holds no private key.
+    let _ = flags.core_dumps.apply();
     match run(&flags, source) {
         Ok(()) => ExitCode::SUCCESS,
         Err((failed, message)) => {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
+use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::values::{Limit, ProtocolId, Span};
 use slipgate_server::sockets::Dscp;
@@ -143,4 +144,7 @@ pub(crate) struct Flags {
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_LOG", hide_env_values = true)]
     pub(crate) log: Option<LogFormat>,
+
+    #[command(flatten)]
+    pub(crate) core_dumps: CoreDumps,
 }

@@ -23,11 +23,16 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use slipgate_cli::signals::Signals;
-use slipgate_cli::{Failure, log};
+use slipgate_cli::{Failure, core_dumps, descriptors, log};
 
 use crate::flags::Flags;
 use crate::serve::Service;
 use crate::settings::Settings;
+
+/// File descriptors of the server as a whole: the history with its lock and its successor, key and statistics files.
+const DESCRIPTORS: usize = 8;
+/// File descriptors of a shard: two sockets, the poll, its waker, and as many to spare.
+const DESCRIPTORS_PER_SHARD: usize = 8;
 
 fn main() -> ExitCode {
     match run() {
@@ -39,11 +44,14 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;
+    descriptors::require(DESCRIPTORS + usize::from(settings.shards) * DESCRIPTORS_PER_SHARD)?;
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let signals =
         Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
     log::start(settings.log);
+    core_dumps::log(core_dumps);
     let (mut servers, clock) = start::start(&settings)?;
     match servers.pop() {
         Some(server) if servers.is_empty() => {

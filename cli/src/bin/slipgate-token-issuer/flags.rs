@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
+use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::values::ProtocolId;
 
@@ -95,4 +96,7 @@ pub(crate) struct Flags {
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_ISSUER_LOG", hide_env_values = true)]
     pub(crate) log: Option<LogFormat>,
+
+    #[command(flatten)]
+    pub(crate) core_dumps: CoreDumps,
 }

@@ -17,7 +17,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use slipgate_cli::{Failure, log};
+use slipgate_cli::{Failure, core_dumps, log};
 
 use crate::flags::Flags;
 use crate::settings::Settings;
@@ -32,7 +32,9 @@ fn main() -> ExitCode {
 fn start() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+    let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;
     log::start(settings.log);
+    core_dumps::log(core_dumps);
     run::run(settings)
 }

@@ -1,19 +1,38 @@
 //! Runs the service until a stop signal arrives.
 
-use slipgate_cli::Failure;
+use slipgate_cli::{Failure, descriptors};
 use slipgate_os::listen::ListenError;
 use slipgate_token_issuer::http::{self, TokenService};
 use tokio::net::TcpListener;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::settings::Settings;
 use crate::signals::Signals;
 
+/// File descriptors besides the connections: runtime, signals, listener, the files of a reload, and some to spare.
+const DESCRIPTORS: usize = 16;
+/// The minimum number of connections that the descriptors must allow, unless fewer are configured.
+const MIN_CONNECTIONS: usize = 4;
+
 /// Serves until SIGTERM or SIGINT, then finishes open requests. A second signal aborts them.
-pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+pub(crate) fn run(mut settings: Settings) -> Result<(), Failure> {
+    settings.http.connections = limit_by_descriptors(settings.http.connections)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::run_time(format!("cannot start the runtime's threads: {error}")))?;
     runtime.block_on(serve(settings))
+}
+
+/// Returns how many of these connections the process can have open. Fewer than wanted are logged.
+fn limit_by_descriptors(wanted: usize) -> Result<usize, Failure> {
+    let available = descriptors::available(DESCRIPTORS.saturating_add(wanted));
+    let connections = available.saturating_sub(DESCRIPTORS).min(wanted);
+    if connections < wanted.min(MIN_CONNECTIONS) {
+        descriptors::require(DESCRIPTORS + wanted.min(MIN_CONNECTIONS))?;
+    }
+    if connections < wanted {
+        warn!(connections, wanted, "fewer connections than --max-connections: the file descriptors do not suffice");
+    }
+    Ok(connections)
 }
 
 async fn serve(settings: Settings) -> Result<(), Failure> {

@@ -11,11 +11,15 @@ mod token;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use slipgate_cli::core_dumps::CoreDumps;
 
 /// Secure game networking: demo and tools
 #[derive(Parser)]
 #[command(name = "slipgate", version)]
 struct Arguments {
+    #[command(flatten)]
+    core_dumps: CoreDumps,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -40,7 +44,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    // Ignored: these commands are short, and have no log for a warning.
+    let _ = arguments.core_dumps.apply();
+    let result = match arguments.command {
         Command::Bench(flags) => bench::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
         Command::Conditioner(flags) => conditioner::run(&flags),

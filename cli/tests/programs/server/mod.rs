@@ -7,7 +7,7 @@ mod apps;
 mod client;
 mod history;
 mod hostile;
-mod program;
+pub(crate) mod program;
 mod settings;
 mod shards;
 mod signals;

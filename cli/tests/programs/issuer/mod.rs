@@ -1,0 +1,8 @@
+//! `slipgate-token-issuer` as a process: flags, messages and signals.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![cfg(unix)]
+
+pub(crate) mod program;
+mod service;
+mod settings;

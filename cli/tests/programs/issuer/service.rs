@@ -1,0 +1,84 @@
+//! Minting, stop signals and the log.
+
+use std::io::{BufRead, Read};
+
+use serde_json::Value;
+
+use super::program::{Program, TestFolder, agent, request, request_token};
+
+#[test]
+fn issuer_mints_and_stops_on_sigterm_and_sigint_with_status_0() {
+    let folder = TestFolder::new();
+    for signal in ["-TERM", "-INT"] {
+        let mut program = Program::start(folder.complete(&[]));
+        let response = request_token(&program, &folder);
+        assert_eq!(response.token().facts().protocol_id, 0x1234);
+        program.signal(signal);
+        let (code, log) = program.end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains("minted a connect token") && log.contains("client_id=77"), "{log}");
+        assert!(log.contains("stopped"), "{log}");
+        folder.assert_no_secret(&log);
+        folder.assert_no_secret(&program.first_line);
+        assert!(!log.contains(&response.body["token"].as_str().unwrap()[1400..1440]), "{log}");
+    }
+}
+
+#[test]
+fn second_signal_aborts_open_requests() {
+    use std::io::Write;
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    let address = program.url("").replace("http://", "");
+    let mut stuck = std::net::TcpStream::connect(address).unwrap();
+    stuck
+        .write_all(b"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+        .unwrap();
+    stuck.read_exact(&mut [0; 25]).unwrap();
+    program.signal("-TERM");
+    let mut line = String::new();
+    program.log.read_line(&mut line).unwrap();
+    assert!(line.contains("stopping"), "{line}");
+    program.signal("-TERM");
+    let (code, log) = program.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("stopped at once"), "{log}");
+}
+
+#[test]
+fn json_log_has_one_object_per_line() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&["--log", "json"]));
+    request_token(&program, &folder);
+    program.signal("-TERM");
+    let (_, log) = program.end();
+    for line in [&program.first_line].into_iter().map(String::as_str).chain(log.lines()) {
+        assert!(serde_json::from_str::<Value>(line).unwrap().is_object());
+    }
+    folder.assert_no_secret(&log);
+}
+
+#[test]
+fn unauthorized_requests_are_not_logged() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    for _ in 0..50 {
+        assert_eq!(agent().post(program.url("/v1/tokens")).send("junk").unwrap().status(), 401);
+    }
+    program.signal("-TERM");
+    assert_eq!(program.end().1.lines().count(), 2, "stopping and stopped");
+}
+
+/// JavaScript and jq round numbers above 2^53.
+#[test]
+fn client_id_is_a_string_in_the_json_log() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&["--log", "json"]));
+    let response = request(&program, &folder, r#"{"client_id": "18446744073709551615"}"#);
+    assert_eq!(response.status, 201);
+    program.signal("-TERM");
+    let (_, log) = program.end();
+    let line = log.lines().find(|line| line.contains("minted")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["fields"]["client_id"], "18446744073709551615");
+}
