@@ -1,13 +1,21 @@
 //! Failures of the programs: one message on stderr and an exit status.
 
-use std::io::{self, Write};
+use std::fmt;
 use std::process::ExitCode;
+
+use crate::streams::print_last_line;
 
 /// An error that ends a program.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
     status: u8,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {
@@ -21,11 +29,11 @@ impl Failure {
         Self { message: message.into(), status: 1 }
     }
 
-    /// Writes the message to stderr, prefixed with the program's name, and returns the exit status.
+    /// Writes the message to stderr, prefixed with the program's name, and returns the exit status. Waits at most 1 s
+    /// for a reader of stderr.
     #[must_use]
     pub fn report(&self, program: &str) -> ExitCode {
-        // Ignored: a closed stderr leaves no way to report the failure.
-        let _ = writeln!(io::stderr(), "{program}: {}", self.message);
+        print_last_line(format!("{program}: {}", self.message));
         ExitCode::from(self.status)
     }
 }

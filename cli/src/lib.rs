@@ -14,9 +14,11 @@ pub mod core_dumps;
 pub mod descriptors;
 pub mod failure;
 pub mod keys;
+pub mod line_queue;
 pub mod log;
 pub mod output;
 pub mod signals;
+pub mod streams;
 pub mod values;
 
 pub use self::failure::Failure;

@@ -82,6 +82,35 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     (buffer[..bytes].to_vec(), from)
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_are_forwarded_while_nobody_reads_the_output() {
+    let (server, client) = (socket(), socket());
+    let (reader, writer) = crate::small_pipe::small_pipe();
+    let to = server.local_addr().unwrap().to_string();
+    let mut command = slipgate(&["--listen", "127.0.0.1:0", "--to", &to, "--json", "--interval", "10ms"]);
+    let mut process = crate::small_pipe::KilledAtEnd(command.stdout(writer).spawn().unwrap());
+    drop(command);
+    let mut start = String::new();
+    BufReader::with_capacity(1, &reader).read_line(&mut start).unwrap();
+    let start: Value = serde_json::from_str(&start).unwrap();
+    let listens_on: SocketAddr = start["listen"].as_str().unwrap().parse().unwrap();
+    // The pipe is full after some 15 lines of 250 bytes, so after 0.15 s.
+    for number in 0..100_u8 {
+        client.send_to(&[number], listens_on).unwrap();
+        assert_eq!(receive(&server).0, [number]);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let stop = rustix::process::Signal::TERM;
+    rustix::process::kill_process(rustix::process::Pid::from_child(&process.0), stop).unwrap();
+    let begin = Instant::now();
+    while process.0.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < MAX_WAIT, "the conditioner does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(reader);
+}
+
 #[test]
 fn datagrams_are_forwarded_impaired_and_counted() {
     let (server, client) = (socket(), socket());

@@ -6,3 +6,5 @@ mod issuer;
 mod process;
 mod server;
 mod slipgate;
+#[cfg(target_os = "linux")]
+mod small_pipe;

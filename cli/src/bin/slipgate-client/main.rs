@@ -5,7 +5,7 @@
 mod flags;
 mod output;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use slipgate_cli::log::LogFormat;
+use slipgate_cli::output::{print_error_line, queue_lines};
+use slipgate_cli::streams::print_last_line;
 use slipgate_client::fetch::{self, TokenRequest};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
 use slipgate_client::sockets::{Marking, Sockets};
@@ -51,8 +54,7 @@ fn main() -> ExitCode {
     match run(&flags, source) {
         Ok(()) => ExitCode::SUCCESS,
         Err((failed, message)) => {
-            // Ignored: a closed stderr leaves no way to report the failure.
-            let _ = writeln!(io::stderr(), "slipgate-client: {message}");
+            print_last_line(format!("slipgate-client: {message}"));
             ExitCode::from(failed as u8)
         }
     }
@@ -60,6 +62,8 @@ fn main() -> ExitCode {
 
 fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
     let start = |message: String| (Failed::Start, message);
+    let format = if flags.json { LogFormat::Json } else { LogFormat::Text };
+    let _flush = queue_lines(format).map_err(|failure| start(failure.to_string()))?;
     let token = token(flags, source).map_err(start)?;
     // Registered only now: while the token is fetched, nothing polls the flag, and a signal must end the program.
     let stop = listen_to_signals().map_err(start)?;
@@ -71,7 +75,7 @@ fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
     let client = client.map_err(|error| start(format!("cannot open a socket: {error}")))?.with_timeouts(timeouts);
     let marked = client.sockets().set_dscp(flags.dscp);
     if marked.map_err(|error| start(format!("cannot mark packets: {error}")))? == Marking::Partly {
-        let _ = writeln!(io::stderr(), "slipgate-client: this system cannot mark all packets; some are sent unmarked");
+        print_error_line("slipgate-client: this system cannot mark all packets; some are sent unmarked");
     }
     let mark = u64::from(std::process::id()) << 32 | u64::from(token.facts().created.0 as u32);
     let config = ProbeConfig { rate: flags.rate, sizes: flags.sizes.0.clone(), mark };

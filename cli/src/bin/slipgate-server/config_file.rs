@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use slipgate_cli::log::LogFormat;
+use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::{self, Limit, ProtocolId, Span};
 use slipgate_cli::{Failure, config_file};
 use slipgate_server::ServerConfig;
@@ -39,6 +39,7 @@ pub(crate) struct ConfigFile {
     pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
     pub(crate) log: Option<LogFormat>,
+    pub(crate) log_level: Option<LogLevel>,
     #[serde(default)]
     pub(crate) limits: Limits,
 }
@@ -121,6 +122,7 @@ mod tests {
             kernel_filter = false
             drain = 30
             log = "json"
+            log_level = "debug"
 
             [limits]
             addresses_per_token = 1

@@ -50,7 +50,8 @@ fn run() -> Result<(), Failure> {
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let signals =
         Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
-    log::start(settings.log);
+    // Dropped last: the error of a failed start is written after the log's lines.
+    let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
     let (mut servers, clock) = start::start(&settings)?;
     match servers.pop() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
-use slipgate_cli::log::LogFormat;
+use slipgate_cli::log::LogSettings;
 use slipgate_cli::values::Limit;
 use slipgate_cli::{Failure, first_non_empty};
 use slipgate_netcode::address::{Address, is_dialable};
@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     pub(crate) dscp: Dscp,
     pub(crate) kernel_filter: bool,
     pub(crate) drain: Duration,
-    pub(crate) log: LogFormat,
+    pub(crate) log: LogSettings,
 }
 
 impl Settings {
@@ -69,7 +69,10 @@ impl Settings {
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
             kernel_filter: flags.kernel_filter.or(file.kernel_filter).unwrap_or(true),
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
-            log: flags.log.or(file.log).unwrap_or_default(),
+            log: LogSettings {
+                format: flags.log.or(file.log).unwrap_or_default(),
+                level: flags.log_level.or(file.log_level),
+            },
         })
     }
 }

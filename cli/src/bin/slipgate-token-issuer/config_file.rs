@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use slipgate_cli::log::LogFormat;
+use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::ProtocolId;
 use slipgate_cli::{Failure, config_file};
 
@@ -26,6 +26,7 @@ pub(crate) struct ConfigFile {
     pub(crate) default_timeout: Option<u32>,
     pub(crate) max_connections: Option<usize>,
     pub(crate) log: Option<LogFormat>,
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 /// The digests of API keys: a list, or a single string.
@@ -82,6 +83,7 @@ mod tests {
             default_timeout = 1
             max_connections = 1
             log = "json"
+            log_level = "debug"
         "#;
         let file: ConfigFile = toml::from_str(text).unwrap();
         assert_eq!(file.protocol_id, Some(ProtocolId(u64::MAX)));

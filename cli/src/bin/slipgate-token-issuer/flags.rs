@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use slipgate_cli::core_dumps::CoreDumps;
-use slipgate_cli::log::LogFormat;
+use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::ProtocolId;
 
 const AFTER_HELP: &str = "\
@@ -99,4 +99,8 @@ pub(crate) struct Flags {
 
     #[command(flatten)]
     pub(crate) core_dumps: CoreDumps,
+
+    /// Least important lines of the log; debug explains each handshake [default: the variable RUST_LOG, else info]
+    #[arg(long, value_enum, env = "SLIPGATE_ISSUER_LOG_LEVEL", hide_env_values = true)]
+    pub(crate) log_level: Option<LogLevel>,
 }

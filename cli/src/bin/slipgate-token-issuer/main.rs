@@ -34,7 +34,8 @@ fn start() -> Result<(), Failure> {
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;
-    log::start(settings.log);
+    // Dropped last: the error of a failed start is written after the log's lines.
+    let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
     run::run(settings)
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
-use slipgate_cli::log::LogFormat;
+use slipgate_cli::log::LogSettings;
 use slipgate_cli::{Failure, first_non_empty};
 use slipgate_token_issuer::api_key::ApiKeys;
 use slipgate_token_issuer::http::HttpLimits;
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) issuer: Issuer,
     pub(crate) api_keys: ApiKeys,
     pub(crate) http: HttpLimits,
-    pub(crate) log: LogFormat,
+    pub(crate) log: LogSettings,
 }
 
 impl Settings {
@@ -41,7 +41,11 @@ impl Settings {
         let issuer = Issuer::new(protocol_id.0, keys, &first_non_empty(flags.servers, file.servers), limits).map_err(
             |error| Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)")),
         )?;
-        Ok(Self { bind, issuer, api_keys, http, log: flags.log.or(file.log).unwrap_or_default() })
+        let log = LogSettings {
+            format: flags.log.or(file.log).unwrap_or_default(),
+            level: flags.log_level.or(file.log_level),
+        };
+        Ok(Self { bind, issuer, api_keys, http, log })
     }
 }
 

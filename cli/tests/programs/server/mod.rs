@@ -11,3 +11,5 @@ pub(crate) mod program;
 mod settings;
 mod shards;
 mod signals;
+#[cfg(target_os = "linux")]
+mod unread_log;

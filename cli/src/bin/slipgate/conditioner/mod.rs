@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use clap::Args;
 use slipgate_cli::Failure;
+use slipgate_cli::log::LogFormat;
+use slipgate_cli::output::queue_lines;
 use slipgate_cli::signals::Signals;
 use slipgate_cli::values::Span;
 use slipgate_os::clock::Clock;
@@ -84,6 +86,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
     let settings = settings(flags)?;
     let signals = Signals::listen().map_err(|error| system("register signal handlers", &error))?;
     let (listen, to) = (settings.listen, settings.to);
+    let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
     let mut screen = Screen::new(flags.json, flags.interval.0);
     let mut proxy = Proxy::bind(settings.clone()).map_err(|error| cannot_listen(listen, to, &error))?;
     screen.introduce(proxy.local_address(), &settings);

@@ -15,7 +15,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_sim::PathStats;
 use slipgate_sim::proxy::{ClientReport, Proxy, ProxyStats, Settings};
 
-use slipgate_cli::output::{print_error_line, print_line};
+use slipgate_cli::output::{print_error_frame, print_error_line, print_line};
 
 /// The interval at which the table is drawn.
 const FRAME: Duration = Duration::from_millis(200);
@@ -90,7 +90,11 @@ impl Screen {
     fn show(&mut self, snapshot: &Snapshot) {
         match self.style {
             // An error of the terminal must not end the proxy.
-            Style::Table => drop(self.draw_table(snapshot, terminal::size().ok(), &mut io::stderr().lock())),
+            Style::Table => {
+                let mut frame = Vec::new();
+                drop(self.draw_table(snapshot, terminal::size().ok(), &mut frame));
+                print_error_frame(&frame);
+            }
             Style::Lines => print_error_line(&snapshot.line()),
             Style::Json => print_line(&snapshot.json("progress").to_string()),
         }

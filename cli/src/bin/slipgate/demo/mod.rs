@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use slipgate_cli::Failure;
+use slipgate_cli::log::LogFormat;
+use slipgate_cli::output::queue_lines;
 use slipgate_cli::values::{NotASpan, Span};
 use slipgate_netcode::crypto::key::{Key, KeyRing};
 use slipgate_os::listen;
@@ -106,6 +108,7 @@ fn duration(text: &str) -> Result<Playtime, String> {
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+    let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
     let interrupted = listen_to_signals()?;
     let (private_key, api_key) = (Key::random(&mut entropy()?), ApiKey::random(&mut entropy()?));
     let settings = GameSettings::new(flags.rate, flags.map)?;

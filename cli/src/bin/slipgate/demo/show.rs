@@ -16,7 +16,7 @@ use slipgate_sim::Preset;
 use super::Flags;
 use super::server::ServerReport;
 use super::snapshot::{EXPECTED_DISCARDS, Snapshot};
-use slipgate_cli::output::print_line;
+use slipgate_cli::output::{print_frame, print_line};
 
 /// The interval between two lines if the output is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +90,11 @@ impl Screen {
     pub(super) fn draw(&mut self, snapshot: &Snapshot) {
         match self.style {
             // An error of the terminal must not end the demo.
-            Style::Table => drop(self.draw_table(snapshot, terminal::size().ok(), &mut io::stdout().lock())),
+            Style::Table => {
+                let mut frame = Vec::new();
+                drop(self.draw_table(snapshot, terminal::size().ok(), &mut frame));
+                print_frame(&frame);
+            }
             Style::Lines | Style::Json if Instant::now() < self.next_line => {}
             Style::Lines => {
                 self.next_line += LINE_INTERVAL;

@@ -1,0 +1,287 @@
+//! A bounded queue of lines in front of a stream that may be slow or stuck. A thread of its own writes them.
+//!
+//! ```text
+//!  any thread ── push, never waits ──▶ queue, at most 1 MiB ──▶ writer thread, may wait ──▶ stderr or stdout
+//!                                        └ full: the line is counted as lost, and the count is written in its place
+//! ```
+// DECISION: not `tracing-appender`. Its guard prints to stdout if a stuck stream leaves its queue full at the exit, and
+// may block or panic there. It also counts lost lines without reporting them.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// The maximum size of the waiting lines, in bytes: some 5,000 lines of a log.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// After a loss, lines are taken again when at most this many bytes wait, so that a slow reader does not get a report
+/// of lost lines after each line.
+const RESUME_BYTES: usize = MAX_BYTES / 2;
+/// How long the exit of a program waits until the last lines are written.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// The pause before the next attempt on a stream that is set to non-blocking and full.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Formats the report of lost lines, given their number, with its line break.
+pub type LossReport = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+
+/// The queue's end for writers of lines. Clones share one queue.
+#[derive(Clone)]
+pub struct LineQueue(Arc<Shared>);
+
+/// Waits up to 1 s, when it is dropped, until the last lines are written.
+#[must_use = "the last lines are lost without it"]
+pub struct FlushGuard(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    /// The bytes of all lines in `entries`.
+    bytes: usize,
+    /// Lines lost since the last entry.
+    lost: u64,
+    is_writing: bool,
+}
+
+enum Entry {
+    Line(Vec<u8>),
+    Lost(u64),
+}
+
+impl LineQueue {
+    /// Starts the thread that writes to `stream`.
+    ///
+    /// # Errors
+    /// Returns the system's error if the thread cannot be started.
+    pub fn start(stream: impl Write + Send + 'static, report: LossReport) -> io::Result<(Self, FlushGuard)> {
+        let shared = Arc::new(Shared::default());
+        let writer = Arc::clone(&shared);
+        thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.write_lines(stream, &report))?;
+        Ok((Self(Arc::clone(&shared)), FlushGuard(shared)))
+    }
+
+    /// Queues a line with its line break, or counts it as lost if the queue is full. Never waits for the stream.
+    pub fn push(&self, line: &[u8]) {
+        let mut state = self.0.lock();
+        let limit = if state.lost > 0 { RESUME_BYTES } else { MAX_BYTES };
+        if state.bytes + line.len() > limit {
+            state.lost = state.lost.saturating_add(1);
+            return;
+        }
+        if state.lost > 0 {
+            let lost = std::mem::take(&mut state.lost);
+            state.entries.push_back(Entry::Lost(lost));
+        }
+        state.bytes += line.len();
+        state.entries.push_back(Entry::Line(line.to_vec()));
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Each call of `write` queues one line.
+impl Write for LineQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for FlushGuard {
+    fn drop(&mut self) {
+        let state = self.0.lock();
+        // A stuck stream loses the rest: the exit must not wait for a reader.
+        drop(self.0.changed.wait_timeout_while(state, FLUSH_TIME, |state| !state.is_done()));
+    }
+}
+
+impl State {
+    fn is_done(&self) -> bool {
+        self.is_empty() && !self.is_writing
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.lost == 0
+    }
+
+    /// Takes the oldest entry. Lines lost since the last one count as an entry.
+    fn take(&mut self) -> Option<Entry> {
+        let oldest = self.entries.pop_front();
+        let entry = oldest.or_else(|| (self.lost > 0).then(|| Entry::Lost(std::mem::take(&mut self.lost))));
+        if let Some(Entry::Line(line)) = &entry {
+            self.bytes -= line.len();
+        }
+        self.is_writing = entry.is_some();
+        entry
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held left a whole state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lines(&self, mut stream: impl Write, report: &LossReport) {
+        loop {
+            let bytes = match self.wait_for_entry() {
+                Entry::Line(line) => line,
+                Entry::Lost(lost) => report(lost),
+            };
+            // A closed stream has no reader to tell.
+            let _ = write_line(&mut stream, &bytes);
+        }
+    }
+
+    /// Waits for an entry. The one before it is written by now.
+    fn wait_for_entry(&self) -> Entry {
+        let mut state = self.lock();
+        loop {
+            if let Some(entry) = state.take() {
+                return entry;
+            }
+            self.changed.notify_all();
+            state = self.changed.wait_while(state, |state| state.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Writes the whole line. Waits for a full stream, even one that another program has set to non-blocking.
+fn write_line(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+    stream.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A stream with a reader that takes one line at a time.
+    struct Pipe(SyncSender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.send(line.to_vec()).map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start() -> (LineQueue, FlushGuard, Receiver<Vec<u8>>) {
+        let (sender, receiver) = sync_channel(0);
+        let report: LossReport = Box::new(|lost| format!("lost {lost}\n").into_bytes());
+        let (queue, guard) = LineQueue::start(Pipe(sender), report).unwrap();
+        (queue, guard, receiver)
+    }
+
+    /// A line of 1 KiB that begins with a number.
+    fn line(number: usize) -> Vec<u8> {
+        let mut line = format!("{number} ").into_bytes();
+        line.resize(1023, b'.');
+        line.push(b'\n');
+        line
+    }
+
+    fn number(line: &[u8]) -> usize {
+        std::str::from_utf8(line).unwrap().split(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn full_queue_loses_lines_and_reports_their_number() {
+        let (queue, guard, reader) = start();
+        let pushed = 3000;
+        (0..pushed).for_each(|number| queue.push(&line(number)));
+        // The writer thread may have taken one line before the queue was full.
+        let kept = MAX_BYTES / 1024;
+        let mut read = 0;
+        let mut next = reader.recv().unwrap();
+        while !next.starts_with(b"lost ") {
+            assert_eq!(number(&next), read, "in order and without a gap before the report");
+            read += 1;
+            next = reader.recv().unwrap();
+        }
+        assert!((kept..=kept + 1).contains(&read), "{read}");
+        assert_eq!(next, format!("lost {}\n", pushed - read).into_bytes());
+        queue.push(b"goes on\n");
+        assert_eq!(reader.recv().unwrap(), b"goes on\n");
+        drop(guard);
+    }
+
+    #[test]
+    fn slow_reader_gets_few_reports_of_lost_lines() {
+        let (queue, _guard, reader) = start();
+        let mut reports = 0;
+        for number in 0..20_000 {
+            queue.push(&line(number));
+            // The reader takes one line in four.
+            if number % 4 == 0 && reader.recv().unwrap().starts_with(b"lost ") {
+                reports += 1;
+            }
+        }
+        assert!((1..=20).contains(&reports), "{reports}");
+    }
+
+    #[test]
+    fn exit_writes_last_lines_but_never_waits_for_a_stuck_reader() {
+        let (queue, guard, reader) = start();
+        queue.push(b"last\n");
+        let start_of_wait = Instant::now();
+        drop(guard);
+        let waited = start_of_wait.elapsed();
+        assert!(waited >= FLUSH_TIME && waited < FLUSH_TIME * 10, "{waited:?}");
+        assert_eq!(reader.recv().unwrap(), b"last\n");
+
+        let (queue, guard, reader) = start();
+        let reading = thread::spawn(move || reader.iter().take(100).count());
+        (0..100).for_each(|number| queue.push(&line(number)));
+        drop(guard);
+        assert_eq!(reading.join().unwrap(), 100);
+    }
+
+    #[test]
+    fn stream_that_would_block_gets_the_whole_line() {
+        struct Full(Vec<u8>, u32);
+        impl Write for Full {
+            fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+                self.1 += 1;
+                if self.1 % 2 == 1 {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                self.0.extend(line.first());
+                Ok(1)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut stream = Full(Vec::new(), 0);
+        write_line(&mut stream, b"line\n").unwrap();
+        assert_eq!(stream.0, b"line\n");
+    }
+}

@@ -1,0 +1,118 @@
+//! An unread log costs lines, and never a turn.
+
+use std::io::{BufRead, BufReader, PipeReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::client::{TestClient, TestToken, until};
+use super::program::{PRIVATE_KEY, TestFolder, status};
+use crate::small_pipe::small_pipe;
+
+/// The longest time that a stop may take: 1 s for the last lines, and what a busy machine adds.
+const MAX_STOP: Duration = Duration::from_secs(10);
+
+/// A server with a log that is read only when a test says so.
+struct UnreadServer {
+    child: Child,
+    log: BufReader<PipeReader>,
+    address: SocketAddr,
+}
+
+impl UnreadServer {
+    /// Starts the server and reads one line of its log.
+    fn start(mut command: Command) -> Self {
+        let (reader, writer) = small_pipe();
+        let child = command.stderr(writer).spawn().unwrap();
+        // The command holds the pipe's end for writing, and would keep it open.
+        drop(command);
+        let mut log = BufReader::with_capacity(1, reader);
+        let mut first = String::new();
+        log.read_line(&mut first).unwrap();
+        let address = first.split_once("bind=\"").unwrap().1.split('"').next().unwrap().parse().unwrap();
+        Self { child, log, address }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Lets the server log about 1.5 MiB: each SIGHUP logs the long path of the key file.
+    fn fill_the_queue(&self, clients: &mut [&mut TestClient]) {
+        for _ in 0..500 {
+            self.signal(Signal::HUP);
+            // The server takes the signal in its next turn.
+            clients.iter_mut().for_each(|client| client.turn());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Asserts that SIGTERM ends the server in time with status 0.
+    fn stop(mut self) {
+        let begin = Instant::now();
+        self.signal(Signal::TERM);
+        assert_eq!(status(&mut self.child), Some(0));
+        assert!(begin.elapsed() < MAX_STOP, "{:?}", begin.elapsed());
+    }
+}
+
+impl Drop for UnreadServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns a command that has a key file with a path of some 3 KiB.
+fn with_a_long_path(folder: &TestFolder) -> Command {
+    let long = vec!["d".repeat(250); 12].join("/");
+    std::fs::create_dir_all(folder.path(&long)).unwrap();
+    folder.write(&format!("{long}/keys"), PRIVATE_KEY, 0o600);
+    let mut command = folder.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0", "--log-level", "debug"]);
+    command.args(["--key-file", &format!("{long}/keys"), "--drain", "0s"]);
+    command
+}
+
+#[test]
+fn players_play_on_while_nobody_reads_the_log() {
+    let folder = TestFolder::new();
+    let mut server = UnreadServer::start(with_a_long_path(&folder));
+    let mut first = TestClient::join(1, server.address);
+    server.fill_the_queue(&mut [&mut first]);
+    first.echo(b"the queue of lines is full");
+    // Connects and disconnects log, too.
+    for id in 10..30 {
+        let mut guest = TestClient::join(id, server.address);
+        guest.echo(b"welcome");
+        guest.leave();
+    }
+    first.echo(b"still here");
+
+    // The reader resumes.
+    let mut line = String::new();
+    while !line.contains("lost_lines=") {
+        line.clear();
+        assert!(server.log.read_line(&mut line).unwrap() > 0, "the log ended");
+    }
+    let lost: u32 = line.trim_end().rsplit_once('=').unwrap().1.parse().unwrap();
+    assert!(line.contains("WARN") && lost > 0, "{line}");
+    first.echo(b"goes on");
+    server.stop();
+}
+
+#[test]
+fn sigterm_ends_a_server_whose_log_nobody_reads() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let mut command = with_a_long_path(&folder);
+        command.args(["--shards", shards]);
+        let server = UnreadServer::start(command);
+        let mut client = TestClient::new(TestToken::new(1, server.address).mint());
+        server.fill_the_queue(&mut [&mut client]);
+        until("connected", &mut [&mut client], |clients| clients[0].is_connected());
+        server.stop();
+    }
+}
