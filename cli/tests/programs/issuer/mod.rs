@@ -6,3 +6,5 @@
 pub(crate) mod program;
 mod service;
 mod settings;
+#[cfg(target_os = "linux")]
+mod unread_log;
