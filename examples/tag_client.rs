@@ -14,13 +14,16 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
+use slipgate::client::transfer::TransferEvent;
+use slipgate::client::{ChannelEvent, Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
-use tag::{Channels, DEVELOPMENT_KEY, PROTOCOL_ID, Position, Step, World, channels};
+use tag::{Channels, DEVELOPMENT_KEY, Map, PROTOCOL_ID, Position, Step, World, channels};
 
 const TICK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
+    // Without a subscriber the library's warnings are not seen.
+    tracing_subscriber::fmt::init();
     // `Display` of an error is for people; a `Result` from `main` would print `Debug`.
     let Err(error) = run() else { return ExitCode::SUCCESS };
     println!("{error}");
@@ -56,6 +59,8 @@ pub(crate) struct Player {
     id: u64,
     /// The newest state of the game.
     pub(crate) world: World,
+    /// The map, once its transfer has arrived.
+    pub(crate) map: Option<Map>,
     /// The chat lines so far.
     pub(crate) chat: Vec<String>,
     /// Why the connection ended.
@@ -68,8 +73,8 @@ impl Player {
         let mut client = Client::new()?.with_traffic(traffic)?;
         client.connect(mint(server, id, name)?, clock.now())?;
         let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));
-        let (world, chat, ended) = (World::default(), Vec::new(), None);
-        Ok(Self { client, inbox, clock, pace, channels, id, world, chat, ended })
+        let (world, map, chat, ended) = (World::default(), None, Vec::new(), None);
+        Ok(Self { client, inbox, clock, pace, channels, id, world, map, chat, ended })
     }
 
     /// Handles what has arrived, sends a step if a tick is due, and sleeps until more happens.
@@ -92,6 +97,10 @@ impl Player {
                     let line = String::from_utf8_lossy(bytes).into_owned();
                     println!("{line}");
                     self.chat.push(line);
+                }
+                Event::Channel(ChannelEvent::Transfer { event: TransferEvent::Received { content, .. }, .. }) => {
+                    self.map = Map::from_fields(content.into_vec());
+                    println!("the map has arrived");
                 }
                 Event::Ended { reason } => self.ended = Some(reason.to_string()),
                 _ => {}
@@ -120,6 +129,12 @@ impl Player {
         } else {
             (players.iter().find(|player| player.id == *it)?, -1)
         };
-        Some(Step { dx: sign * (target.x - me.x).signum(), dy: sign * (target.y - me.y).signum() })
+        let (dx, dy) = (sign * (target.x - me.x).signum(), sign * (target.y - me.y).signum());
+        // A player that cannot step straight on steps along the wall; only the one that chases goes around a pillar.
+        let steps = [(dx, dy), (dx, 0), (0, dy), (dy, dx)];
+        let steps = if sign > 0 { &steps[..] } else { &steps[..3] };
+        let map = self.map.as_ref()?;
+        let &(dx, dy) = steps.iter().find(|(x, y)| (*x, *y) != (0, 0) && map.is_free(me.x + x, me.y + y))?;
+        Some(Step { dx, dy })
     }
 }

@@ -17,17 +17,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use slipgate::server::keys::Key;
+use slipgate::server::transfer::Transfer;
 use slipgate::server::{ClientHandle, Clock, Event, Inbox, Pace, Server, ServerConfig, Sockets, decode};
-use tag::{Channels, DEVELOPMENT_KEY, PROTOCOL_ID, Position, Step, World, channels};
+use tag::{Channels, DEVELOPMENT_KEY, Map, PROTOCOL_ID, Position, Step, World, channels};
 
 const SLOTS: u32 = 16;
-/// The grid has this many columns and rows.
-const GRID: i8 = 16;
 const TICK: Duration = Duration::from_millis(50);
 /// A new "it" waits for 2 s.
 const PAUSE_TICKS: u32 = 40;
 
 fn main() -> ExitCode {
+    // Without a subscriber the library's warnings are not seen.
+    tracing_subscriber::fmt::init();
     // `Display` of an error is for people; a `Result` from `main` would print `Debug`.
     let Err(error) = run() else { return ExitCode::SUCCESS };
     println!("{error}");
@@ -56,6 +57,9 @@ pub(crate) struct Game {
     clock: Clock,
     pace: Pace,
     channels: Channels,
+    map: Map,
+    /// The content of the map for new players. Its clones share the memory.
+    transfer: Transfer,
     players: Vec<Player>,
     /// The id of the player that is "it".
     it: u64,
@@ -73,7 +77,9 @@ impl Game {
         let keys = Key::from(DEVELOPMENT_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
         let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));
-        Ok(Self { server, inbox, clock, pace, channels, players: Vec::new(), it: 0, pause: 0 })
+        let map = Map::with_pillars();
+        let transfer = Transfer::new(map.fields().to_vec()).ok_or("the map is too large")?;
+        Ok(Self { server, inbox, clock, pace, channels, map, transfer, players: Vec::new(), it: 0, pause: 0 })
     }
 
     /// Returns the addresses that are bound.
@@ -88,10 +94,12 @@ impl Game {
         while let Some(event) = self.inbox.next(&mut self.server) {
             match event {
                 Event::Connected { client, client_id } => {
-                    let Some(info) = self.server.client(client) else { continue };
+                    let Some(mut info) = self.server.client(client) else { continue };
+                    // The queue of a new connection has room.
+                    let _ = info.send_transfer(self.channels.maps, self.transfer.clone(), 0);
                     // The user data of the token: the backend has written the player's name into it.
                     let name = String::from_utf8_lossy(&info.user_data()).trim_end_matches('\0').to_owned();
-                    let position = Position { id: client_id.0, x: client.slot().0 as i8 % GRID, y: 0 };
+                    let position = Position { id: client_id.0, x: client.slot().0 as i8 % Map::GRID, y: 0 };
                     announce(&mut self.server, self.channels, &format!("{name} has joined"));
                     self.players.push(Player { client, name, position, step: None });
                 }
@@ -127,10 +135,12 @@ impl Game {
 
     fn tick(&mut self) {
         for player in &mut self.players {
-            // Never trust a client: a step is one field at most, and stays on the grid.
+            // Never trust a client: a step is one field at most, and leads neither into a wall nor off the grid.
             let Some(Step { dx, dy }) = player.step.take() else { continue };
-            player.position.x = (player.position.x + dx.clamp(-1, 1)).clamp(0, GRID - 1);
-            player.position.y = (player.position.y + dy.clamp(-1, 1)).clamp(0, GRID - 1);
+            let (x, y) = (player.position.x + dx.clamp(-1, 1), player.position.y + dy.clamp(-1, 1));
+            if self.map.is_free(x, y) {
+                (player.position.x, player.position.y) = (x, y);
+            }
         }
         self.tag();
         let players = self.players.iter().map(|player| player.position).collect();

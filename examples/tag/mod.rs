@@ -32,22 +32,57 @@ pub(crate) struct World {
     pub(crate) players: Vec<Position>,
 }
 
+/// The map: one byte for each field, row by row. Each player receives it as a transfer.
+pub(crate) struct Map(Vec<u8>);
+
+impl Map {
+    /// The grid has this many columns and rows.
+    pub(crate) const GRID: i8 = 16;
+    const WALL: u8 = 1;
+
+    /// Returns a map with four pillars.
+    pub(crate) fn with_pillars() -> Self {
+        let is_pillar = |line: i8| line == 4 || line == 11;
+        let field = |x: i8, y: i8| if is_pillar(x) && is_pillar(y) { Self::WALL } else { 0 };
+        Self((0..Self::GRID).flat_map(|y| (0..Self::GRID).map(move |x| field(x, y))).collect())
+    }
+
+    /// Returns the map with these fields, `None` if their number is wrong.
+    pub(crate) fn from_fields(fields: Vec<u8>) -> Option<Self> {
+        (fields.len() == usize::from(Self::GRID.unsigned_abs()).pow(2)).then_some(Self(fields))
+    }
+
+    pub(crate) fn fields(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns whether a player can stand on a field; never outside of the grid.
+    pub(crate) fn is_free(&self, x: i8, y: i8) -> bool {
+        let line = 0..Self::GRID;
+        let index = i32::from(y) * i32::from(Self::GRID) + i32::from(x);
+        line.contains(&x) && line.contains(&y) && self.0.get(index as usize) == Some(&0)
+    }
+}
+
 /// The ids of the channels.
 #[derive(Clone, Copy)]
 pub(crate) struct Channels {
     pub(crate) steps: ChannelId,
     pub(crate) state: ChannelId,
     pub(crate) chat: ChannelId,
+    pub(crate) maps: ChannelId,
 }
 
 /// Returns the channels, which must be the same at both ends.
 pub(crate) fn channels() -> Result<(Channels, Traffic), LayoutError> {
     let mut layout = Layout::builder();
     // Clients with another version are refused instead of misunderstood.
-    layout.version = 1;
+    layout.version = 2;
     let steps = layout.add(Channel::sequenced("steps"));
     // If the network is slow, a new state replaces one that waits.
     let state = layout.add(Channel::sequenced("state").newest_only());
     let chat = layout.add(Channel::reliable_ordered("chat"));
-    Ok((Channels { steps, state, chat }, Traffic::channels(layout.build()?)))
+    // The map uses only what the other channels leave of the path, so it delays no state.
+    let maps = layout.add(Channel::transfers("maps"));
+    Ok((Channels { steps, state, chat, maps }, Traffic::channels(layout.build()?)))
 }

@@ -28,6 +28,9 @@ fn two_players_chat_move_and_tag_each_other() {
     run_until(&mut game, &mut players, "each reads the line of the other", |players| {
         players.iter().all(|player| player.chat.iter().any(|line| line == "hello, all"))
     });
+    run_until(&mut game, &mut players, "both have the map", |players| {
+        players.iter().all(|player| player.map.as_ref().is_some_and(|map| map.is_free(3, 4) && !map.is_free(4, 4)))
+    });
     let first = players[0].world.it;
     assert!([1, 2].contains(&first));
     run_until(&mut game, &mut players, "the other one is tagged", |players| {
