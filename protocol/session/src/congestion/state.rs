@@ -78,6 +78,9 @@ pub struct CongestionStats {
     pub base_round_trip: Option<Duration>,
     /// The smoothed round trip; `None` before the first.
     pub round_trip: Option<Duration>,
+    /// The smoothed deviation of a round trip from [`round_trip`](Self::round_trip), RFC 6298: the jitter of the path.
+    /// The time that the peer holds an acknowledgement is no part of it. `None` before the first sample.
+    pub round_trip_variation: Option<Duration>,
     /// The queueing delay at the bottleneck: as the controller measured it, or else the smoothed round trip less the
     /// minimum. `None` before the first sample.
     pub queueing_delay: Option<Duration>,
@@ -297,6 +300,7 @@ impl CongestionState {
             phase: report.phase,
             base_round_trip: base,
             round_trip: smoothed,
+            round_trip_variation: smoothed.map(|_| self.path.timing().variation),
             queueing_delay: report.queueing_delay.or(by_round_trip),
             loss: self.loss,
             demand: self.demand,
@@ -463,7 +467,8 @@ mod tests {
     #[test]
     fn statistics_describe_the_path() {
         let mut congestion = fixed(1e6);
-        assert_eq!(congestion.stats(at(0)).queueing_delay, None);
+        let before = congestion.stats(at(0));
+        assert_eq!((before.queueing_delay, before.round_trip_variation), (None, None));
         let departed = SentPacket { sent_at: at(0), bytes: 1000 };
         for (now, rtt) in [(1000, 40), (2000, 80), (3000, 80)] {
             let newest = super::super::NewestAck {
@@ -488,5 +493,34 @@ mod tests {
         );
         assert!(stats.queueing_delay.unwrap() > Duration::from_millis(5), "{stats:?}");
         assert!((0.15..0.35).contains(&stats.loss), "{stats:?}");
+        assert_eq!(stats.round_trip_variation, Some(congestion.path.timing().variation));
+    }
+
+    /// A peer of 60 turns a second holds acknowledgements for up to 16 ms, which is no jitter of the path.
+    #[test]
+    fn jitter_is_that_of_the_path_not_of_the_peers_turns() {
+        let mut congestion = fixed(1e6);
+        for (index, held) in [3, 16, 9, 1, 12, 6, 15, 2].into_iter().cycle().take(80).enumerate() {
+            let (now, held) = (1000 + 20 * index as u64, Duration::from_millis(held));
+            let sent_at =
+                Instant::from_start(Duration::from_millis(now).saturating_sub(held + Duration::from_millis(1)));
+            congestion.on_feedback(&Feedback {
+                now: at(now),
+                newest: Some(super::super::NewestAck {
+                    sent_at,
+                    received_at: None,
+                    ack_delay: held,
+                    socket_delay: Duration::ZERO,
+                }),
+                acked: &[SentPacket { sent_at, bytes: 1000 }],
+                lost: &[],
+                delivered: 0,
+                in_flight: 0,
+            });
+        }
+        let stats = congestion.stats(at(3000));
+        let jitter = stats.round_trip_variation.expect("there were samples");
+        assert_eq!(stats.round_trip, Some(Duration::from_millis(1)));
+        assert!(jitter < Duration::from_micros(10), "{jitter:?}");
     }
 }

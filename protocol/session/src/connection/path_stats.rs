@@ -13,8 +13,8 @@ use slipgate_netcode::time::Instant;
 pub struct PathStats {
     /// Round-trip time, jitter, loss, bandwidths and counters, measured as in "Fiedler, Reliability, Ordering and
     /// Congestion Avoidance over UDP": the round-trip time includes the time that the peer held the acknowledgement,
-    /// and lost acknowledgements. [`CongestionStats::round_trip`] is the time of the path alone. Among
-    /// `counters.lost` packets, `counters.late_acks` were acknowledged after all.
+    /// and lost acknowledgements. [`CongestionStats::round_trip`] and its variation are those of the path alone.
+    /// Among `counters.lost` packets, `counters.late_acks` were acknowledged after all.
     pub endpoint: EndpointStats,
     /// The state of the congestion controller.
     pub congestion: CongestionStats,
@@ -35,8 +35,9 @@ impl fmt::Display for PathStats {
         if let Some(round_trip) = self.congestion.round_trip {
             write!(f, "{:.1} ms, ", ms(round_trip))?;
         }
-        if let Some(rtt) = &self.endpoint.rtt {
-            write!(f, "jitter {:.1} ms, ", ms(rtt.jitter.deviation))?;
+        // The jitter of the same round trip. `endpoint.rtt` varies by the turns of the peer, even on a perfect path.
+        if let Some(variation) = self.congestion.round_trip_variation {
+            write!(f, "jitter {:.1} ms, ", ms(variation))?;
         }
         write!(f, "{:.1} % lost, ", 100.0 * self.endpoint.loss)?;
         if let Some(queue) = self.congestion.queueing_delay {
