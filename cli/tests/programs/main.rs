@@ -2,8 +2,12 @@
 
 mod client;
 mod conditioner;
+#[cfg(unix)]
+mod demo;
 mod issuer;
 mod process;
+#[cfg(unix)]
+mod pseudo_terminal;
 mod server;
 mod slipgate;
 #[cfg(target_os = "linux")]

@@ -1,13 +1,14 @@
 //! The demo's clients, each in its own thread.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
 use slipgate_client::fetch::{TokenRequest, fetch};
+use slipgate_client::{CloseKind, CloseReason};
 use slipgate_token_issuer::api_key::ApiKey;
 
 use super::game::GameSettings;
@@ -19,15 +20,83 @@ const FIRST_CLIENT_ID: u64 = 1001;
 const TIMEOUT_SECONDS: u32 = 15;
 /// The longest wait between two turns; a datagram ends it earlier.
 const MAX_TURN_WAIT: Duration = Duration::from_millis(20);
+/// How long a kicked player stays away, so that the reason can be read.
+const PAUSE_AFTER_KICK: Duration = Duration::from_secs(3);
+/// The pause of a player before it asks for another token, after any other end.
+const PAUSE_AFTER_END: Duration = Duration::from_millis(100);
+/// How long an attempt to connect may take before the player asks for another token: two round trips over a satellite
+/// take 1.2 s, and lost datagrams are repeated.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What a client does after its connection has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AfterEnd {
+    /// It fails: the demo must serve each client without a break.
+    Fail,
+    /// It asks for a new token and connects again, as a game does.
+    Rejoin,
+}
 
 /// The state and counters of a client.
 #[derive(Clone, Default)]
 pub(super) struct ClientReport {
     pub(super) client_id: u64,
+    /// The present or last session.
     pub(super) player: PlayerReport,
+    /// The sessions before.
+    pub(super) past: PastSessions,
     /// Why the client stopped, if it failed.
     pub(super) error: Option<String>,
     pub(super) finished: bool,
+}
+
+/// The sums of a client's ended sessions.
+#[derive(Clone, Default)]
+pub(super) struct PastSessions {
+    /// Sessions that have ended, attempts included.
+    pub(super) count: u32,
+    /// Chat lines that the server returned. Lines that were on the way at the end of a session do not count.
+    pub(super) lines: u64,
+    pub(super) states: u64,
+    pub(super) wrong: u64,
+    /// Sessions that neither a kick nor a stop of the server has ended.
+    pub(super) lost: u32,
+    /// Why the last one has ended.
+    pub(super) last_end: Option<CloseReason>,
+}
+
+impl PastSessions {
+    fn add(&mut self, player: &PlayerReport, end: CloseReason) {
+        self.count += 1;
+        self.lines += player.chat.returned;
+        self.states += player.states.received;
+        self.wrong += player.wrong();
+        let is_expected = matches!(end.kind, CloseKind::Kicked | CloseKind::ServerStopped);
+        self.lost += u32::from(player.slot.is_some() && !is_expected);
+        self.last_end = Some(end);
+    }
+}
+
+impl ClientReport {
+    /// Returns whether the client is on its way back: its last session has ended, and the next is not established.
+    pub(super) const fn is_between_sessions(&self) -> bool {
+        self.past.count > 0 && !self.player.state.is_connected()
+    }
+
+    /// Returns the chat lines that came back, in all sessions.
+    pub(super) const fn lines_returned(&self) -> u64 {
+        self.player.chat.returned + self.past.lines
+    }
+
+    /// Returns the state updates that arrived, in all sessions.
+    pub(super) const fn states_received(&self) -> u64 {
+        self.player.states.received + self.past.states
+    }
+
+    /// Returns whether the present session must be complete: not if it follows another one and had no time to begin.
+    pub(super) const fn must_be_complete(&self) -> bool {
+        self.past.count == 0 || (self.player.state.is_connected() && self.player.chat.sent > 0)
+    }
 }
 
 type Shared = Arc<Mutex<ClientReport>>;
@@ -44,31 +113,35 @@ pub(super) struct Clients {
 struct Commands {
     stop_sending: AtomicBool,
     leave: AtomicBool,
+    /// Counts the stops and starts of the server, so it is odd while the server restarts. The backend of a game knows
+    /// that, and sends no player there.
+    server_changes: AtomicU32,
+}
+
+/// What all clients need to know to join.
+#[derive(Clone)]
+pub(super) struct JoinSettings {
+    pub(super) issuer: String,
+    pub(super) api_key: Arc<ApiKey>,
+    /// The address in the tokens.
+    pub(super) server: SocketAddr,
+    pub(super) after_end: AfterEnd,
 }
 
 impl Clients {
-    pub(super) fn start(
-        count: u32,
-        settings: &GameSettings,
-        issuer: String,
-        server: SocketAddr,
-        api_key: ApiKey,
-    ) -> Result<Self, Failure> {
-        let bind = wildcard_of_family(server);
-        let (issuer, api_key, commands) = (Arc::new(issuer), Arc::new(api_key), Arc::new(Commands::default()));
-        let mut clients = Self { reports: Vec::new(), threads: Vec::new(), commands: Arc::clone(&commands) };
-        for number in 0..u64::from(count) {
-            let report = Shared::default();
+    pub(super) fn start(count: u32, settings: &GameSettings, join: &JoinSettings) -> Result<Self, Failure> {
+        let mut clients = Self { reports: Vec::new(), threads: Vec::new(), commands: Arc::default() };
+        for client_id in (FIRST_CLIENT_ID..).take(count as usize) {
+            let report = Arc::new(Mutex::new(ClientReport { client_id, ..ClientReport::default() }));
             clients.reports.push(Arc::clone(&report));
-            let (issuer, api_key, commands) = (Arc::clone(&issuer), Arc::clone(&api_key), Arc::clone(&commands));
-            let (settings, client_id) = (settings.clone(), FIRST_CLIENT_ID + number);
-            update(&report, |report| report.client_id = client_id);
+            let (settings, join, commands) = (settings.clone(), join.clone(), Arc::clone(&clients.commands));
+            let run = move || {
+                let error = run_client(client_id, &settings, &join, &commands, &report).err();
+                update(&report, |report| (report.error, report.finished) = (error, true));
+            };
             let thread = std::thread::Builder::new()
                 .name(format!("client-{client_id}"))
-                .spawn(move || {
-                    let error = run_client(client_id, &settings, &issuer, bind, &api_key, &commands, &report).err();
-                    update(&report, |report| (report.error, report.finished) = (error, true));
-                })
+                .spawn(run)
                 .map_err(|error| Failure::run_time(format!("cannot start a thread: {error}")))?;
             clients.threads.push(thread);
         }
@@ -89,13 +162,21 @@ impl Clients {
 
     /// Returns whether every client received all messages that must arrive.
     pub(super) fn have_received_all(&self) -> bool {
-        self.reports().iter().all(|report| report.finished || report.player.has_received_all())
+        let is_done = |report: &ClientReport| report.finished || report.is_between_sessions();
+        self.reports().iter().all(|report| is_done(report) || report.player.has_received_all())
     }
 
     /// Returns a number that grows with each arrival of a message that must arrive.
     pub(super) fn progress(&self) -> u64 {
         let of = |player: &PlayerReport| player.chat.returned + u64::from(player.map.bytes) + player.map.complete;
         self.reports().iter().map(|report| of(&report.player)).sum()
+    }
+
+    /// Sets whether the server is up: players fetch no tokens while it is down.
+    pub(super) fn set_server_state(&self, state: ServerState) {
+        if (state == ServerState::Down) != self.commands.is_server_down() {
+            self.commands.server_changes.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn stop_sending(&self) {
@@ -114,6 +195,43 @@ impl Clients {
     }
 }
 
+/// Whether the server can be joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ServerState {
+    Up,
+    Down,
+}
+
+impl Commands {
+    /// Waits for this time, or until the server has restarted; then for as long as no player may connect. A command
+    /// to leave ends the wait.
+    fn pause(&self, time: Duration) {
+        let (end, changes) = (Instant::now() + time, self.server_changes.load(Ordering::Relaxed));
+        let is_early = || Instant::now() < end && self.server_changes.load(Ordering::Relaxed) <= changes + 1;
+        while !self.is_leaving() && (is_early() || !self.may_connect()) {
+            std::thread::sleep(MAX_TURN_WAIT);
+        }
+    }
+
+    fn is_server_down(&self) -> bool {
+        self.server_changes.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// Returns whether players may connect: not while the server is down, and not at the end of the demo.
+    fn may_connect(&self) -> bool {
+        !self.is_server_down() && self.is_sending()
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leave.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether players still send messages.
+    fn is_sending(&self) -> bool {
+        !self.stop_sending.load(Ordering::Relaxed)
+    }
+}
+
 fn update(report: &Mutex<ClientReport>, change: impl FnOnce(&mut ClientReport)) {
     change(&mut report.lock().unwrap_or_else(PoisonError::into_inner));
 }
@@ -126,26 +244,53 @@ fn wildcard_of_family(server: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Runs a client: fetches a token over HTTP, connects over UDP, plays, and disconnects.
+/// Runs a client until it is told to leave. Each session has a token of its own.
 fn run_client(
     client_id: u64,
     settings: &GameSettings,
-    issuer: &str,
-    bind: SocketAddr,
-    api_key: &ApiKey,
+    join: &JoinSettings,
     commands: &Commands,
     report: &Mutex<ClientReport>,
 ) -> Result<(), String> {
-    let request = TokenRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..TokenRequest::default() };
-    let token = fetch(issuer, api_key.expose(), &request).map_err(|error| error.to_string())?;
-    let mut player = Player::begin(client_id, token, bind, settings)?;
-    while !commands.leave.load(Ordering::Relaxed) {
-        let sending = !commands.stop_sending.load(Ordering::Relaxed);
-        player.turn(sending, MAX_TURN_WAIT).map_err(|error| format!("cannot wait for packets: {error}"))?;
-        update(report, |report| report.player = player.report().clone());
-        if let Some(reason) = &player.report().ended {
-            return Err(reason.clone());
+    let mut player = Player::new(client_id, wildcard_of_family(join.server), settings)?;
+    while !commands.is_leaving() {
+        let request = TokenRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..TokenRequest::default() };
+        let token = fetch(&join.issuer, join.api_key.expose(), &request).map_err(|error| error.to_string())?;
+        player.connect(token)?;
+        let Some(end) = play(&mut player, join.after_end, commands, report)? else { break };
+        if join.after_end == AfterEnd::Fail {
+            return Err(end.to_string());
         }
+        let pause = if end.kind == CloseKind::Kicked { PAUSE_AFTER_KICK } else { PAUSE_AFTER_END };
+        update(report, |report| {
+            report.past.add(player.report(), end);
+            report.player = PlayerReport { state: report.player.state, ..PlayerReport::default() };
+        });
+        commands.pause(pause);
     }
     player.leave().map_err(|error| error.to_string())
+}
+
+/// Plays a session. Returns why it ended, `None` when the client is told to leave.
+fn play(
+    player: &mut Player,
+    after_end: AfterEnd,
+    commands: &Commands,
+    report: &Mutex<ClientReport>,
+) -> Result<Option<CloseReason>, String> {
+    let started = Instant::now();
+    while !commands.is_leaving() {
+        player
+            .turn(commands.is_sending(), MAX_TURN_WAIT)
+            .map_err(|error| format!("cannot wait for packets: {error}"))?;
+        update(report, |report| report.player = player.report().clone());
+        if let Some(end) = &player.report().ended {
+            return Ok(Some(end.clone()));
+        }
+        let is_late = player.report().slot.is_none() && started.elapsed() > ATTEMPT_TIMEOUT;
+        if after_end == AfterEnd::Rejoin && is_late {
+            player.leave().map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(None)
 }

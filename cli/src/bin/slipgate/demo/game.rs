@@ -66,7 +66,9 @@ fn map(kib: u32) -> Vec<u8> {
 pub(super) struct ChatLine<'t> {
     /// The client id of the author.
     pub(super) author: u64,
-    /// The line's number, counted from 0 for each author.
+    /// The author's session: each connection of a player is one.
+    pub(super) session: u32,
+    /// The line's number, counted from 0 in each session.
     pub(super) number: u64,
     text: &'t str,
 }
@@ -84,8 +86,8 @@ impl ChatLine<'_> {
     }
 
     /// Creates a line with this text.
-    pub(super) const fn new(author: u64, number: u64, text: &str) -> ChatLine<'_> {
-        ChatLine { author, number, text }
+    pub(super) const fn new(author: u64, session: u32, number: u64, text: &str) -> ChatLine<'_> {
+        ChatLine { author, session, number, text }
     }
 
     pub(super) fn is_correct(&self) -> bool {
@@ -128,7 +130,7 @@ fn entity(tick: u64, index: u32) -> [u8; ENTITY_BYTES as usize] {
 }
 
 /// Returns pseudo-random bits: the finaliser of `SplitMix64`.
-const fn scramble(number: u64) -> u64 {
+pub(super) const fn scramble(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -158,8 +160,8 @@ mod tests {
     #[test]
     fn line_or_state_with_another_number_is_not_correct() {
         let text = ChatLine::text(7, 3);
-        assert!(ChatLine::new(7, 3, &text).is_correct());
-        assert!(!ChatLine::new(7, 4, &text).is_correct() && !ChatLine::new(8, 3, &text).is_correct());
+        assert!(ChatLine::new(7, 1, 3, &text).is_correct());
+        assert!(!ChatLine::new(7, 1, 4, &text).is_correct() && !ChatLine::new(8, 1, 3, &text).is_correct());
         let state = StateUpdate::new(5, 20);
         assert!(state.is_correct());
         assert!(!StateUpdate { tick: 6, ..state }.is_correct());

@@ -1,16 +1,18 @@
-//! The impaired path between clients and server (`--preset`): the network conditioner in a thread.
+//! The path between clients and server, which can be impaired: the network conditioner in a thread.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use slipgate_cli::Failure;
 use slipgate_server::Clock;
-use slipgate_sim::Preset;
 use slipgate_sim::proxy::{Proxy, Settings};
+
+use super::line::Line;
 
 /// The longest wait of the loop, which bounds the delay of a stop.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -21,34 +23,43 @@ const SEED: u64 = 1;
 pub(super) struct ImpairedPath {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
+    lines: Sender<Line>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl ImpairedPath {
     /// Starts the proxy, with a separate simulated path for each client.
-    pub(super) fn start(preset: Preset, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
+    pub(super) fn start(line: Line, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
+        let (up, down) = line.conditions();
         let settings = Settings {
-            up: preset.up(),
-            down: preset.down(),
+            up,
+            down,
             max_clients: clients as usize,
             ..Settings::new((server.ip(), 0).into(), server, SEED)
         };
         let proxy = Proxy::bind(settings)
             .map_err(|error| Failure::run_time(format!("the conditioner cannot listen on {}: {error}", server.ip())))?;
         let (address, stop) = (proxy.local_address(), Arc::new(AtomicBool::new(false)));
+        let (lines, changes) = channel();
         let thread = {
             let stop = Arc::clone(&stop);
             std::thread::Builder::new()
                 .name("impaired-path".to_owned())
-                .spawn(move || forward(proxy, &stop))
+                .spawn(move || forward(proxy, &changes, &stop))
                 .map_err(|error| Failure::run_time(format!("cannot start a thread: {error}")))?
         };
-        Ok(Self { address, stop, thread })
+        Ok(Self { address, stop, lines, thread })
     }
 
     /// Returns the address to which clients send.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Changes the conditions of all clients, within [`MAX_WAIT`].
+    pub(super) fn set_line(&self, line: Line) {
+        // The thread has ended only if it failed, which `stop` reports.
+        let _ = self.lines.send(line);
     }
 
     pub(super) fn stop(self) -> Result<(), Failure> {
@@ -61,10 +72,14 @@ impl ImpairedPath {
     }
 }
 
-fn forward(mut proxy: Proxy, stop: &AtomicBool) -> io::Result<()> {
+fn forward(mut proxy: Proxy, changes: &Receiver<Line>, stop: &AtomicBool) -> io::Result<()> {
     let clock = Clock::start();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.monotonic();
+        if let Some(line) = changes.try_iter().last() {
+            let (up, down) = line.conditions();
+            proxy.set_conditions(up, down, now);
+        }
         proxy.turn(now);
         proxy.wait(MAX_WAIT, now)?;
     }

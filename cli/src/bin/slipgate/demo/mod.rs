@@ -5,13 +5,19 @@
 //!        │  ▲
 //!        │  │ connect token
 //!        ▼
-//!   encrypted UDP ◀── chat, state, a map ──▶ server thread          this thread shows it
-//!              (over an impaired path with --preset)
+//!   encrypted UDP ◀── chat, state, a map ──▶ server thread          this thread shows it,
+//!          (over a line that may be impaired)    ▲                  and obeys the keys
+//!                                                └── junk ── flood thread (key f)
 //! ```
+//!
+//! A terminal gets a live screen with keys. Anything else gets lines of text or JSON, for a fixed time, without keys.
 
 mod clients;
+mod flood;
 mod game;
 mod impaired_path;
+mod line;
+mod live;
 mod outcome;
 mod player;
 mod received;
@@ -19,6 +25,7 @@ mod server;
 mod server_game;
 mod show;
 mod snapshot;
+mod stage;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,23 +38,23 @@ use slipgate_cli::Failure;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::queue_lines;
 use slipgate_cli::values::{NotASpan, Span};
-use slipgate_netcode::crypto::key::{Key, KeyRing};
+use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_os::listen;
 use slipgate_sim::Preset;
 use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
 use slipgate_token_issuer::http::{self, RunningService, TokenService};
 use slipgate_token_issuer::{Issuer, Limits};
 
-use self::clients::Clients;
-use self::game::GameSettings;
-use self::impaired_path::ImpairedPath;
-use self::server::{Bound, GameServer};
-use self::show::Screen;
-use self::snapshot::Snapshot;
+use self::live::{LiveScreen, Next};
+use self::outcome::Ending;
+use self::show::{Screen, Style};
+use self::stage::{Control, Stage};
 use crate::keygen::entropy;
 
 /// The protocol id of the demo's game.
 const PROTOCOL_ID: u64 = 0x51_19_67_a7_e0_de_30_01;
+/// How long clients play without keys.
+const UNATTENDED_TIME: Span = Span(Duration::from_secs(10));
 /// The interval at which the display is updated.
 const FRAME: Duration = Duration::from_millis(100);
 /// How long the clients may take to connect.
@@ -57,15 +64,18 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the server may take to process all disconnects.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The signals that end the demo in order.
+const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+
 #[derive(Args)]
 pub(crate) struct Flags {
     /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     clients: u32,
 
-    /// How long the clients play; `ever` means until Ctrl-C
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
-    duration: Playtime,
+    /// How long the clients play; `ever` means until a signal [default: 10s, or until q in a terminal]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    duration: Option<Playtime>,
 
     /// State messages per second, of each client and to each client, if the path allows
     #[arg(long, value_name = "HZ", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -88,7 +98,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     server: SocketAddr,
 
-    /// Print one JSON object per line instead of a table
+    /// Print one JSON object per line instead of a live screen
     #[arg(long)]
     json: bool,
 }
@@ -108,75 +118,105 @@ fn duration(text: &str) -> Result<Playtime, String> {
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
-    let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
-    let interrupted = listen_to_signals()?;
-    let (private_key, api_key) = (Key::random(&mut entropy()?), ApiKey::random(&mut entropy()?));
-    let settings = GameSettings::new(flags.rate, flags.map)?;
-    let bound = Bound::bind(flags.server)?;
-    let address = bound.address();
-    let path = flags.preset.map(|preset| ImpairedPath::start(preset, address, flags.clients)).transpose()?;
-    // Clients connect to the address that their tokens list: the proxy's, if there is one.
-    let public_address = path.as_ref().map_or(address, ImpairedPath::address);
-    let server = GameServer::start(
-        bound,
-        public_address,
-        flags.clients,
-        private_key.clone().into(),
-        PROTOCOL_ID,
-        settings.clone(),
-    )?;
-    let issuer = start_issuer(flags.issuer, private_key.into(), public_address, &api_key)?;
-    let mut screen = Screen::new(flags.json);
-    screen.introduce(issuer.address(), address, public_address, flags);
+    let interrupts = Interrupts::listen()?;
+    match Style::of_output(flags.json) {
+        Style::Live => run_live(flags, &interrupts),
+        style => {
+            let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
+            run_unattended(flags, Screen::new(style), &interrupts)
+        }
+    }
+}
 
-    let url = format!("http://{}", issuer.address());
-    let mut clients = Clients::start(flags.clients, &settings, url, public_address, api_key)?;
-    let snapshot = |clients: &Clients| Snapshot::new(clients.reports(), server.report(), &settings);
-    play(flags.duration, &interrupted, &clients, || screen.draw(&snapshot(&clients)));
-    clients.stop_sending();
-    wait_for_delivery(&clients, || screen.draw(&snapshot(&clients)));
-    let last = snapshot(&clients);
-    clients.leave();
-    wait_until(DISCONNECT_TIMEOUT, || server.report().connected == 0);
-    let outcome = screen.summarise(&last, &server.report());
-    drop(issuer);
-    path.map_or(Ok(()), ImpairedPath::stop)?;
-    server.stop()?;
+/// Runs the demo with a live screen, until `q`, the end of the playing time, or a signal.
+fn run_live(flags: &Flags, interrupts: &Interrupts) -> Result<(), Failure> {
+    let mut stage = Stage::start(flags, Control::Keys)?;
+    let mut screen = LiveScreen::start(&stage)?;
+    let playtime = flags.duration.unwrap_or(Playtime::Ever);
+    play(playtime, interrupts, &mut stage, |stage| screen.frame(stage, FRAME))?;
+    screen.announce_end();
+    let is_interrupted = || interrupts.interrupted.load(Ordering::Relaxed);
+    let ending = wait_for_delivery(&mut stage, |stage| match is_interrupted() {
+        true => Ok(Next::Quit),
+        false => screen.frame(stage, FRAME),
+    })?;
+    let result = screen.leave();
+    // From here on nothing is left to restore, so a second signal may end the program.
+    interrupts.may_exit.store(true, Ordering::Relaxed);
+    let outcome = end(stage, ending, &Screen::new(Style::Live));
+    result.and(outcome)
+}
+
+/// Runs the demo without keys, for its playing time or until a signal.
+fn run_unattended(flags: &Flags, mut screen: Screen, interrupts: &Interrupts) -> Result<(), Failure> {
+    interrupts.may_exit_at_second_signal()?;
+    let mut stage = Stage::start(flags, Control::Unattended)?;
+    screen.introduce(&stage, flags);
+    let mut draw = |stage: &mut Stage, time| {
+        screen.draw(&stage.snapshot());
+        std::thread::sleep(time);
+        Ok(Next::Continue)
+    };
+    let playtime = flags.duration.unwrap_or(Playtime::For(UNATTENDED_TIME));
+    play(playtime, interrupts, &mut stage, |stage| draw(stage, FRAME))?;
+    let ending = wait_for_delivery(&mut stage, |stage| draw(stage, Duration::from_millis(10)))?;
+    end(stage, ending, &screen)
+}
+
+/// Disconnects the clients, stops everything and prints the summary.
+fn end(mut stage: Stage, ending: Ending, screen: &Screen) -> Result<(), Failure> {
+    let last = stage.snapshot();
+    stage.clients.leave();
+    wait_until(DISCONNECT_TIMEOUT, || stage.server_report().connected == 0);
+    let outcome = screen.summarise(&last, &stage.server_report(), ending);
+    stage.end()?;
     outcome
 }
 
-/// Updates the display until the playing time is over, all clients ended, or a signal arrives.
-fn play(playtime: Playtime, interrupted: &AtomicBool, clients: &Clients, mut draw: impl FnMut()) {
+/// Shows frames until the playing time is over, all clients ended, a signal arrives, or the person quits.
+fn play(
+    playtime: Playtime,
+    interrupts: &Interrupts,
+    stage: &mut Stage,
+    mut frame: impl FnMut(&mut Stage) -> Result<Next, Failure>,
+) -> Result<(), Failure> {
     let connecting_until = Instant::now() + CONNECT_TIMEOUT;
     let mut playing_since = None;
     loop {
-        draw();
+        let next = frame(stage)?;
         let now = Instant::now();
-        if playing_since.is_none() && (clients.are_all_connected() || now >= connecting_until) {
+        if playing_since.is_none() && (stage.clients.are_all_connected() || now >= connecting_until) {
             playing_since = Some(now);
         }
         let is_over = match (playtime, playing_since) {
             (Playtime::For(span), Some(since)) => now >= since + span.0,
             _ => false,
         };
-        if is_over || interrupted.load(Ordering::Relaxed) || clients.have_all_ended() {
-            return;
+        let has_ended = stage.has_failed() || stage.clients.have_all_ended();
+        if is_over || has_ended || next == Next::Quit || interrupts.interrupted.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        std::thread::sleep(FRAME);
     }
 }
 
-/// Updates the display until all reliable messages arrived, or none arrived for [`DELIVERY_TIMEOUT`].
-fn wait_for_delivery(clients: &Clients, mut draw: impl FnMut()) {
-    let (mut progress, mut since) = (clients.progress(), Instant::now());
-    while !clients.have_received_all() && since.elapsed() < DELIVERY_TIMEOUT {
-        std::thread::sleep(Duration::from_millis(10));
-        draw();
-        let newer = clients.progress();
+/// Lets clients send no more, and shows frames until all reliable messages arrived, none arrived for
+/// [`DELIVERY_TIMEOUT`], or the person quits.
+fn wait_for_delivery(
+    stage: &mut Stage,
+    mut frame: impl FnMut(&mut Stage) -> Result<Next, Failure>,
+) -> Result<Ending, Failure> {
+    stage.clients.stop_sending();
+    let (mut progress, mut since) = (stage.clients.progress(), Instant::now());
+    while !stage.clients.have_received_all() && since.elapsed() < DELIVERY_TIMEOUT {
+        if frame(stage)? == Next::Quit {
+            return Ok(Ending::CutShort);
+        }
+        let newer = stage.clients.progress();
         if newer != progress {
             (progress, since) = (newer, Instant::now());
         }
     }
+    Ok(Ending::Complete)
 }
 
 fn wait_until(timeout: Duration, done: impl Fn() -> bool) {
@@ -186,15 +226,35 @@ fn wait_until(timeout: Duration, done: impl Fn() -> bool) {
     }
 }
 
-fn listen_to_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second signal ends the program at once, even if a thread hangs.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupted)))
-            .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+/// The signals SIGINT and SIGTERM.
+struct Interrupts {
+    interrupted: Arc<AtomicBool>,
+    /// Whether a signal ends the program at once: not before the terminal is restored.
+    may_exit: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    fn listen() -> Result<Self, Failure> {
+        let interrupts = Self { interrupted: Arc::default(), may_exit: Arc::default() };
+        for signal in SIGNALS {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupts.may_exit))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupts.interrupted)))
+                .map_err(|error| cannot_register(&error))?;
+        }
+        Ok(interrupts)
     }
-    Ok(interrupted)
+
+    /// Lets a second signal end the program at once, even if a thread hangs.
+    fn may_exit_at_second_signal(&self) -> Result<(), Failure> {
+        for signal in SIGNALS {
+            signal_hook::flag::register(signal, Arc::clone(&self.may_exit)).map_err(|error| cannot_register(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn cannot_register(error: &io::Error) -> Failure {
+    Failure::run_time(format!("cannot register signal handlers: {error}"))
 }
 
 fn start_issuer(

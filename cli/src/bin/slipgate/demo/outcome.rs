@@ -6,30 +6,49 @@ use slipgate_cli::Failure;
 use super::server::ServerReport;
 use super::snapshot::{Entry, Snapshot, millis};
 
+/// How the playing time ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// Everything had time to arrive.
+    Complete,
+    /// A person or a signal did not wait for the last messages.
+    CutShort,
+}
+
 impl Entry {
-    fn is_perfect(&self) -> bool {
-        self.client.error.is_none() && self.client.player.is_perfect() && self.at_server.is_perfect()
+    fn is_perfect(&self, ending: Ending) -> bool {
+        let client = &self.client;
+        let must_be_complete = ending == Ending::Complete && client.must_be_complete();
+        let is_complete = !must_be_complete || client.player.is_perfect();
+        client.error.is_none() && is_complete && self.wrong() == 0 && client.past.lost == 0
     }
 }
 
 impl Snapshot {
     /// Returns success only if every client was served, every chat line and map arrived complete and correct, no state
-    /// update was older than an earlier one, and the server noticed every disconnect.
-    pub(super) fn outcome(&self, end: &ServerReport) -> Result<(), Failure> {
+    /// update was older than an earlier one, and the server noticed every disconnect. A run that was cut short need
+    /// not be complete.
+    pub(super) fn outcome(&self, end: &ServerReport, ending: Ending) -> Result<(), Failure> {
         let clean = end.connected == 0 && end.stats.connects == end.stats.disconnects;
-        if clean && self.clients.iter().all(Entry::is_perfect) { Ok(()) } else { Err(self.failure(clean)) }
+        let is_perfect =
+            self.wrong() == 0 && end.past_wrong == 0 && self.clients.iter().all(|entry| entry.is_perfect(ending));
+        if clean && is_perfect { Ok(()) } else { Err(self.failure(clean)) }
     }
 
     fn served(&self) -> usize {
-        self.count(|entry| entry.client.player.slot.is_some())
+        self.count(|entry| entry.client.player.slot.is_some() || entry.client.past.count > 0)
     }
 
     fn complete_maps(&self) -> usize {
         self.count(|entry| entry.client.player.map.complete == 1)
     }
 
-    pub(super) fn summary(&self, ok: bool) -> String {
-        let outcome = if ok { "SUCCESS: every client was served, every reliable message arrived" } else { "FAILURE" };
+    pub(super) fn summary(&self, ok: bool, ending: Ending) -> String {
+        let outcome = match (ok, ending) {
+            (true, Ending::Complete) => "SUCCESS: every client was served, every reliable message arrived",
+            (true, Ending::CutShort) => "ENDED EARLY, nothing was wrong",
+            (false, _) => "FAILURE",
+        };
         let clients = self.clients.len();
         let stale = self.sum(|entry| entry.client.player.states.wrong + entry.at_server.states.wrong);
         format!(
@@ -64,11 +83,12 @@ impl Snapshot {
         let missing = self.lines_sent() - self.lines_returned();
         let maps = clients - self.complete_maps();
         let stateless = self.count(|entry| entry.client.player.states.received == 0);
-        let wrong = self.sum(Entry::wrong);
+        let wrong = self.wrong();
+        let lost: u64 = self.sum(|entry| entry.client.past.lost.into());
         let disconnects = if clean { "" } else { "; the server did not notice every disconnect" };
         Failure::run_time(format!(
             "{} of {clients} clients were served; missing: {missing} chat lines, {maps} maps, all state updates of \
-             {stateless} clients; wrong: {wrong}{disconnects}",
+             {stateless} clients; wrong: {wrong}; lost connections: {lost}{disconnects}",
             self.served()
         ))
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use slipgate_client::sockets::Sockets;
 use slipgate_client::transfer;
-use slipgate_client::{ChannelEvent, ChannelId, Client, ClientState, Clock, ConnectToken, Event, Inbox, decode};
+use slipgate_client::{
+    ChannelEvent, ChannelId, Client, ClientState, Clock, CloseReason, ConnectToken, Event, Inbox, decode,
+};
 use slipgate_netcode::time::Instant;
 
 use super::game::{CHAT, ChatLine, GameSettings, MAP, STATE, StateUpdate};
@@ -26,8 +28,10 @@ pub(super) struct PlayerReport {
     pub(super) map: MapStats,
     /// Datagrams that the client dropped.
     pub(super) dropped: u64,
-    /// Why the connection ended, if it did.
-    pub(super) ended: Option<String>,
+    /// When the player got its slot.
+    pub(super) connected_at: Option<std::time::Instant>,
+    /// Why the connection, or the attempt, ended, if it did.
+    pub(super) ended: Option<CloseReason>,
 }
 
 impl PlayerReport {
@@ -36,12 +40,15 @@ impl PlayerReport {
         self.chat.returned == self.chat.sent && self.map.complete > 0
     }
 
+    /// Returns the number of messages that were altered, duplicated or out of order.
+    pub(super) const fn wrong(&self) -> u64 {
+        self.chat.wrong + self.states.wrong + self.map.wrong
+    }
+
     /// Returns whether the player was connected and received everything complete and correct.
     pub(super) const fn is_perfect(&self) -> bool {
-        let Self { chat, states, map, .. } = self;
-        let nothing_wrong = chat.wrong == 0 && states.wrong == 0 && map.wrong == 0;
-        let has_played = self.slot.is_some() && chat.sent > 0 && states.received > 0;
-        has_played && nothing_wrong && map.complete == 1 && self.has_received_all()
+        let has_played = self.slot.is_some() && self.chat.sent > 0 && self.states.received > 0;
+        has_played && self.wrong() == 0 && self.map.complete == 1 && self.has_received_all()
     }
 
     fn receive(&mut self, me: u64, channel: ChannelId, bytes: &[u8]) {
@@ -69,6 +76,8 @@ impl PlayerReport {
 /// A running player.
 pub(super) struct Player {
     id: u64,
+    /// The number of the session, counted from 1.
+    session: u32,
     client: Client,
     inbox: Inbox,
     clock: Clock,
@@ -80,30 +89,30 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// Creates a player and starts to connect.
-    pub(super) fn begin(
-        id: u64,
-        token: ConnectToken,
-        bind: SocketAddr,
-        settings: &GameSettings,
-    ) -> Result<Self, String> {
+    /// Creates a player that is not connected.
+    pub(super) fn new(id: u64, bind: SocketAddr, settings: &GameSettings) -> Result<Self, String> {
         let client = Sockets::bind(&[bind])
             .map(Client::with_sockets)
             .map_err(|error| format!("cannot open a socket: {error}"))?;
-        let mut client = client.with_traffic(settings.traffic.clone()).map_err(|error| error.to_string())?;
-        let clock = Clock::start();
-        client.connect(token, clock.now()).map_err(|error| error.to_string())?;
+        let client = client.with_traffic(settings.traffic.clone()).map_err(|error| error.to_string())?;
         Ok(Self {
             id,
+            session: 0,
             client,
             inbox: Inbox::default(),
-            clock,
+            clock: Clock::start(),
             settings: settings.clone(),
             tick: 0,
             next_tick: Instant::default(),
             next_line: Instant::default(),
             report: PlayerReport::default(),
         })
+    }
+
+    /// Starts to connect: a new session, with counters from 0.
+    pub(super) fn connect(&mut self, token: ConnectToken) -> Result<(), String> {
+        (self.session, self.report, self.tick) = (self.session + 1, PlayerReport::default(), 0);
+        self.client.connect(token, self.clock.now()).map_err(|error| error.to_string())
     }
 
     /// Runs one turn: handles events, sends due messages if `sending`, then waits for at most `max_wait`.
@@ -127,13 +136,14 @@ impl Player {
             match event {
                 Event::Connected { client_index, .. } => {
                     self.report.slot = Some(client_index.0);
+                    self.report.connected_at = Some(std::time::Instant::now());
                     (self.next_tick, self.next_line) = (now, now);
                 }
                 Event::Message { channel, bytes, .. } => self.report.receive(self.id, channel, bytes),
                 Event::Channel(ChannelEvent::Transfer { event, .. }) => {
                     self.report.note_transfer(event, &self.settings);
                 }
-                Event::Ended { reason } => self.report.ended = Some(reason.to_string()),
+                Event::Ended { reason } => self.report.ended = Some(reason),
                 _ => {}
             }
         }
@@ -152,7 +162,7 @@ impl Player {
             let number = self.report.chat.sent;
             let text = ChatLine::text(self.id, number);
             // If the queue is full, the same line is sent later.
-            if self.client.send_typed(CHAT, &ChatLine::new(self.id, number, &text)).is_ok() {
+            if self.client.send_typed(CHAT, &ChatLine::new(self.id, self.session, number, &text)).is_ok() {
                 self.report.chat.sent += 1;
             }
         }
@@ -167,7 +177,7 @@ impl Player {
         }
     }
 
-    /// Disconnects from the server.
+    /// Disconnects from the server, or ends the attempt to connect.
     pub(super) fn leave(&mut self) -> io::Result<()> {
         self.client.disconnect();
         self.turn(false, Duration::ZERO)

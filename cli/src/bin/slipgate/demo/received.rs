@@ -15,20 +15,27 @@ pub(super) struct ChatStats {
     pub(super) from_others: u64,
     /// Lines that were duplicated, out of order, altered or unreadable.
     pub(super) wrong: u64,
-    /// The next expected line number of each author.
-    next_numbers: Vec<(u64, u64)>,
+    /// The newest session of each author, and the next expected line number in it.
+    next_lines: Vec<NextLine>,
+}
+
+/// The line of an author that must come next.
+#[derive(Clone, Copy)]
+struct NextLine {
+    author: u64,
+    session: u32,
+    number: u64,
 }
 
 impl ChatStats {
     /// Counts a line that the player with the client id `me` received.
     pub(super) fn receive(&mut self, me: u64, line: &ChatLine<'_>) {
-        let is_next = line.number == self.expected(me, line);
-        if !is_next || !line.is_correct() {
+        if !self.is_next(me, line) || !line.is_correct() {
             self.wrong += 1;
             return;
         }
-        self.next_numbers.retain(|(author, _)| *author != line.author);
-        self.next_numbers.push((line.author, line.number + 1));
+        self.next_lines.retain(|next| next.author != line.author);
+        self.next_lines.push(NextLine { author: line.author, session: line.session, number: line.number + 1 });
         if line.author == me {
             self.returned += 1;
         } else {
@@ -36,10 +43,14 @@ impl ChatStats {
         }
     }
 
-    /// Returns the number that a line must have. Other players may have sent lines before this player connected.
-    fn expected(&self, me: u64, line: &ChatLine<'_>) -> u64 {
-        let next = self.next_numbers.iter().find(|(author, _)| *author == line.author).map(|(_, next)| *next);
-        next.unwrap_or(if line.author == me { 0 } else { line.number })
+    /// Returns whether no line is missing before this one. Other players may have sent lines before this player
+    /// connected, or before the first line of their present session arrived.
+    fn is_next(&self, me: u64, line: &ChatLine<'_>) -> bool {
+        let next = self.next_lines.iter().find(|next| next.author == line.author);
+        match next {
+            Some(next) if next.session >= line.session => next.session == line.session && next.number == line.number,
+            _ => line.author != me || line.number == 0,
+        }
     }
 }
 
@@ -89,7 +100,7 @@ mod tests {
     use super::*;
 
     fn receive(chat: &mut ChatStats, author: u64, number: u64) {
-        chat.receive(1, &ChatLine::new(author, number, &ChatLine::text(author, number)));
+        chat.receive(1, &ChatLine::new(author, 1, number, &ChatLine::text(author, number)));
     }
 
     #[test]
@@ -102,10 +113,24 @@ mod tests {
         for (author, number) in [(1, 1), (1, 3), (2, 8), (2, 10)] {
             receive(&mut chat, author, number);
         }
-        chat.receive(1, &ChatLine::new(1, 2, "something else"));
+        chat.receive(1, &ChatLine::new(1, 1, 2, "something else"));
         assert_eq!((chat.returned, chat.from_others, chat.wrong), (2, 3, 5));
         receive(&mut chat, 1, 2);
         assert_eq!((chat.returned, chat.wrong), (3, 5));
+    }
+
+    #[test]
+    fn new_session_of_an_author_starts_again_and_ends_the_old_one() {
+        let mut chat = ChatStats::default();
+        let mut receive = |session, number| {
+            chat.receive(1, &ChatLine::new(2, session, number, &ChatLine::text(2, number)));
+            (chat.from_others, chat.wrong)
+        };
+        assert_eq!(receive(1, 5), (1, 0));
+        assert_eq!(receive(2, 0), (2, 0), "the author connected again");
+        assert_eq!(receive(1, 6), (2, 1), "a line of the session before");
+        assert_eq!(receive(2, 2), (2, 2), "a line is missing");
+        assert_eq!(receive(2, 1), (3, 2));
     }
 
     #[test]

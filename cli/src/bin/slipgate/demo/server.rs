@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,6 +23,10 @@ const MAX_TURN_INTERVAL: Duration = Duration::from_millis(16);
 const PACKETS_PER_TURN: u32 = 512;
 /// The interval between two published reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a stopping server repeats the close reason to clients that have not acknowledged it.
+const STOP_LINGER: Duration = Duration::from_millis(250);
+/// What players read when the server stops.
+const STOP_TEXT: &str = "The server restarts. You will be back in a moment.";
 
 /// The counters of the server.
 #[derive(Clone, Default)]
@@ -31,7 +35,26 @@ pub(super) struct ServerReport {
     pub(super) connected: u32,
     pub(super) stats: NetcodeStats,
     pub(super) discards: Discards,
+    /// Datagrams that the system dropped before the server read them; `None` if it does not report them.
+    pub(super) dropped_by_system: Option<u64>,
+    /// The processor time of the server's thread; `None` if the system does not report it.
+    pub(super) cpu: Option<Duration>,
+    /// When the report was made; `None` before the first one.
+    pub(super) made_at: Option<std::time::Instant>,
     pub(super) clients: Vec<ServerSideReport>,
+    /// Wrong messages of former clients of slots in use.
+    pub(super) past_wrong: u64,
+}
+
+/// What is needed to start the server, again after a restart.
+#[derive(Clone)]
+pub(super) struct ServerSettings {
+    /// The address that the clients' tokens list.
+    pub(super) advertised: SocketAddr,
+    pub(super) slots: u32,
+    pub(super) keys: KeyRing,
+    pub(super) protocol_id: u64,
+    pub(super) game: GameSettings,
 }
 
 /// The server's bound socket.
@@ -60,48 +83,60 @@ impl Bound {
 /// A running server.
 pub(super) struct GameServer {
     report: Arc<Mutex<ServerReport>>,
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<()>>,
+    commands: Arc<Commands>,
+    /// `None` after the stop.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Commands of the main thread to the server.
+#[derive(Default)]
+struct Commands {
+    stop: AtomicBool,
+    /// The number of clients to kick.
+    kicks: AtomicU32,
 }
 
 impl GameServer {
-    /// Starts the server. `advertised` is the address that the clients' tokens list.
-    pub(super) fn start(
-        bound: Bound,
-        advertised: SocketAddr,
-        slots: u32,
-        keys: KeyRing,
-        protocol_id: u64,
-        settings: GameSettings,
-    ) -> Result<Self, Failure> {
+    pub(super) fn start(bound: Bound, settings: &ServerSettings) -> Result<Self, Failure> {
         let clock = Clock::start();
-        let config = ServerConfig::new(protocol_id, slots, &[advertised]);
-        let mut server = Server::new(bound.sockets, config, keys, clock.now())
-            .and_then(|server| server.with_traffic(settings.traffic.clone()))
+        let config = ServerConfig::new(settings.protocol_id, settings.slots, &[settings.advertised]);
+        let mut server = Server::new(bound.sockets, config, settings.keys.clone(), clock.now())
+            .and_then(|server| server.with_traffic(settings.game.traffic.clone()))
             .map_err(|error| Failure::run_time(error.to_string()))?;
         server.set_read_limits(ReadLimits { max_packets: PACKETS_PER_TURN, ..ReadLimits::default() });
-        let (report, stop) = (Arc::default(), Arc::default());
+        let (report, commands) = (Arc::default(), Arc::<Commands>::default());
         let thread = {
-            let game_loop = GameLoop::new(server, clock, settings, slots, Arc::clone(&report));
-            let stop = Arc::clone(&stop);
+            let game_loop = GameLoop::new(server, clock, settings, Arc::clone(&report));
+            let commands = Arc::clone(&commands);
             std::thread::Builder::new()
                 .name("game-server".to_owned())
-                .spawn(move || game_loop.run(&stop))
+                .spawn(move || game_loop.run(&commands))
                 .map_err(|error| Failure::run_time(format!("cannot start a thread: {error}")))?
         };
-        Ok(Self { report, stop, thread })
+        Ok(Self { report, commands, thread: Some(thread) })
     }
 
     pub(super) fn report(&self) -> ServerReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn stop(self) -> Result<(), Failure> {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.join() {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Failure::run_time(format!("the server could not wait for packets: {error}"))),
-            Err(_) => Err(Failure::run_time("the server's thread panicked")),
+    /// Lets the game kick one client, another one each time.
+    pub(super) fn kick_one(&self) {
+        self.commands.kicks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server's thread has ended by itself.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Disconnects all clients with a text, then closes the sockets. Returns the last report.
+    pub(super) fn stop(&mut self) -> Result<ServerReport, Failure> {
+        self.commands.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(self.report()),
+            Some(Ok(Err(error))) => Err(Failure::run_time(format!("the server could not wait for packets: {error}"))),
+            Some(Err(_)) => Err(Failure::run_time("the server's thread panicked")),
         }
     }
 }
@@ -120,29 +155,40 @@ struct GameLoop {
 }
 
 impl GameLoop {
-    fn new(server: Server, clock: Clock, settings: GameSettings, slots: u32, report: Arc<Mutex<ServerReport>>) -> Self {
-        let (now, tick) = (clock.monotonic(), Duration::from_secs(1) / settings.rate);
-        let (inbox, game) = (Inbox::default(), ServerGame::new(settings, slots));
+    fn new(server: Server, clock: Clock, settings: &ServerSettings, report: Arc<Mutex<ServerReport>>) -> Self {
+        let (now, tick) = (clock.monotonic(), Duration::from_secs(1) / settings.game.rate);
+        let (inbox, game) = (Inbox::default(), ServerGame::new(settings.game.clone(), settings.slots));
         Self { server, inbox, clock, game, tick, next_tick: now, next_turn: now, next_report: now, report }
     }
 
-    fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            let now = self.clock.now();
-            self.server.begin_turn(now);
-            self.handle_events(now.monotonic);
-            if now.monotonic < self.next_turn {
-                // Between two ends of turns, replies are sent at once.
-                self.server.flush();
-            } else {
-                self.end_turn(now.monotonic);
+    fn run(mut self, commands: &Commands) -> io::Result<()> {
+        while !commands.stop.load(Ordering::Relaxed) {
+            for _ in 0..commands.kicks.swap(0, Ordering::Relaxed) {
+                self.game.kick_one(&mut self.server);
             }
-            self.publish_report(now.monotonic);
-            self.server.wait(self.next_turn.since(self.clock.monotonic()))?;
+            self.turn()?;
         }
-        self.server.stop("");
+        self.server.stop(STOP_TEXT);
+        let end = self.clock.monotonic().after(STOP_LINGER);
+        while self.server.connected() > 0 && self.clock.monotonic() < end {
+            self.turn()?;
+        }
         self.server.end_turn();
         Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        self.server.begin_turn(now);
+        self.handle_events(now.monotonic);
+        if now.monotonic < self.next_turn {
+            // Between two ends of turns, replies are sent at once.
+            self.server.flush();
+        } else {
+            self.end_turn(now.monotonic);
+        }
+        self.publish_report(now.monotonic);
+        self.server.wait(self.next_turn.since(self.clock.monotonic()))
     }
 
     fn end_turn(&mut self, now: Instant) {
@@ -171,13 +217,30 @@ impl GameLoop {
             return;
         }
         self.next_report = now.after(REPORT_INTERVAL);
+        let totals = self.server.totals();
         let report = ServerReport {
             slots: self.server.config().slots,
-            connected: self.server.connected(),
-            stats: self.server.totals().stats,
-            discards: *self.server.discards(),
+            connected: totals.connected,
+            stats: totals.stats,
+            discards: totals.discards,
+            dropped_by_system: totals.sockets.dropped_by_system,
+            cpu: thread_time(),
+            made_at: Some(std::time::Instant::now()),
             clients: self.game.reports(&mut self.server),
+            past_wrong: self.game.past_wrong(),
         };
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
+}
+
+/// Returns the processor time of this thread.
+#[cfg(unix)]
+fn thread_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).ok()
+}
+
+#[cfg(not(unix))]
+fn thread_time() -> Option<Duration> {
+    None
 }

@@ -9,6 +9,10 @@ use slipgate_server::{Budget, ChannelId, ClientHandle, PathStats, SendOptions, S
 use super::game::{CHAT, CHAT_GROUP_SIZE, ChatLine, GameSettings, MAP, STATE, StateUpdate, entities_that_fit};
 use super::received::StateStats;
 
+/// The reasons for which the demo kicks players, in turn.
+const KICK_TEXTS: [&str; 3] =
+    ["Your map is from last week.", "Please be kind in the chat.", "No flying in this game, please."];
+
 /// The server's view of one client.
 #[derive(Clone, Default)]
 pub(super) struct ServerSideReport {
@@ -28,8 +32,8 @@ pub(super) struct ServerSideReport {
 }
 
 impl ServerSideReport {
-    pub(super) const fn is_perfect(&self) -> bool {
-        self.wrong_lines == 0 && self.states.wrong == 0
+    pub(super) const fn wrong(&self) -> u64 {
+        self.wrong_lines + self.states.wrong
     }
 }
 
@@ -46,16 +50,24 @@ pub(super) struct ServerGame {
     settings: GameSettings,
     clients: Vec<Option<GameClient>>,
     tick: u64,
+    kicks: usize,
+    past_wrong: u64,
 }
 
 impl ServerGame {
     pub(super) fn new(settings: GameSettings, slots: u32) -> Self {
-        Self { settings, clients: (0..slots).map(|_| None).collect(), tick: 0 }
+        Self { settings, clients: (0..slots).map(|_| None).collect(), tick: 0, kicks: 0, past_wrong: 0 }
     }
 
     /// Adds a client and starts to send it the map.
     pub(super) fn on_connected(&mut self, server: &mut Server, client: ClientHandle, client_id: u64, now: Instant) {
         let report = ServerSideReport { client_id, ..ServerSideReport::default() };
+        // A client that connects again leaves no record in its former slot.
+        let is_former =
+            |entry: &mut GameClient| entry.report.client_id == client_id || entry.client.slot() == client.slot();
+        for former in self.clients.iter_mut().filter_map(|entry| entry.take_if(is_former)) {
+            self.past_wrong += former.report.wrong();
+        }
         if let Some(entry) = self.clients.get_mut(client.slot().0 as usize) {
             *entry = Some(GameClient { client, next_state: now, report });
         }
@@ -106,6 +118,22 @@ impl ServerGame {
             entry.send_state(server, self.tick, now);
         }
         self.tick += 1;
+    }
+
+    /// Kicks the next client, in the order of slots, with the next reason.
+    pub(super) fn kick_one(&mut self, server: &mut Server) {
+        let clients: Vec<ClientHandle> = server.clients().collect();
+        let next = self.kicks % clients.len().max(1);
+        let text = KICK_TEXTS.get(self.kicks % KICK_TEXTS.len()).copied().unwrap_or_default();
+        self.kicks += 1;
+        if let Some(client) = clients.get(next).and_then(|client| server.client(*client)) {
+            client.kick(text);
+        }
+    }
+
+    /// Returns the number of wrong messages from former clients of slots in use.
+    pub(super) const fn past_wrong(&self) -> u64 {
+        self.past_wrong
     }
 
     pub(super) fn reports(&mut self, server: &mut Server) -> Vec<ServerSideReport> {

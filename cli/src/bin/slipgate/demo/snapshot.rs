@@ -1,4 +1,4 @@
-//! A snapshot of the demo as text, table or JSON. `show` draws it.
+//! A snapshot of the demo, as text or JSON. `show` prints it, `live` draws it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::server::ServerReport;
 use super::server_game::ServerSideReport;
 
 /// Discard reasons that occur in a healthy game, with their explanation.
-pub(super) const EXPECTED_DISCARDS: [(Discard, &str); 2] = [
+const EXPECTED_DISCARDS: [(Discard, &str); 2] = [
     (Discard::AddressConnected, "a repeated handshake packet that arrived after the client was connected"),
     (Discard::UnknownSender, "a last packet of a client that had disconnected"),
 ];
@@ -25,6 +25,7 @@ pub(super) struct Snapshot {
 }
 
 /// A client, as reported by itself and by the server.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Entry {
     pub(super) client: ClientReport,
     pub(super) at_server: ServerSideReport,
@@ -35,27 +36,27 @@ impl Entry {
         self.at_server.path.and_then(|path| path.congestion.round_trip)
     }
 
-    fn jitter(&self) -> Option<Duration> {
-        self.at_server.path.and_then(|path| path.endpoint.rtt).map(|rtt| rtt.jitter.deviation)
+    /// Returns the jitter of the same round trip. That of `endpoint.rtt` includes the turns of the client.
+    pub(super) fn jitter(&self) -> Option<Duration> {
+        self.at_server.path.and_then(|path| path.congestion.round_trip_variation)
     }
 
     /// Returns the share of the server's packets that were lost, in percent.
-    fn loss(&self) -> Option<f64> {
+    pub(super) fn loss(&self) -> Option<f64> {
         self.at_server.path.map(|path| path.endpoint.loss * 100.0)
     }
 
     /// Returns the suggested rate to this client: packets per second x payload bytes of each.
-    fn budget(&self) -> String {
+    pub(super) fn budget(&self) -> String {
         let suggestion = self.at_server.budget.map(|budget| budget.suggestion);
         suggestion.map_or_else(dash, |suggestion| {
-            format!("{:.0}/s x {}", suggestion.packets_per_second, suggestion.payload_bytes)
+            format!("{:.0}/s x{}", suggestion.packets_per_second, suggestion.payload_bytes)
         })
     }
 
+    /// Returns the wrong messages of all sessions.
     pub(super) const fn wrong(&self) -> u64 {
-        let player = &self.client.player;
-        let at_client = player.chat.wrong + player.states.wrong + player.map.wrong;
-        at_client + self.at_server.wrong_lines + self.at_server.states.wrong
+        self.client.player.wrong() + self.client.past.wrong + self.at_server.wrong()
     }
 }
 
@@ -80,95 +81,53 @@ impl Snapshot {
         self.clients.iter().filter(|entry| is(entry)).count()
     }
 
+    /// Returns the wrong messages of all clients, and those that former connections sent to the server.
+    pub(super) fn wrong(&self) -> u64 {
+        self.sum(Entry::wrong) + self.server.past_wrong
+    }
+
+    /// Returns the number of connected clients.
+    pub(super) fn connected(&self) -> usize {
+        self.count(|entry| entry.client.player.state.is_connected())
+    }
+
+    /// Returns the bytes of the map that each client receives.
+    pub(super) const fn map_bytes(&self) -> u32 {
+        self.map_bytes
+    }
+
+    /// Returns the longest round trip of a connected client.
     pub(super) fn slowest(&self) -> Option<Duration> {
-        self.clients.iter().filter_map(Entry::round_trip).max()
+        self.of_connected(Entry::round_trip).max()
     }
 
-    /// Returns the lines of the table, with at most `rows` clients.
-    pub(super) fn table(&self, rows: usize) -> Vec<String> {
-        let heading =
-            ["client", "state", "slot", "round trip", "jitter", "loss", "budget", "map", "chat", "updates", "wrong"];
-        let mut lines = vec![columns(heading.map(str::to_owned))];
-        lines.extend(self.clients.iter().take(rows).map(|entry| self.row(entry)));
-        if self.clients.len() > rows {
-            lines.push(format!("{:>7}  … and {} more", "", self.clients.len() - rows));
-        }
-        lines.extend([self.total(), String::new(), self.server_line(), format!("dropped   {}", self.drops())]);
-        lines.extend(self.legend());
-        lines
+    pub(super) fn largest_jitter(&self) -> Option<Duration> {
+        self.of_connected(Entry::jitter).max()
     }
 
-    fn row(&self, entry: &Entry) -> String {
-        let (client, player, at_server) = (&entry.client, &entry.client.player, &entry.at_server);
-        columns([
-            client.client_id.to_string(),
-            client.error.as_deref().unwrap_or_else(|| player.state.name()).chars().take(16).collect(),
-            player.slot.map_or_else(dash, |slot| slot.to_string()),
-            millis(entry.round_trip()),
-            millis(entry.jitter()),
-            entry.loss().map_or_else(dash, |loss| format!("{loss:.1} %")),
-            entry.budget(),
-            self.map(player.map.complete, player.map.bytes),
-            format!("{}/{}", player.chat.returned, player.chat.sent),
-            format!("{}/{}", player.states.received, at_server.states_sent),
-            entry.wrong().to_string(),
-        ])
+    pub(super) fn largest_loss(&self) -> Option<f64> {
+        self.of_connected(Entry::loss).reduce(f64::max)
     }
 
-    /// Returns the row that sums up all clients.
-    fn total(&self) -> String {
-        let connected = self.count(|entry| entry.client.player.state.is_connected());
-        let losses = self.clients.iter().filter_map(Entry::loss);
-        let complete = self.count(|entry| entry.client.player.map.complete > 0);
-        columns([
-            "all".to_owned(),
-            format!("{connected} connected"),
-            String::new(),
-            millis(self.slowest()),
-            millis(self.clients.iter().filter_map(Entry::jitter).max()),
-            losses.reduce(f64::max).map_or_else(dash, |loss| format!("{loss:.1} %")),
-            String::new(),
-            format!("{complete}/{}", self.clients.len()),
-            format!("{}/{}", self.lines_returned(), self.lines_sent()),
-            format!("{}/{}", self.states_received(), self.states_sent()),
-            self.sum(Entry::wrong).to_string(),
-        ])
+    fn of_connected<T>(&self, value: impl Fn(&Entry) -> Option<T>) -> impl Iterator<Item = T> {
+        let connected = self.clients.iter().filter(|entry| entry.client.player.state.is_connected());
+        connected.filter_map(value)
     }
 
     pub(super) fn lines_sent(&self) -> u64 {
-        self.sum(|entry| entry.client.player.chat.sent)
+        self.sum(|entry| entry.client.player.chat.sent + entry.client.past.lines)
     }
 
     pub(super) fn lines_returned(&self) -> u64 {
-        self.sum(|entry| entry.client.player.chat.returned)
+        self.sum(|entry| entry.client.lines_returned())
     }
 
     pub(super) fn states_sent(&self) -> u64 {
-        self.sum(|entry| entry.at_server.states_sent)
+        self.sum(|entry| entry.at_server.states_sent + entry.client.past.states)
     }
 
     pub(super) fn states_received(&self) -> u64 {
-        self.sum(|entry| entry.client.player.states.received)
-    }
-
-    fn map(&self, complete: u64, bytes: u32) -> String {
-        match complete {
-            0 => format!("{} %", u64::from(bytes) * 100 / u64::from(self.map_bytes.max(1))),
-            _ => "complete".to_owned(),
-        }
-    }
-
-    fn server_line(&self) -> String {
-        let server = &self.server;
-        format!(
-            "server    {} of {} slots used, datagrams received {}, sent {}, challenges {}, denials {}",
-            server.connected,
-            server.slots,
-            server.stats.payloads_received,
-            server.stats.payloads_sent,
-            server.stats.challenges_sent,
-            server.stats.denials_sent
-        )
+        self.sum(|entry| entry.client.states_received())
     }
 
     fn drops(&self) -> String {
@@ -193,7 +152,7 @@ impl Snapshot {
         format!(
             "{} of {} connected, slowest round trip {}, chat {} of {}, updates {} of {}, maps {}, wrong {}, \
              dropped: {}",
-            self.count(|entry| entry.client.player.state.is_connected()),
+            self.connected(),
             self.clients.len(),
             millis(self.slowest()),
             self.lines_returned(),
@@ -201,7 +160,7 @@ impl Snapshot {
             self.states_received(),
             self.states_sent(),
             self.count(|entry| entry.client.player.map.complete > 0),
-            self.sum(Entry::wrong),
+            self.wrong(),
             self.drops()
         )
     }
@@ -233,14 +192,6 @@ impl Snapshot {
             "map": { "bytes": player.map.bytes, "of": self.map_bytes, "complete": player.map.complete },
             "wrong": entry.wrong(), "dropped": player.dropped, "error": client.error })
     }
-}
-
-fn columns(cells: [String; 11]) -> String {
-    let [client, state, slot, round_trip, jitter, loss, budget, map, chat, states, wrong] = cells;
-    format!(
-        "{client:>7}  {state:<16} {slot:>4} {round_trip:>11} {jitter:>9} {loss:>7} {budget:>12} {map:>8} {chat:>10} \
-         {states:>13} {wrong:>5}"
-    )
 }
 
 pub(super) fn millis(time: Option<Duration>) -> String {

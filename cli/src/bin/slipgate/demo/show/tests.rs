@@ -8,7 +8,7 @@ use super::super::server_game::ServerSideReport;
 use super::*;
 
 /// Returns reports of three clients that were served and received everything.
-fn perfect_run() -> (Snapshot, ServerReport) {
+pub(in super::super) fn perfect_run() -> (Snapshot, ServerReport) {
     let client = |client_id| {
         let mut client = ClientReport { client_id, ..ClientReport::default() };
         let player = &mut client.player;
@@ -25,8 +25,8 @@ fn perfect_run() -> (Snapshot, ServerReport) {
     (Snapshot::new((1..=3).map(client).collect(), server.clone(), &settings), server)
 }
 
-fn screen(style: Style) -> Screen {
-    Screen { style, drawn_lines: 0, next_line: Instant::now() }
+fn outcome(style: Style, snapshot: &Snapshot, end: &ServerReport) -> Result<(), Failure> {
+    Screen::new(style).summarise(snapshot, end, Ending::Complete)
 }
 
 /// Changes a report of a perfect run so that one thing is wrong.
@@ -34,7 +34,7 @@ type Fault = fn(&mut ClientReport, &mut ServerSideReport, &mut ServerReport);
 
 #[test]
 fn outcome_is_ok_only_if_every_check_of_every_client_passed() {
-    let cases: [(&str, Fault); 14] = [
+    let cases: [(&str, Fault); 17] = [
         ("not served", |client, _, _| client.player.slot = None),
         ("nothing sent", |client, _, _| (client.player.chat.sent, client.player.chat.returned) = (0, 0)),
         ("a wrong line", |client, _, _| client.player.chat.wrong = 1),
@@ -46,39 +46,37 @@ fn outcome_is_ok_only_if_every_check_of_every_client_passed() {
         ("another map", |client, _, _| client.player.map.wrong = 1),
         ("error", |client, _, _| client.error = Some("no token".to_owned())),
         ("a wrong line at the server", |_, at_server, _| at_server.wrong_lines = 1),
+        ("a lost connection", |client, _, _| client.past.lost = 1),
+        ("a wrong message in an earlier session", |client, _, _| client.past.wrong = 1),
+        ("a wrong message of a former connection", |_, _, server| server.past_wrong = 1),
         ("an older state at the server", |_, at_server, _| at_server.states.wrong = 1),
         ("still connected", |_, _, end| end.connected = 1),
         ("a disconnect that the server did not notice", |_, _, end| end.stats.disconnects -= 1),
     ];
     for style in [Style::Lines, Style::Json] {
         let (snapshot, end) = perfect_run();
-        assert!(screen(style).summarise(&snapshot, &end).is_ok());
+        assert!(outcome(style, &snapshot, &end).is_ok());
         for (name, inject) in cases {
             let (mut snapshot, mut end) = perfect_run();
             let entry = &mut snapshot.clients[1];
             inject(&mut entry.client, &mut entry.at_server, &mut end);
-            assert!(screen(style).summarise(&snapshot, &end).is_err(), "{name}");
+            assert!(outcome(style, &snapshot, &end).is_err(), "{name}");
         }
     }
 }
 
 #[test]
-fn table_shows_each_client_their_sum_and_drops_by_reason() {
-    let (mut snapshot, _) = perfect_run();
-    let table = snapshot.table(2);
-    assert!(table[1].contains(" 8/8 ") && table[1].contains(" 600/610 ") && table[1].contains("complete"), "{table:?}");
-    assert!(table[3].ends_with("… and 1 more"), "{table:?}");
-    assert!(
-        table[4].contains(" 24/24 ") && table[4].contains(" 1800/1830 ") && table[4].contains(" 3/3 "),
-        "{table:?}"
-    );
-    assert_eq!(table.last().map(String::as_str), Some("dropped   none"));
-    snapshot.server.discards.add(Discard::TooShort);
-    snapshot.server.discards.add(Discard::TooShort);
-    snapshot.server.discards.add(Discard::UnknownType);
-    let (short, unknown) = (Discard::TooShort, Discard::UnknownType);
-    let expected = format!("dropped   {short} 2, {unknown} 1");
-    assert_eq!(snapshot.table(30).last(), Some(&expected));
+fn session_that_was_cut_need_not_be_complete() {
+    let (mut snapshot, end) = perfect_run();
+    let client = &mut snapshot.clients[0].client;
+    (client.player.map.complete, client.player.chat.sent) = (0, 9);
+    assert!(snapshot.outcome(&end, Ending::Complete).is_err());
+    assert!(snapshot.outcome(&end, Ending::CutShort).is_ok(), "the person did not wait");
+    // The player was kicked and is not back.
+    snapshot.clients[0].client.past.count = 1;
+    assert!(snapshot.outcome(&end, Ending::Complete).is_ok());
+    snapshot.clients[0].client.past.wrong = 1;
+    assert!(snapshot.outcome(&end, Ending::CutShort).is_err());
 }
 
 #[test]
@@ -92,36 +90,16 @@ fn expected_drops_are_explained_once_they_occur() {
     snapshot.server.discards.add(Discard::UnknownSender);
     assert!(snapshot.legend().eq([left]));
     snapshot.server.discards.add(Discard::AddressConnected);
-    let table = snapshot.table(30);
-    let drops = "dropped   too_short 1, unknown_sender 1, address_connected 1";
-    assert_eq!(table[table.len() - 3..], [drops, repeated, left]);
-    // All lines must fit a small terminal, or the next table would not be drawn exactly over this one.
-    let (mut screen, mut out, height) = (screen(Style::Table), Vec::new(), OTHER_LINES + 3);
-    screen.draw_table(&snapshot, Some((120, height)), &mut out).expect("a vector takes everything");
-    assert_eq!(screen.drawn_lines, height - 1);
+    assert!(snapshot.legend().eq([repeated, left]));
+    let drops = "dropped: too_short 1, unknown_sender 1, address_connected 1";
+    assert!(snapshot.line().ends_with(drops), "{}", snapshot.line());
 }
 
 #[test]
-fn terminal_without_a_size_gets_the_default_size_and_a_cursor() {
-    let (snapshot, _) = perfect_run();
-    let drawn = |size| {
-        let (mut screen, mut out) = (screen(Style::Table), Vec::new());
-        for _ in 0..2 {
-            screen.draw_table(&snapshot, size, &mut out).expect("a vector takes everything");
-        }
-        String::from_utf8(out).expect("text")
-    };
-    assert_eq!(drawn(Some((0, 0))), drawn(Some(DEFAULT_SIZE)));
-    assert_eq!(drawn(None), drawn(Some(DEFAULT_SIZE)));
-    assert!(drawn(None).contains("round trip") && !drawn(None).contains("\u{1b}[?25l"));
-}
-
-#[test]
-fn dumb_terminal_gets_plain_lines() {
-    let term = |name| Some(OsStr::new(name));
-    assert_eq!(Style::choose(false, true, term("xterm")), Style::Table);
-    assert_eq!(Style::choose(false, true, None), Style::Table);
-    assert_eq!(Style::choose(false, true, term("dumb")), Style::Lines);
-    assert_eq!(Style::choose(false, false, term("xterm")), Style::Lines);
-    assert_eq!(Style::choose(true, true, term("xterm")), Style::Json);
+fn only_a_terminal_with_a_cursor_gets_the_live_screen() {
+    let of = |terminal, term: Option<&str>| Style::of_terminal(terminal, term.map(OsStr::new));
+    assert_eq!(of(Terminal::Present, Some("xterm")), Style::Live);
+    assert_eq!(of(Terminal::Present, None), Style::Live);
+    assert_eq!(of(Terminal::Present, Some("dumb")), Style::Lines);
+    assert_eq!(of(Terminal::Absent, Some("xterm")), Style::Lines);
 }

@@ -1,0 +1,198 @@
+//! The demo as a person sees it: in a pseudo-terminal, with keys.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::pseudo_terminal::PseudoTerminal;
+
+const COLUMNS: u16 = 80;
+const ROWS: u16 = 24;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate"));
+    command.arg("demo").args(arguments).env_remove("NO_COLOR");
+    command
+}
+
+/// Starts the demo and waits until all players are connected and have their maps.
+#[track_caller]
+fn start(arguments: &[&str]) -> PseudoTerminal {
+    let mut demo = PseudoTerminal::start(command(arguments), COLUMNS, ROWS);
+    demo.wait_for_text("maps of");
+    demo
+}
+
+/// Returns the row that starts with this text.
+#[track_caller]
+fn row<'s>(screen: &'s [String], start: &str) -> &'s str {
+    let found = screen.iter().find(|row| row.trim_start().starts_with(start));
+    found.unwrap_or_else(|| panic!("no row {start:?}:\n{}", screen.join("\n")))
+}
+
+/// Returns the number behind this text, without commas: `1,234/s` is 1234.
+#[track_caller]
+fn number_after(row: &str, text: &str) -> f64 {
+    let (_, rest) = row.split_once(text).unwrap_or_else(|| panic!("no {text:?} in {row:?}"));
+    let number: String = rest.trim_start().chars().take_while(|c| c.is_ascii_digit() || ",.".contains(*c)).collect();
+    number.replace(',', "").parse().unwrap_or_else(|_| panic!("no number after {text:?} in {row:?}"))
+}
+
+/// Checks what holds for each screen of 80 x 24: nothing reaches the last column, and no row is missing.
+#[track_caller]
+fn assert_fits(screen: &[String]) {
+    let text = screen.join("\n");
+    assert_eq!(screen.len(), usize::from(ROWS), "{text}");
+    for row in screen {
+        assert!(row.chars().count() < usize::from(COLUMNS), "the last column is free: {row}\n{text}");
+    }
+    assert!(screen[0].starts_with("Slipgate demo  8 players, a game server and a token issuer"), "{text}");
+    assert_eq!(
+        row(screen, "player state"),
+        "player state      round trip  jitter   loss      budget map         chat wrong",
+        "{text}"
+    );
+    assert_eq!(row(screen, "all").split_whitespace().nth(2), Some("of"), "{text}");
+    let keys = " 1-5  line    k  kick    r  restart    f  flood    q  quit";
+    assert_eq!(screen[usize::from(ROWS) - 1], keys, "{text}");
+}
+
+#[test]
+fn screen_of_80_by_24_shows_players_and_obeys_keys() {
+    let mut demo = start(&[]);
+    let screen = demo.wait_for_text("8 of 8");
+    println!("{}\n", screen.join("\n"));
+    assert_fits(&screen);
+    assert!(row(&screen, "1001").contains("██████████"), "the map's bar is full:\n{}", screen.join("\n"));
+    assert!(row(&screen, "round trip").contains(" ms   "), "{}", screen.join("\n"));
+    assert!(demo.raw().contains("\u{1b}[38;5;10m") || demo.raw().contains("\u{1b}[32m"), "green: {}", demo.raw());
+
+    demo.press("k");
+    let screen = demo.wait_for_text("is kicked and reads: \"Your map is from last week.\"");
+    println!("{}\n", screen.join("\n"));
+    assert_fits(&screen);
+    assert!(screen.iter().any(|row| row.contains("kicked     Your map is from last week.")), "{}", screen.join("\n"));
+    demo.wait_for_text("is back with a new token.");
+
+    demo.press("4");
+    let screen = demo.wait_for("a satellite's round trip", |screen| {
+        row(screen, "round trip").contains(" ms") && number_after(row(screen, "round trip"), "round trip") > 500.0
+    });
+    println!("{}\n", screen.join("\n"));
+    assert_fits(&screen);
+    assert!(screen.iter().any(|row| row.contains('█') && row.starts_with("round trip")), "{}", screen.join("\n"));
+    demo.press("1");
+    demo.wait_for("a short round trip", |screen| {
+        let row = row(screen, "round trip");
+        row.contains(" ms") && number_after(row, "round trip") < 100.0
+    });
+
+    demo.press("q");
+    let status = demo.wait_for_end();
+    let screen = demo.screen();
+    println!("{}\n", screen.join("\n"));
+    assert!(status.success() && demo.is_restored(), "{status}\n{}", screen.join("\n"));
+    assert!(screen.iter().any(|row| row.starts_with("SUCCESS: every client was served")), "{}", screen.join("\n"));
+}
+
+#[test]
+fn flood_shows_rates_drops_and_processor_time() {
+    let mut demo = start(&[]);
+    demo.press("f");
+    // The rate is 100,000/s on an idle machine; a loaded one may give the flood less time.
+    let screen = demo.wait_for("the rate of the flood", |screen| {
+        let row = screen.iter().find(|row| row.starts_with("flood "));
+        row.is_some_and(|row| row.contains("unknown_sender") && number_after(row, "flood") > 20_000.0)
+    });
+    println!("{}\n", screen.join("\n"));
+    let flood = row(&screen, "flood");
+    let (sent, dropped) = (number_after(flood, "flood"), number_after(flood, "dropped:"));
+    assert!(sent < 150_000.0, "the flood is paced: {flood}");
+    assert!(dropped > sent / 10.0, "{flood}");
+    assert!(number_after(row(&screen, "server CPU"), "server CPU") > 0.0, "{}", screen.join("\n"));
+    assert!(screen.iter().any(|row| row.contains("all 8 of 8")), "nobody is lost:\n{}", screen.join("\n"));
+    demo.press("f");
+    let screen = demo.wait_for("the end of the flood", |screen| screen.iter().any(|row| row.starts_with("dropped ")));
+    let sum = number_after(row(&screen, "dropped"), "dropped");
+    std::thread::sleep(Duration::from_secs(1));
+    let screen = demo.wait_for_text("The flood ends");
+    let later = number_after(row(&screen, "dropped"), "dropped");
+    assert!(later < sum + 20_000.0, "the flood has ended: {sum}, then {later}");
+    demo.press("q");
+    assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
+}
+
+#[test]
+fn players_are_back_within_two_seconds_of_20_restarts() {
+    let mut demo = start(&[]);
+    let mut times = Vec::new();
+    for number in 1..=20 {
+        let began = Instant::now();
+        demo.press("r");
+        let restarted = format!("Restart {number}:");
+        let screen = demo.wait_for_text(&restarted);
+        let seen = began.elapsed();
+        let shown = screen.iter().find(|row| row.contains(&restarted)).unwrap();
+        let back = number_after(shown, "back after");
+        times.push((back, seen));
+        assert!(screen.iter().any(|row| row.contains("all 8 of 8")), "{}", screen.join("\n"));
+        assert!(back < 2.0 && seen < Duration::from_secs(2), "{shown}; seen after {seen:?}");
+    }
+    println!("restarts: seconds on the screen, and until the screen showed it: {times:?}");
+    demo.press("q");
+    assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
+}
+
+#[test]
+fn screen_follows_the_size_of_the_terminal() {
+    let mut demo = start(&[]);
+    for (columns, rows, last) in [
+        (60, 20, " 1-5  line    k  kick    r  restart    f  flood    q  quit"),
+        (34, 12, "1-5 k r f q"),
+        (10, 4, ""),
+        (132, 40, " 1-5  line    k  kick a player    r  restart the server    f  flood with junk    q  quit"),
+        (COLUMNS, ROWS, " 1-5  line    k  kick    r  restart    f  flood    q  quit"),
+    ] {
+        demo.resize(columns, rows);
+        let rows = usize::from(rows);
+        let is_drawn = |screen: &[String]| screen[0].starts_with("Slipgate") && screen[rows - 1] == last;
+        let screen = demo.wait_for("screen of the new size", is_drawn);
+        println!("{}\n", screen.join("\n"));
+        assert!(screen.iter().all(|row| row.chars().count() < usize::from(columns)), "{}", screen.join("\n"));
+    }
+    demo.press("\u{1b}");
+    assert!(demo.wait_for_end().success() && demo.is_restored(), "{}", demo.screen().join("\n"));
+}
+
+#[test]
+fn terminal_is_restored_after_signals_and_ctrl_c() {
+    for end in ["-TERM", "-INT", "\u{3}"] {
+        let mut demo = start(&["--clients", "2"]);
+        assert!(!demo.is_restored(), "the live mode has started");
+        match end.strip_prefix('-') {
+            None => demo.press(end),
+            Some(_) => {
+                let killed = Command::new("kill").args([end, &demo.id().to_string()]).status().unwrap();
+                assert!(killed.success());
+            }
+        }
+        let status = demo.wait_for_end();
+        let screen = demo.screen().join("\n");
+        assert!(status.success() && demo.is_restored(), "{end:?}: {status}\n{screen}");
+        assert!(screen.contains("SUCCESS") || screen.contains("ENDED EARLY"), "{end:?}:\n{screen}");
+    }
+}
+
+#[test]
+fn no_color_leaves_only_bold_dim_and_reversed_text() {
+    let mut command = command(&["--clients", "2", "--for", "1s"]);
+    command.env("NO_COLOR", "1");
+    let mut demo = PseudoTerminal::start(command, COLUMNS, ROWS);
+    assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
+    let raw = demo.raw();
+    let styles: Vec<&str> = raw.split("\u{1b}[").filter_map(|rest| Some(rest.split_once('m')?.0)).collect();
+    let styles: Vec<&str> =
+        styles.into_iter().filter(|style| style.chars().all(|c| c.is_ascii_digit() || c == ';')).collect();
+    assert!(styles.contains(&"1") && styles.iter().all(|style| ["0", "1", "2", "7"].contains(style)), "{styles:?}");
+}
