@@ -1,60 +1,75 @@
 //! The token history on disk: an append-only file of used tokens that survives crashes.
 //!
 //! ```text
-//!   0        16                 48        56        64
-//!   ├────────┼──────────────────┼─────────┼─────────┼──────────┬──────────┬ …
-//!   │ magic  │ digest key       │ since   │ check   │ record   │ record   │
-//!   └────────┴──────────────────┴─────────┴─────────┴──────────┴──────────┴ …
+//!   0        16            48      56        64      72             96
+//!   ├────────┼─────────────┼───────┼─────────┼───────┼──────────────┼──────────┬──────────┬ …
+//!   │ magic  │ digest key  │ since │ dropped │ check │ confirmation │ record   │ record   │
+//!   └────────┴─────────────┴───────┴─────────┴───────┴──────────────┴──────────┴──────────┴ …
 //!   since: the second from which on the file has every used token
+//!   dropped: how many records earlier versions of the file dropped as expired
 //!   check: the first 8 bytes of the keyed digest of everything before it
-//!   record: digest of the token's tag (16), expiry in unix seconds (8), check (8)
+//!   confirmation: the number of the records that are on the disk, and the check of the last one (24)
+//!   record: digest of the token's tag (16), expiry in unix seconds (8), check of it and of the record before (8)
 //! ```
 //!
-//! A record is written before its client gets a slot, and flushed to the disk before the client receives its first
-//! packet. A crash while a record is written leaves a torn end. It is cut off with a warning: its client was never
-//! connected. Other damage is not caused by a crash, so the file is refused: silently forgotten tokens could be used
-//! again. The header has its own check, because it contains the key of the records' checks: otherwise one flipped bit
-//! would make all records a torn end. Tokens are identified by a keyed digest of their tag. Only the owner can read the
-//! file.
+//! A client receives its first packet after its record and a confirmation of it are on the disk. The records are
+//! written first, so a killed server leaves all confirmed records. Records may be missing in other cases: a file system
+//! lost the end in a power failure, or the file was cut or is an older copy. The confirmation, or its copy in the lock
+//! file, then exceeds the records. Tokens of the missing records could be used again, so the file's start is moved to
+//! the present: the server refuses all tokens from before. A bad record in the middle is damage, and the file is
+//! refused.
+//!
+//! A torn end without confirmation is the result of a crash. It is cut off with a warning, because its clients were
+//! never connected. Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
 
-use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+mod error;
+mod format;
+mod lock;
+mod place;
+
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use crate::journal::{Disk, SyncWork};
-use slipgate_netcode::crypto::digest::{Digest, DigestKey};
+pub use error::HistoryFileError;
+use format::{
+    CONFIRMATION_OFFSET, ChainEnd, FormatVersion, HEADER_BYTES, HistoryHeader, LockMark, ParsedHistory, RECORD_BYTES,
+    Remains,
+};
+use lock::HistoryLock;
+use place::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owner, resolve};
+use slipgate_netcode::server::TokenCutoff;
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::token::history::{JournalError, UsedToken};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-const MAGIC: &[u8; 16] = b"slipgate-hist-2\n";
-/// The offset of the digest key.
-const DIGEST_KEY_OFFSET: u64 = 16;
-const HEADER_BYTES: usize = 64;
-const RECORD_BYTES: usize = 32;
-/// The maximum records of a file: 16 million unexpired tokens, 512 MiB.
-const MAX_RECORDS: u64 = 1 << 24;
+use crate::journal::Disk;
+
+/// The maximum number of unexpired tokens: 16 million, 512 MiB.
+const MAX_UNEXPIRED: u64 = 1 << 24;
 /// After this many new records a file is rewritten without its expired ones.
 const MAX_APPENDED: u64 = 1 << 16;
+/// The maximum number of records in a file: a rewrite may fail once.
+const MAX_RECORDS: u64 = MAX_UNEXPIRED + 2 * MAX_APPENDED;
 
 /// The token history on disk, opened and locked for one server.
 pub struct HistoryFile {
     path: PathBuf,
-    /// Shared with a running flush.
-    file: Arc<File>,
-    /// Held until the server ends. A rewrite replaces the history file and would release its lock, so the lock is on a
-    /// file beside it.
-    _lock: File,
+    /// Held until the server ends.
+    lock: HistoryLock,
+    file: Box<dyn RecordFile>,
     header: HistoryHeader,
-    check: DigestKey,
     used: Vec<UsedToken>,
-    is_new: bool,
+    origin: HistoryOrigin,
+    /// The last confirmed record.
+    end: ChainEnd,
+    /// The number of records since the last rewrite.
     appended: u64,
-    /// After a failed write, the end of the last complete record: what follows is cut off.
-    torn_at: Option<u64>,
+    max_records: u64,
+    buf: Vec<u8>,
+    /// A write has failed: there may be bytes behind the last confirmed record.
+    is_torn: bool,
     /// The last records may not be on the disk: a flush failed, or the directory may still name the old file. The file
     /// must be rewritten, because systems report a failed flush once and then discard the error.
     needs_full_write: bool,
@@ -62,53 +77,15 @@ pub struct HistoryFile {
     has_warned: bool,
 }
 
-/// The header of the file, which never changes.
-struct HistoryHeader {
-    digest_key: Zeroizing<[u8; 32]>,
-    since: UnixSeconds,
-}
-
-/// Why a history file could not be opened.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum HistoryFileError {
-    /// The file cannot be opened, read or written.
-    Io(io::Error),
-    /// Another server uses the file.
-    Locked,
-    /// The path is a directory, a pipe or a device.
-    NotAFile,
-    /// The file is not a history file.
-    NotAHistory,
-    /// The file is damaged at this byte, and not by a crash.
-    Damaged(u64),
-    /// The file has more than 16 million records.
-    TooLarge,
-}
-
-impl fmt::Display for HistoryFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Locked => f.write_str("another server uses this history file"),
-            Self::NotAFile => f.write_str("it is not a regular file"),
-            Self::NotAHistory => f.write_str("this is not a token history file"),
-            Self::Damaged(offset) => write!(
-                f,
-                "the history file is damaged at byte {offset}; move it away to start with a new one, which refuses \
-                 tokens from before the start"
-            ),
-            Self::TooLarge => f.write_str("the history file is too large"),
-        }
-    }
-}
-
-impl std::error::Error for HistoryFileError {}
-
-impl From<io::Error> for HistoryFileError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+/// Whether a history file has the tokens of earlier starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HistoryOrigin {
+    /// It is a new file.
+    Created,
+    /// It has all of them.
+    Continued,
+    /// Some may be missing.
+    Shortened,
 }
 
 impl HistoryFile {
@@ -117,58 +94,107 @@ impl HistoryFile {
     /// # Errors
     /// - `Io`: the file cannot be opened, read or written.
     /// - `Locked`: another server uses it.
-    /// - `NotAFile`, `NotAHistory`, `TooLarge`, `Damaged`: the path does not have a valid history.
+    /// - `NotAFile`, `IsLink`, `NotAHistory`, `NotALock`, `TooLarge`, `Damaged`: the path does not have a valid history.
+    /// - `ExposedFile`, `SharedDirectory`, `OtherOwner`: other users can change or replace it.
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
-        refuse_other_kinds(path.as_ref())?;
-        // A symbolic link is resolved here. Otherwise a rename would replace the link instead of the file, and two
-        // paths to one file would have two locks.
-        drop(open_private(path.as_ref())?);
-        let path = &std::fs::canonicalize(path)?;
-        let lock = lock(&beside(path, ".lock"))?;
-        let mut file = open_private(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(HistoryFileError::NotAFile);
+        let path = resolve(path.as_ref())?;
+        let (lock, mark) = HistoryLock::take(&path)?;
+        let existing = open_existing(&path)?;
+        let bytes = existing.as_ref().map(read).transpose()?.unwrap_or_default();
+        match existing {
+            Some(file) if !bytes.is_empty() => {
+                let parsed = ParsedHistory::parse(&bytes)?;
+                drop(bytes);
+                Self::continued(path, lock, mark, file, parsed, today)
+            }
+            _ => Self::created(path, lock, today),
         }
-        let length = metadata.len();
-        if length > HEADER_BYTES as u64 + MAX_RECORDS * RECORD_BYTES as u64 {
-            return Err(HistoryFileError::TooLarge);
-        }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
-        file.read_to_end(&mut bytes)?;
-        let is_new = bytes.is_empty();
-        let header = if is_new { HistoryHeader::new(today)? } else { HistoryHeader::parse(&bytes)? };
-        let check = check_key(&header.digest_key);
-        let mut used = parse_records(&bytes, &check)?;
-        let torn = bytes.len().saturating_sub(HEADER_BYTES + used.len() * RECORD_BYTES);
-        if torn > 0 {
-            warn!(path = %path.display(), bytes = torn, "the history file ended in a torn record, which is cut off");
-        }
-        used.retain(|used| used.expires > today);
-        drop(file);
-        let new_file = write_new(path, &header, &check, &used)?;
-        let directory = Directory::of(path)?;
-        let file = new_file.replace(path)?;
+    }
+
+    /// Creates a file. The current second does not count: tokens may have been used in it before.
+    fn created(path: PathBuf, lock: HistoryLock, today: UnixSeconds) -> Result<Self, HistoryFileError> {
+        let header = HistoryHeader::new(after(today))?;
+        let (new, end) = write_new(&path, &header, &[])?;
+        let directory = Directory::of(&path)?;
+        let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self {
-            path: path.into(),
-            file: file.into(),
-            _lock: lock,
+        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end))
+    }
+
+    /// Continues a file: rewrites it without its expired records, in the present format.
+    fn continued(
+        path: PathBuf,
+        lock: HistoryLock,
+        mark: Option<LockMark>,
+        file: File,
+        parsed: ParsedHistory,
+        today: UnixSeconds,
+    ) -> Result<Self, HistoryFileError> {
+        let origin = parsed.origin(mark);
+        parsed.warn_of_losses(&path, origin);
+        let ParsedHistory { header: old, mut used, end: old_end, torn_bytes, version, .. } = parsed;
+        used.retain(|used| used.expires > today);
+        let since = if origin == HistoryOrigin::Shortened { old.since.max(after(today)) } else { old.since };
+        // A number that was once confirmed is not used again: the lock file may remember it.
+        let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
+        let next = old.number_of(old_end).max(known);
+        let header = old.rewritten(since, next.saturating_sub(used.len() as u64));
+        let rewritten = write_new(&path, &header, &used);
+        let (new, end) = match rewritten {
+            Ok(rewritten) => rewritten,
+            Err(error)
+                if is_for_lack_of_room(&error)
+                    && (origin, torn_bytes, version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained) =>
+            {
+                warn!(
+                    path = %path.display(), %error,
+                    "the history file cannot be rewritten without its expired records; it is used as it is"
+                );
+                return Ok(Self::opened(path, lock, file, old, used, origin, old_end));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(new) = new.file() {
+            require_owner(&file, new)?;
+        }
+        let directory = Directory::of(&path)?;
+        let file = new.replace(&path)?;
+        directory.sync()?;
+        Ok(Self::opened(path, lock, file, header, used, origin, end))
+    }
+
+    fn opened(
+        path: PathBuf,
+        lock: HistoryLock,
+        file: File,
+        header: HistoryHeader,
+        used: Vec<UsedToken>,
+        origin: HistoryOrigin,
+        end: ChainEnd,
+    ) -> Self {
+        let mut opened = Self {
+            path,
+            lock,
+            file: Box::new(file),
             header,
-            check,
             used,
-            is_new,
+            origin,
+            end,
             appended: 0,
-            torn_at: None,
+            max_records: MAX_RECORDS,
+            buf: Vec::new(),
+            is_torn: false,
             needs_full_write: false,
             has_warned: false,
-        })
+        };
+        opened.remember();
+        opened
     }
 
     /// Returns whether the file was created by this call: it does not have the tokens that were used before.
     #[must_use]
     pub const fn is_new(&self) -> bool {
-        self.is_new
+        matches!(self.origin, HistoryOrigin::Created)
     }
 
     /// Returns the time from which on the file has every used token.
@@ -194,33 +220,95 @@ impl HistoryFile {
         (*self.header.digest_key, self.used.clone())
     }
 
-    fn append(&mut self, used: UsedToken) -> io::Result<()> {
-        let mut file = &*self.file;
-        if let Some(end) = self.torn_at {
-            file.set_len(end)?;
-            file.seek(SeekFrom::Start(end))?;
-            self.torn_at = None;
+    /// Returns the cutoff of a server with this history. A file from before the start knows the tokens since it was
+    /// created, so those may be accepted. A file with missing records is cut off at the start, even if the settings
+    /// accept older tokens: they were used under this file.
+    pub(crate) fn token_cutoff(&self, configured: TokenCutoff) -> TokenCutoff {
+        match (self.origin, configured) {
+            (HistoryOrigin::Continued, TokenCutoff::AtStart) => TokenCutoff::At(self.header.since.into()),
+            (HistoryOrigin::Shortened, TokenCutoff::None) => TokenCutoff::AtStart,
+            (HistoryOrigin::Shortened, TokenCutoff::At(moment)) => {
+                TokenCutoff::At(moment.max(self.header.since.into()))
+            }
+            (_, configured) => configured,
         }
-        let end = file.stream_position()?;
-        self.torn_at = Some(end);
-        file.write_all(&record(used, &self.check))?;
-        self.torn_at = None;
+    }
+
+    /// Makes records durable. After an error the file is taken to have none of them.
+    fn try_store(&mut self, records: &[UsedToken]) -> io::Result<()> {
+        self.lock.require()?;
+        let count = records.len() as u64;
+        let fits = self.end.records + count <= self.max_records;
+        if !fits || self.needs_full_write || !self.file.is_at(&self.path) {
+            self.rewrite(records)?;
+        } else {
+            let end = self.append(records)?;
+            // Another server that took over the lock reads the file afterwards. If the lock is still ours now, that
+            // server will find these records.
+            self.lock.require()?;
+            self.end = end;
+            self.used.extend_from_slice(records);
+            self.appended += count;
+        }
+        self.remember();
         Ok(())
     }
 
-    /// Rewrites the file without the records that have expired by `today`. After the rename the new file is used, even
-    /// if a later step fails.
-    fn compact(&mut self, today: UnixSeconds) -> io::Result<()> {
+    /// Writes the records, then the confirmation, and flushes both.
+    fn append(&mut self, records: &[UsedToken]) -> io::Result<ChainEnd> {
+        let (start, mut end) = (self.end.offset(), self.end);
+        if std::mem::replace(&mut self.is_torn, true) {
+            // The remains of a longer write would follow the new records.
+            self.file.cut_off(start)?;
+        }
+        self.buf.clear();
+        for used in records {
+            let check = self.header.emit_record(end.check, *used, &mut self.buf);
+            end = ChainEnd { records: end.records + 1, check };
+        }
+        self.file.write_at(start, &self.buf)?;
+        self.file.write_at(CONFIRMATION_OFFSET, &self.header.confirmation(end))?;
+        self.is_torn = false;
+        self.file.sync().inspect_err(|_| self.needs_full_write = true)?;
+        Ok(end)
+    }
+
+    /// Rewrites the file with these records and without expired ones. After the rename the new file is used, even if a
+    /// later step fails.
+    fn rewrite(&mut self, records: &[UsedToken]) -> io::Result<()> {
         // After a failure it is tried again after as many records, because it writes all of them.
         self.appended = 0;
+        let today = UnixSeconds::from(slipgate_os::clock::wall_clock());
         self.used.retain(|used| used.expires > today);
-        let new_file = write_new(&self.path, &self.header, &self.check, &self.used)?;
+        let known = self.used.len();
+        if (known + records.len()) as u64 > self.max_records {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "there are too many unexpired tokens"));
+        }
+        self.used.extend_from_slice(records);
+        let outcome = self.replace(records.len() as u64);
+        if outcome.is_err() {
+            self.used.truncate(known);
+        }
+        outcome
+    }
+
+    fn replace(&mut self, added: u64) -> io::Result<()> {
+        let next = self.header.number_of(self.end) + added;
+        let header = self.header.rewritten(self.header.since, next.saturating_sub(self.used.len() as u64));
+        let (new, end) = write_new(&self.path, &header, &self.used)?;
         let directory = Directory::of(&self.path)?;
-        self.file = new_file.replace(&self.path)?.into();
-        (self.torn_at, self.needs_full_write) = (None, true);
+        self.lock.require()?;
+        self.file = Box::new(new.replace(&self.path)?);
+        (self.header, self.end) = (header, end);
+        (self.is_torn, self.needs_full_write) = (false, true);
         directory.sync()?;
         self.needs_full_write = false;
-        Ok(())
+        self.lock.require()
+    }
+
+    /// Copies the number of confirmed records to the lock file.
+    fn remember(&mut self) {
+        self.lock.remember(self.header.lock_mark(self.header.number_of(self.end)));
     }
 
     fn warn_once(&mut self, error: &io::Error) -> JournalError {
@@ -232,206 +320,73 @@ impl HistoryFile {
     }
 }
 
-/// A rewrite may happen while a flush runs: the new file has the same records, and is flushed before it replaces the
-/// old one.
 impl Disk for HistoryFile {
-    fn record(&mut self, used: UsedToken) -> Result<(), JournalError> {
-        self.append(used).map_err(|error| self.warn_once(&error))?;
-        self.used.push(used);
-        self.appended += 1;
+    fn store(&mut self, records: &[UsedToken]) -> Result<(), JournalError> {
+        self.try_store(records).map_err(|error| self.warn_once(&error))?;
         self.has_warned = false;
         Ok(())
     }
 
-    fn needs_rewrite(&self) -> bool {
-        self.needs_full_write || self.appended >= MAX_APPENDED
-    }
-
-    fn sync(&mut self) -> Result<SyncWork, JournalError> {
-        let today = || UnixSeconds::from(slipgate_os::clock::wall_clock());
-        if self.needs_full_write {
-            let rewritten = self.compact(today());
-            self.on_synced(rewritten)?;
-            return Ok(Box::new(|| Ok(())));
-        }
+    fn tidy(&mut self) {
         if self.appended >= MAX_APPENDED {
             // If this fails before the rename, the old file is still complete and in place.
-            match self.compact(today()) {
-                Ok(()) => return Ok(Box::new(|| Ok(()))),
-                Err(error) if self.needs_full_write => return Err(self.warn_once(&error)),
-                Err(error) => drop(self.warn_once(&error)),
+            let outcome = self.rewrite(&[]);
+            if let Err(error) = outcome {
+                self.warn_once(&error);
+            } else {
+                self.remember();
             }
         }
-        let file = Arc::clone(&self.file);
-        Ok(Box::new(move || file.sync_data()))
-    }
-
-    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
-        outcome.map_err(|error| {
-            self.needs_full_write = true;
-            self.warn_once(&error)
-        })
     }
 }
 
-/// Refuses anything but a regular file, before it is opened: opening a pipe may block, and reading a device may never
-/// end.
-fn refuse_other_kinds(path: &Path) -> Result<(), HistoryFileError> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(()),
-        Ok(_) => Err(HistoryFileError::NotAFile),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn open_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-/// Appends to the file name: the same directory is on the same disk, so that the file can be renamed.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-fn lock(path: &Path) -> Result<File, HistoryFileError> {
-    let file = open_private(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(HistoryFileError::Locked),
-        Err(TryLockError::Error(error)) => Err(HistoryFileError::Io(error)),
-    }
-}
-
-/// Derives the key of the checks from the digest key.
-fn check_key(digest_key: &[u8; 32]) -> DigestKey {
-    DigestKey::from(&DigestKey::from(digest_key).full(&[b"history file check"]))
-}
-
-fn record(used: UsedToken, check: &DigestKey) -> [u8; RECORD_BYTES] {
-    let expires = used.expires.0.to_le_bytes();
-    let sum = check.digest(&[&used.name.0, &expires]);
-    let mut record = [0; RECORD_BYTES];
-    let fields = used.name.0.iter().chain(&expires).chain(sum.0.iter());
-    record.iter_mut().zip(fields).for_each(|(to, from)| *to = *from);
-    record
-}
-
-impl HistoryHeader {
-    /// The current second does not count: tokens may have been used in it before the file was created.
-    fn new(today: UnixSeconds) -> io::Result<Self> {
-        let digest_key = Zeroizing::new(slipgate_os::entropy::bytes()?);
-        Ok(Self { digest_key, since: UnixSeconds(today.0.saturating_add(1)) })
-    }
-
-    fn parse(bytes: &[u8]) -> Result<Self, HistoryFileError> {
-        let (header, check) = Self::split(bytes).ok_or(HistoryFileError::NotAHistory)?;
-        if header.check() == check { Ok(header) } else { Err(HistoryFileError::Damaged(DIGEST_KEY_OFFSET)) }
-    }
-
-    /// Returns the header and its stored check, if the file starts with the magic bytes.
-    fn split(bytes: &[u8]) -> Option<(Self, [u8; 8])> {
-        let (magic, rest) = bytes.split_first_chunk()?;
-        let (digest_key, rest) = rest.split_first_chunk()?;
-        let (since, rest) = rest.split_first_chunk()?;
-        let header = Self { digest_key: Zeroizing::new(*digest_key), since: UnixSeconds(u64::from_le_bytes(*since)) };
-        (magic == MAGIC).then_some((header, *rest.first_chunk()?))
-    }
-
-    fn check(&self) -> [u8; 8] {
-        let sum = check_key(&self.digest_key).digest(&[MAGIC, self.digest_key.as_slice(), &self.since.0.to_le_bytes()]);
-        let [check @ .., _, _, _, _, _, _, _, _] = sum.0;
-        check
-    }
-
-    fn emit(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(self.digest_key.as_slice());
-        bytes.extend_from_slice(&self.since.0.to_le_bytes());
-        bytes.extend_from_slice(&self.check());
-    }
-}
-
-fn parse_record(bytes: &[u8], check: &DigestKey) -> Option<UsedToken> {
-    let (name, rest) = bytes.split_first_chunk()?;
-    let used = UsedToken { name: Digest(*name), expires: UnixSeconds(u64::from_le_bytes(*rest.first_chunk()?)) };
-    (record(used, check) == bytes).then_some(used)
-}
-
-/// Parses every record up to a torn end. A valid record behind an invalid one means damage, not a torn end.
-fn parse_records(bytes: &[u8], check: &DigestKey) -> Result<Vec<UsedToken>, HistoryFileError> {
-    let records = bytes.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(RECORD_BYTES);
-    let mut used = Vec::with_capacity(records.len());
-    let mut bad = None;
-    for (index, bytes) in records.enumerate() {
-        match (parse_record(bytes, check), bad) {
-            (Some(record), None) => used.push(record),
-            (Some(_), Some(offset)) => return Err(HistoryFileError::Damaged(offset)),
-            (None, _) => bad = bad.or(Some((HEADER_BYTES + index * RECORD_BYTES) as u64)),
+impl ParsedHistory {
+    fn origin(&self, mark: Option<LockMark>) -> HistoryOrigin {
+        let next = self.header.number_of(self.end);
+        let is_older_copy =
+            mark.is_some_and(|mark| mark.confirmed > next || mark != self.header.lock_mark(mark.confirmed));
+        if is_older_copy || self.remains == Remains::Shortened {
+            HistoryOrigin::Shortened
+        } else {
+            HistoryOrigin::Continued
         }
     }
-    Ok(used)
+
+    fn warn_of_losses(&self, path: &Path, origin: HistoryOrigin) {
+        let (path, bytes) = (path.display(), self.torn_bytes);
+        if bytes > 0 {
+            warn!(%path, bytes, "the history file ended in a torn record, which is cut off");
+        }
+        if origin == HistoryOrigin::Shortened {
+            warn!(
+                %path,
+                "the history file lacks used tokens: its end was lost, or it is an older copy; this start therefore \
+                 refuses all tokens from before it"
+            );
+        }
+    }
 }
 
-/// A rewritten file beside the old one: a crash leaves at least one of them complete.
-struct NewFile {
-    path: PathBuf,
-    file: File,
+/// Returns the second after the present one.
+const fn after(today: UnixSeconds) -> UnixSeconds {
+    UnixSeconds(today.0.saturating_add(1))
 }
 
-fn write_new(path: &Path, header: &HistoryHeader, check: &DigestKey, used: &[UsedToken]) -> io::Result<NewFile> {
-    let path = beside(path, ".new");
-    let mut file = open_private(&path)?;
+fn read(mut file: &File) -> Result<Zeroizing<Vec<u8>>, HistoryFileError> {
+    let length = file.metadata()?.len();
+    if length > HEADER_BYTES as u64 + MAX_RECORDS * RECORD_BYTES as u64 {
+        return Err(HistoryFileError::TooLarge);
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a whole file beside the old one, and returns it with the end of its records.
+fn write_new(path: &Path, header: &HistoryHeader, used: &[UsedToken]) -> io::Result<(NewFile, ChainEnd)> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES));
-    header.emit(&mut bytes);
-    for used in used {
-        bytes.extend_from_slice(&record(*used, check));
-    }
-    file.set_len(0)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    Ok(NewFile { path, file })
-}
-
-impl NewFile {
-    /// Replaces the old file, and returns the new one opened at its end.
-    fn replace(self, path: &Path) -> io::Result<File> {
-        std::fs::rename(&self.path, path)?;
-        Ok(self.file)
-    }
-}
-
-/// The directory of the file. A rename survives a power failure only after its directory was flushed. It is opened
-/// before the rename, because opening it afterwards might fail for lack of file handles.
-struct Directory(#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix flushes directories"))] Option<File>);
-
-impl Directory {
-    #[cfg(unix)]
-    fn of(path: &Path) -> io::Result<Self> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory).map(|directory| Self(Some(directory)))
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &Path) -> io::Result<Self> {
-        Ok(Self(None))
-    }
-
-    #[cfg(unix)]
-    fn sync(&self) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), File::sync_all)
-    }
-
-    #[cfg(not(unix))]
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
+    let end = header.emit(used, &mut bytes);
+    Ok((NewFile::write(path, &bytes)?, end))
 }
 
 #[cfg(test)]

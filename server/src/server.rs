@@ -12,7 +12,7 @@ pub(crate) mod tests;
 
 pub use self::client_ref::ClientRef;
 pub use self::start::StartError;
-pub(crate) use self::start::{storage, token_cutoff};
+pub(crate) use self::start::storage;
 
 use std::io;
 use std::time::Duration;

@@ -24,7 +24,7 @@ use slipgate_udp::Sockets;
 use crate::Server;
 use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
-use crate::server::{StartError, storage, token_cutoff};
+use crate::server::{StartError, storage};
 
 impl Server {
     /// Starts the shards of one server, one for each of the sockets from [`Sockets::bind_shards`]. Each one gets its
@@ -77,7 +77,7 @@ impl Server {
         history: Option<HistoryFile>,
     ) -> Result<Vec<Self>, StartError> {
         if let Some(history) = &history {
-            config.token_cutoff = token_cutoff(config.token_cutoff, history);
+            config.token_cutoff = history.token_cutoff(config.token_cutoff);
         }
         let count = u16::try_from(sockets.len()).ok().filter(|count| (1..=MAX_SHARDS).contains(count));
         let count = count.ok_or(StartError::ServerConfig(ServerConfigError::Shards))?;

@@ -1,4 +1,13 @@
+use std::sync::{Arc, Mutex};
+
+use slipgate_netcode::crypto::digest::{Digest, DigestKey};
+
 use super::*;
+
+mod damage;
+mod faults;
+#[cfg(unix)]
+mod shared_folders;
 
 const TODAY: UnixSeconds = UnixSeconds(1000);
 
@@ -16,6 +25,26 @@ impl TestFolder {
     fn file(&self) -> PathBuf {
         self.0.join("history")
     }
+
+    fn open(&self) -> HistoryFile {
+        HistoryFile::open(self.file(), TODAY).unwrap()
+    }
+
+    fn refused(&self) -> HistoryFileError {
+        HistoryFile::open(self.file(), TODAY).err().expect("the file is refused")
+    }
+
+    /// Returns the first bytes of the names in the file.
+    fn names(&self) -> Vec<u8> {
+        self.open().used.iter().map(|used| used.name.0[0]).collect()
+    }
+
+    /// Writes a history of this many records.
+    fn with_records(name: &str, count: u8) -> Self {
+        let folder = Self::new(name);
+        drop(write(&folder, count));
+        folder
+    }
 }
 
 impl Drop for TestFolder {
@@ -24,23 +53,21 @@ impl Drop for TestFolder {
     }
 }
 
-fn used(number: u8, expires: u64) -> UsedToken {
-    UsedToken { name: Digest([number; 16]), expires: UnixSeconds(expires) }
+/// A record that never expires.
+fn used(number: u8) -> UsedToken {
+    UsedToken { name: Digest([number; 16]), expires: UnixSeconds(u64::MAX) }
 }
 
 fn write(folder: &TestFolder, count: u8) -> HistoryFile {
-    let mut history = HistoryFile::open(folder.file(), TODAY).unwrap();
+    let mut history = folder.open();
     for number in 0..count {
-        history.record(used(number, 2000)).unwrap();
+        history.store(&[used(number)]).unwrap();
     }
-    flush(&mut history).unwrap();
     history
 }
 
-/// Flushes the records in this thread.
-fn flush(history: &mut HistoryFile) -> Result<(), JournalError> {
-    let outcome = history.sync()?();
-    history.on_synced(outcome)
+fn length_of(records: u64) -> u64 {
+    HEADER_BYTES as u64 + records * RECORD_BYTES as u64
 }
 
 #[test]
@@ -48,201 +75,124 @@ fn records_survive_a_restart_unless_they_have_expired() {
     let folder = TestFolder::new("survives");
     let mut history = write(&folder, 3);
     assert!(history.is_new());
-    history.record(used(9, 1001)).unwrap();
+    history.store(&[UsedToken { expires: UnixSeconds(1001), ..used(9) }, used(4)]).unwrap();
     drop(history);
     let history = HistoryFile::open(folder.file(), UnixSeconds(1001)).unwrap();
-    assert!(!history.is_new());
-    assert_eq!(history.used, [used(0, 2000), used(1, 2000), used(2, 2000)]);
-    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), 64 + 3 * 32);
+    assert_eq!(history.origin, HistoryOrigin::Continued);
+    assert_eq!(history.used, [used(0), used(1), used(2), used(4)]);
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(4));
+    assert_eq!(history.header.number_of(history.end), 5, "the expired record keeps its number");
 }
 
 #[test]
-fn the_digest_key_survives_a_restart_and_differs_between_files() {
+fn digest_key_survives_a_restart_and_differs_between_files() {
     let (one, other) = (TestFolder::new("names-one"), TestFolder::new("names-other"));
-    let digest_key = |folder: &TestFolder| *HistoryFile::open(folder.file(), TODAY).unwrap().header.digest_key;
+    let digest_key = |folder: &TestFolder| *folder.open().header.digest_key;
     assert_eq!(digest_key(&one), digest_key(&one));
     assert_ne!(digest_key(&one), digest_key(&other));
 }
 
 #[test]
 fn since_is_the_second_after_the_creation() {
-    let folder = TestFolder::new("since");
-    drop(write(&folder, 1));
+    let folder = TestFolder::with_records("since", 1);
     for today in [TODAY, UnixSeconds(5000)] {
         assert_eq!(HistoryFile::open(folder.file(), today).unwrap().since(), UnixSeconds(TODAY.0 + 1));
     }
 }
 
 #[test]
-fn a_torn_end_of_any_length_is_cut_off() {
-    let folder = TestFolder::new("torn");
-    drop(write(&folder, 3));
-    let whole = std::fs::read(folder.file()).unwrap();
-    for cut in 1..=32 {
-        std::fs::write(folder.file(), &whole[..whole.len() - cut]).unwrap();
-        let mut history = HistoryFile::open(folder.file(), TODAY).unwrap();
-        assert_eq!(history.used.len(), 2, "{cut} bytes were torn off");
-        history.record(used(7, 2000)).unwrap();
-        drop(history);
-        assert_eq!(HistoryFile::open(folder.file(), TODAY).unwrap().used.last(), Some(&used(7, 2000)));
+fn cutoff_follows_the_records_that_the_file_has() {
+    let folder = TestFolder::with_records("cutoff", 1);
+    let mut history = folder.open();
+    history.header.since = UnixSeconds(2000);
+    let moment = TokenCutoff::At(UnixSeconds(2000).into());
+    let (earlier, later) = (TokenCutoff::At(UnixSeconds(1999).into()), TokenCutoff::At(UnixSeconds(2001).into()));
+    for (origin, configured, expected) in [
+        (HistoryOrigin::Created, TokenCutoff::AtStart, TokenCutoff::AtStart),
+        (HistoryOrigin::Created, TokenCutoff::None, TokenCutoff::None),
+        (HistoryOrigin::Continued, TokenCutoff::AtStart, moment),
+        (HistoryOrigin::Continued, TokenCutoff::None, TokenCutoff::None),
+        (HistoryOrigin::Shortened, TokenCutoff::AtStart, TokenCutoff::AtStart),
+        (HistoryOrigin::Shortened, TokenCutoff::None, TokenCutoff::AtStart),
+        (HistoryOrigin::Shortened, earlier, moment),
+        (HistoryOrigin::Shortened, later, later),
+    ] {
+        history.origin = origin;
+        assert_eq!(history.token_cutoff(configured), expected, "{origin:?}, {configured:?}");
     }
-    // A power failure may leave zeros instead of records.
-    std::fs::write(folder.file(), [&whole[..], &[0; 100]].concat()).unwrap();
-    assert_eq!(HistoryFile::open(folder.file(), TODAY).unwrap().used.len(), 3);
 }
 
 #[test]
-fn damaged_and_foreign_files_are_refused_and_unchanged() {
-    let folder = TestFolder::new("damaged");
-    drop(write(&folder, 3));
-    let whole = std::fs::read(folder.file()).unwrap();
-    for byte in 64..64 + 32 {
-        let mut damaged = whole.clone();
-        damaged[byte] ^= 1;
-        std::fs::write(folder.file(), &damaged).unwrap();
-        let error = HistoryFile::open(folder.file(), TODAY).err().unwrap();
-        assert!(matches!(error, HistoryFileError::Damaged(64)), "{error}");
-        assert_eq!(std::fs::read(folder.file()).unwrap(), damaged);
+fn file_of_the_old_format_is_converted() {
+    let folder = TestFolder::new("old-format");
+    let key = [5; 32];
+    let checks = DigestKey::from(&DigestKey::from(&key).full(&[b"history file check"]));
+    let magic = b"slipgate-hist-2\n";
+    let since = 700_u64.to_le_bytes();
+    let mut bytes = [magic.as_slice(), &key, &since, &checks.digest(&[magic.as_slice(), &key, &since]).0[..8]].concat();
+    for used in [used(1), UsedToken { expires: UnixSeconds(900), ..used(2) }, used(3)] {
+        let (name, expires) = (used.name.0, used.expires.0.to_le_bytes());
+        bytes.extend([name.as_slice(), &expires, &checks.digest(&[name.as_slice(), &expires]).0[..8]].concat());
     }
-    for byte in 0..64 {
-        let mut damaged = whole.clone();
-        damaged[byte] ^= 1;
-        std::fs::write(folder.file(), &damaged).unwrap();
-        let error = HistoryFile::open(folder.file(), TODAY).err().unwrap();
-        let refused = if byte < 16 {
-            matches!(error, HistoryFileError::NotAHistory)
-        } else {
-            matches!(error, HistoryFileError::Damaged(16))
-        };
-        assert!(refused, "byte {byte}: {error}");
-        assert_eq!(std::fs::read(folder.file()).unwrap(), damaged);
-    }
-    for foreign in [&b"x"[..], &whole[..63], &[b'#'; 100]] {
-        std::fs::write(folder.file(), foreign).unwrap();
-        let error = HistoryFile::open(folder.file(), TODAY).err().unwrap();
-        assert!(matches!(error, HistoryFileError::NotAHistory), "{error}");
-    }
+    std::fs::write(folder.file(), &bytes).unwrap();
+    set_private(&folder.file());
+    let history = folder.open();
+    assert_eq!((history.origin, history.since(), *history.header.digest_key), {
+        (HistoryOrigin::Continued, UnixSeconds(700), key)
+    });
+    assert_eq!(history.used, [used(1), used(3)]);
+    drop(history);
+    assert_eq!(&std::fs::read(folder.file()).unwrap()[..16], b"slipgate-hist-3\n");
+    assert_eq!(folder.names(), [1, 3]);
+
+    // The old format does not say how many records are missing at a cut end, so any cut counts.
+    std::fs::remove_file(folder.0.join("history.lock")).unwrap();
+    std::fs::write(folder.file(), &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(folder.open().origin, HistoryOrigin::Shortened);
+    // A lock file that remembers records of this history marks the old file as an older copy.
+    folder.open().store(&[used(4)]).unwrap();
+    std::fs::write(folder.file(), &bytes).unwrap();
+    assert_eq!(folder.open().origin, HistoryOrigin::Shortened);
+    bytes[64 + 3] ^= 1;
+    std::fs::write(folder.file(), &bytes).unwrap();
+    assert!(matches!(folder.refused(), HistoryFileError::Damaged(64)));
+}
+
+fn set_private(path: &Path) {
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    #[cfg(not(unix))]
+    let _ = path;
 }
 
 #[test]
 fn two_servers_cannot_use_one_file() {
     let folder = TestFolder::new("locked");
     let history = write(&folder, 1);
-    let error = HistoryFile::open(folder.file(), TODAY).err().unwrap();
-    assert!(matches!(error, HistoryFileError::Locked), "{error}");
+    assert!(matches!(folder.refused(), HistoryFileError::Locked));
     drop(history);
-    assert!(HistoryFile::open(folder.file(), TODAY).is_ok());
+    folder.open();
 }
 
 #[test]
-fn a_large_file_is_rewritten_without_expired_records() {
+fn large_file_is_rewritten_without_expired_records() {
     let folder = TestFolder::new("compact");
-    let mut history = HistoryFile::open(folder.file(), TODAY).unwrap();
-    let future = UnixSeconds::from(slipgate_os::clock::wall_clock()).0 + 1000;
-    for number in 0..=MAX_APPENDED {
-        let expires = if number % 2 == 0 { 1 } else { future };
-        history.record(used(number as u8, expires)).unwrap();
+    let mut history = folder.open();
+    let expired = UsedToken { expires: UnixSeconds(1), ..used(1) };
+    let batch: Vec<_> = [expired, used(2)].repeat(512);
+    for _ in 0..MAX_APPENDED / 1024 {
+        history.tidy();
+        assert!(history.end.records == history.appended);
+        history.store(&batch).unwrap();
     }
-    flush(&mut history).unwrap();
-    assert!(std::fs::metadata(folder.file()).unwrap().len() < 64 + (MAX_APPENDED / 2 + 2) * 32);
+    history.store(&[used(3)]).unwrap();
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(MAX_APPENDED + 1));
+    history.tidy();
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(MAX_APPENDED / 2 + 1));
+    assert_eq!(history.header.number_of(history.end), MAX_APPENDED + 1, "numbers are not used again");
+    history.store(&[used(4)]).unwrap();
     drop(history);
-    assert_eq!(HistoryFile::open(folder.file(), TODAY).unwrap().used.len() as u64, MAX_APPENDED / 2);
-}
-
-#[cfg(unix)]
-#[test]
-fn only_the_owner_can_read_the_file() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = TestFolder::new("mode");
-    drop(write(&folder, 1));
-    assert_eq!(std::fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_leaves_no_torn_record() {
-    // /dev/full behaves like a full disk.
-    let folder = TestFolder::new("full");
-    let mut history = write(&folder, 1);
-    let real = std::mem::replace(&mut history.file, OpenOptions::new().write(true).open("/dev/full").unwrap().into());
-    assert_eq!(history.record(used(5, 2000)), Err(JournalError));
-    history.file = real;
-    history.torn_at = Some(64 + 32);
-    history.record(used(6, 2000)).unwrap();
-    drop(history);
-    assert_eq!(HistoryFile::open(folder.file(), TODAY).unwrap().used, [used(0, 2000), used(6, 2000)]);
-}
-
-#[cfg(unix)]
-#[test]
-fn a_symbolic_link_is_followed_and_stays_a_link() {
-    let folder = TestFolder::new("link");
-    let volume = folder.0.join("volume");
-    std::fs::create_dir_all(&volume).unwrap();
-    std::os::unix::fs::symlink(volume.join("history"), folder.file()).unwrap();
-    let mut history = HistoryFile::open(folder.file(), TODAY).unwrap();
-    history.record(used(1, 2000)).unwrap();
-    flush(&mut history).unwrap();
-    assert!(std::fs::symlink_metadata(folder.file()).unwrap().is_symlink());
-    assert_eq!(std::fs::metadata(volume.join("history")).unwrap().len(), 64 + 32);
-    let error = HistoryFile::open(volume.join("history"), TODAY).err().unwrap();
-    assert!(matches!(error, HistoryFileError::Locked), "the other path leads to the same file: {error}");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn after_a_failed_flush_the_file_is_rewritten() {
-    let folder = TestFolder::new("needs_full_write");
-    let mut history = write(&folder, 2);
-    // A device that cannot flush. Systems report a failed flush once; the next flush would succeed without writing.
-    history.file = OpenOptions::new().write(true).open("/dev/null").unwrap().into();
-    history.record(used(7, u64::MAX)).unwrap();
-    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
-    assert_eq!(flush(&mut history), Err(JournalError));
-    assert!(history.needs_full_write);
-    assert_eq!(flush(&mut history), Ok(()));
-    assert!(!history.needs_full_write);
-    history.record(used(8, u64::MAX)).unwrap();
-    flush(&mut history).unwrap();
-    drop(history);
-    let kept: Vec<_> =
-        HistoryFile::open(folder.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
-    assert_eq!(kept, [0, 1, 7, 8]);
-}
-
-#[test]
-fn records_and_rewrites_during_a_flush_are_kept() {
-    let folder = TestFolder::new("meanwhile");
-    let mut history = write(&folder, 1);
-    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
-    history.record(used(2, u64::MAX)).unwrap();
-    let sync = history.sync().unwrap();
-    history.record(used(3, u64::MAX)).unwrap();
-    history.compact(TODAY).unwrap();
-    history.record(used(4, u64::MAX)).unwrap();
-    let outcome = sync();
-    history.on_synced(outcome).unwrap();
-    assert!(!history.needs_full_write);
-    drop(history);
-    let kept: Vec<_> =
-        HistoryFile::open(folder.file(), TODAY).unwrap().used.iter().map(|used| used.name.0[0]).collect();
-    assert_eq!(kept, [0, 2, 3, 4]);
-}
-
-#[cfg(unix)]
-#[test]
-fn a_renamed_file_is_used_even_if_its_directory_is_not_flushed() {
-    let folder = TestFolder::new("renamed");
-    let mut history = write(&folder, 1);
-    history.used.iter_mut().for_each(|used| used.expires = UnixSeconds(u64::MAX));
-    history.compact(TODAY).unwrap();
-    // The state after a failed flush of the directory: the next flush succeeds only after a rewrite.
-    history.needs_full_write = true;
-    history.record(used(2, u64::MAX)).unwrap();
-    flush(&mut history).unwrap();
-    assert!(!history.needs_full_write);
-    drop(history);
-    assert_eq!(HistoryFile::open(folder.file(), TODAY).unwrap().used.len(), 2);
+    assert_eq!(folder.open().used.len() as u64, MAX_APPENDED / 2 + 2);
 }
 
 #[cfg(unix)]
@@ -250,7 +200,7 @@ fn a_renamed_file_is_used_even_if_its_directory_is_not_flushed() {
 fn pipes_devices_and_directories_are_refused_without_a_wait() {
     let folder = TestFolder::new("kinds");
     let pipe = folder.0.join("pipe");
-    let mut kinds = vec![PathBuf::from("/dev/zero"), folder.0.clone()];
+    let mut kinds = vec![PathBuf::from("/dev/zero"), folder.0.clone(), PathBuf::from("..")];
     if std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
         kinds.push(pipe);
     }

@@ -1,3 +1,4 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -6,43 +7,54 @@ use slipgate_netcode::time::UnixSeconds;
 
 use super::*;
 
-/// A disk with flushes that last until the test ends them.
+/// An attempt that lasts until the test ends it.
+pub(crate) struct Attempt {
+    /// The names of the records begin with these bytes.
+    pub(crate) records: Vec<u8>,
+    end: Sender<Result<(), JournalError>>,
+}
+
+impl Attempt {
+    pub(crate) fn end(self, outcome: Result<(), JournalError>) {
+        self.end.send(outcome).unwrap();
+    }
+}
+
+/// A disk with attempts that last until the test ends them, as when it is frozen.
 pub(crate) struct SlowDisk {
-    started: Sender<Sender<io::Result<()>>>,
+    started: Sender<Attempt>,
+    /// Removing expired records lasts until the test ends it, too.
+    tidying: Option<Sender<Sender<()>>>,
 }
 
 impl SlowDisk {
-    /// Returns a journal on such a disk, and its flushes.
-    pub(crate) fn journal() -> (FileJournal, Receiver<Sender<io::Result<()>>>) {
-        let (started, flushes) = channel();
-        (FileJournal::new(Self { started }).unwrap(), flushes)
+    /// Returns a journal on such a disk, and its attempts.
+    pub(crate) fn journal() -> (FileJournal, Receiver<Attempt>) {
+        let (started, attempts) = channel();
+        (FileJournal::new(Self { started, tidying: None }).unwrap(), attempts)
     }
 
-    /// Returns the journals of two shards on one disk, and its flushes.
-    fn of_two_shards() -> (FileJournal, FileJournal, Receiver<Sender<io::Result<()>>>) {
-        let (one, flushes) = Self::journal();
+    /// Returns the journals of two shards on one disk, and its attempts.
+    pub(crate) fn of_two_shards() -> (FileJournal, FileJournal, Receiver<Attempt>) {
+        let (one, attempts) = Self::journal();
         let other = one.for_another_shard();
-        (one, other, flushes)
+        (one, other, attempts)
     }
 }
 
 impl Disk for SlowDisk {
-    fn record(&mut self, _: UsedToken) -> Result<(), JournalError> {
-        Ok(())
-    }
-
-    fn needs_rewrite(&self) -> bool {
-        false
-    }
-
-    fn sync(&mut self) -> Result<SyncWork, JournalError> {
+    fn store(&mut self, records: &[UsedToken]) -> Result<(), JournalError> {
         let (end, ends) = channel();
-        self.started.send(end).unwrap();
-        Ok(Box::new(move || ends.recv().unwrap()))
+        self.started.send(Attempt { records: records.iter().map(|used| used.name.0[0]).collect(), end }).unwrap();
+        ends.recv().unwrap()
     }
 
-    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
-        outcome.map_err(|_| JournalError)
+    fn tidy(&mut self) {
+        if let Some(tidying) = &self.tidying {
+            let (end, ends) = channel();
+            tidying.send(end).unwrap();
+            ends.recv().unwrap();
+        }
     }
 }
 
@@ -50,132 +62,167 @@ fn used(number: u8) -> UsedToken {
     UsedToken { name: Digest([number; 16]), expires: UnixSeconds(100) }
 }
 
-fn failure() -> io::Result<()> {
-    Err(io::ErrorKind::Other.into())
+/// Flushes until as many records are durable.
+fn until_durable(shard: &mut FileJournal, count: u64) {
+    until(|| shard.flush().unwrap() == count);
 }
 
-/// Waits until the current flush has ended, and returns what the shard then reads.
-fn settled(shard: &mut FileJournal) -> Result<u64, JournalError> {
+fn until(mut done: impl FnMut() -> bool) {
     for _ in 0..10_000 {
-        if lock(&shard.shared.state).is_flushing {
-            thread::sleep(Duration::from_millis(1));
-        } else {
-            return shard.flush();
+        if done() {
+            return;
         }
+        thread::sleep(Duration::from_millis(1));
     }
-    panic!("the flush does not end");
+    panic!("it does not happen in 10 s");
 }
 
 #[test]
-fn shards_do_not_wait_for_a_slow_flush() {
-    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+fn shards_do_not_wait_for_a_slow_disk() {
+    let (mut one, mut other, attempts) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     assert_eq!(one.flush(), Ok(0));
-    let end = flushes.recv().unwrap();
-    // The flush cannot end before these calls: the test ends it below.
+    let first = attempts.recv().unwrap();
+    assert_eq!(first.records, [1]);
+    // The attempt cannot end before these calls: the test ends it below.
     other.record(used(2)).unwrap();
     assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
-    end.send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(1));
-    // The flush does not cover a record from after its start.
+    first.end(Ok(()));
+    until_durable(&mut one, 1);
+    // The attempt does not cover a record from after its start.
     assert_eq!(other.flush(), Ok(0));
-    flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut other), Ok(1));
+    attempts.recv().unwrap().end(Ok(()));
+    until_durable(&mut other, 1);
     assert_eq!((one.flush(), other.flush()), (Ok(1), Ok(1)));
-    assert!(flushes.try_recv().is_err(), "nothing is left to flush");
+    assert!(attempts.try_recv().is_err(), "nothing is left to store");
 }
 
 #[test]
-fn records_during_each_flush_do_not_delay_earlier_ones() {
-    let (mut shard, flushes) = SlowDisk::journal();
+fn records_during_each_attempt_do_not_delay_earlier_ones() {
+    let (mut shard, attempts) = SlowDisk::journal();
     shard.record(used(0)).unwrap();
     assert_eq!(shard.flush(), Ok(0));
     for number in 1..50 {
-        let end = flushes.recv().unwrap();
+        let attempt = attempts.recv().unwrap();
         shard.record(used(number)).unwrap();
-        end.send(Ok(())).unwrap();
-        assert_eq!(settled(&mut shard), Ok(number.into()));
+        attempt.end(Ok(()));
+        until_durable(&mut shard, number.into());
     }
 }
 
 #[test]
-fn one_flush_covers_all_records_from_before_it() {
-    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+fn one_attempt_covers_all_records_from_before_it() {
+    let (mut one, mut other, attempts) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
     other.record(used(2)).unwrap();
     assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
-    flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(1));
-    assert_eq!(other.flush(), Ok(1));
-    assert!(flushes.try_recv().is_err(), "there was one flush");
+    let attempt = attempts.recv().unwrap();
+    assert_eq!(attempt.records, [1, 2]);
+    attempt.end(Ok(()));
+    until_durable(&mut one, 1);
+    until_durable(&mut other, 1);
+    assert!(attempts.try_recv().is_err(), "there was one attempt");
 }
 
 #[test]
-fn a_failed_flush_is_reported_once_and_repeated() {
-    let (mut one, mut other, flushes) = SlowDisk::of_two_shards();
+fn failed_attempt_is_reported_once_and_repeated_with_all() {
+    let (mut one, mut other, attempts) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
-    other.record(used(2)).unwrap();
     assert_eq!(one.flush(), Ok(0));
-    for _ in 0..3 {
-        flushes.recv().unwrap().send(failure()).unwrap();
-        assert_eq!(settled(&mut one), Err(JournalError));
+    for count in 1..=3 {
+        let attempt = attempts.recv().unwrap();
+        assert_eq!(attempt.records, [1, 2, 2][..count.min(2)]);
+        if count == 1 {
+            other.record(used(2)).unwrap();
+        }
+        attempt.end(Err(JournalError));
+        until(|| one.flush().is_err());
+        assert!(one.is_busy() && other.is_busy(), "new clients keep their tokens meanwhile");
         assert_eq!((one.flush(), other.flush()), (Ok(0), Ok(0)));
     }
-    flushes.recv().unwrap().send(Ok(())).unwrap();
-    assert_eq!(settled(&mut one), Ok(1));
-    assert_eq!(other.flush(), Ok(1));
-}
-
-/// A disk on which starting a flush lasts until the test ends it, as when a file is rewritten.
-struct BusyDisk {
-    started: Sender<Sender<()>>,
-}
-
-impl Disk for BusyDisk {
-    fn record(&mut self, _: UsedToken) -> Result<(), JournalError> {
-        Ok(())
-    }
-
-    fn needs_rewrite(&self) -> bool {
-        true
-    }
-
-    fn sync(&mut self) -> Result<SyncWork, JournalError> {
-        let (end, ends) = channel();
-        self.started.send(end).unwrap();
-        ends.recv().unwrap();
-        Ok(Box::new(|| Ok(())))
-    }
-
-    fn on_synced(&mut self, outcome: io::Result<()>) -> Result<(), JournalError> {
-        outcome.map_err(|_| JournalError)
-    }
+    attempts.recv().unwrap().end(Ok(()));
+    until_durable(&mut one, 1);
+    until_durable(&mut other, 1);
+    assert!(!one.is_busy());
 }
 
 #[test]
-fn a_busy_disk_refuses_records_without_a_wait() {
-    let (started, flushes) = channel();
-    let mut shard = FileJournal::new(BusyDisk { started }).unwrap();
-    shard.record(used(1)).unwrap();
-    assert_eq!(shard.flush(), Ok(0));
-    let end = flushes.recv().unwrap();
-    assert!(shard.is_busy());
-    assert_eq!((shard.record(used(2)), shard.flush()), (Err(JournalError), Ok(0)));
-    end.send(()).unwrap();
-    assert_eq!(settled(&mut shard), Ok(1));
-    assert!(!shard.is_busy());
-    assert_eq!(shard.record(used(2)), Ok(()));
-}
-
-#[test]
-fn the_last_journal_releases_the_disk_after_its_flush() {
-    let (mut one, other, flushes) = SlowDisk::of_two_shards();
+fn frozen_disk_makes_the_journal_busy_and_then_full() {
+    let (mut one, mut other, attempts) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();
-    assert_eq!(one.flush(), Ok(0));
-    let end = flushes.recv().unwrap();
-    drop(other);
-    let dropping = thread::spawn(|| drop(one));
-    end.send(Ok(())).unwrap();
-    dropping.join().unwrap();
-    assert!(flushes.recv().is_err(), "the disk was dropped with its end of the channel");
+    one.flush().unwrap();
+    let frozen = attempts.recv().unwrap();
+    let now = Instant::now();
+    assert!(!one.is_busy_at(now) && !other.is_busy_at(now));
+    let later = now + BUSY_AFTER + Duration::from_millis(1);
+    assert!(one.is_busy_at(later) && other.is_busy_at(later));
+    for _ in 1..MAX_RECORDS {
+        other.record(used(2)).unwrap();
+    }
+    assert!(one.is_busy_at(now), "the queue is full");
+    assert_eq!((one.record(used(3)), other.record(used(3))), (Err(JournalError), Err(JournalError)));
+    frozen.end(Ok(()));
+    until_durable(&mut one, 1);
+    assert_eq!(one.record(used(3)), Ok(()), "there is room for as many as became durable");
+    assert_eq!(one.record(used(4)), Err(JournalError));
+    let mut stored = 1;
+    while stored <= MAX_RECORDS {
+        other.flush().unwrap();
+        let rest = attempts.recv().unwrap();
+        stored += rest.records.len();
+        rest.end(Ok(()));
+    }
+    until_durable(&mut other, MAX_RECORDS as u64 - 1);
+}
+
+#[test]
+fn slow_attempt_is_logged_once_and_then_once_a_minute() {
+    let mut log = SlowLog::default();
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    assert!(!log.is_due(SLOW_AFTER - Duration::from_millis(1), at(1)));
+    assert!(log.is_due(SLOW_AFTER, at(1)));
+    assert!(!log.is_due(Duration::from_secs(200), at(201)), "it is still the same attempt");
+    log.has_present = false;
+    assert!(log.is_due(SLOW_AFTER, at(301)));
+    log.has_present = false;
+    assert!(!log.is_due(SLOW_AFTER, at(360)));
+    assert!(log.is_due(SLOW_AFTER, at(361)));
+}
+
+#[test]
+fn records_are_durable_before_expired_ones_are_removed() {
+    let ((started, attempts), (tidying, rewrites)) = (channel(), channel());
+    let mut shard = FileJournal::new(SlowDisk { started, tidying: Some(tidying) }).unwrap();
+    shard.record(used(1)).unwrap();
+    shard.flush().unwrap();
+    attempts.recv().unwrap().end(Ok(()));
+    let end = rewrites.recv().unwrap();
+    // The rewrite cannot end before these calls.
+    until_durable(&mut shard, 1);
+    shard.record(used(2)).unwrap();
+    assert_eq!(shard.flush(), Ok(1));
+    assert!(shard.is_busy_at(Instant::now() + BUSY_AFTER), "a long rewrite takes no records");
+    end.send(()).unwrap();
+    attempts.recv().unwrap().end(Ok(()));
+    rewrites.recv().unwrap().send(()).unwrap();
+    until_durable(&mut shard, 2);
+}
+
+#[test]
+fn the_last_journal_releases_the_disk_after_its_attempt() {
+    for outcome in [Ok(()), Err(JournalError)] {
+        let (mut one, other, attempts) = SlowDisk::of_two_shards();
+        one.record(used(1)).unwrap();
+        assert_eq!(one.flush(), Ok(0));
+        let attempt = attempts.recv().unwrap();
+        drop(other);
+        let shared = Arc::clone(&one.shared);
+        let dropping = thread::spawn(|| drop(one));
+        until(|| lock(&shared.records).is_closed);
+        assert!(!dropping.is_finished(), "the attempt is not interrupted");
+        attempt.end(outcome);
+        dropping.join().unwrap();
+        assert!(attempts.recv().is_err(), "the disk was dropped with its end of the channel");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use slipgate_netcode::crypto::key::KeyRing;
-use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, TokenCutoff, TokenStorage};
+use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, TokenStorage};
 use slipgate_netcode::time::Now;
 use slipgate_os::clock::TurnTime;
 use slipgate_os::entropy;
@@ -56,13 +56,6 @@ impl From<ServerConfigError> for StartError {
     }
 }
 
-/// Returns the cutoff of a server with a history: tokens since the file was created are known, so those may be
-/// accepted.
-pub(crate) fn token_cutoff(configured: TokenCutoff, history: &HistoryFile) -> TokenCutoff {
-    let moves_back = !history.is_new() && configured == TokenCutoff::AtStart;
-    if moves_back { TokenCutoff::At(history.since().into()) } else { configured }
-}
-
 /// Returns a history file as the token storage of a server with one shard.
 pub(crate) fn storage(history: HistoryFile) -> Result<TokenStorage, StartError> {
     let (names, used) = history.kept();
@@ -72,7 +65,7 @@ pub(crate) fn storage(history: HistoryFile) -> Result<TokenStorage, StartError> 
 
 impl Server {
     /// Starts a server without a history file: it forgets the used tokens when it ends. Therefore it refuses tokens
-    /// from before its start; see [`TokenCutoff`].
+    /// from before its start; see [`TokenCutoff`](slipgate_netcode::server::TokenCutoff).
     ///
     /// # Errors
     /// - `ServerConfig`: a setting is invalid.
@@ -99,7 +92,7 @@ impl Server {
         history: HistoryFile,
     ) -> Result<Self, StartError> {
         let seed = entropy::seed().map_err(StartError::Entropy)?;
-        config.token_cutoff = token_cutoff(config.token_cutoff, &history);
+        config.token_cutoff = history.token_cutoff(config.token_cutoff);
         let netcode = NetcodeServer::with_storage(config, keys, &seed, now, storage(history)?)?;
         Self::around(netcode, sockets, now, Memory::default())
     }

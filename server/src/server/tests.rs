@@ -177,7 +177,7 @@ fn only_a_new_client_waits_for_a_slow_flush() {
     let to = sockets.local_addresses()[0];
     let mut config = ServerConfig::new(7, 4, &[to]);
     config.token_cutoff = TokenCutoff::None;
-    let (journal, flushes) = SlowDisk::journal();
+    let (journal, attempts) = SlowDisk::journal();
     let storage = TokenStorage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
     let seed = Seed::from([3; 32]);
     let netcode =
@@ -199,12 +199,17 @@ fn only_a_new_client_waits_for_a_slow_flush() {
         panic!("it does not happen in 5 s");
     };
 
-    play(&mut players, &mut |_, _| flushes.try_recv().is_ok_and(|end| end.send(Ok(())).is_ok()));
+    play(&mut players, &mut |_, _| {
+        attempts.try_recv().is_ok_and(|attempt| {
+            attempt.end(Ok(()));
+            true
+        })
+    });
     play(&mut players, &mut |players, _| players[0].echoes >= 1);
     players.push(Player::connecting(2, to, clock.now()));
     let mut end = None;
     play(&mut players, &mut |_, _| {
-        end = flushes.try_recv().ok();
+        end = attempts.try_recv().ok();
         end.is_some()
     });
     // The disk is flushing meanwhile.
@@ -213,7 +218,7 @@ fn only_a_new_client_waits_for_a_slow_flush() {
         assert!(new_clients == [1] && !players[1].client.state().is_connected());
         players[0].echoes >= before + 100
     });
-    end.unwrap().send(Ok(())).unwrap();
+    end.unwrap().end(Ok(()));
     play(&mut players, &mut |players, new_clients| players[1].echoes >= 1 && new_clients == [1, 2]);
 }
 

@@ -1,0 +1,253 @@
+//! Where a history file is stored: opening it safely in directories of other users, and replacing it.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::HistoryFileError;
+
+/// An open history file. Tests replace it by one that fails.
+pub(super) trait RecordFile: Send {
+    /// Writes bytes at an offset, which may be behind the end.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts the file off behind this number of bytes.
+    fn cut_off(&mut self, length: u64) -> io::Result<()>;
+
+    /// Waits until everything is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Returns whether `path` names this file.
+    fn is_at(&self, path: &Path) -> bool;
+}
+
+impl RecordFile for File {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.seek(SeekFrom::Start(offset))?;
+        self.write_all(bytes)
+    }
+
+    fn cut_off(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        is_same_file(self, path)
+    }
+}
+
+/// Returns the path with a resolved directory, so that all paths to one file have one lock.
+///
+/// # Errors
+/// - `SharedDirectory` when all users may replace the directory's files.
+/// - `NotAFile` and `IsLink` unless the path is free or names a regular file. Opening a pipe could block.
+/// - `Io` when the directory cannot be read.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, HistoryFileError> {
+    let name = path.file_name().ok_or(HistoryFileError::NotAFile)?;
+    let directory = std::fs::canonicalize(directory_of(path))?;
+    require_unshared(&std::fs::metadata(&directory)?)?;
+    let path = directory.join(name);
+    match std::fs::symlink_metadata(&path) {
+        Ok(metadata) => require_regular(&metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(path)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Appends to the file name: the same directory is on the same disk, so that the file can be renamed.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Returns options that open a file of this user only (mode 0600), never through a symbolic link, and without waiting
+/// for the other end of a pipe.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    }
+    options
+}
+
+/// Opens the history file, if there is one.
+pub(super) fn open_existing(path: &Path) -> Result<Option<File>, HistoryFileError> {
+    match private().open(path) {
+        Ok(file) => checked(file).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens the lock file, or creates it.
+pub(super) fn open_lock(path: &Path) -> Result<File, HistoryFileError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) => require_regular(&metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    checked(private().create(true).truncate(false).open(path)?)
+}
+
+fn checked(file: File) -> Result<File, HistoryFileError> {
+    let metadata = file.metadata()?;
+    require_regular(&metadata)?;
+    require_private(&metadata)?;
+    Ok(file)
+}
+
+fn require_regular(metadata: &Metadata) -> Result<(), HistoryFileError> {
+    match metadata {
+        regular if regular.is_file() => Ok(()),
+        link if link.is_symlink() => Err(HistoryFileError::IsLink),
+        _ => Err(HistoryFileError::NotAFile),
+    }
+}
+
+/// Refuses a file that all users may access. The group may: container volumes give all files to the group of the
+/// container.
+#[cfg(unix)]
+fn require_private(metadata: &Metadata) -> Result<(), HistoryFileError> {
+    use std::os::unix::fs::MetadataExt;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o007 == 0 { Ok(()) } else { Err(HistoryFileError::ExposedFile { mode }) }
+}
+
+#[cfg(not(unix))]
+fn require_private(_: &Metadata) -> Result<(), HistoryFileError> {
+    Ok(())
+}
+
+/// Refuses a directory in which all users may replace the files of others. In a sticky one, such as `/tmp`, they may
+/// not.
+#[cfg(unix)]
+fn require_unshared(directory: &Metadata) -> Result<(), HistoryFileError> {
+    use std::os::unix::fs::MetadataExt;
+    let mode = directory.mode() & 0o7777;
+    if mode & 0o1002 == 0o002 { Err(HistoryFileError::SharedDirectory { mode }) } else { Ok(()) }
+}
+
+#[cfg(not(unix))]
+fn require_unshared(_: &Metadata) -> Result<(), HistoryFileError> {
+    Ok(())
+}
+
+/// Returns whether the path names this open file.
+#[cfg(unix)]
+pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let opened = file.metadata().map(identity);
+    opened.is_ok_and(|opened| std::fs::symlink_metadata(path).is_ok_and(|named| identity(named) == opened))
+}
+
+/// Returns true: the standard library does not identify files here.
+#[cfg(not(unix))]
+pub(super) fn is_same_file(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// Refuses a file that belongs to another user than `ours`, which this process has just created.
+#[cfg(unix)]
+pub(super) fn require_owner(file: &File, ours: &File) -> Result<(), HistoryFileError> {
+    use std::os::unix::fs::MetadataExt;
+    let uid = file.metadata()?.uid();
+    if uid == ours.metadata()?.uid() { Ok(()) } else { Err(HistoryFileError::OtherOwner { uid }) }
+}
+
+#[cfg(not(unix))]
+pub(super) fn require_owner(_: &File, _: &File) -> Result<(), HistoryFileError> {
+    Ok(())
+}
+
+/// Returns whether an error says that the disk has no room.
+pub(super) fn is_for_lack_of_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// A whole file `FILE.new` beside the old one: a crash leaves at least one of them. It is removed unless it replaces
+/// the old one.
+pub(super) struct NewFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl NewFile {
+    /// Writes the file and flushes it. It is always a new one: whatever had its name before is removed, and a link is
+    /// not followed.
+    pub(super) fn write(history: &Path, bytes: &[u8]) -> io::Result<Self> {
+        let path = beside(history, ".new");
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = private().create_new(true).open(&path)?;
+        let mut new = Self { path, file: Some(file) };
+        if let Some(file) = &mut new.file {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(new)
+    }
+
+    /// Returns the open file.
+    pub(super) const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Replaces the history file, and returns the open new one.
+    pub(super) fn replace(mut self, history: &Path) -> io::Result<File> {
+        std::fs::rename(&self.path, history)?;
+        self.file.take().ok_or_else(|| io::Error::other("the new file was used twice"))
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The directory of the file. A rename survives a power failure only after its directory was flushed. It is opened
+/// before the rename, because opening it afterwards might fail for lack of file handles.
+pub(super) struct Directory(
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix flushes directories"))] Option<File>,
+);
+
+impl Directory {
+    #[cfg(unix)]
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        File::open(directory_of(path)).map(|directory| Self(Some(directory)))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &Path) -> io::Result<Self> {
+        Ok(Self(None))
+    }
+
+    #[cfg(unix)]
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), File::sync_all)
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Directories in which other users can write.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use super::*;
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn all_files_are_of_the_owner_alone() {
+    let folder = TestFolder::with_records("mode", 1);
+    for file in ["history", "history.lock"] {
+        assert_eq!(mode(&folder.0.join(file)), 0o600, "{file}");
+    }
+}
+
+#[test]
+fn planted_new_file_is_removed_and_not_followed() {
+    let folder = TestFolder::with_records("planted", 1);
+    let (victim, planted) = (folder.0.join("victim"), folder.0.join("history.new"));
+    std::fs::write(&victim, "precious").unwrap();
+    set_mode(&victim, 0o644);
+    symlink(&victim, &planted).unwrap();
+    drop(folder.open());
+    assert_eq!((std::fs::read(&victim).unwrap(), mode(&victim)), (b"precious".to_vec(), 0o644));
+    assert!(std::fs::symlink_metadata(folder.file()).unwrap().is_file());
+    assert_eq!(mode(&folder.file()), 0o600);
+
+    std::fs::write(&planted, "of another user").unwrap();
+    set_mode(&planted, 0o666);
+    drop(folder.open());
+    assert_eq!(mode(&folder.file()), 0o600);
+
+    assert!(std::process::Command::new("mkfifo").arg(&planted).status().unwrap().success());
+    assert_eq!(folder.names(), [0]);
+    assert!(std::fs::symlink_metadata(folder.file()).unwrap().is_file() && !planted.exists());
+}
+
+#[test]
+fn symbolic_links_in_place_of_file_and_lock_are_refused() {
+    let folder = TestFolder::with_records("links", 1);
+    let (file, lock, elsewhere) = (folder.file(), folder.0.join("history.lock"), folder.0.join("elsewhere"));
+    for (path, is_dangling) in [(&file, false), (&lock, false), (&file, true), (&lock, true)] {
+        let content = std::fs::read(path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        if !is_dangling {
+            std::fs::write(&elsewhere, &content).unwrap();
+            set_mode(&elsewhere, 0o600);
+        }
+        symlink(&elsewhere, path).unwrap();
+        assert!(matches!(folder.refused(), HistoryFileError::IsLink), "{}", path.display());
+        assert_eq!(elsewhere.exists(), !is_dangling);
+        let _ = std::fs::remove_file(&elsewhere);
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, content).unwrap();
+        set_mode(path, 0o600);
+    }
+    assert_eq!(folder.names(), [0]);
+}
+
+#[test]
+fn links_to_the_directory_lead_to_one_lock() {
+    let folder = TestFolder::with_records("directory-link", 1);
+    let other = TestFolder::new("directory-link-other");
+    symlink(&folder.0, other.0.join("volume")).unwrap();
+    let history = folder.open();
+    let error = HistoryFile::open(other.0.join("volume/history"), TODAY).err().unwrap();
+    assert!(matches!(error, HistoryFileError::Locked), "{error}");
+    drop(history);
+    assert_eq!(HistoryFile::open(other.0.join("volume/history"), TODAY).unwrap().len(), 1);
+}
+
+#[test]
+fn files_that_all_users_may_access_are_refused() {
+    let folder = TestFolder::with_records("exposed", 1);
+    for file in [folder.file(), folder.0.join("history.lock")] {
+        for exposed in [0o666, 0o644, 0o604, 0o602] {
+            set_mode(&file, exposed);
+            let error = folder.refused();
+            assert!(matches!(error, HistoryFileError::ExposedFile { mode } if mode == exposed), "{error}");
+        }
+        // Container volumes give files to the group of the container.
+        set_mode(&file, 0o660);
+        drop(folder.open());
+        set_mode(&file, 0o600);
+    }
+}
+
+#[test]
+fn directory_that_all_users_can_change_must_be_sticky() {
+    let folder = TestFolder::with_records("directory-mode", 1);
+    for shared in [0o777, 0o733, 0o703] {
+        set_mode(&folder.0, shared);
+        let error = folder.refused();
+        assert!(matches!(error, HistoryFileError::SharedDirectory { mode } if mode == shared), "{error}");
+        assert!(error.to_string().contains(&format!("{shared:04o}")), "{error}");
+    }
+    for private in [0o1777, 0o775, 0o2770, 0o700] {
+        set_mode(&folder.0, private);
+        drop(folder.open());
+    }
+}
+
+#[test]
+fn file_of_another_user_is_refused() {
+    let folder = TestFolder::with_records("owner", 1);
+    if std::os::unix::fs::chown(folder.file(), Some(12345), None).is_err() {
+        println!("skipped: only root can give a file to another user");
+        return;
+    }
+    // Only root can open it, which is when its owner matters.
+    assert!(matches!(folder.refused(), HistoryFileError::OtherOwner { uid: 12345 }));
+    assert!(!folder.0.join("history.new").exists());
+}
+
+#[test]
+fn second_server_after_removal_of_the_lock_loses_no_record() {
+    let folder = TestFolder::new("lock-removed");
+    let mut first = write(&folder, 1);
+    std::fs::remove_file(folder.0.join("history.lock")).unwrap();
+    assert_eq!(first.store(&[used(2)]), Err(JournalError), "the lock is gone");
+    let mut second = folder.open();
+    second.store(&[used(3)]).unwrap();
+    // The first server must not replace the second one's file, not even when asked for a rewrite, and not even when a
+    // lock is in place again.
+    for _ in 0..2 {
+        first.appended = MAX_APPENDED;
+        first.tidy();
+        first.needs_full_write = true;
+        assert_eq!(first.store(&[used(4)]), Err(JournalError));
+    }
+    let error = first.try_store(&[used(4)]).unwrap_err();
+    assert!(error.to_string().contains("lock file"), "{error}");
+    second.store(&[used(5)]).unwrap();
+    drop((first, second));
+    assert_eq!(folder.names(), [0, 3, 5]);
+}
+
+#[test]
+fn lock_replaced_during_a_write_confirms_nothing() {
+    /// Replaces the lock while the file is flushed.
+    struct SlowFlush(File, PathBuf);
+    impl RecordFile for SlowFlush {
+        fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write_at(offset, bytes)
+        }
+        fn cut_off(&mut self, length: u64) -> io::Result<()> {
+            self.0.cut_off(length)
+        }
+        fn sync(&mut self) -> io::Result<()> {
+            std::fs::remove_file(&self.1)
+        }
+        fn is_at(&self, path: &Path) -> bool {
+            self.0.is_at(path)
+        }
+    }
+    let folder = TestFolder::new("lock-race");
+    let mut history = write(&folder, 1);
+    let file = File::options().read(true).write(true).open(folder.file()).unwrap();
+    history.file = Box::new(SlowFlush(file, folder.0.join("history.lock")));
+    assert_eq!(history.store(&[used(2)]), Err(JournalError));
+}
+
+#[test]
+fn file_that_was_moved_away_is_written_again() {
+    let folder = TestFolder::new("moved");
+    let mut history = write(&folder, 2);
+    std::fs::rename(folder.file(), folder.0.join("backup")).unwrap();
+    history.store(&[used(7)]).unwrap();
+    std::fs::remove_file(folder.file()).unwrap();
+    history.store(&[used(8)]).unwrap();
+    drop(history);
+    assert_eq!(folder.names(), [0, 1, 7, 8]);
+}
+
+#[test]
+fn foreign_file_in_place_of_the_lock_is_refused_and_unchanged() {
+    let folder = TestFolder::with_records("foreign-lock", 1);
+    let lock = folder.0.join("history.lock");
+    for foreign in [&b"a document"[..], &[1; 40], &[1; 400]] {
+        std::fs::write(&lock, foreign).unwrap();
+        assert!(matches!(folder.refused(), HistoryFileError::NotALock));
+        assert_eq!(std::fs::read(&lock).unwrap(), foreign);
+    }
+    // A power failure may leave zeros.
+    std::fs::write(&lock, [0; 40]).unwrap();
+    assert_eq!(folder.open().origin, HistoryOrigin::Continued);
+}
