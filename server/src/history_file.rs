@@ -94,7 +94,7 @@ impl HistoryFile {
     /// # Errors
     /// - `Io`: the file cannot be opened, read or written.
     /// - `Locked`: another server uses it.
-    /// - `NotAFile`, `IsLink`, `NotAHistory`, `NotALock`, `TooLarge`, `Damaged`: the path does not have a valid history.
+    /// - `NotAFile`, `IsLink`, `NotAHistory`, `NotALock`, `TooLarge`, `Damaged`: the path has no valid history.
     /// - `ExposedFile`, `SharedDirectory`, `OtherOwner`: other users can change or replace it.
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
         let path = resolve(path.as_ref())?;

@@ -171,7 +171,7 @@ impl FileJournal {
     }
 
     fn of(shared: Arc<SharedQueue>, writer: Arc<HistoryThread>) -> Self {
-        Self { shared, writer: writer, pending: VecDeque::with_capacity(MAX_RECORDS), durable: 0 }
+        Self { shared, writer, pending: VecDeque::with_capacity(MAX_RECORDS), durable: 0 }
     }
 
     fn is_busy_at(&self, now: Instant) -> bool {

@@ -175,7 +175,7 @@ impl Reporter {
         }
         let failures = server.stats().journal_failures;
         if is_first(&mut self.warned_of_journal, failures > self.last_summary.journal_failures) {
-            warn!("the history file cannot be written, so new clients are refused until it can be; is the disk full?");
+            warn!("the history file cannot be written, so new clients are refused until it can be");
         }
         if self.has_less_batching(sockets.batching()) {
             let batching = sockets.batching().name();

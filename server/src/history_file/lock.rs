@@ -1,8 +1,8 @@
 //! The lock of a history file, and what it remembers of the file.
 //!
 //! The lock is on a file of its own, because a rewrite replaces the history file and would release a lock on it. The
-//! lock file holds the number of confirmed records, so that an older copy in place of the history file is noticed. It is
-//! written without a flush: a crash of the server loses nothing, and a power failure leaves a smaller number at worst.
+//! lock file holds the number of confirmed records, so that an older copy in place of the history file is noticed. No
+//! flush follows its writes: a crash of the server loses nothing, and a power failure leaves a smaller number at worst.
 //!
 //! ```text
 //!   0        16       24          32      40

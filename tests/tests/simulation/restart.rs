@@ -359,6 +359,54 @@ fn failed_journal_write_admits_no_client() {
 }
 
 #[test]
+fn failed_journal_writes_give_slots_and_client_ids_back() {
+    let (mut world, server, device) = with_journal(23);
+    // The server has 4 slots.
+    let mut tokens: Vec<_> = (0..8).map(|id| raw_client(&mut world, id, server)).collect();
+    device.with(|device| device.write_fails = true);
+    for (token, from) in tokens.iter_mut().zip(1..) {
+        let challenge = world.request_challenge(server, token, stranger(from));
+        assert_eq!(
+            world.present(server, stranger(from), &token.response(&challenge)),
+            Err(Discard::HistoryUnavailable)
+        );
+    }
+    assert_eq!(world.servers[server].core.stats().journal_failures, 8);
+    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.table_usage().used_tokens), (0, 0));
+    device.with(|device| device.write_fails = false);
+    // The pending entries expire.
+    world.run_for(6 * SECOND);
+    for (token, from) in tokens.iter_mut().take(4).zip(11..) {
+        world.admit_raw(server, token, stranger(from));
+    }
+    assert_eq!(world.servers[server].core.connected(), 4);
+}
+
+#[test]
+fn takeover_that_cannot_be_recorded_changes_nothing() {
+    let (mut world, server, device) = with_journal(24);
+    world.restart(server, Some(device.storage()), |config| config.takeover_after = Some(SECOND));
+    let mut old = raw_client(&mut world, 1, server);
+    let handle = world.admit_raw(server, &mut old, stranger(1));
+    world.run_for(2 * SECOND);
+    let mut new = raw_client(&mut world, 1, server);
+    let challenge = world.request_challenge(server, &new, stranger(2));
+    device.with(|device| device.write_fails = true);
+    assert_eq!(world.present(server, stranger(2), &new.response(&challenge)), Err(Discard::HistoryUnavailable));
+    assert!(world.servers[server].core.client(handle).is_some(), "the predecessor keeps its slot");
+    device.with(|device| device.write_fails = false);
+    // Only the index of the predecessor is used: three more clients fit beside it.
+    for id in 2..5 {
+        let mut other = raw_client(&mut world, id, server);
+        world.admit_raw(server, &mut other, stranger(10 + id as usize));
+    }
+    let taken_over = world.admit_raw(server, &mut new, stranger(2));
+    assert!(world.servers[server].core.client(handle).is_none());
+    assert!(world.servers[server].core.client(taken_over).is_some());
+    assert_eq!(world.servers[server].core.connected(), 4);
+}
+
+#[test]
 fn client_learns_its_slot_only_after_the_token_is_durable() {
     let (mut world, server, device) = with_journal(13);
     let mut token = raw_client(&mut world, 1, server);
