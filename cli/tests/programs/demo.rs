@@ -144,6 +144,22 @@ fn players_are_back_within_two_seconds_of_20_restarts() {
     assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
 }
 
+/// Each player has a socket here and one at the line; each token needs descriptors at both ends.
+#[test]
+fn restart_with_256_players_needs_at_most_1024_descriptors() {
+    let mut command = Command::new("sh");
+    let demo = "ulimit -n 1024 && exec \"$0\" demo --clients 256 --rate 2 --map 8";
+    command.args(["-c", demo, env!("CARGO_BIN_EXE_slipgate")]);
+    let mut demo = PseudoTerminal::start(command, COLUMNS, ROWS);
+    demo.wait_for_text("maps of");
+    demo.press("r");
+    let screen = demo.wait_for_text("Restart 1:");
+    println!("{}\n", screen.join("\n"));
+    assert!(screen.iter().any(|row| row.contains("all 256 of 256")), "{}", screen.join("\n"));
+    demo.press("q");
+    assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
+}
+
 #[test]
 fn screen_follows_the_size_of_the_terminal() {
     let mut demo = start(&[]);

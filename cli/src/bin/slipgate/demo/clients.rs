@@ -1,14 +1,14 @@
 //! The demo's clients, each in its own thread.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
 use slipgate_client::fetch::{TokenRequest, fetch};
-use slipgate_client::{CloseKind, CloseReason};
+use slipgate_client::{CloseKind, CloseReason, ConnectToken};
 use slipgate_token_issuer::api_key::ApiKey;
 
 use super::game::GameSettings;
@@ -27,6 +27,9 @@ const PAUSE_AFTER_END: Duration = Duration::from_millis(100);
 /// How long an attempt to connect may take before the player asks for another token: two round trips over a satellite
 /// take 1.2 s, and lost datagrams are repeated.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The interval at which clients leave at the end.
+const LEAVE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a client does after its connection has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +98,8 @@ impl ClientReport {
 
     /// Returns whether the present session must be complete: not if it follows another one and had no time to begin.
     pub(super) const fn must_be_complete(&self) -> bool {
-        self.past.count == 0 || (self.player.state.is_connected() && self.player.chat.sent > 0)
+        let has_started = self.player.chat.sent > 0 && self.player.states.received > 0;
+        self.past.count == 0 || (self.player.state.is_connected() && has_started)
     }
 }
 
@@ -112,7 +116,8 @@ pub(super) struct Clients {
 #[derive(Default)]
 struct Commands {
     stop_sending: AtomicBool,
-    leave: AtomicBool,
+    /// The clients that must leave: those with lower ids.
+    leave_below: AtomicU64,
     /// Counts the stops and starts of the server, so it is odd while the server restarts. The backend of a game knows
     /// that, and sends no player there.
     server_changes: AtomicU32,
@@ -126,6 +131,16 @@ pub(super) struct JoinSettings {
     /// The address in the tokens.
     pub(super) server: SocketAddr,
     pub(super) after_end: AfterEnd,
+    /// Held for each request to the issuer: both ends of 256 requests at once would need too many file descriptors.
+    pub(super) fetching: Arc<Mutex<()>>,
+}
+
+impl JoinSettings {
+    fn fetch_token(&self, client_id: u64) -> Result<ConnectToken, String> {
+        let _one_at_a_time = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = TokenRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..TokenRequest::default() };
+        fetch(&self.issuer, self.api_key.expose(), &request).map_err(|error| error.to_string())
+    }
 }
 
 impl Clients {
@@ -187,7 +202,11 @@ impl Clients {
 
     /// Disconnects all clients and joins their threads.
     pub(super) fn leave(&mut self) {
-        self.commands.leave.store(true, Ordering::Relaxed);
+        // One after the other: the disconnect packets of 256 clients at once would overflow the proxy's socket.
+        for client_id in (FIRST_CLIENT_ID..).take(self.reports.len()) {
+            self.commands.leave_below.store(client_id + 1, Ordering::Relaxed);
+            std::thread::sleep(LEAVE_INTERVAL);
+        }
         for thread in self.threads.drain(..) {
             // A panicked thread has not set `finished` or its results, so the outcome reports the failure.
             let _ = thread.join();
@@ -205,10 +224,10 @@ pub(super) enum ServerState {
 impl Commands {
     /// Waits for this time, or until the server has restarted; then for as long as no player may connect. A command
     /// to leave ends the wait.
-    fn pause(&self, time: Duration) {
+    fn pause(&self, client_id: u64, time: Duration) {
         let (end, changes) = (Instant::now() + time, self.server_changes.load(Ordering::Relaxed));
         let is_early = || Instant::now() < end && self.server_changes.load(Ordering::Relaxed) <= changes + 1;
-        while !self.is_leaving() && (is_early() || !self.may_connect()) {
+        while !self.is_leaving(client_id) && (is_early() || !self.may_connect()) {
             std::thread::sleep(MAX_TURN_WAIT);
         }
     }
@@ -222,8 +241,8 @@ impl Commands {
         !self.is_server_down() && self.is_sending()
     }
 
-    fn is_leaving(&self) -> bool {
-        self.leave.load(Ordering::Relaxed)
+    fn is_leaving(&self, client_id: u64) -> bool {
+        client_id < self.leave_below.load(Ordering::Relaxed)
     }
 
     /// Returns whether players still send messages.
@@ -253,9 +272,15 @@ fn run_client(
     report: &Mutex<ClientReport>,
 ) -> Result<(), String> {
     let mut player = Player::new(client_id, wildcard_of_family(join.server), settings)?;
-    while !commands.is_leaving() {
-        let request = TokenRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..TokenRequest::default() };
-        let token = fetch(&join.issuer, join.api_key.expose(), &request).map_err(|error| error.to_string())?;
+    while !commands.is_leaving(client_id) {
+        let token = match join.fetch_token(client_id) {
+            // A game asks again. The first token must come at once, or the demo is set up wrongly.
+            Err(_) if player.has_played() => {
+                commands.pause(client_id, PAUSE_AFTER_KICK);
+                continue;
+            }
+            token => token?,
+        };
         player.connect(token)?;
         let Some(end) = play(&mut player, join.after_end, commands, report)? else { break };
         if join.after_end == AfterEnd::Fail {
@@ -266,7 +291,7 @@ fn run_client(
             report.past.add(player.report(), end);
             report.player = PlayerReport { state: report.player.state, ..PlayerReport::default() };
         });
-        commands.pause(pause);
+        commands.pause(client_id, pause);
     }
     player.leave().map_err(|error| error.to_string())
 }
@@ -279,7 +304,7 @@ fn play(
     report: &Mutex<ClientReport>,
 ) -> Result<Option<CloseReason>, String> {
     let started = Instant::now();
-    while !commands.is_leaving() {
+    while !commands.is_leaving(player.id()) {
         player
             .turn(commands.is_sending(), MAX_TURN_WAIT)
             .map_err(|error| format!("cannot wait for packets: {error}"))?;

@@ -109,6 +109,16 @@ impl Player {
         })
     }
 
+    /// Returns the client id.
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns whether the player had a session.
+    pub(super) const fn has_played(&self) -> bool {
+        self.session > 0
+    }
+
     /// Starts to connect: a new session, with counters from 0.
     pub(super) fn connect(&mut self, token: ConnectToken) -> Result<(), String> {
         (self.session, self.report, self.tick) = (self.session + 1, PlayerReport::default(), 0);

@@ -86,7 +86,8 @@ impl Stage {
         let issuer = start_issuer(flags.issuer, private_key.into(), advertised, &api_key)?;
         let after_end = if control == Control::Keys { AfterEnd::Rejoin } else { AfterEnd::Fail };
         let url = format!("http://{}", issuer.address());
-        let join = JoinSettings { issuer: url, api_key: Arc::new(api_key), server: advertised, after_end };
+        let (api_key, fetching) = (Arc::new(api_key), Arc::default());
+        let join = JoinSettings { issuer: url, api_key, server: advertised, after_end, fetching };
         let clients = Clients::start(flags.clients, &game, &join)?;
         let (flood, restart, restarts, wrong_before) = (None, None, 0, 0);
         Ok(Self {
