@@ -36,8 +36,9 @@ fn stop(mut child: Child) -> Option<i32> {
     server::program::status(&mut child)
 }
 
-/// Starts the program with every limit from 3 up. Each start serves, or ends with one sentence and status 1. Returns the
-/// lowest limit that serves.
+/// Starts the program with every limit from 3 up. Each start serves, or ends with one sentence and status 1.
+///
+/// Returns the lowest limit that serves.
 fn try_every_limit(command: &Command, started: &str) -> u32 {
     let mut lowest = None;
     for descriptors in 3..=ENOUGH {

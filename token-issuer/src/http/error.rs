@@ -1,7 +1,9 @@
 //! Error responses: a code for programs, a message for humans, and the name of the wrong field.
 
+use core::time::Duration;
+
 use axum::Json;
-use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -38,13 +40,15 @@ pub enum ErrorCode {
     BodyTooLarge,
     /// The body is not declared as JSON.
     UnsupportedMediaType,
+    /// The client id has had its tokens of this minute.
+    TooManyTokens,
     /// The issuer's system has no valid clock or no entropy.
     Internal,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::MalformedBody,
         Self::MissingField,
         Self::UnknownField,
@@ -58,6 +62,7 @@ impl ErrorCode {
         Self::RequestTimeout,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
+        Self::TooManyTokens,
         Self::Internal,
     ];
 
@@ -78,6 +83,7 @@ impl ErrorCode {
             Self::RequestTimeout => "request_timeout",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::TooManyTokens => "too_many_tokens",
             Self::Internal => "internal",
         }
     }
@@ -99,6 +105,7 @@ impl ErrorCode {
             Self::RequestTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::UnsupportedMediaType => 415,
+            Self::TooManyTokens => 429,
             Self::Internal => 500,
         }
     }
@@ -110,15 +117,24 @@ pub(super) struct ApiError {
     code: ErrorCode,
     message: String,
     field: Option<String>,
+    /// The value of the header `Retry-After`.
+    retry_after_seconds: Option<u64>,
 }
 
 impl ApiError {
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None }
+        Self { code, message: message.into(), field: None, retry_after_seconds: None }
     }
 
     pub(super) fn of_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: Some(field.into()) }
+        Self { code, message: message.into(), field: Some(field.into()), retry_after_seconds: None }
+    }
+
+    /// The refusal of a client id that has to wait this long for its next token.
+    pub(super) fn too_many_tokens(wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let message = format!("this client id has had its tokens of this minute; try again in {seconds} s");
+        Self { retry_after_seconds: Some(seconds), ..Self::of_field(ErrorCode::TooManyTokens, "client_id", message) }
     }
 
     #[cfg(test)]
@@ -139,7 +155,7 @@ impl From<MintError> for ApiError {
             | MintError::Timeout(_) => ErrorCode::OutOfRange,
             MintError::Refused => ErrorCode::Internal,
         };
-        Self { code, message: error.to_string(), field: error.field().map(str::to_owned) }
+        Self { field: error.field().map(str::to_owned), ..Self::new(code, error.to_string()) }
     }
 }
 
@@ -163,6 +179,9 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(ErrorBody { error: facts })).into_response();
         if self.code == ErrorCode::Unauthorized {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -59,6 +59,7 @@ pub(super) async fn guard(State(limits): State<HttpLimits>, request: Request, ne
 async fn respond(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let body = read_body(body).await;
+    // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
     parts.extensions.insert(body);
     let response = next.run(Request::from_parts(parts, Body::empty())).await;
@@ -88,8 +89,8 @@ fn too_slow() -> ApiError {
     ApiError::new(ErrorCode::RequestTimeout, "the request took too long")
 }
 
-/// Closes the connection after the response: the unread rest of the body would be parsed as the next request.
-fn closing(mut response: Response) -> Response {
+/// Marks the response as the last one of its connection.
+pub(super) fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

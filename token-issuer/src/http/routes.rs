@@ -14,11 +14,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use slipgate_netcode::time::UnixMillis;
 
+use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::guard::{RequestBody, guard};
 use super::{TokenService, request};
+use crate::api_key::ApiKeys;
 use crate::entropy::system_entropy;
-use crate::issuer::{Minted, TokenRequest};
+use crate::issuer::{Issuer, Minted, TokenRequest};
 
 /// Every route: its path, and its method in lower case.
 pub const ROUTES: [(&str, &str); 2] = [(TOKENS, "post"), (HEALTH, "get")];
@@ -42,7 +44,7 @@ pub fn router(service: TokenService) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(limits, guard))
-        .with_state(Arc::new(service))
+        .with_state(service)
 }
 
 async fn health() -> Json<Health> {
@@ -59,20 +61,27 @@ async fn method_not_allowed() -> ApiError {
 
 /// Handles `POST /v1/tokens`. Authorization precedes all other checks, which an unauthorized caller must not probe.
 async fn create_token(
-    State(service): State<Arc<TokenService>>,
+    State(service): State<TokenService>,
     headers: HeaderMap,
+    connection: Option<Extension<Arc<ConnectionState>>>,
     Extension(body): Extension<RequestBody>,
 ) -> Result<Response, ApiError> {
-    authorize(&service, &headers)?;
+    let current = service.current();
+    authorize(&current.api_keys, &headers)?;
+    if let Some(Extension(connection)) = connection {
+        connection.authenticate();
+    }
     let body = body.complete()?;
     expect_json(&headers)?;
-    let minted = mint(&service, &request::read(&body)?)?;
+    let request = request::read(&body)?;
+    service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+    let minted = mint(&current.issuer, &request)?;
     Ok((StatusCode::CREATED, Json(TokenResponse::from(&minted))).into_response())
 }
 
-fn authorize(service: &TokenService, headers: &HeaderMap) -> Result<(), ApiError> {
+fn authorize(api_keys: &ApiKeys, headers: &HeaderMap) -> Result<(), ApiError> {
     let presented = single_value(headers, &AUTHORIZATION).and_then(bearer);
-    if presented.is_some_and(|key| service.api_keys.accept(key)) {
+    if presented.is_some_and(|key| api_keys.accept(key)) {
         return Ok(());
     }
     let message = "the header `Authorization: Bearer <API key>` with a valid key is required";
@@ -103,13 +112,13 @@ fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8
     values.next().is_none().then_some(value.as_bytes())
 }
 
-fn mint(service: &TokenService, request: &TokenRequest) -> Result<Minted, ApiError> {
+fn mint(issuer: &Issuer, request: &TokenRequest) -> Result<Minted, ApiError> {
     let no_clock = |_| ApiError::new(ErrorCode::Internal, "the issuer's clock is before 1970");
     let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system provides no entropy");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
     let mut entropy = system_entropy().map_err(no_entropy)?;
-    let minted = service.issuer.mint(request, now, &mut entropy)?;
+    let minted = issuer.mint(request, now, &mut entropy)?;
     tracing::info!(client_id = %minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
     Ok(minted)
 }

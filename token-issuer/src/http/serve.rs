@@ -3,28 +3,32 @@
 //! ```text
 //!  accepted ──requests──▶ aged, or the service stops ──finishes its open request──▶ closed
 //!      │                                                        │
-//!      └─ no head within the header time-out: closed            └─ not done within the shutdown time-out: aborted
+//!      │                                                        └─ not done within the shutdown time-out: aborted
+//!      ├─ no head within the header time-out, or a response not read within the write time-out: closed
+//!      └─ idle when another connection needs its place: closed
 //! ```
 
 use core::pin::pin;
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
+use super::connection::serve_connection;
+use super::connection_state::ConnectionState;
+use super::connections::{Connections, Source};
 use super::{HttpLimits, TokenService, router};
 
-/// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// The pause before the next look for room while all connections are answering requests.
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
 /// The minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -33,36 +37,63 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Finishing takes at most [`HttpLimits::shutdown_timeout`]. Requires a tokio runtime with I/O and time.
 pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl Future<Output = ()>) {
     let limits = service.limits;
-    let router = router(service);
     let (running, stop) = watch::channel(());
-    let mut connections = JoinSet::new();
-    let mut failures = AcceptFailures::default();
+    let mut acceptor = Acceptor {
+        router: router(service),
+        limits,
+        stop,
+        connections: Connections::new(limits),
+        failures: AcceptFailures::default(),
+    };
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            stream = accept(&listener, &mut failures), if connections.len() < limits.connections.max(1) => {
-                connections.spawn(connection(stream, router.clone(), limits, stop.clone()));
-            }
+            true = acceptor.connections.next_end() => {}
+            accepted = listener.accept(), if acceptor.connections.can_accept() => acceptor.on_accept(accepted).await,
         }
     }
     drop(listener);
     drop(running);
-    while connections.join_next().await.is_some() {}
+    while acceptor.connections.next_end().await {}
 }
 
-async fn accept(listener: &TcpListener, failures: &mut AcceptFailures) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
+/// Starts accepted connections, and closes others for them.
+struct Acceptor {
+    router: Router,
+    limits: HttpLimits,
+    /// Completes when the service stops.
+    stop: watch::Receiver<()>,
+    connections: Connections,
+    failures: AcceptFailures,
+}
+
+impl Acceptor {
+    async fn on_accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((stream, address)) => self.start(stream, address.ip().into()).await,
             Err(error) => {
-                if let Some(times) = failures.count(Instant::now()) {
+                if let Some(times) = self.failures.count(Instant::now()) {
                     tracing::warn!(%error, times, "cannot accept connections");
                 }
+                // Its file descriptor is free after the pause.
+                self.connections.close_any(Instant::now());
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+
+    async fn start(&mut self, stream: TcpStream, source: Source) {
+        while !self.connections.make_room(source, Instant::now()) {
+            tokio::select! {
+                _ = self.connections.next_end() => {}
+                () = sleep(ROOM_PAUSE) => {}
+            }
+        }
+        let state = Arc::new(ConnectionState::new(Instant::now()));
+        let connection =
+            serve_connection(stream, self.router.clone(), Arc::clone(&state), self.limits, self.stop.clone());
+        self.connections.spawn(source, state, connection);
     }
 }
 
@@ -83,25 +114,6 @@ impl AcceptFailures {
         self.last_logged = Some(now);
         Some(core::mem::take(&mut self.unlogged))
     }
-}
-
-/// Serves one connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
-async fn connection(stream: TcpStream, router: Router, limits: HttpLimits, mut stop: watch::Receiver<()>) {
-    // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that delay.
-    let _ = stream.set_nodelay(true);
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_header_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut served = pin!(served);
-    tokio::select! {
-        _ = served.as_mut() => return,
-        _ = stop.changed() => {}
-        () = sleep(limits.connection_age) => {}
-    }
-    served.as_mut().graceful_shutdown();
-    let _ = timeout(limits.shutdown_timeout, served).await;
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 /// A running service and its API key.
 pub(crate) struct Service {
     pub(crate) running: RunningService,
+    pub(crate) handle: TokenService,
     pub(crate) api_key: ApiKey,
 }
 
@@ -40,7 +41,7 @@ impl Service {
         let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
         let service = TokenService::new(issuer, ApiKeys::new(digests).unwrap()).with_limits(limits);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Self { running: spawn(listener, service).unwrap(), api_key }
+        Self { running: spawn(listener, service.clone()).unwrap(), handle: service, api_key }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -70,6 +71,30 @@ impl Service {
         stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
         stream
     }
+}
+
+impl Service {
+    /// Returns the bytes of a request for a token, which keeps the connection open.
+    pub(crate) fn raw_token_request(&self) -> Vec<u8> {
+        let (bearer, body) = (self.bearer(), r#"{"client_id": 1}"#);
+        let head = format!("POST /v1/tokens HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n");
+        let json = "Content-Type: application/json\r\n";
+        format!("{head}{json}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+}
+
+/// Reads one response, with the length that its head gives.
+pub(crate) fn read_response(stream: &mut TcpStream) -> String {
+    let (mut response, mut byte) = (Vec::new(), [0]);
+    while !response.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        response.push(byte[0]);
+    }
+    let head = String::from_utf8(response).unwrap();
+    let (_, length) = head.split_once("content-length: ").unwrap();
+    let mut body = vec![0; length.split_once("\r\n").unwrap().0.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
 }
 
 pub(crate) fn read_to_close(stream: &mut TcpStream) -> String {

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 mod api;
+mod client_limit;
 mod common;
+mod connections;
 mod hostile;
+mod replace;
 mod specs;

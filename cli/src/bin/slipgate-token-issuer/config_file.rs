@@ -25,6 +25,8 @@ pub(crate) struct ConfigFile {
     pub(crate) max_timeout: Option<u32>,
     pub(crate) default_timeout: Option<u32>,
     pub(crate) max_connections: Option<usize>,
+    pub(crate) max_connections_per_address: Option<usize>,
+    pub(crate) max_tokens_per_minute: Option<u32>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
 }
@@ -82,6 +84,8 @@ mod tests {
             max_timeout = 1
             default_timeout = 1
             max_connections = 1
+            max_connections_per_address = 1
+            max_tokens_per_minute = 1
             log = "json"
             log_level = "debug"
         "#;

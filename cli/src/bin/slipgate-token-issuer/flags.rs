@@ -18,10 +18,13 @@ Keys are never flags, because every user of a machine can read command lines:
   SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated by commas).
   The API keys of backends are configured as digests: `slipgate keygen --bearer` creates a key and its digest.
 
+Signals: SIGTERM and SIGINT finish the open requests, then stop; a second signal stops at once. SIGHUP reads the key \
+file and the configuration file again: private keys, API keys, servers and token limits change, and no request is lost.
+
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
 /// Issues connect tokens over HTTP: POST /v1/tokens.
-#[derive(Parser)]
+#[derive(Parser, Clone)]
 #[command(name = "slipgate-token-issuer", version, after_help = AFTER_HELP)]
 pub(crate) struct Flags {
     /// The configuration file, in TOML
@@ -92,6 +95,14 @@ pub(crate) struct Flags {
     /// Maximum number of simultaneous HTTP connections [default: 512]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_ISSUER_MAX_CONNECTIONS", hide_env_values = true)]
     pub(crate) max_connections: Option<usize>,
+
+    /// Maximum number of HTTP connections from one address that have not authenticated [default: 64]
+    #[arg(long, value_name = "COUNT", env = "SLIPGATE_ISSUER_MAX_CONNECTIONS_PER_ADDRESS", hide_env_values = true)]
+    pub(crate) max_connections_per_address: Option<usize>,
+
+    /// Maximum number of tokens for one client id per minute, at least 1; more get status 429 [default: unlimited]
+    #[arg(long, value_name = "COUNT", env = "SLIPGATE_ISSUER_MAX_TOKENS_PER_MINUTE", hide_env_values = true)]
+    pub(crate) max_tokens_per_minute: Option<u32>,
 
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_ISSUER_LOG", hide_env_values = true)]

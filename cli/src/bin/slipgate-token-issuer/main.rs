@@ -3,7 +3,8 @@
 //! ```text
 //!  flags ─┐
 //!  env   ─┼▶ settings (checked) ─▶ service ─▶ SIGTERM, SIGINT ─▶ exit 0
-//!  file  ─┘
+//!  file  ─┘         ▲                │
+//!                   └──── SIGHUP ────┘
 //! ```
 //!
 //! An error is one sentence on stderr: exit status 2 for a wrong configuration, 1 if the system refuses something.
@@ -20,7 +21,7 @@ use clap::{CommandFactory, FromArgMatches};
 use slipgate_cli::{Failure, core_dumps, log};
 
 use crate::flags::Flags;
-use crate::settings::Settings;
+use crate::settings::Sources;
 
 fn main() -> ExitCode {
     match start() {
@@ -33,9 +34,10 @@ fn start() -> Result<(), Failure> {
     let matches = Flags::command().get_matches();
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let core_dumps = flags.core_dumps.apply();
-    let settings = Settings::gather(flags, &matches)?;
+    let sources = Sources { flags, matches };
+    let settings = sources.gather()?;
     // Dropped last: the error of a failed start is written after the log's lines.
-    let _flush = log::start(settings.log)?;
+    let _flush = log::start(settings.fixed.log)?;
     core_dumps::log(core_dumps);
-    run::run(settings)
+    run::run(settings, &sources)
 }

@@ -18,16 +18,39 @@ const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::
 
 /// The complete settings of the program.
 pub(crate) struct Settings {
-    pub(crate) bind: SocketAddr,
+    pub(crate) fixed: Fixed,
     pub(crate) issuer: Issuer,
     pub(crate) api_keys: ApiKeys,
+    pub(crate) keys: KeySource,
+    /// The number of private keys.
+    pub(crate) private_keys: usize,
+    /// The number of API key digests.
+    pub(crate) digests: usize,
+}
+
+/// The settings that only a restart changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fixed {
+    pub(crate) bind: SocketAddr,
     pub(crate) http: HttpLimits,
     pub(crate) log: LogSettings,
 }
 
+/// The command line and the environment, from which settings can be gathered again.
+pub(crate) struct Sources {
+    pub(crate) flags: Flags,
+    pub(crate) matches: ArgMatches,
+}
+
+impl Sources {
+    /// Reads the files, merges them with flags and environment (filled in by clap), and checks the result.
+    pub(crate) fn gather(&self) -> Result<Settings, Failure> {
+        Settings::gather(self.flags.clone(), &self.matches)
+    }
+}
+
 impl Settings {
-    /// Merges flags, environment (filled in by clap) and configuration file, and checks the result.
-    pub(crate) fn gather(flags: Flags, matches: &ArgMatches) -> Result<Self, Failure> {
+    fn gather(flags: Flags, matches: &ArgMatches) -> Result<Self, Failure> {
         let file = flags.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let bind = flags.bind.or(file.bind).unwrap_or(DEFAULT_BIND);
         refuse_open_http(bind, flags.insecure_http.or(file.insecure_http).unwrap_or(false))?;
@@ -35,17 +58,21 @@ impl Settings {
             Failure::usage("no protocol id is configured: give --protocol-id, equal to that of the game's servers")
         })?;
         let limits = limits(&flags, &file)?;
-        let http = http_limits(flags.max_connections.or(file.max_connections))?;
-        let api_keys = api_keys(&first_non_empty(flags.api_key_digests, file.api_key_digests.into()))?;
-        let keys = KeySource::choose(matches, flags.key_file, file.key_file)?.read()?;
-        let issuer = Issuer::new(protocol_id.0, keys, &first_non_empty(flags.servers, file.servers), limits).map_err(
+        let http = http_limits(&flags, &file)?;
+        let digests = first_non_empty(flags.api_key_digests, file.api_key_digests.into());
+        let api_keys = api_keys(&digests)?;
+        let keys = KeySource::choose(matches, flags.key_file, file.key_file)?;
+        let ring = keys.read()?;
+        let private_keys = ring.len();
+        let issuer = Issuer::new(protocol_id.0, ring, &first_non_empty(flags.servers, file.servers), limits).map_err(
             |error| Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)")),
         )?;
         let log = LogSettings {
             format: flags.log.or(file.log).unwrap_or_default(),
             level: flags.log_level.or(file.log_level),
         };
-        Ok(Self { bind, issuer, api_keys, http, log })
+        let fixed = Fixed { bind, http, log };
+        Ok(Self { fixed, issuer, api_keys, keys, private_keys, digests: digests.len() })
     }
 }
 
@@ -76,11 +103,22 @@ fn limits(flags: &Flags, file: &ConfigFile) -> Result<Limits, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn http_limits(connections: Option<usize>) -> Result<HttpLimits, Failure> {
-    let defaults = HttpLimits::default();
-    match connections {
-        Some(0) => Err(Failure::usage("--max-connections must be at least 1")),
-        connections => Ok(HttpLimits { connections: connections.unwrap_or(defaults.connections), ..defaults }),
+fn http_limits(flags: &Flags, file: &ConfigFile) -> Result<HttpLimits, Failure> {
+    let mut limits = HttpLimits::default();
+    let at_least_1 = |name: &str| Failure::usage(format!("{name} must be at least 1"));
+    if let Some(connections) = flags.max_connections.or(file.max_connections) {
+        limits.connections = connections;
+    }
+    if let Some(connections) = flags.max_connections_per_address.or(file.max_connections_per_address) {
+        limits.connections_per_address = connections;
+    }
+    if let Some(tokens) = flags.max_tokens_per_minute.or(file.max_tokens_per_minute) {
+        limits.tokens_per_minute = Some(tokens.try_into().map_err(|_| at_least_1("--max-tokens-per-minute"))?);
+    }
+    match (limits.connections, limits.connections_per_address) {
+        (0, _) => Err(at_least_1("--max-connections")),
+        (_, 0) => Err(at_least_1("--max-connections-per-address")),
+        _ => Ok(limits),
     }
 }
 

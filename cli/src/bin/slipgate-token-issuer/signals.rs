@@ -1,28 +1,44 @@
-//! Stop signals: SIGTERM and SIGINT on Unix, Ctrl-C on Windows.
+//! Signals: SIGTERM and SIGINT stop, SIGHUP reloads on Unix; Ctrl-C stops on Windows.
 
 use std::io;
 
 #[cfg(unix)]
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Records the stop signals that arrive after its creation.
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Signal {
+    /// Finish the open requests and stop.
+    Stop,
+    /// Read the keys and the configuration file again.
+    #[cfg_attr(windows, expect(dead_code, reason = "Windows has no such signal"))]
+    Reload,
+}
+
+/// Records the signals that arrive after its creation.
 #[cfg(unix)]
 pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for the next stop signal.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.hangup.recv() => Signal::Reload,
         }
     }
 }
@@ -39,8 +55,16 @@ impl Signals {
         Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
     }
 
-    /// Waits for the next stop signal.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> Signal {
         self.ctrl_c.recv().await;
+        Signal::Stop
+    }
+}
+
+impl Signals {
+    /// Waits for the next stop signal.
+    pub(crate) async fn next_stop(&mut self) {
+        while self.next().await != Signal::Stop {}
     }
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -123,14 +123,14 @@ pub(crate) fn wait(child: &mut Child) -> Option<i32> {
 /// A running issuer.
 pub(crate) struct Program {
     pub(crate) child: Child,
-    pub(crate) log: BufReader<ChildStderr>,
+    pub(crate) log: BufReader<Box<dyn Read + Send + Sync>>,
     pub(crate) first_line: String,
 }
 
 impl Program {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
         let mut first_line = String::new();
         log.read_line(&mut first_line).unwrap();
         assert!(first_line.contains("listening"), "{first_line}");
@@ -140,13 +140,29 @@ impl Program {
     /// Starts the issuer and skips the warnings before the line that says where it listens.
     pub(crate) fn start_after_warnings(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
         let mut first_line = String::new();
         while !first_line.contains("listening") {
             first_line.clear();
             assert_ne!(log.read_line(&mut first_line).unwrap(), 0, "the log ended");
         }
         Self { child, log, first_line }
+    }
+
+    /// Starts the issuer, whose log goes to this file.
+    pub(crate) fn start_with_log_file(mut command: Command, path: &Path) -> Self {
+        let log = fs::File::create(path).unwrap();
+        let child = command.stderr(log).spawn().unwrap();
+        let start = Instant::now();
+        loop {
+            let log = fs::read_to_string(path).unwrap();
+            if let Some(line) = log.lines().find(|line| line.contains("listening")) {
+                let (first_line, no_log) = (line.to_owned(), fs::File::open("/dev/null").unwrap());
+                return Self { child, log: BufReader::new(Box::new(no_log)), first_line };
+            }
+            assert!(start.elapsed() < MAX_WAIT, "{log}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Returns a URL of the service, with the port from the log's first line.

@@ -1,0 +1,79 @@
+//! One connection: HTTP/1.1 on its socket, and the conditions on which it stays open.
+
+use core::pin::pin;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::HttpLimits;
+use super::connection_io::ConnectionIo;
+use super::connection_state::{Arrival, ConnectionState};
+use super::guard::closing;
+
+/// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The pause before the response to a pipelined request, which closes the connection: requests without a reader of the
+/// responses must not keep the service busy.
+const PIPELINE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves one connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
+pub(super) async fn serve_connection(
+    stream: TcpStream,
+    router: Router,
+    state: Arc<ConnectionState>,
+    limits: HttpLimits,
+    mut stop: watch::Receiver<()>,
+) {
+    // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that delay.
+    let _ = stream.set_nodelay(true);
+    let io = ConnectionIo::new(stream, Arc::clone(&state), limits);
+    let router = TowerToHyperService::new(router);
+    let respond = service_fn(|request| respond(request, &router, Arc::clone(&state)));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(io), respond);
+    let mut served = pin!(served);
+    tokio::select! {
+        _ = served.as_mut() => return,
+        _ = stop.changed() => state.stop(),
+        () = sleep(limits.connection_age) => {}
+    }
+    served.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = timeout(limits.shutdown_timeout, served.as_mut()) => return,
+        _ = stop.changed(), if !state.is_stopping() => state.stop(),
+    }
+    let _ = timeout(limits.shutdown_timeout, served).await;
+}
+
+/// Responds to a request. The connection stays open if its client has authenticated and waits for its responses.
+async fn respond(
+    mut request: Request<Incoming>,
+    router: &TowerToHyperService<Router>,
+    state: Arc<ConnectionState>,
+) -> Result<Response, Infallible> {
+    let arrival = state.arrival();
+    if arrival == Arrival::Pipelined {
+        sleep(PIPELINE_PAUSE).await;
+    }
+    state.on_request(Instant::now());
+    request.extensions_mut().insert(Arc::clone(&state));
+    let response = router.call(request).await?;
+    state.on_response(Instant::now());
+    let is_kept = state.is_authenticated() && arrival == Arrival::AfterResponse;
+    Ok(if is_kept { response } else { closing(response) })
+}

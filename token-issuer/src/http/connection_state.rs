@@ -1,0 +1,150 @@
+//! The state of one connection, which its task writes and the accept loop reads.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::time::Instant;
+
+/// Whether a request was sent before the response to the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// The client had the response to its previous request, or this is its first.
+    AfterResponse,
+    /// The client did not wait for the response to its previous request.
+    Pipelined,
+}
+
+/// The state of a connection. All fields are written by the connection's task alone.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    accepted: Instant,
+    /// The last event that the client cannot fake with single bytes, in microseconds since `accepted`: the accept, the
+    /// complete head of a request, a response.
+    last_progress: AtomicU64,
+    is_authenticated: AtomicBool,
+    is_answering: AtomicBool,
+    is_stopping: AtomicBool,
+    is_write_stalled: AtomicBool,
+    /// The number of reads that returned bytes.
+    reads: AtomicU64,
+    /// `reads` when the last response was ready; `u64::MAX` before the first one.
+    reads_at_response: AtomicU64,
+}
+
+/// The time after which a request counts as waiting for its client. The service answers within milliseconds.
+const ANSWER_MICROS: u64 = 1_000_000;
+
+impl ConnectionState {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            accepted: now,
+            last_progress: AtomicU64::new(0),
+            is_authenticated: AtomicBool::new(false),
+            is_answering: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            is_write_stalled: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            reads_at_response: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Records that bytes were read.
+    pub(super) fn on_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records whether the system's buffer has room for the response.
+    pub(super) fn set_write_stalled(&self, is_stalled: bool) {
+        self.is_write_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    /// Returns whether the newest request was pipelined. Must be called once its head is parsed.
+    pub(super) fn arrival(&self) -> Arrival {
+        // A client that waits for its response sends the next request later, so at least one read lies in between.
+        let has_read = self.reads.load(Ordering::Relaxed) != self.reads_at_response.load(Ordering::Relaxed);
+        let is_stalled = self.is_write_stalled.load(Ordering::Relaxed);
+        if has_read && !is_stalled { Arrival::AfterResponse } else { Arrival::Pipelined }
+    }
+
+    pub(super) fn on_request(&self, now: Instant) {
+        self.on_progress(now);
+        self.is_answering.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn on_response(&self, now: Instant) {
+        self.on_progress(now);
+        self.is_answering.store(false, Ordering::Relaxed);
+        self.reads_at_response.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn on_progress(&self, now: Instant) {
+        self.last_progress.store(self.micros(now), Ordering::Relaxed);
+    }
+
+    /// Records that a request had a valid API key.
+    pub(super) fn authenticate(&self) {
+        self.is_authenticated.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.is_authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Records that the service stops, so the connection must not wait for its client's close.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time since the last progress in microseconds, or `None` if the connection is answering a request.
+    ///
+    /// A request with a body that does not arrive is not answered.
+    pub(super) fn idle_micros(&self, now: Instant) -> Option<u64> {
+        let idle = self.micros(now).saturating_sub(self.last_progress.load(Ordering::Relaxed));
+        let is_answering = self.is_answering.load(Ordering::Relaxed) && self.is_authenticated();
+        (!is_answering || idle >= ANSWER_MICROS).then_some(idle)
+    }
+
+    fn micros(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.accepted).as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn request_without_a_read_since_the_response_is_pipelined() {
+        let now = Instant::now();
+        let state = ConnectionState::new(now);
+        state.on_read();
+        assert_eq!(state.arrival(), Arrival::AfterResponse, "the first request");
+        state.on_read();
+        state.on_response(now);
+        assert_eq!(state.arrival(), Arrival::Pipelined, "it was in the buffer when the response was ready");
+        state.on_read();
+        assert_eq!(state.arrival(), Arrival::AfterResponse);
+        state.set_write_stalled(true);
+        assert_eq!(state.arrival(), Arrival::Pipelined, "the response was not read");
+    }
+
+    #[test]
+    fn connection_that_answers_a_request_is_not_idle() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let state = ConnectionState::new(start);
+        assert_eq!(state.idle_micros(at(5)), Some(5_000));
+        state.on_request(at(10));
+        assert_eq!(state.idle_micros(at(11)), Some(1_000), "not authenticated");
+        state.authenticate();
+        assert_eq!(state.idle_micros(at(11)), None);
+        assert_eq!(state.idle_micros(at(1_010)), Some(1_000_000), "its body does not arrive");
+        state.on_response(at(1_020));
+        assert_eq!(state.idle_micros(at(1_050)), Some(30_000));
+    }
+}
