@@ -13,6 +13,7 @@ pub mod connection_world;
 pub mod counting;
 pub mod delivery_oracle;
 pub mod endpoint_world;
+pub mod hostile;
 pub mod live;
 pub mod malicious_peer;
 pub mod netcode_world;
