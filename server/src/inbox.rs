@@ -209,7 +209,9 @@ enum Found {
 impl Inbox {
     /// Returns the next event of this turn, `None` when there is none or the turn has read its limit.
     pub fn next(&mut self, server: &mut Server) -> Option<Event<'_>> {
-        Some(match self.find(server)? {
+        let found = self.find(server)?;
+        server.count_event();
+        Some(match found {
             Found::Event(event) => from_session(event),
             Found::Message(source, message) => match message {
                 SessionMessage::Payload { client, sequence, span, times } => {

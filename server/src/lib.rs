@@ -152,7 +152,7 @@ mod typed_messages;
 pub mod config {
     pub use slipgate_netcode::server::{Budgets, ServerConfigError, TokenCutoff};
     pub use slipgate_netcode::timing::TimeoutPolicy;
-    pub use slipgate_session::connection::{ConnectionConfig, ConnectionConfigError, Memory};
+    pub use slipgate_session::connection::{ConnectionConfig, ConnectionConfigError, Memory, WorkLimits};
     pub use slipgate_session::reliability::MemoryBudget;
 }
 

@@ -28,13 +28,15 @@ pub(crate) struct ReadBudget {
     started_at: Option<Instant>,
     is_cut_short: bool,
     turns_cut_short: u64,
+    events: u32,
+    max_events: u32,
 }
 
 impl Default for ReadBudget {
     fn default() -> Self {
         let limits = ReadLimits::default();
         let packets_left = limits.max_packets;
-        Self { limits, packets_left, started_at: None, is_cut_short: false, turns_cut_short: 0 }
+        Self { limits, packets_left, started_at: None, is_cut_short: false, turns_cut_short: 0, events: 0, max_events: 0 }
     }
 }
 
@@ -45,6 +47,7 @@ impl ReadBudget {
 
     pub(crate) fn begin_turn(&mut self) {
         (self.packets_left, self.started_at, self.is_cut_short) = (self.limits.max_packets, None, false);
+        self.events = 0;
     }
 
     /// Returns whether the turn may read another batch. The first batch is always allowed.
@@ -61,6 +64,19 @@ impl ReadBudget {
 
     pub(crate) fn on_read(&mut self, packets: usize) {
         self.packets_left = self.packets_left.saturating_sub(u32::try_from(packets).unwrap_or(u32::MAX));
+    }
+
+    /// Counts an event that the game takes.
+    pub(crate) const fn on_event(&mut self) {
+        self.events = self.events.saturating_add(1);
+        if self.events > self.max_events {
+            self.max_events = self.events;
+        }
+    }
+
+    /// Returns the largest number of events that the game took in a turn.
+    pub(crate) const fn max_events_per_turn(&self) -> u32 {
+        self.max_events
     }
 
     /// Returns the number of turns that ended before the sockets were empty.

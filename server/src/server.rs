@@ -277,6 +277,10 @@ impl Server {
         Ok(self.core.connect_loopback(client_id.into(), user_data, self.now)?)
     }
 
+    pub(crate) const fn count_event(&mut self) {
+        self.read_budget.on_event();
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.core.poll_event()?;
         self.reporter.on_event(&event, &self.core);

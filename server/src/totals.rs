@@ -16,6 +16,11 @@ pub struct ServerTotals {
     /// Turns that ended before the sockets were empty, because of the [read limits](crate::ReadLimits). If it grows,
     /// more arrives than the server or its game can handle.
     pub turns_cut_short: u64,
+    /// The largest number of events that the game took in one turn; of shards, the largest of all.
+    pub max_events_per_turn: u32,
+    /// Packets on channels that were refused because their client had used up its
+    /// [work budget](crate::config::WorkLimits). If it grows, a client floods the server, or the limits are too low for the game.
+    pub packets_over_budget: u64,
     /// Dropped datagrams by reason.
     pub discards: Discards,
     /// The counters of the sockets. The sum has a number of datagrams dropped by the system only if every shard has
@@ -41,6 +46,8 @@ impl AddAssign for ServerTotals {
         self.connected += other.connected;
         self.stats += &other.stats;
         self.turns_cut_short += other.turns_cut_short;
+        self.max_events_per_turn = self.max_events_per_turn.max(other.max_events_per_turn);
+        self.packets_over_budget += other.packets_over_budget;
         self.discards += &other.discards;
         self.sockets.add_all(&other.sockets);
     }

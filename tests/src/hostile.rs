@@ -175,9 +175,11 @@ impl FloodWriter {
         }
     }
 
-    /// Acknowledges a packet of the peer and the 31 before it in all packets from now on.
+    /// Acknowledges a packet of the peer, and up to 31 before it, in all packets from now on.
     pub const fn acknowledge(&mut self, ack: Sequence) {
-        self.acks = Acks { ack, bits: u32::MAX };
+        // Packets before the first would be packets that were never sent.
+        let bits = if ack.0 < 31 { (1 << (ack.0 + 1)) - 1 } else { u32::MAX };
+        self.acks = Acks { ack, bits };
     }
 
     /// Returns the next payload.

@@ -175,9 +175,9 @@ impl SessionWorld {
         self.server.connection_mut(client)?.send(channel, message, SendOptions::default(), now.monotonic)
     }
 
-    /// Delivers a datagram to the server with a given source address.
-    pub fn present(&mut self, from: Address, mut datagram: Vec<u8>) {
-        self.receive(from, &mut datagram);
+    /// Delivers a datagram to the server with a given source address. Returns the number of messages in it.
+    pub fn present(&mut self, from: Address, mut datagram: Vec<u8>) -> u64 {
+        self.receive(from, &mut datagram)
     }
 
     /// Returns the client id and the reason of each disconnect, in order.
@@ -190,10 +190,11 @@ impl SessionWorld {
         self.events.iter().filter_map(end).collect()
     }
 
-    fn receive(&mut self, from: Address, datagram: &mut [u8]) {
-        let now = self.now();
-        let Ok(Some(mut received)) = self.server.handle(from, datagram, &mut self.scratch, now) else { return };
+    fn receive(&mut self, from: Address, datagram: &mut [u8]) -> u64 {
+        let (now, mut messages) = (self.now(), 0);
+        let Ok(Some(mut received)) = self.server.handle(from, datagram, &mut self.scratch, now) else { return 0 };
         while let Some(message) = self.server.next_message(datagram, &mut received, &mut self.scratch, now) {
+            messages += 1;
             let (client, channel, span) = match message {
                 server::SessionMessage::Channel { client, channel, span, .. } => (client, channel, span),
                 // The HELLO of a side with channels is a meaningless payload to a side without them.
@@ -205,6 +206,7 @@ impl SessionWorld {
                 self.messages.push((id, channel, span.bytes(datagram, &self.scratch).to_vec()));
             }
         }
+        messages
     }
 
     /// Runs one turn of all programs.

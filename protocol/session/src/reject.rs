@@ -51,4 +51,6 @@ slipgate_netcode::discard_reasons! {
     FragmentLate => "fragment_late",
     /// No memory is left for it: neither in this endpoint nor in the shared budget, if there is one.
     NoMemory => "no_memory",
+    /// Its sender causes more work than the budget of this connection allows; it is not acknowledged.
+    OverBudget => "over_budget",
 }

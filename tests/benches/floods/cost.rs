@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, WorkLimits};
 use slipgate_session::reliability::Sink;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 
@@ -39,7 +39,7 @@ pub(crate) fn run() {
     for mix in FloodMix::EVERY {
         let layout = flood_layout();
         let mut writer = FloodWriter::new(mix, &layout);
-        let config = ConnectionConfig::default();
+        let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
         let memory = Memory::default();
         let mut connection = Connection::new(&config, Arc::clone(&layout), Role::Server, Some(&memory)).expect("valid");
         let (mut scratch, mut sink) = (Vec::new(), Nowhere { buf: [0; MAX_PAYLOAD_BYTES], sent: 0 });
@@ -70,7 +70,9 @@ pub(crate) fn run() {
             for _ in 0..2 {
                 let _ = connection.send(id, &[7; 700], slipgate_session::channel::SendOptions::default(), now);
             }
-            writer.acknowledge(slipgate_session::wire::reliable::Sequence((sink.sent as u16).saturating_sub(1)));
+            if sink.sent > 0 {
+                writer.acknowledge(slipgate_session::wire::reliable::Sequence(sink.sent as u16 - 1));
+            }
         }
         let end = connection.close_reason().map_or_else(String::new, |reason| format!("{:?}", reason.kind));
         println!(

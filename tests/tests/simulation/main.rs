@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod channel_worlds;
+mod client_floods;
 mod clients;
 mod close_reasons;
 mod connection_seeds;

@@ -54,6 +54,8 @@ pub struct Channels {
     pub(super) newest: Option<Sequence>,
     /// An ordered channel of which the next message may have waited for the one that was delivered last.
     pub(super) draining: Option<ChannelId>,
+    /// Frames that were read and not charged yet.
+    pub(super) frames_read: u32,
 }
 
 impl Channels {
@@ -76,6 +78,7 @@ impl Channels {
             receive_pool: ChunkPool::new(memory),
             newest: None,
             draining: None,
+            frames_read: 0,
             layout,
         }
     }

@@ -33,6 +33,8 @@ pub enum ChannelViolation {
     Control,
     /// Packets that were never sent were acked repeatedly.
     AcksOfUnsent,
+    /// The peer sent far more than may be processed, for 2 s.
+    Flood,
     /// Packets arrive, and the peer has not acked any of this end's packets for long.
     AcknowledgesNothing,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for ChannelViolation {
             Self::Transfer(channel, violation) => return write!(f, "channel {}: {violation}", channel.0),
             Self::Control => ("a control message is malformed or misplaced", None),
             Self::AcksOfUnsent => ("packets that were never sent are acked", None),
+            Self::Flood => ("the peer sends far more than may be processed", None),
             Self::AcknowledgesNothing => ("the peer acks nothing", None),
         };
         match channel {

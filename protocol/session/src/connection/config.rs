@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
+use super::WorkLimits;
 use crate::congestion::{CongestionConfig, CongestionState, Controller};
 use crate::reliability::{EndpointConfig, EndpointConfigError, MemoryBudget};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
@@ -30,6 +31,8 @@ pub struct ConnectionConfig {
     pub endpoint: EndpointConfig,
     /// How long the close message is repeated until the peer acknowledges it; 1 s by default.
     pub close_timeout: Duration,
+    /// How much work the peer may cause on channels.
+    pub work: WorkLimits,
 }
 
 impl fmt::Debug for ConnectionConfig {
@@ -40,6 +43,7 @@ impl fmt::Debug for ConnectionConfig {
             .field("controller", &self.controller.as_ref().map(|_| "custom"))
             .field("endpoint", &self.endpoint)
             .field("close_timeout", &self.close_timeout)
+            .field("work", &self.work)
             .finish()
     }
 }
@@ -54,6 +58,7 @@ impl Default for ConnectionConfig {
             controller: None,
             endpoint,
             close_timeout: Duration::from_secs(1),
+            work: WorkLimits::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub use self::receive::{ChannelMessage, MessageCursor};
 use super::ack_watchdog::AckWatchdog;
 use super::path::Path;
 use super::reliable_control::ReliableControl;
+use super::work_budget::WorkBudget;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
@@ -53,6 +54,7 @@ pub struct Connection {
     /// Whether the peer's hello arrived, with our layout.
     has_peer_hello: bool,
     ack_watchdog: AckWatchdog,
+    work: WorkBudget,
     stage: Stage,
     close_reason: Option<CloseReason>,
     close_message: CloseMessage,
@@ -95,6 +97,7 @@ impl Connection {
             hello: ReliableControl::NEW,
             has_peer_hello: false,
             ack_watchdog: AckWatchdog::default(),
+            work: WorkBudget::new(config.work),
             stage: Stage::Open,
             close_reason: None,
             close_message: CloseMessage::default(),

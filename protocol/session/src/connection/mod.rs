@@ -28,6 +28,7 @@ mod send_error;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod work_budget;
 
 pub use self::budget::Budget;
 pub use self::close_reason::{CloseKind, CloseReason, ClosedBy, Role};
@@ -39,5 +40,6 @@ pub use self::path_stats::PathStats;
 pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
+pub use self::work_budget::WorkLimits;
 pub use crate::channel::control::CloseCode;
 pub use crate::wire::PayloadSpan;

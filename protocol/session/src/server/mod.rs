@@ -76,6 +76,8 @@ pub struct SessionServer {
     /// Slots of sessions that may have events; each is queued at most once.
     slots_with_events: VecDeque<u32>,
     buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
+    /// Packets of all clients that exceeded their sender's work budget.
+    over_budget: u64,
     /// Whether the server was stopped and clients with channels still have to be informed.
     is_stopping: bool,
 }
@@ -103,6 +105,7 @@ impl SessionServer {
             events: VecDeque::with_capacity(slots + 2),
             slots_with_events: VecDeque::with_capacity(slots),
             buf: Box::new([0; MAX_PAYLOAD_BYTES]),
+            over_budget: 0,
             is_stopping: false,
         })
     }
@@ -229,6 +232,13 @@ impl SessionServer {
     #[must_use]
     pub const fn hashed_bytes(&self) -> u64 {
         self.hashing.hashed()
+    }
+
+    /// Returns the packets of all clients that were refused since the start because they exceeded the work budget of
+    /// their sender.
+    #[must_use]
+    pub const fn packets_over_budget(&self) -> u64 {
+        self.over_budget
     }
 
     // Sessions ------------------------------------------------------------------------------------------------------

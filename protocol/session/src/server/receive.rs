@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
+use crate::reject::Reject;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::server::ClientHandle;
@@ -62,7 +63,8 @@ impl SessionServer {
         let session = self.session_mut(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
         self.wake(client.slot().0);
-        received
+        self.over_budget += u64::from(matches!(received, Err(Reject::OverBudget)));
+        received.unwrap_or_default()
     }
 
     /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the

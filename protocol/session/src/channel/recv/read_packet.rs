@@ -69,11 +69,18 @@ impl Channels {
             if cursor.is_at_end(frames) {
                 return Ok(None);
             }
+            self.frames_read += 1;
             let frame = MessageFrame::read(frames, cursor, &self.layout)?;
             if let Some(message) = self.take(frame, frames, scratch, now)? {
                 return Ok(Some(message));
             }
         }
+    }
+
+    /// Returns how many frames were read since the last call.
+    #[inline]
+    pub(crate) const fn take_frames_read(&mut self) -> u32 {
+        core::mem::replace(&mut self.frames_read, 0)
     }
 
     /// Handles a frame. Returns its message if that is to be delivered at once.

@@ -10,6 +10,7 @@ use crate::channel::{ChannelId, ChannelViolation, FrameCursor, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
 use crate::connection::reliable_control::ReliableControl;
+use crate::connection::work_budget::{BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, WorkPermit};
 use crate::connection::{CloseKind, CloseReason, ClosedBy};
 use crate::reject::Reject;
 use crate::reliability::Acceptance;
@@ -63,6 +64,7 @@ impl Connection {
     /// closes the connection: see [`close_reason`](Self::close_reason).
     pub fn handle(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<MessageCursor>, Reject> {
         self.on_received(now);
+        self.request_work(datagram, now)?;
         let DatagramParts { frame, rest, frames } = match self.parse(datagram) {
             Ok(parts) => parts,
             Err(reject) => {
@@ -77,6 +79,8 @@ impl Connection {
         }
         // The decision to acknowledge is made before any message is read.
         let acceptance = self.acceptance(rest, frames);
+        let control_bytes = rest.len() - frames.len() + frame.as_ref().map_or(0, |frame| frame.extended_acks.len());
+        self.work.charge(control_bytes as u64 * CONTROL_BYTE_WORK);
         let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
@@ -96,6 +100,19 @@ impl Connection {
         debug_assert!(times.is_some(), "a datagram with frames is a whole packet");
         let times = times.unwrap_or(PacketTimes { arrived: now, sent: None });
         Ok(Some(MessageCursor { start: datagram.len() - frames.len(), frames: FrameCursor::default(), times }))
+    }
+
+    /// Takes budget for a packet. One beyond the budget is refused before anything of it is read (§5.11).
+    fn request_work(&mut self, datagram: &[u8], now: Instant) -> Result<(), Reject> {
+        if self.work.request(now) == WorkPermit::Refused {
+            self.path.count_reject(Reject::OverBudget);
+            if self.work.is_flood() {
+                self.break_off_violation(ChannelViolation::Flood);
+            }
+            return Err(Reject::OverBudget);
+        }
+        self.work.charge(PACKET_WORK + datagram.len() as u64 * BYTE_WORK);
+        Ok(())
     }
 
     /// Records that the layer below received something authentic of the peer at that time, if only a keep-alive. A
@@ -165,8 +182,14 @@ impl Connection {
             return None;
         }
         let frames = datagram.get(cursor.start..)?;
-        match self.channels.next(frames, &mut cursor.frames, scratch, now) {
-            Ok(message) => message.map(|message| located(message, cursor)),
+        let next = self.channels.next(frames, &mut cursor.frames, scratch, now);
+        self.work.charge(u64::from(self.channels.take_frames_read()) * FRAME_WORK);
+        match next {
+            Ok(message) => {
+                let message = message?;
+                self.work.charge_message();
+                Some(located(message, cursor))
+            }
             Err(violation) => {
                 self.break_off_violation(violation);
                 None

@@ -1,0 +1,304 @@
+//! Eight clients beside a flooding one on real sockets: their round trips, and how many of their messages arrive.
+//!
+//! Rounds without and with the flood alternate. A round without it has a thread that keeps one core busy instead, as
+//! the flooding program would, so that the difference is what the server does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use slipgate_client::{Client, ClientState, Inbox as ClientInbox};
+use slipgate_netcode::address::Address;
+use slipgate_netcode::client::NetcodeClient;
+use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_os::pace::Pace;
+use slipgate_server::keys::Key;
+use slipgate_server::sharded::{ShardedServer, ShardedServerConfig};
+use slipgate_server::{ChannelId, Clock, Event, Inbox, Server, ServerConfig, Sockets, Traffic};
+use slipgate_session::connection::ConnectionConfig;
+use slipgate_tests::hostile::{FloodMix, FloodWriter, ORDERED, UNRELIABLE, flood_layout};
+use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
+use slipgate_udp::{ReceiveBatch, SendBatch};
+
+const INNOCENTS: u64 = 8;
+const FLOODER: u64 = 99;
+const TICK: Duration = Duration::from_millis(16);
+/// The game loop of the sharded server.
+const GAME_TICK: Duration = Duration::from_millis(4);
+const ROUND: Duration = Duration::from_secs(4);
+
+/// The server under test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Single,
+    Sharded,
+}
+
+/// What the server reports after a round.
+#[derive(Default, Debug)]
+struct Report {
+    /// The reason of the flooder's disconnect, and after how long.
+    ended: Option<(String, Duration)>,
+    flood_messages: u64,
+    longest_turn: Duration,
+    pauses: u64,
+    overflow: Option<u64>,
+    cut_short: u64,
+}
+
+fn traffic() -> Traffic {
+    Traffic::Channels(flood_layout(), ConnectionConfig::default())
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {}
+}
+
+struct Game {
+    work: Duration,
+    start: Instant,
+    flooder: Option<slipgate_server::ClientHandle>,
+    report: Report,
+}
+
+impl Game {
+    /// Does the work of an event. Returns whether its message is echoed.
+    fn on_event(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Connected { client, client_id } if client_id.0 == FLOODER => self.flooder = Some(*client),
+            Event::Disconnected { client_id, reason, .. } if client_id.0 == FLOODER => {
+                self.report.ended = Some((format!("{:?}", reason.kind), self.start.elapsed()));
+            }
+            Event::Message { client, .. } => {
+                if !self.work.is_zero() {
+                    spin(self.work);
+                }
+                let floods = self.flooder == Some(*client);
+                self.report.flood_messages += u64::from(floods);
+                return !floods;
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+fn servers(count: u16) -> (Vec<Server>, Clock, SocketAddr) {
+    let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], count).expect("a free port");
+    let address = sockets[0].local_addresses()[0];
+    let config = ServerConfig::new(PROTOCOL_ID, 16, &[address]);
+    let clock = Clock::start();
+    let servers = Server::shards(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now(), None).expect("valid");
+    (servers.into_iter().map(|server| server.with_traffic(traffic()).expect("valid")).collect(), clock, address)
+}
+
+fn serve(kind: Kind, work: Duration, stop: &Arc<AtomicBool>) -> (SocketAddr, thread::JoinHandle<Report>) {
+    let (mut servers, clock, address) = servers(1);
+    let stop = Arc::clone(stop);
+    let mut game = Game { work, start: Instant::now(), flooder: None, report: Report::default() };
+    let thread = thread::spawn(move || {
+        if kind == Kind::Sharded {
+            let config = ShardedServerConfig::default();
+            let mut server = ShardedServer::start(servers, clock, TICK, config).expect("valid settings");
+            let mut echoes = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                while let Some(event) = server.next_event() {
+                    if game.on_event(&event)
+                        && let Event::Message { client, channel, bytes, .. } = event
+                    {
+                        echoes.push((client, channel, bytes.to_vec()));
+                    }
+                }
+                for (client, channel, bytes) in echoes.drain(..) {
+                    let _ = server.send_message(client, channel, &bytes);
+                }
+                server.flush();
+                game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
+                thread::sleep(GAME_TICK);
+            }
+            let shard = slipgate_server::sharded::ShardId(0);
+            game.report.pauses = server.counts(shard).pauses;
+            let totals = server.totals();
+            game.report.overflow = totals[0].sockets.dropped_by_system;
+            game.report.cut_short = totals[0].turns_cut_short;
+            return game.report;
+        }
+        let (mut server, mut inbox, mut pace) = (servers.remove(0), Inbox::default(), Pace::new(clock, TICK));
+        while !stop.load(Ordering::Relaxed) {
+            let (start, now) = (Instant::now(), clock.now());
+            server.begin_turn(now);
+            while let Some(event) = inbox.next(&mut server) {
+                if game.on_event(&event)
+                    && let Event::Message { client, channel, bytes, .. } = event
+                {
+                    let _ = server.send_message(client, channel, bytes);
+                }
+            }
+            if pace.is_tick(now.monotonic) {
+                server.end_turn();
+            } else {
+                server.flush();
+            }
+            game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
+            pace.rest(&mut server);
+        }
+        let totals = server.totals();
+        game.report.overflow = totals.sockets.dropped_by_system;
+        game.report.cut_short = totals.turns_cut_short;
+        game.report
+    });
+    (address, thread)
+}
+
+/// The round trips of the innocent clients, and how many messages were answered.
+struct RoundTrips {
+    sorted: Vec<Duration>,
+    sent: u64,
+}
+
+impl RoundTrips {
+    fn at(&self, percent: usize) -> Duration {
+        let index = (self.sorted.len() * percent / 100).min(self.sorted.len().saturating_sub(1));
+        self.sorted.get(index).copied().unwrap_or(Duration::MAX)
+    }
+
+    fn answered(&self) -> f64 {
+        100.0 * self.sorted.len() as f64 / self.sent.max(1) as f64
+    }
+}
+
+/// Runs the innocent clients for a round, after `ready` they measure.
+fn innocents(address: SocketAddr, is_flooding: &AtomicBool) -> RoundTrips {
+    let clock = Clock::start();
+    let mut clients: Vec<_> = (0..INNOCENTS)
+        .map(|id| {
+            let mut client = Client::new().expect("a socket").with_traffic(traffic()).expect("valid");
+            let ticket = TokenOrder::new(id, &[address]).mint();
+            client.connect(ticket.token, clock.now()).expect("a fresh token");
+            (client, ClientInbox::default())
+        })
+        .collect();
+    let start = Instant::now();
+    let (mut sent, mut trips, mut next_send) = (0, Vec::new(), Instant::now());
+    let mut measuring = None;
+    loop {
+        let since = measuring.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+        if since > ROUND + Duration::from_millis(500) {
+            break;
+        }
+        let all_in = clients.iter().all(|(client, _)| client.state() == ClientState::Connected);
+        if all_in && measuring.is_none() && start.elapsed() > Duration::from_millis(500) {
+            is_flooding.store(true, Ordering::Relaxed);
+            measuring = Some(Instant::now());
+        }
+        let sends = measuring.is_some() && since < ROUND && Instant::now() >= next_send;
+        if sends {
+            next_send = (next_send + TICK).max(Instant::now());
+        }
+        for (client, inbox) in &mut clients {
+            client.begin_turn(clock.now());
+            while let Some(event) = inbox.next(client) {
+                if let slipgate_client::Event::Message { bytes, .. } = event
+                    && let Ok(stamp) = bytes.try_into()
+                {
+                    trips.push(start.elapsed().saturating_sub(Duration::from_nanos(u64::from_le_bytes(stamp))));
+                }
+            }
+            if sends {
+                let stamp = (start.elapsed().as_nanos() as u64).to_le_bytes();
+                for channel in [ORDERED, UNRELIABLE] {
+                    sent += u64::from(client.send_message(ChannelId(channel), &stamp).is_ok());
+                }
+            }
+            client.end_turn();
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+    trips.sort_unstable();
+    RoundTrips { sorted: trips, sent }
+}
+
+/// Connects with a valid token, and floods as fast as one core can, until `stop`.
+fn flood(address: SocketAddr, mix: FloodMix, is_flooding: &AtomicBool, stop: &AtomicBool, sent: &AtomicU64) {
+    let clock = Clock::start();
+    let mut sockets = Sockets::bind(&[(IPV4, 0).into()]).expect("a socket");
+    let (mut outbox, mut batch) = (SendBatch::default(), ReceiveBatch::default());
+    let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
+    netcode.connect(TokenOrder::new(FLOODER, &[address]).mint().token, clock.now().monotonic).expect("a fresh token");
+    while netcode.state() != ClientState::Connected || !is_flooding.load(Ordering::Relaxed) {
+        let now = clock.now().monotonic;
+        netcode.tick(now);
+        netcode.transmit(now, &mut outbox);
+        sockets.send(&mut outbox);
+        sockets.receive(&mut batch);
+        for index in 0..batch.len() {
+            if let Some(arrived) = batch.get(index) {
+                let _ = netcode.handle(Address::from(address), arrived.datagram, now);
+            }
+        }
+        while netcode.poll_event().is_some() {}
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut writer = FloodWriter::new(mix, &flood_layout());
+    let now = clock.now().monotonic;
+    // It reads nothing any more, so it does not notice that its session has ended.
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..32 {
+            if netcode.send(&writer.next_payload(), now, &mut outbox).is_err() {
+                sockets.send(&mut outbox);
+            }
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+        sockets.send(&mut outbox);
+    }
+}
+
+/// Runs one round; a flood of no mix is a busy thread.
+fn round(kind: Kind, work: Duration, mix: Option<FloodMix>) -> (RoundTrips, Report, f64) {
+    let (stop, is_flooding, sent) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false), AtomicU64::new(0));
+    let (address, server) = serve(kind, work, &stop);
+    let trips = thread::scope(|scope| {
+        scope.spawn(|| match mix {
+            Some(mix) => flood(address, mix, &is_flooding, &stop, &sent),
+            None => {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let trips = innocents(address, &is_flooding);
+        stop.store(true, Ordering::Relaxed);
+        trips
+    });
+    let rate = sent.load(Ordering::Relaxed) as f64 / ROUND.as_secs_f64();
+    (trips, server.join().expect("the server ends in order"), rate)
+}
+
+/// Prints the round trips beside each mix and those without a flood before it.
+pub(crate) fn run(mixes: &[FloodMix]) {
+    println!("goal: p99 at most 2 times the quiet p99 before it, and 100 % answered");
+    for kind in [Kind::Single, Kind::Sharded] {
+        for mix in mixes {
+            let work = Duration::from_micros(1);
+            let (quiet, ..) = round(kind, work, None);
+            let (trips, report, rate) = round(kind, work, Some(*mix));
+            let ratio = trips.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
+            println!(
+                "{kind:?} {:<20} quiet p50 {:>7.2?} p99 {:>7.2?} {:>5.1} %, flood p50 {:>7.2?} p99 {:>7.2?} ({ratio:.2}x) \
+                 {:>5.1} %, {:>4.0} kpps, {report:?}",
+                format!("{mix:?}"),
+                quiet.at(50),
+                quiet.at(99),
+                quiet.answered(),
+                trips.at(50),
+                trips.at(99),
+                trips.answered(),
+                rate / 1000.0,
+            );
+        }
+    }
+}
