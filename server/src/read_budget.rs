@@ -36,7 +36,15 @@ impl Default for ReadBudget {
     fn default() -> Self {
         let limits = ReadLimits::default();
         let packets_left = limits.max_packets;
-        Self { limits, packets_left, started_at: None, is_cut_short: false, turns_cut_short: 0, events: 0, max_events: 0 }
+        Self {
+            limits,
+            packets_left,
+            started_at: None,
+            is_cut_short: false,
+            turns_cut_short: 0,
+            events: 0,
+            max_events: 0,
+        }
     }
 }
 

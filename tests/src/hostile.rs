@@ -9,7 +9,9 @@ use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::control::VERSION;
 use slipgate_session::channel::transfer::frame::{TransferBegin, TransferFrame, TransferReason};
-use slipgate_session::channel::transfer::{ContentDigest, MIN_SLICE_BYTES, TransferAdmission, TransferConfig, TransferId};
+use slipgate_session::channel::transfer::{
+    ContentDigest, MIN_SLICE_BYTES, TransferAdmission, TransferConfig, TransferId,
+};
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};

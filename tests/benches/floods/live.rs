@@ -288,8 +288,8 @@ pub(crate) fn run(mixes: &[FloodMix]) {
             let (trips, report, rate) = round(kind, work, Some(*mix));
             let ratio = trips.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
             println!(
-                "{kind:?} {:<20} quiet p50 {:>7.2?} p99 {:>7.2?} {:>5.1} %, flood p50 {:>7.2?} p99 {:>7.2?} ({ratio:.2}x) \
-                 {:>5.1} %, {:>4.0} kpps, {report:?}",
+                "{kind:?} {:<20} quiet p50 {:>7.2?} p99 {:>7.2?} {:>5.1} %, flood p50 {:>7.2?} p99 {:>7.2?} \
+                 ({ratio:.2}x) {:>5.1} %, {:>4.0} kpps, {report:?}",
                 format!("{mix:?}"),
                 quiet.at(50),
                 quiet.at(99),

@@ -78,6 +78,8 @@ pub(super) struct WorkBudget {
     refilled_at: Instant,
     window: RefusalWindow,
     excessive_windows: u32,
+    /// Refused packets that were not reported yet.
+    refused: u32,
 }
 
 /// The packets of the last [`WINDOW`].
@@ -106,6 +108,7 @@ impl WorkBudget {
             refilled_at: Instant::default(),
             window: RefusalWindow::default(),
             excessive_windows: 0,
+            refused: 0,
         }
     }
 
@@ -117,7 +120,14 @@ impl WorkBudget {
             return WorkPermit::Granted;
         }
         self.window.refused = self.window.refused.saturating_add(1);
+        self.refused = self.refused.saturating_add(1);
         WorkPermit::Refused
+    }
+
+    /// Returns how many packets were refused since the last call.
+    #[inline]
+    pub(super) const fn take_refused(&mut self) -> u32 {
+        core::mem::replace(&mut self.refused, 0)
     }
 
     /// Returns whether work is left now.

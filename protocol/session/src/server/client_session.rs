@@ -7,7 +7,6 @@ use core::time::Duration;
 use super::event::{ReceivedDatagram, SessionEvent, SessionMessage};
 use crate::channel::control::CloseCode;
 use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan};
-use crate::reject::Reject;
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
@@ -60,9 +59,6 @@ impl ClientSession {
     }
 
     /// Processes a payload that begins at `start` in its datagram and may have waited up to `unread` in the socket.
-    ///
-    /// # Errors
-    /// The reason why it was dropped, which the endpoint has counted.
     pub(super) fn handle(
         &mut self,
         sequence: u64,
@@ -71,28 +67,29 @@ impl ClientSession {
         scratch: &mut Vec<u8>,
         unread: Duration,
         now: Instant,
-    ) -> Result<Option<ReceivedDatagram>, Reject> {
+    ) -> Option<ReceivedDatagram> {
         let client = self.client;
         let range = start..start + payload.len();
         let times =
             || PacketTimes { arrived: Instant::from_start(now.since_start().saturating_sub(unread)), sent: None };
-        Ok(match &mut self.protocol {
+        // Rejected payloads are counted by the endpoint and dropped here.
+        match &mut self.protocol {
             ClientProtocol::Payloads => {
                 let span = PayloadSpan::Datagram(range);
                 let message = SessionMessage::Payload { client, sequence, span, times: times() };
                 Some(ReceivedDatagram::Message(Some(message)))
             }
             ClientProtocol::Packets(packets) => {
-                let Some(packet) = packets.handle(payload, scratch, now)? else { return Ok(None) };
+                let packet = packets.handle(payload, scratch, now).ok().flatten()?;
                 let span = packet.span.shifted(start);
                 let message = SessionMessage::Packet { client, sequence: packet.sequence, span, times: times() };
                 Some(ReceivedDatagram::Message(Some(message)))
             }
             ClientProtocol::Channels(connection) => {
-                let cursor = connection.handle(payload, unread, now)?;
-                cursor.map(|cursor| ReceivedDatagram::Frames { client, payload: range, cursor })
+                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
+                Some(ReceivedDatagram::Frames { client, payload: range, cursor })
             }
-        })
+        }
     }
 
     /// Takes the next event; the end comes last.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
-use crate::reject::Reject;
+use crate::connection::Connection;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::server::ClientHandle;
@@ -62,9 +62,10 @@ impl SessionServer {
         let unread = now.since(self.drained_at);
         let session = self.session_mut(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
+        let over_budget = session.protocol.connection_mut().map_or(0, Connection::take_packets_over_budget);
+        self.over_budget += u64::from(over_budget);
         self.wake(client.slot().0);
-        self.over_budget += u64::from(matches!(received, Err(Reject::OverBudget)));
-        received.unwrap_or_default()
+        received
     }
 
     /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the

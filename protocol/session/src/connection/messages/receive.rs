@@ -115,6 +115,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Returns how many packets exceeded the work budget since the last call.
+    pub(crate) const fn take_packets_over_budget(&mut self) -> u32 {
+        self.work.take_refused()
+    }
+
     /// Records that the layer below received something authentic of the peer at that time, if only a keep-alive. A
     /// peer that is alive but acknowledges nothing is given up in the end (§5.6). Datagrams given to
     /// [`handle`](Self::handle) are recorded without this call.
