@@ -134,6 +134,7 @@ struct Readme;
 pub mod history_file;
 pub mod sharded;
 
+mod flood_guard;
 mod inbox;
 mod journal;
 mod kernel_filter;

@@ -15,10 +15,12 @@ pub use self::start::StartError;
 pub(crate) use self::start::storage;
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Now;
@@ -27,11 +29,12 @@ use slipgate_os::clock::TurnTime;
 use slipgate_os::pace::Wait;
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
-use slipgate_session::connection::{SendError, Traffic};
+use slipgate_session::connection::{Intake, SendError, Traffic};
 use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
 use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
 use crate::ReadLimits;
+use crate::flood_guard::{Excess, FloodGuard};
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
 use crate::read_budget::ReadBudget;
@@ -56,6 +59,7 @@ pub struct Server {
     is_drained: bool,
     lag: ReceiveLag,
     kernel_filter: KernelFilter,
+    flood_guard: FloodGuard,
     reporter: Reporter,
     /// The buffer in which values are encoded; allocated with the first one.
     #[cfg(feature = "typed")]
@@ -277,6 +281,11 @@ impl Server {
         Ok(self.core.connect_loopback(client_id.into(), user_data, self.now)?)
     }
 
+    /// Sets whether the packets of a client are refused, where traffic is on channels.
+    pub(crate) fn set_intake(&mut self, client: ClientHandle, intake: Intake) {
+        self.core.set_intake(client, intake);
+    }
+
     pub(crate) const fn count_event(&mut self) {
         self.read_budget.on_event();
     }
@@ -319,6 +328,9 @@ impl Server {
         }
         self.sockets.receive(batch);
         self.now = self.turn.now();
+        if self.flood_guard.end_blocks(self.now.monotonic) {
+            self.block_senders();
+        }
         self.is_drained = self.sockets.is_drained();
         self.lag.on_batch(batch.len(), self.is_drained.then_some(before));
         self.read_budget.on_read(batch.len());
@@ -331,7 +343,26 @@ impl Server {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Option<ReceivedDatagram> {
-        self.core.handle(from, datagram, scratch, self.now).ok().flatten()
+        let refused_before = self.core.packets_over_budget();
+        let handled = self.core.handle(from, datagram, scratch, self.now);
+        let excess = match &handled {
+            Err(Discard::ClientBudget) => Some(Excess::Client),
+            Err(Discard::UnknownSender) => Some(Excess::Stranger),
+            _ => (self.core.packets_over_budget() > refused_before).then_some(Excess::Client),
+        };
+        if let Some(excess) = excess
+            && self.flood_guard.on_excess(from, excess, self.now.monotonic)
+        {
+            self.block_senders();
+        }
+        handled.ok().flatten()
+    }
+
+    /// Lets the kernel drop the datagrams of the senders that are blocked now.
+    fn block_senders(&self) {
+        let senders: Vec<_> = self.flood_guard.blocked().map(SocketAddr::from).collect();
+        // Without the kernel's help the server drops their datagrams itself.
+        let _ = self.sockets.block_senders(&senders);
     }
 
     pub(crate) fn next(

@@ -10,6 +10,9 @@
 //! §1.8 of `specs/netcode-1.02.md`) and the size of each packet type. Linux runs such programs (classic BPF,
 //! `SO_ATTACH_FILTER`) without privileges.
 
+#[cfg(any(target_os = "android", target_os = "linux"))]
+use std::net::{IpAddr, SocketAddr};
+
 use slipgate_netcode::wire::packet::{PacketKind, REQUEST_PREFIX};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, REQUEST_BYTES, TAG_BYTES, VERSION};
 
@@ -159,6 +162,39 @@ fn content_sizes(kind: PacketKind) -> BpfProgram {
     program
 }
 
+/// The offset of the IP header, the kernel's `SKF_NET_OFF`: loads from there on reach before the UDP header.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const NETWORK_HEADER: u32 = 0xfff0_0000;
+
+/// Returns the part in front of all others that drops the datagrams of these senders, on a socket of their family.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+fn blocked_senders(blocked: &[SocketAddr]) -> BpfProgram {
+    let mut program = BpfProgram::default();
+    for sender in blocked {
+        // The offset of the source in an IP header, and its words.
+        let (offset, octets) = match sender.ip() {
+            IpAddr::V4(ip) => (12, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (8, ip.octets().to_vec()),
+        };
+        // Each comparison skips the rest of its sender: the words that follow, the port and the end.
+        let mut left = octets.len() as u8 / 4;
+        for (offset, word) in (offset..).step_by(4).zip(octets.chunks(4)) {
+            left -= 1;
+            program.add(code::LOAD_WORD, NETWORK_HEADER + offset);
+            program.compare(
+                code::IS,
+                word.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)),
+                0,
+                2 * left + 3,
+            );
+        }
+        program.add(code::LOAD_HALF, 0);
+        program.compare(code::IS, sender.port().into(), 0, 1);
+        program.add(code::END, 0);
+    }
+    program
+}
+
 /// A program under construction.
 #[derive(Default)]
 struct BpfProgram(Vec<BpfInstruction>);
@@ -182,12 +218,13 @@ impl BpfProgram {
 #[cfg(any(target_os = "android", target_os = "linux"))]
 mod kernel {
     use std::io;
+    use std::net::SocketAddr;
 
     use socket2::{SockFilter, SockRef};
 
-    use super::{BpfInstruction, SocketFilter};
+    use super::{BpfInstruction, SocketFilter, blocked_senders};
 
-    pub(crate) fn set(socket: &SockRef<'_>, filter: Option<&SocketFilter>) -> io::Result<()> {
+    pub(crate) fn set(socket: &SockRef<'_>, filter: Option<&SocketFilter>, blocked: &[SocketAddr]) -> io::Result<()> {
         let Some(filter) = filter else {
             return match socket.detach_filter() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -196,19 +233,21 @@ mod kernel {
         };
         let instruction =
             |BpfInstruction { code, if_true, if_false, operand }| SockFilter::new(code, if_true, if_false, operand);
-        socket.attach_filter(&filter.program().into_iter().map(instruction).collect::<Vec<_>>())
+        let program = blocked_senders(blocked).0.into_iter().chain(filter.program());
+        socket.attach_filter(&program.map(instruction).collect::<Vec<_>>())
     }
 }
 
 #[cfg(not(any(target_os = "android", target_os = "linux")))]
 mod kernel {
     use std::io;
+    use std::net::SocketAddr;
 
     use socket2::SockRef;
 
     use super::SocketFilter;
 
-    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&SocketFilter>) -> io::Result<()> {
+    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&SocketFilter>, _: &[SocketAddr]) -> io::Result<()> {
         filter.map_or(Ok(()), |_| Err(io::ErrorKind::Unsupported.into()))
     }
 }

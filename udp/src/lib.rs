@@ -241,18 +241,33 @@ impl Sockets {
         let mut present = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = 0;
         let set =
-            self.bound().try_for_each(|(_, port)| filter::set(&port.options(), filter).inspect(|()| changed += 1));
+            self.bound().try_for_each(|(_, port)| filter::set(&port.options(), filter, &[]).inspect(|()| changed += 1));
         if set.is_ok() {
             *present = filter.copied();
             return set;
         }
         let mut to_restore = self.bound().take(changed);
-        if to_restore.any(|(_, port)| filter::set(&port.options(), present.as_ref()).is_err()) {
+        if to_restore.any(|(_, port)| filter::set(&port.options(), present.as_ref(), &[]).is_err()) {
             // A filter on one socket of two is removed, because it would be reported as none.
-            self.bound().for_each(|(_, port)| drop(filter::set(&port.options(), None)));
+            self.bound().for_each(|(_, port)| drop(filter::set(&port.options(), None, &[])));
             *present = None;
         }
         set
+    }
+
+    /// Lets the installed kernel filter drop all datagrams of these senders, instead of those that were blocked before.
+    /// Datagrams that wait in the sockets are read regardless. It does nothing without a filter;
+    /// [`set_filter`](Self::set_filter) ends all blocks.
+    ///
+    /// # Errors
+    /// The error of the system if it refuses the program. The old one then stays.
+    pub fn block_senders(&self, senders: &[SocketAddr]) -> io::Result<()> {
+        let Some(filter) = self.filter() else { return Ok(()) };
+        self.bound().try_for_each(|(family, port)| {
+            let of_family: Vec<_> =
+                senders.iter().copied().filter(|sender| AddressFamily::of(sender) == family).collect();
+            filter::set(&port.options(), Some(&filter), &of_family)
+        })
     }
 
     /// Returns the installed filter.

@@ -368,3 +368,33 @@ fn sent_datagrams_carry_the_dscp() {
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn blocked_senders_reach_no_socket_until_they_are_unblocked() {
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        let Some(mut sockets) = on(host, Batching::Segments) else { continue };
+        sockets.set_filter(Some(&SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Dropped })).unwrap();
+        let to = sockets.local_addresses()[0];
+        let senders: Vec<_> = (0..4).map(|_| std::net::UdpSocket::bind(host).unwrap()).collect();
+        let addresses: Vec<_> = senders.iter().map(|sender| sender.local_addr().unwrap()).collect();
+        // Each blocked set, in the order of the steps, with the senders that are received.
+        let strangers: Vec<SocketAddr> = vec!["192.0.2.1:9".parse().unwrap(), "[2001:db8::1]:9".parse().unwrap()];
+        for blocked in [vec![], vec![1], vec![0, 2], vec![0, 1, 2, 3], vec![]] {
+            let mut list: Vec<_> = blocked.iter().map(|index| addresses[*index]).collect();
+            list.extend(&strangers);
+            sockets.block_senders(&list).unwrap();
+            for sender in &senders {
+                // A payload as far as the filter can see, and one that it drops in any case.
+                sender.send_to(&[0x15; 40], to).unwrap();
+                sender.send_to(&[0x15; 3], to).unwrap();
+            }
+            let expected: Vec<_> =
+                (0..4).filter(|index| !blocked.contains(index)).map(|index| addresses[index]).collect();
+            let arrived: Vec<_> =
+                receive(&mut sockets, expected.len()).into_iter().map(|(from, ..)| SocketAddr::from(from)).collect();
+            assert_eq!(arrived, expected, "{blocked:?}");
+            sockets.receive(&mut ReceiveBatch::default());
+        }
+    }
+}

@@ -14,6 +14,7 @@ use slipgate_session::server::UplinkLock;
 use slipgate_udp::{SendBatch, Sockets};
 
 use super::Server;
+use crate::flood_guard::FloodGuard;
 use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
 use crate::kernel_filter::KernelFilter;
@@ -115,6 +116,7 @@ impl Server {
             is_drained: false,
             lag: ReceiveLag::new(now.monotonic),
             kernel_filter,
+            flood_guard: FloodGuard::default(),
             reporter,
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),

@@ -11,10 +11,11 @@ use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
-use slipgate_session::connection::{CloseCode, SendError, Traffic};
+use slipgate_session::connection::{CloseCode, Intake, SendError, Traffic};
 use tracing::warn;
 
 use super::path_table::PathWriter;
+use super::queue_shares::QueueShares;
 use super::spsc::{QueueCapacity, QueueConsumer, QueueEntry, QueueProducer};
 use crate::shard_threads::ShardApp;
 use crate::{ClientHandle, ClientRef, Event, Inbox, Server};
@@ -108,6 +109,7 @@ pub(super) struct BridgeCounters {
     pub(super) payloads_not_sent: AtomicU64,
     pub(super) broadcasts_not_sent: AtomicU64,
     pub(super) pauses: AtomicU64,
+    pub(super) clients_refused: AtomicU64,
     pub(super) events_lost: AtomicU64,
     pub(super) commands_lost: AtomicU64,
     /// The bytes of the broadcasts in the queue, which are not in its ring of bytes. Both threads write it.
@@ -117,6 +119,9 @@ pub(super) struct BridgeCounters {
 /// The app of a shard that passes everything on to the game's thread.
 pub(super) struct ShardBridge {
     events: QueueProducer<ShardEvent>,
+    shares: QueueShares,
+    /// Clients that have used up their share of the queue: their packets are refused.
+    refused: Vec<ClientHandle>,
     commands: QueueConsumer<Command>,
     paths: PathWriter,
     /// The queue must have room for this many bytes before the next event is taken from the inbox.
@@ -135,7 +140,8 @@ impl ShardBridge {
         counters: Arc<BridgeCounters>,
     ) -> Self {
         let max_event_bytes = max_event_bytes(traffic);
-        Self { events, commands, paths, max_event_bytes, counters, ending_since: None }
+        let shares = QueueShares::new(events.max_capacity());
+        Self { events, shares, refused: Vec::new(), commands, paths, max_event_bytes, counters, ending_since: None }
     }
 
     /// Executes the queued commands. A command may fail with an event, so it waits until the queue to the game has
@@ -147,8 +153,39 @@ impl ShardBridge {
             }
             let Some(command) = self.commands.pop() else { return };
             if let Some(event) = self.execute(command, server) {
-                self.events.push(ShardEvent { event, byte_count: 0, info: None }, &[]);
+                self.push(ShardEvent { event, byte_count: 0, info: None }, &[]);
             }
+        }
+    }
+
+    fn push(&mut self, event: ShardEvent, body: &[u8]) -> bool {
+        let client = event.event.client();
+        let is_pushed = self.events.push(event, body);
+        if is_pushed {
+            self.shares.on_pushed(client, body.len());
+        }
+        is_pushed
+    }
+
+    /// Accepts packets again of the clients of which the game has taken enough.
+    fn update_shares(&mut self, server: &mut Server) {
+        self.shares.on_popped(self.events.len());
+        let shares = &self.shares;
+        self.refused.retain(|client| {
+            let has_room = shares.has_room(*client);
+            if has_room {
+                server.set_intake(*client, Intake::Open);
+            }
+            !has_room
+        });
+    }
+
+    /// Refuses further packets of a client that has used up its share.
+    fn check_share(&mut self, client: ClientHandle, server: &mut Server) {
+        if self.shares.is_used_up(client) && !self.refused.contains(&client) {
+            server.set_intake(client, Intake::Refused);
+            self.refused.push(client);
+            increment(&self.counters.clients_refused);
         }
     }
 
@@ -196,18 +233,23 @@ impl ShardBridge {
 
     /// Passes events on until there is none or the queue is full. Returns whether all were passed on.
     fn pass_events(&mut self, server: &mut Server, inbox: &mut Inbox) -> bool {
+        self.update_shares(server);
         while self.events.capacity().fits(self.max_event_bytes, QueueCapacity::ZERO) {
             let Some(event) = inbox.next(server) else { return true };
+            let client = event.client();
             let is_passed = match event.split_bytes() {
-                (Event::Payload { .. }, body) if !self.events.capacity().fits(body.len(), EVENT_RESERVE) => {
+                (Event::Payload { .. }, body)
+                    if self.shares.is_used_up(client) || !self.events.capacity().fits(body.len(), EVENT_RESERVE) =>
+                {
                     increment(&self.counters.payloads_dropped);
                     true
                 }
                 // A sharded server carries no acknowledged packets, and creates the other two itself.
                 (Event::Packet { .. } | Event::Sent { .. } | Event::Started { .. } | Event::NotSent { .. }, _) => true,
                 (event @ Event::Connected { client, .. }, _) => self.pass_connected(event, client, server),
-                (event, body) => self.events.push(ShardEvent { event, byte_count: body.len(), info: None }, body),
+                (event, body) => self.push(ShardEvent { event, byte_count: body.len(), info: None }, body),
             };
+            self.check_share(client, server);
             debug_assert!(is_passed, "the queue had room for the largest event");
         }
         increment(&self.counters.pauses);
@@ -220,9 +262,9 @@ impl ShardBridge {
         };
         match server.client(client).map(facts) {
             Some((info, user_data)) => {
-                self.events.push(ShardEvent { event, byte_count: user_data.len(), info: Some(info) }, &user_data)
+                self.push(ShardEvent { event, byte_count: user_data.len(), info: Some(info) }, &user_data)
             }
-            None => self.events.push(ShardEvent { event, byte_count: 0, info: None }, &[]),
+            None => self.push(ShardEvent { event, byte_count: 0, info: None }, &[]),
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct ShardCounts {
     pub broadcasts_not_sent: u64,
     /// How often the shard stopped reading because the queue to the game was full.
     pub pauses: u64,
+    /// How often a client had an eighth of the queue to the game, so that its packets were refused for a while.
+    pub clients_refused: u64,
     /// Events that the game did not take within 5 s of the shard's end.
     pub events_lost: u64,
     /// Commands that a shard did not execute at its end, because the game did not take its events within 5 s.

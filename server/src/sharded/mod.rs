@@ -12,6 +12,7 @@
 //!
 //! | direction | content | result |
 //! | --- | --- | --- |
+//! | to the game | messages of a client that has an eighth of the queue | its packets are refused, and sent again |
 //! | to the game | connects, disconnects, messages on channels | stay in the shard, which stops reading |
 //! | to the game | payloads | are dropped and counted |
 //! | to the clients | anything | is refused: `Backlogged` |
@@ -22,6 +23,7 @@ mod bridge;
 mod config;
 mod link;
 mod path_table;
+mod queue_shares;
 mod send;
 mod spsc;
 
@@ -263,6 +265,7 @@ impl ShardedServer {
             payloads_not_sent: counters.payloads_not_sent.load(Ordering::Relaxed),
             broadcasts_not_sent: counters.broadcasts_not_sent.load(Ordering::Relaxed),
             pauses: counters.pauses.load(Ordering::Relaxed),
+            clients_refused: counters.clients_refused.load(Ordering::Relaxed),
             events_lost: counters.events_lost.load(Ordering::Relaxed),
             commands_lost: counters.commands_lost.load(Ordering::Relaxed),
         }

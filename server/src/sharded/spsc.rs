@@ -58,6 +58,16 @@ impl<E: QueueEntry> QueueProducer<E> {
         QueueCapacity { entries: self.entries.slots(), bytes: self.bytes.slots() }
     }
 
+    /// Returns an upper bound of the number of queued entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.buffer().capacity() - self.entries.slots()
+    }
+
+    /// Returns the capacity of the empty queue.
+    pub(super) fn max_capacity(&self) -> QueueCapacity {
+        QueueCapacity { entries: self.entries.buffer().capacity(), bytes: self.bytes.buffer().capacity() }
+    }
+
     /// Pushes an entry with its bytes, both or neither. Returns whether they fitted.
     pub(super) fn push(&mut self, entry: E, body: &[u8]) -> bool {
         debug_assert_eq!(entry.byte_count(), body.len(), "an entry states its number of bytes");

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::ClientState;
+use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::{ChannelId, ChannelViolation};
-use slipgate_session::connection::{CloseKind, ConnectionConfig, Memory};
+use slipgate_session::connection::{CloseKind, Connection, ConnectionConfig, Memory, Role};
 use slipgate_session::reject::Reject;
 use slipgate_session::server::SessionEvent;
 use slipgate_sim::Conditions;
@@ -144,4 +145,32 @@ fn refused_packets_have_no_effect_and_are_counted() {
     scene.turn(1);
     assert!(scene.flood_messages > before, "a later packet is taken");
     assert!(scene.world.server.connection(client).unwrap().close_reason().is_none());
+}
+
+#[test]
+fn client_takes_a_bounded_number_of_messages_per_turn() {
+    let layout = flood_layout();
+    let mut writer = FloodWriter::new(FloodMix::EmptyUnreliable, &layout);
+    let mut connection = Connection::new(&ConnectionConfig::default(), layout, Role::Client, None).unwrap();
+    let (mut scratch, mut most, mut ended_at) = (Vec::new(), 0, None);
+    // A hostile server sends 15,000 packets a second, each with 560 messages.
+    for turn in 0..200 {
+        let now = Instant::from_start(Duration::from_millis(1000 + 16 * turn));
+        let mut messages = 0;
+        for _ in 0..240 {
+            let payload = writer.next_payload();
+            let Ok(Some(mut cursor)) = connection.handle(&payload, Duration::ZERO, now) else { continue };
+            while connection.next_message(&payload, &mut cursor, &mut scratch, now).is_some() {
+                messages += 1;
+            }
+        }
+        connection.tick(now);
+        most = most.max(messages);
+        ended_at = ended_at.or_else(|| connection.close_reason().map(|_| turn));
+    }
+    println!("at most {most} messages in a turn, ended in turn {ended_at:?}");
+    // 4 ms of work at 1.25 us for each message, and one packet beyond it; without a budget 134,400.
+    assert!((2000..4000).contains(&most), "{most} messages in a turn");
+    let kind = connection.close_reason().map(|reason| reason.kind);
+    assert_eq!(kind, Some(CloseKind::Violation(ChannelViolation::Flood)));
 }

@@ -144,6 +144,36 @@ fn payloads_and_replies_are_routed_by_the_shard_in_the_handle() {
 }
 
 #[test]
+fn one_client_does_not_fill_the_queue_of_the_others() {
+    const MESSAGES: u32 = 200;
+    let (mut sharded, address) = start(8, &channels(), NARROW);
+    let mut clients: Vec<_> = (0..8).map(|player| Player::with(&TokenOrder::new(player, &[address]))).collect();
+    let mut game = Game::default();
+    until(&mut clients, "all clients connect", |_| {
+        game.listen(&mut sharded);
+        game.connected.len() == 8
+    });
+    // The game reads nothing while the first client sends far more than the queue holds.
+    for number in 0..MESSAGES {
+        clients[0].client.send_message(CHAT, &number.to_le_bytes()).unwrap();
+        run_for(&mut clients, Duration::from_millis(1));
+    }
+    let refused =
+        |sharded: &ShardedServer| (0..2).map(|shard| sharded.counts(ShardId(shard)).clients_refused).sum::<u64>();
+    until(&mut clients, "the first client is refused", |_| refused(&sharded) > 0);
+    clients[1..].iter_mut().for_each(|client| client.client.send_message(CHAT, b"hello").unwrap());
+    run_for(&mut clients, Duration::from_millis(300));
+    assert!([0, 1].map(|shard| sharded.counts(ShardId(shard)).pauses) == [0, 0], "no shard stops reading");
+    until(&mut clients, "all messages arrive once", |_| {
+        game.listen(&mut sharded);
+        game.payloads.values().map(Vec::len).sum::<usize>() == MESSAGES as usize + 7
+    });
+    let first = game.connected.iter().find(|(id, _)| *id == 0).unwrap().1;
+    assert!(game.payloads[&first].iter().map(Vec::as_slice).eq((0..MESSAGES).map(|number| number.to_le_bytes())));
+    assert!(game.disconnected.is_empty());
+}
+
+#[test]
 fn slow_game_counts_dropped_payloads_and_keeps_all_clients() {
     let (mut sharded, address) = start(32, &Traffic::Payloads, SMALL);
     let mut clients = connecting(address, 0..32);
@@ -342,8 +372,8 @@ fn stalled_game_keeps_active_clients_and_drops_silent_ones() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(
-        game.connected.iter().all(|(_, client)| sharded.counts(client.shard()).pauses > 0),
-        "the rings were never full"
+        game.connected.iter().all(|(_, client)| sharded.counts(client.shard()).clients_refused > 0),
+        "no client used up its share"
     );
     for player in &mut players {
         assert_eq!(player.client.state(), ClientState::Connected);

@@ -40,6 +40,6 @@ pub use self::path_stats::PathStats;
 pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
-pub use self::work_budget::WorkLimits;
+pub use self::work_budget::{Intake, WorkLimits};
 pub use crate::channel::control::CloseCode;
 pub use crate::wire::PayloadSpan;

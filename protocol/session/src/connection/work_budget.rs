@@ -57,6 +57,16 @@ impl Default for WorkLimits {
     }
 }
 
+/// Whether the application takes messages of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Intake {
+    /// It does.
+    #[default]
+    Open,
+    /// It cannot take more now: packets are refused, and their sender declares them lost. That is no violation.
+    Refused,
+}
+
 /// Whether a packet is processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WorkPermit {
@@ -78,6 +88,7 @@ pub(super) struct WorkBudget {
     refilled_at: Instant,
     window: RefusalWindow,
     excessive_windows: u32,
+    intake: Intake,
     /// Refused packets that were not reported yet.
     refused: u32,
 }
@@ -108,6 +119,7 @@ impl WorkBudget {
             refilled_at: Instant::default(),
             window: RefusalWindow::default(),
             excessive_windows: 0,
+            intake: Intake::default(),
             refused: 0,
         }
     }
@@ -115,6 +127,10 @@ impl WorkBudget {
     /// Returns whether a packet may be processed now, and counts it.
     pub(super) fn request(&mut self, now: Instant) -> WorkPermit {
         self.roll_window(now);
+        if self.intake == Intake::Refused {
+            self.refused = self.refused.saturating_add(1);
+            return WorkPermit::Refused;
+        }
         if self.has_left(now) {
             self.window.granted = self.window.granted.saturating_add(1);
             return WorkPermit::Granted;
@@ -122,6 +138,10 @@ impl WorkBudget {
         self.window.refused = self.window.refused.saturating_add(1);
         self.refused = self.refused.saturating_add(1);
         WorkPermit::Refused
+    }
+
+    pub(super) const fn set_intake(&mut self, intake: Intake) {
+        self.intake = intake;
     }
 
     /// Returns how many packets were refused since the last call.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
-use crate::connection::Connection;
+use crate::connection::{Connection, Intake};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::server::ClientHandle;
@@ -47,6 +47,14 @@ impl SessionServer {
     ) -> Option<ReceivedDatagram> {
         self.sync_with_netcode();
         self.handle_payload(client, 0, payload, 0, scratch, now.monotonic)
+    }
+
+    /// Sets whether the packets of a client are refused: for a program that cannot take more of its messages now.
+    /// Refused packets are sent again. Without channels it does nothing.
+    pub fn set_intake(&mut self, client: ClientHandle, intake: Intake) {
+        if let Ok(Some(connection)) = self.session_mut(client).map(|session| session.protocol.connection_mut()) {
+            connection.set_intake(intake);
+        }
     }
 
     fn handle_payload(

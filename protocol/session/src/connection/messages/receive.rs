@@ -11,7 +11,7 @@ use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
 use crate::connection::reliable_control::ReliableControl;
 use crate::connection::work_budget::{BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, WorkPermit};
-use crate::connection::{CloseKind, CloseReason, ClosedBy};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
 use crate::reject::Reject;
 use crate::reliability::Acceptance;
 use crate::wire::PayloadSpan;
@@ -113,6 +113,11 @@ impl Connection {
         }
         self.work.charge(PACKET_WORK + datagram.len() as u64 * BYTE_WORK);
         Ok(())
+    }
+
+    /// Sets whether packets of the peer are refused.
+    pub(crate) const fn set_intake(&mut self, intake: Intake) {
+        self.work.set_intake(intake);
     }
 
     /// Returns how many packets exceeded the work budget since the last call.
