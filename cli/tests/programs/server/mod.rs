@@ -5,6 +5,7 @@
 
 mod apps;
 mod client;
+mod frozen_disk;
 mod history;
 mod hostile;
 pub(crate) mod program;
