@@ -8,8 +8,8 @@ use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp
 
 use crate::Input;
 
-/// Returns a datagram with a header, a frame, and bytes of the input. Bit 0 of `how` adds an arrival echo, bit 1 a HELLO
-/// (of `layout`, unless bit 3 is set), bits 2 and 3 together a BYE.
+/// Returns a datagram with a header, a frame, and bytes of the input. Bit 0 of `how` adds an arrival echo, bit 1 a
+/// HELLO (of `layout`, unless bit 3 is set), bits 2 and 3 together a BYE.
 #[must_use]
 pub fn invented_datagram(how: u8, sequence: u16, layout: LayoutHash, input: &mut Input<'_>) -> Vec<u8> {
     let mut buf = [0; 1400];
