@@ -32,8 +32,8 @@ impl Default for ShardedServerConfig {
 pub enum ShardedServerError {
     /// A queue is too small; see [`ShardedServerConfig`].
     Config,
-    /// The shards carry acknowledged packets, which need [`ShardThreads`]: a packet's sequence number is known on its
-    /// shard.
+    /// The shards carry acknowledged packets, which need [`ShardThreads`](super::ShardThreads): a packet's sequence
+    /// number is known on its shard.
     Packets,
     /// The list of shards is empty.
     NoShard,

@@ -34,7 +34,7 @@ impl ShardedServer {
     }
 
     /// Passes a message to its client's shard, which queues it on a channel. It requires [`Traffic::Channels`]. If the
-    /// channel's queue is full there, or the client has left, [`Event::NotSent`] reports it.
+    /// channel's queue is full there, or the client has left, [`Event::NotSent`](crate::Event::NotSent) reports it.
     ///
     /// # Errors
     /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
@@ -47,7 +47,7 @@ impl ShardedServer {
     }
 
     /// Passes a message with a deadline, a key by which newer messages replace older ones, or a receipt. A receipt
-    /// reports nothing if [`Event::NotSent`] does.
+    /// reports nothing if [`Event::NotSent`](crate::Event::NotSent) does.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -76,8 +76,8 @@ impl ShardedServer {
     ///
     /// The report counts the clients that the game knows, at the time of the call: `queued` on shards that accepted the
     /// command, `refused` on shards with a full queue of commands. A client whose own queue is full when its shard
-    /// executes the command is counted in [`broadcasts_not_sent`](ShardCounts::broadcasts_not_sent), not here. A game
-    /// that must know which client it was uses [`send_message`](Self::send_message) for each.
+    /// executes the command is counted in [`broadcasts_not_sent`](super::ShardCounts::broadcasts_not_sent), not here. A
+    /// game that must know which client it was uses [`send_message`](Self::send_message) for each.
     ///
     /// # Errors
     /// `TooLarge`, `NoChannel`, `WrongKind` or `WrongTraffic`, as [`send_message`](Self::send_message).
@@ -120,8 +120,9 @@ impl ShardedServer {
     }
 
     /// Passes a transfer to its client's shard, which starts it on a channel of transfers. The client receives `label`
-    /// with it. The content is shared, not copied, so that one transfer may go to every client. [`Event::Started`]
-    /// reports the id, or [`Event::NotSent`] the label if too many transfers wait or the client has left.
+    /// with it. The content is shared, not copied, so that one transfer may go to every client.
+    /// [`Event::Started`](crate::Event::Started) reports the id, or [`Event::NotSent`](crate::Event::NotSent) the label
+    /// if too many transfers wait or the client has left.
     ///
     /// # Errors
     /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.

@@ -23,6 +23,8 @@ use slipgate_tests::vectors::Vectors;
 
 const FRAMES: &str = "session_frames.json";
 const EXCHANGE: &str = "session_exchange.json";
+/// How the file is written again.
+const REWRITE: &str = "SLIPGATE_WRITE_VECTORS=1 cargo test -p slipgate-tests --test simulation vectors_session";
 
 // Frames ------------------------------------------------------------------------------------------------------------
 
@@ -372,10 +374,10 @@ fn exchanges_match_the_vectors_byte_for_byte() {
     for (ours, theirs) in scenarios(&exchange).iter().zip(scenarios(&written)) {
         let events = |value: &Value| value["events"].as_array().unwrap().clone();
         for (ours, theirs) in events(ours).into_iter().zip(events(&theirs)) {
-            assert_eq!(ours, theirs);
+            assert_eq!(ours, theirs, "to accept the change: {REWRITE}");
         }
     }
-    assert!(exchange == written, "something else than events differs, or their number does");
+    assert!(exchange == written, "something else than events differs, or their number does; {REWRITE}");
 }
 
 #[test]

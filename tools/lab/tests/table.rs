@@ -46,6 +46,7 @@ fn lacking<'a>(text: &'a str, other: &str) -> Vec<&'a str> {
 #[test]
 fn document_equals_the_measured_figures() {
     if !is_all() {
+        println!("skipped: SLIPGATE_TESTS=all measures the whole table");
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/congestion-table.md");

@@ -98,7 +98,8 @@ impl NetcodeServer {
 
     /// Returns a server that restores the used tokens of earlier starts, and records those of this start.
     ///
-    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`] the moment at which the journal began.
+    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`](super::TokenCutoff::At) the moment at which the journal
+    /// began.
     ///
     /// # Errors
     /// - `JournalTooLarge` when the storage holds more tokens than the history.

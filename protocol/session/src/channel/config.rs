@@ -232,6 +232,7 @@ impl ChannelConfig {
             _ if !(1..=MAX_MESSAGE_BYTES).contains(&self.max_message_bytes) => LayoutFault::MessageBytes,
             _ if !(self.max_message_bytes..=MAX_QUEUE_BYTES).contains(&self.queue_bytes) => LayoutFault::QueueBytes,
             _ if !(1..=MAX_QUEUE_MESSAGES).contains(&self.queue_messages) => LayoutFault::QueueMessages,
+            _ if self.newest_only && !self.replaces_older() => LayoutFault::NewestOnly,
             // Checked for every kind, because a setting may be copied between channels.
             _ => return self.transfers.check().map_err(LayoutFault::Transfers),
         };
@@ -265,6 +266,8 @@ pub enum LayoutFault {
     QueueBytes,
     /// `queue_messages` is not within 1 to 16,384.
     QueueMessages,
+    /// `newest_only` is set for a channel that is neither unreliable nor sequenced: a reliable channel drops nothing.
+    NewestOnly,
     /// The name has more than 64 bytes.
     LongName,
     /// Another channel of the layout has the same name.

@@ -105,6 +105,7 @@ impl fmt::Display for LayoutError {
             LayoutFault::MessageBytes => "max_message_bytes must be within 1 to 65,536",
             LayoutFault::QueueBytes => "queue_bytes must hold one message and be at most 16 MiB",
             LayoutFault::QueueMessages => "queue_messages must be within 1 to 16,384",
+            LayoutFault::NewestOnly => "newest_only is for unreliable and sequenced channels",
             LayoutFault::LongName => "the name must have at most 64 bytes",
             LayoutFault::DuplicateName => "another channel has the same name",
             LayoutFault::Transfers(error) => return write!(f, "channel {channel}: {error}"),
@@ -246,6 +247,10 @@ mod tests {
             (ChannelConfig { queue_bytes: 16_383, ..base.clone() }, LayoutFault::QueueBytes),
             (ChannelConfig { queue_bytes: (16 << 20) + 1, ..base.clone() }, LayoutFault::QueueBytes),
             (ChannelConfig { name: "n".repeat(65).into(), ..base.clone() }, LayoutFault::LongName),
+            (
+                ChannelConfig { newest_only: true, ..ChannelConfig::from(Kind::ReliableOrdered) },
+                LayoutFault::NewestOnly,
+            ),
             (ChannelConfig { queue_messages: 0, ..base.clone() }, LayoutFault::QueueMessages),
             (ChannelConfig { queue_messages: 16_385, ..base.clone() }, LayoutFault::QueueMessages),
             (

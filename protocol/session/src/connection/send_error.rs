@@ -30,13 +30,15 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Gone => "the connection does not exist any more",
+            Self::Gone => "there is no such connection: it has not begun, or it has ended",
             Self::Empty => "payloads and packets have at least 1 byte",
             Self::TooLarge => "the bytes exceed the limit of a payload, a packet or the channel's max_message_bytes",
             Self::Backlogged => "the queue is full, or no more can leave in this tick",
             Self::NoChannel => "the layout has no such channel",
-            Self::WrongKind => "the channel is of another kind",
-            Self::WrongTraffic => "the connection carries another kind of traffic",
+            Self::WrongKind => "a channel of transfers takes no messages, and a channel of messages no transfers",
+            Self::WrongTraffic => {
+                "the connection carries another traffic: payloads, packets or channels, as set by with_traffic"
+            }
         })
     }
 }
