@@ -98,7 +98,8 @@ impl NetcodeServer {
 
     /// Returns a server that restores the used tokens of earlier starts, and records those of this start.
     ///
-    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`](super::TokenCutoff::At) the moment at which the journal
+    /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`](super::TokenCutoff::At) the moment at which the
+    /// journal began.
     /// began.
     ///
     /// # Errors
