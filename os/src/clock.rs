@@ -74,8 +74,11 @@ impl TurnTime {
     #[must_use]
     #[inline]
     pub fn measured(&self) -> Now {
-        let monotonic = self.start.monotonic.after(self.started_at.elapsed());
-        Now { monotonic, unix: self.start.unix }
+        let elapsed = self.started_at.elapsed();
+        // Both clocks advance: the wall clock must not seem to stand still in a long turn.
+        let elapsed_millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let unix = UnixMillis(self.start.unix.0.saturating_add(elapsed_millis));
+        Now { monotonic: self.start.monotonic.after(elapsed), unix }
     }
 }
 

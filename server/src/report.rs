@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slipgate_netcode::discard::{Discard, Discards};
 use slipgate_netcode::server::NetcodeServer;
-use slipgate_netcode::time::Instant;
+use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_session::connection::CloseReason;
 use slipgate_session::server::{SessionEvent, SessionServer};
@@ -21,7 +21,7 @@ const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 /// are only counted.
 ///
 /// A stranger can cause the last three too, so they say "may".
-const WARN_ONCE: [(Discard, &str); 5] = [
+const WARN_ONCE: [(Discard, &str); 7] = [
     (
         Discard::BeforeStart,
         "a valid connect token from before this server's start, or before its history began, was refused, because it \
@@ -32,6 +32,17 @@ const WARN_ONCE: [(Discard, &str); 5] = [
         Discard::HistoryFull,
         "the token history is full of unexpired tokens, so new clients are refused; further ones are only counted \
          (history_full). Use shorter token lifetimes or a larger history",
+    ),
+    (
+        Discard::ClientIdTokens,
+        "a client id has used so many unexpired connect tokens that another one was refused; further ones are only \
+         counted (client_id_tokens). Its game may reconnect in a loop, or the client id is not unique",
+    ),
+    (
+        Discard::ClockStepped,
+        "a connect token was refused although it has not expired by the wall clock: that clock was stepped back, and a \
+         token with its expiry may have been used before; further ones are only counted (clock_stepped). Set the wall \
+         clock of this machine",
     ),
     (
         Discard::TokenNotAuthentic,
@@ -59,10 +70,45 @@ pub(crate) struct Reporter {
     warned: [bool; WARN_ONCE.len()],
     warned_of_misdirected: bool,
     warned_of_journal: bool,
+    clocks: ClockComparison,
     /// The batch size at the start, or when a change was last logged.
     batching: Batching,
     /// The number of clients with a logged connect and no logged disconnect.
     connected: u32,
+}
+
+/// The change of the wall clock against the monotonic clock that is logged.
+const CLOCK_STEP: Duration = Duration::from_secs(5);
+
+/// Compares wall clock and monotonic clock, because connect tokens expire by the wall clock.
+struct ClockComparison {
+    /// The clocks when they were last found apart, or at the start.
+    compared: Now,
+    /// The next comparison. A clock that jumps all the time is logged once a minute.
+    next: Instant,
+}
+
+impl ClockComparison {
+    const fn new(now: Now) -> Self {
+        Self { compared: now, next: now.monotonic }
+    }
+
+    /// Returns by how many seconds the wall clock moved ahead (back if negative) of the monotonic clock since the last
+    /// step, if that is more than [`CLOCK_STEP`].
+    fn step(&mut self, now: Now) -> Option<f64> {
+        if now.monotonic < self.next {
+            return None;
+        }
+        let expected =
+            self.compared.unix.0 as f64 / 1000.0 + now.monotonic.since(self.compared.monotonic).as_secs_f64();
+        let step = now.unix.0 as f64 / 1000.0 - expected;
+        let is_step = step.abs() > CLOCK_STEP.as_secs_f64();
+        if is_step {
+            (self.compared, self.next) = (now, now.monotonic.after(SUMMARY_INTERVAL));
+        }
+        // Whole tenths of a second: the clocks are read one after the other.
+        is_step.then(|| (step * 10.0).round() / 10.0)
+    }
 }
 
 /// The counters that a summary compares.
@@ -88,7 +134,18 @@ impl Snapshot {
     /// Returns the reasons for drops since an earlier snapshot, such as `empty: 3, replayed: 1`.
     fn reasons_since(&self, earlier: &Self) -> String {
         let fresh = |(reason, count)| (reason, count - earlier.discards[reason]);
-        list(self.discards.iter().map(fresh))
+        list(self.discards.iter().filter(|(reason, _)| *reason != Discard::ConnectionEnded).map(fresh))
+    }
+
+    /// Returns the number of dropped datagrams, without the late ones of connections that have just ended: each client
+    /// that leaves sends nine of these.
+    fn dropped(&self) -> u64 {
+        self.discards.total() - self.after_end()
+    }
+
+    /// Returns the number of late datagrams of connections that had just ended.
+    fn after_end(&self) -> u64 {
+        self.discards[Discard::ConnectionEnded]
     }
 
     fn socket_errors(&self) -> [u64; SocketErrorKind::ALL.len()] {
@@ -120,13 +177,14 @@ fn list<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
 }
 
 impl Reporter {
-    pub(crate) fn new(batching: Batching, now: Instant) -> Self {
+    pub(crate) fn new(batching: Batching, now: Now) -> Self {
         Self {
             last_summary: Snapshot::default(),
-            next_summary: now.after(SUMMARY_INTERVAL),
+            next_summary: now.monotonic.after(SUMMARY_INTERVAL),
             warned: [false; WARN_ONCE.len()],
             warned_of_misdirected: false,
             warned_of_journal: false,
+            clocks: ClockComparison::new(now),
             batching,
             connected: 0,
         }
@@ -162,7 +220,7 @@ impl Reporter {
     }
 
     /// Logs each operator's mistake once, and a summary of dropped datagrams once a minute.
-    pub(crate) fn report(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Instant) {
+    pub(crate) fn report(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
         for ((reason, sentence), warned) in WARN_ONCE.iter().zip(&mut self.warned) {
             if is_first(warned, server.discards()[*reason] > 0) {
                 warn!("{sentence}");
@@ -181,8 +239,14 @@ impl Reporter {
             let batching = sockets.batching().name();
             warn!(batching, "{LESS_BATCHING}");
         }
-        if now >= self.next_summary {
-            self.next_summary = now.after(SUMMARY_INTERVAL);
+        if let Some(seconds) = self.clocks.step(now) {
+            warn!(
+                seconds,
+                "the wall clock was stepped against the monotonic clock; connect tokens are checked by the wall clock"
+            );
+        }
+        if now.monotonic >= self.next_summary {
+            self.next_summary = now.monotonic.after(SUMMARY_INTERVAL);
             self.summarise(Snapshot::of(server, sockets, turns_cut_short));
         }
     }
@@ -197,7 +261,8 @@ impl Reporter {
         let last = std::mem::replace(&mut self.last_summary, snapshot);
         // A disk that is still full is reported once a minute.
         self.warned_of_journal = false;
-        let dropped = snapshot.discards.total() - last.discards.total();
+        let dropped = snapshot.dropped() - last.dropped();
+        let after_end = snapshot.after_end() - last.after_end();
         let denied = snapshot.denials - last.denials;
         let dropped_by_system = snapshot.dropped_by_system_since(&last);
         let turns_cut_short = snapshot.turns_cut_short - last.turns_cut_short;
@@ -208,6 +273,7 @@ impl Reporter {
         info!(
             dropped,
             reasons = snapshot.reasons_since(&last),
+            after_end,
             denied,
             dropped_by_system,
             overflow_at_most = snapshot.overflow_since(&last),
@@ -226,8 +292,9 @@ impl Reporter {
             payloads_received = stats.payloads_received,
             payloads_sent = stats.payloads_sent,
             denied = snapshot.denials,
-            dropped = snapshot.discards.total(),
+            dropped = snapshot.dropped(),
             reasons = snapshot.reasons_since(&nothing),
+            after_end = snapshot.after_end(),
             dropped_by_system = snapshot.dropped_by_system_since(&nothing),
             overflow_at_most = snapshot.overflow_since(&nothing),
             turns_cut_short,
@@ -271,11 +338,41 @@ mod tests {
     }
 
     #[test]
+    fn late_packets_of_ended_connections_are_no_drops() {
+        let mut snapshot = Snapshot::default();
+        (0..9).for_each(|_| snapshot.discards.add(Discard::ConnectionEnded));
+        assert_eq!((snapshot.dropped(), snapshot.after_end()), (0, 9));
+        assert_eq!(snapshot.reasons_since(&Snapshot::default()), "none");
+        snapshot.discards.add(Discard::UnknownSender);
+        assert_eq!((snapshot.dropped(), snapshot.after_end()), (1, 9));
+    }
+
+    #[test]
+    fn step_of_the_wall_clock_is_reported_once_a_minute_at_most() {
+        let at = |monotonic: u64, unix: u64| Now {
+            monotonic: Instant::from_start(Duration::from_secs(monotonic)),
+            unix: slipgate_netcode::time::UnixMillis(unix * 1000),
+        };
+        let mut clocks = ClockComparison::new(at(0, 1000));
+        for (now, expected) in [
+            (at(10, 1010), None),
+            (at(20, 1025), None),
+            (at(30, 1036), Some(6.0)),
+            (at(31, 4637), None),
+            (at(90, 4696), Some(3600.0)),
+            (at(150, 1150), Some(-3606.0)),
+            (at(500, 1500), None),
+        ] {
+            assert_eq!(clocks.step(now), expected, "{now:?}");
+        }
+    }
+
+    #[test]
     fn a_smaller_batch_size_is_reported_once() {
-        let mut reporter = Reporter::new(Batching::Segments, Instant::default());
+        let mut reporter = Reporter::new(Batching::Segments, Now::default());
         let steps = [Batching::Segments, Batching::Messages, Batching::Messages, Batching::Off];
         assert_eq!(steps.map(|now| reporter.has_less_batching(now)), [false, true, false, true]);
-        let mut refused_at_once = Reporter::new(Batching::Segments, Instant::default());
+        let mut refused_at_once = Reporter::new(Batching::Segments, Now::default());
         assert!(refused_at_once.has_less_batching(Batching::Off), "before the first turn has ended");
     }
 

@@ -177,7 +177,7 @@ impl Server {
         self.transmit();
         self.kernel_filter.tighten(&self.sockets, self.core.netcode.discards());
         let cut_short = self.read_budget.turns_cut_short();
-        self.reporter.report(&self.core.netcode, &self.sockets, cut_short, self.now.monotonic);
+        self.reporter.report(&self.core.netcode, &self.sockets, cut_short, self.now);
     }
 
     /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and

@@ -117,6 +117,8 @@ discard_reasons! {
     SequenceLength => "sequence_length",
     /// An encrypted packet from an address for which there is no key.
     UnknownSender => "unknown_sender",
+    /// An encrypted packet from the address of a connection that has just ended, such as a repeated disconnect.
+    ConnectionEnded => "connection_ended",
     /// A sequence number that was received before, or lies behind the replay window.
     Replayed => "replayed",
     /// A packet that does not decrypt with the sender's key.
@@ -125,6 +127,8 @@ discard_reasons! {
     ContentSize => "content_size",
     /// An authentic packet of a type that the present state does not expect.
     WrongState => "wrong_state",
+    /// An authentic keep-alive that assigns a slot at or above the server's number of slots.
+    SlotOutOfRange => "slot_out_of_range",
     /// A connection request that is not exactly 1078 bytes long.
     RequestLength => "request_length",
     /// A connection request of another protocol version.
@@ -133,12 +137,17 @@ discard_reasons! {
     RequestProtocol => "request_protocol",
     /// The connect token has expired.
     TokenExpired => "token_expired",
+    /// The connect token has not expired, but one with its expiry may have been used and forgotten before the wall
+    /// clock was stepped back.
+    ClockStepped => "clock_stepped",
     /// The connect token expires later than the configured maximum lifetime permits.
     TokenTooLong => "token_lifetime_too_long",
     /// The connect token was already used for a connection.
     TokenUsed => "token_used",
     /// The token history is full of unexpired tokens, so a new token is refused.
     HistoryFull => "history_full",
+    /// The client id has used its maximum of connect tokens that have not expired, so another one is refused.
+    ClientIdTokens => "client_id_tokens",
     /// The token history could not be written to its storage, so the connection is refused.
     HistoryUnavailable => "history_unavailable",
     /// The source (IPv4 /32, IPv6 /64) used up its budget of token decryptions.

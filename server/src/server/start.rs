@@ -105,7 +105,7 @@ impl Server {
         memory: Memory,
     ) -> Result<Self, StartError> {
         let kernel_filter = KernelFilter::install(&sockets, netcode.config().protocol_id);
-        let reporter = Reporter::new(sockets.batching(), now.monotonic);
+        let reporter = Reporter::new(sockets.batching(), now);
         Ok(Self {
             core: SessionServer::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
             sockets,

@@ -13,7 +13,7 @@ use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
 use slipgate_netcode::wire::packet::PacketKind;
-use slipgate_tests::counting::allocations;
+use slipgate_tests::counting::{allocations, bytes};
 use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, START_TIME, TokenSpec, address};
 use slipgate_tests::raw_client::RawClient;
 
@@ -333,4 +333,46 @@ fn client_allocates_only_at_the_start_of_a_session() {
         });
         assert_eq!((ended, pair.server.connected()), (0, 0));
     }
+}
+
+#[test]
+fn full_token_history_holds_at_most_9_mib() {
+    use slipgate_netcode::server::config::DEFAULT_HISTORY_TOKENS;
+    let mut pair = Pair::apart();
+    let (mut longest, mut grown, mut allocated) = (Duration::ZERO, 0, 0);
+    for number in 0..DEFAULT_HISTORY_TOKENS as u64 + 10 {
+        // Eight tokens of each client id, the shape with the fewest accounts. The clock advances for the budgets.
+        pair.time += Duration::from_micros(100);
+        let mut raw_client = RawClient::new(&pair.token(number / 8));
+        let [.., a, b] = (number as u16).to_be_bytes();
+        let from = Address::from(std::net::SocketAddr::from(([10, 3, a, b], 1 + (number >> 16) as u16)));
+        let now = pair.now();
+        let start = std::time::Instant::now();
+        if number as usize >= DEFAULT_HISTORY_TOKENS {
+            let refused = pair.server.handle(from, &mut raw_client.request(), now).err();
+            assert_eq!(refused, Some(Discard::HistoryFull));
+            continue;
+        }
+        let (_, count) = admit(&mut pair, &mut raw_client, from);
+        longest = longest.max(start.elapsed());
+        (allocated, grown) = (allocated + count, grown + u64::from(count > 0));
+        let mut disconnect = raw_client.seal(PacketKind::Disconnect, &[]);
+        pair.server.handle(from, &mut disconnect, now).unwrap();
+        while pair.server.poll_event().is_some() {}
+        pair.server.tick(now);
+    }
+    assert_eq!(pair.server.table_usage().used_tokens, DEFAULT_HISTORY_TOKENS);
+    let freed_by_drop = |pair: Pair| {
+        let before = bytes();
+        drop(pair.server);
+        before - bytes()
+    };
+    let (idle, full) = (freed_by_drop(Pair::apart()), freed_by_drop(pair));
+    let held = full - idle;
+    println!(
+        "{DEFAULT_HISTORY_TOKENS} used tokens: {held} bytes more than the {idle} of an idle server, {allocated} \
+         allocations in {grown} connects, the longest connect took {longest:?}"
+    );
+    assert!(held < 9 << 20, "{held} bytes");
+    assert!(grown <= 16, "the memory doubles: {grown} connects allocated");
 }

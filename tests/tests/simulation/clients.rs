@@ -5,13 +5,15 @@ use std::time::Duration;
 use slipgate_netcode::PayloadError;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError, EndReason, NetcodeClient, NetcodeClientEvent};
+use slipgate_netcode::crypto::packet::PacketCipher;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::server::DisconnectReason;
 use slipgate_netcode::timing::TimeoutPolicy;
-use slipgate_netcode::wire::packet::{PacketHeader, PacketKind, REQUEST_PREFIX};
+use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
+use slipgate_netcode::wire::packet::{KeepAlive, PacketHeader, PacketKind, REQUEST_PREFIX};
 use slipgate_sim::Conditions;
 use slipgate_tests::conditions;
-use slipgate_tests::netcode_world::{ClientId, NetcodeWorld, TURN, TokenSpec, VecOutbox, address};
+use slipgate_tests::netcode_world::{ClientId, NetcodeWorld, PROTOCOL_ID, TURN, TokenSpec, VecOutbox, address};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -102,9 +104,111 @@ fn silent_connection_times_out_on_both_sides() {
     assert_eq!(world.state(client), ClientState::TimedOut);
     assert_eq!(events(&world, client).last(), Some(&ended(EndReason::TimedOut)));
     assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TimedOut)]);
-    // The two sides send no disconnect packets on a timeout.
+    // The server says goodbye, in case that its packets still arrive. The client does not.
     let is_disconnect = |datagram: &[u8]| datagram.first().is_some_and(|prefix| prefix & 0x0f == 6);
-    assert!(!world.sent().iter().any(|(.., datagram)| is_disconnect(datagram)));
+    let goodbyes: Vec<_> = world.sent().iter().filter(|(.., datagram)| is_disconnect(datagram)).collect();
+    assert!(goodbyes.len() == 10 && goodbyes.iter().all(|(from, ..)| *from == world.servers[server].address));
+}
+
+#[test]
+fn client_that_the_server_timed_out_learns_of_it_at_once() {
+    let mut world = NetcodeWorld::perfect(19);
+    let server = world.add_server(4);
+    let (client, _) = world.connected_client(1, server);
+    // Only the path to the server is broken: what the client sends comes from an address without a program.
+    let own_address = std::mem::replace(&mut world.clients[client].address, no_client(7));
+    let mut since = world.monotonic();
+    while world.servers[server].core.connected() == 1 {
+        let packet = world.sent().len();
+        world.turn();
+        let to_client: Vec<_> =
+            world.sent()[packet..].iter().filter(|(_, to, _)| *to == own_address).cloned().collect();
+        for (from, _, mut datagram) in to_client {
+            let now = world.monotonic();
+            let _ = world.clients[client].core.handle(from, &mut datagram, now);
+        }
+        assert!(world.monotonic().since(since) < 6 * SECOND);
+    }
+    assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TimedOut)]);
+    since = world.monotonic();
+    assert_eq!(world.clients[client].core.end_reason(), Some(EndReason::DisconnectedByServer), "{since:?}");
+}
+
+#[test]
+fn client_that_slept_learns_of_its_end_within_a_second() {
+    // The client is stopped for 8 s. The server's packets of the first 5 s wait in its socket, but not the goodbye.
+    for (waiting, ends_after) in [(true, 1), (false, 0)] {
+        let mut world = NetcodeWorld::perfect(20);
+        let server = world.add_server(4);
+        let (client, handle) = world.connected_client(1, server);
+        world.run_for(SECOND);
+        let (at, now) = (world.servers[server].address, world.now());
+        let mut outbox = VecOutbox::default();
+        for number in 0..50_u8 {
+            world.servers[server].core.send(handle, &[number; 9], now, &mut outbox).unwrap();
+        }
+        let awake = now.monotonic.after(8 * SECOND);
+        let core = &mut world.clients[client].core;
+        core.tick(now.monotonic);
+        for (_, mut datagram) in outbox.datagrams.into_iter().filter(|_| waiting) {
+            core.handle(at, &mut datagram, awake).unwrap();
+        }
+        let almost = awake.after(ends_after * SECOND - SECOND / 50 * ends_after);
+        if ends_after > 0 {
+            core.tick(almost);
+            assert_eq!(core.state(), ClientState::Connected);
+        }
+        core.tick(awake.after(ends_after * SECOND));
+        assert_eq!(core.end_reason(), Some(EndReason::TimedOut), "waiting: {waiting}");
+    }
+}
+
+#[test]
+fn client_that_slept_stays_connected_while_the_server_sends() {
+    let mut world = NetcodeWorld::perfect(21);
+    let server = world.add_server(4);
+    let (client, handle) = world.connected_client(1, server);
+    world.run_for(SECOND);
+    let (at, mut now) = (world.servers[server].address, world.now());
+    world.clients[client].core.tick(now.monotonic);
+    // Stopped for 4.9 s, and then for 20 s with a packet each half second.
+    for step in [4900].into_iter().chain([500; 40]) {
+        let mut outbox = VecOutbox::default();
+        world.servers[server].core.send(handle, &[1; 9], now, &mut outbox).unwrap();
+        now.monotonic = now.monotonic.after(Duration::from_millis(step));
+        let core = &mut world.clients[client].core;
+        for (_, datagram) in &mut outbox.datagrams {
+            let _ = core.handle(at, datagram, now.monotonic);
+        }
+        core.tick(now.monotonic);
+        assert_eq!(core.state(), ClientState::Connected);
+    }
+}
+
+#[test]
+fn client_asks_again_while_responding_and_takes_new_challenges() {
+    let mut world = NetcodeWorld::perfect(22);
+    let server = world.add_server_with(4, |config| {
+        config.token_cutoff = slipgate_netcode::server::TokenCutoff::None;
+        config.pending_clients = 1;
+    });
+    let (client, token) = (world.add_client(), world.token(1, &[server]));
+    world.connect(client, token);
+    world.run_until(SECOND, |world| world.state(client) == ClientState::SendingResponse);
+    // The response is lost for more than a second, and another client takes the only pending entry.
+    world.set_conditions(cut());
+    let before = requests(&world, client);
+    world.run_for(SECOND * 12 / 10);
+    let asked = requests(&world, client) - before;
+    assert!((3..=5).contains(&asked), "each third of 12 packets is a request: {asked}");
+    let other = slipgate_tests::raw_client::RawClient::new(&world.token(2, &[server]));
+    world.present(server, no_client(3), &other.request()).unwrap();
+    assert_eq!(world.servers[server].core.table_usage().pending, 1);
+    world.set_conditions(Conditions::perfect());
+    world.run_until(SECOND * 3 / 2, |world| world.state(client) == ClientState::Connected);
+    // A challenge again and again does not hold the client: it gives up after the timeout.
+    let responding = ClientState::SendingResponse;
+    assert_eq!(states(&world, client).iter().filter(|state| **state == responding).count(), 1);
 }
 
 #[test]
@@ -269,6 +373,32 @@ fn client_accepts_only_packets_of_its_current_server() {
     world.inject(no_client(9), client_at, &[0x16; 18]);
     world.turn();
     assert_eq!(world.clients[client].core.discards()[Discard::UnknownSender], 2);
+}
+
+#[test]
+fn client_refuses_a_slot_at_or_above_the_number_of_slots() {
+    for (client_index, max_clients, connects) in
+        [(0, 0, false), (4, 4, false), (7, 4, false), (u32::MAX, u32::MAX, false), (3, 4, true), (0, 1, true)]
+    {
+        let mut world = NetcodeWorld::perfect(18);
+        let client = world.add_client();
+        let (hostile, token) = (no_client(1), world.mint(&to_nobody(&[no_client(1)], 5, 30)));
+        let key = token.keys().server_to_client;
+        let cipher = PacketCipher::new(PROTOCOL_ID);
+        world.connect(client, token);
+        world.turn();
+        let mut from_server = |kind, sequence, content: &[u8]| {
+            let mut datagram = [0; MAX_DATAGRAM_BYTES];
+            let bytes = cipher.seal(&key, kind, sequence, content, &mut datagram).unwrap();
+            let now = world.monotonic();
+            world.clients[client].core.handle(hostile, &mut datagram[..bytes], now).map(|_| ())
+        };
+        assert_eq!(from_server(PacketKind::Challenge, 1 << 63, &[7; 308]), Ok(()));
+        let slot = KeepAlive { client_index: client_index.into(), max_clients };
+        let handled = from_server(PacketKind::KeepAlive, 0, &slot.to_bytes());
+        assert_eq!(handled, if connects { Ok(()) } else { Err(Discard::SlotOutOfRange) }, "{slot:?}");
+        assert_eq!(world.state(client) == ClientState::Connected, connects, "{slot:?}");
+    }
 }
 
 #[test]

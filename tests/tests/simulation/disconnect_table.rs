@@ -13,6 +13,7 @@ use slipgate_session::client;
 use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, Traffic};
 use slipgate_session::server;
 use slipgate_sim::Conditions;
+use slipgate_tests::conditions;
 use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, hello};
 use slipgate_tests::netcode_world::{VecOutbox, address};
 use slipgate_tests::session_world::SessionWorld;
@@ -218,7 +219,10 @@ fn refusals() -> [(&'static str, Scenario); 7] {
             while world.player(player).core.netcode.state() != ClientState::SendingResponse {
                 world.turn();
             }
+            // The response that is on its way comes from an unknown address, and nothing follows.
             world.player(player).address = unreachable();
+            let now = world.now().monotonic;
+            world.player(player).link.set_conditions(conditions::cut(), conditions::cut(), now);
             world
         }),
     ]

@@ -142,12 +142,14 @@ fn unread_sockets_restart_all_client_timeouts() {
     });
     let mut token = raw_client_with_timeout(&mut world, 1, server, 3);
     world.admit_raw(server, &mut token, stranger(1));
-    // The server reads nothing for three timeouts; then it ticks before it reads.
+    // The game ticks, but reads nothing for three timeouts.
     world.servers[server].running = false;
-    world.run_for(9 * SECOND);
+    for _ in 0..18 {
+        world.run_for(SECOND / 2);
+        let now = world.now();
+        world.servers[server].core.tick_with_backlog(now);
+    }
     world.servers[server].running = true;
-    let now = world.now();
-    world.servers[server].core.tick_with_backlog(now);
     assert_eq!(world.servers[server].core.connected(), 1);
     let newer = raw_client(&mut world, 1, server);
     assert_eq!(world.present(server, stranger(2), &newer.request()), Err(Discard::ClientIdConnected));
@@ -161,6 +163,94 @@ fn unread_sockets_restart_all_client_timeouts() {
     assert_eq!(world.servers[server].disconnects(), [], "not for the timeout");
     world.run_for(SECOND / 5);
     assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TimedOut)]);
+}
+
+/// Admits three raw clients, lets the server sleep for 8 s, and returns both.
+fn after_a_sleep(seed: u64) -> (NetcodeWorld, ServerId, Vec<RawClient>) {
+    let mut world = NetcodeWorld::perfect(seed);
+    let server = world.add_server(4);
+    let mut clients: Vec<_> = (0..3).map(|id| raw_client(&mut world, id, server)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        world.admit_raw(server, client, stranger(number));
+    }
+    world.run_for(SECOND / 2);
+    world.servers[server].running = false;
+    world.run_for(8 * SECOND);
+    world.servers[server].running = true;
+    (world, server, clients)
+}
+
+#[test]
+fn sleep_of_the_server_ends_no_client_that_is_still_there() {
+    let (mut world, server, mut clients) = after_a_sleep(31);
+    // One client's packets waited in the socket, those of the others were dropped by the system.
+    world.present(server, stranger(0), &clients[0].keep_alive()).unwrap();
+    world.run_for(SECOND * 9 / 10);
+    assert_eq!(world.servers[server].disconnects(), []);
+    // All of them are heard within the second, and live on as usual.
+    for (number, client) in clients.iter_mut().enumerate() {
+        world.present(server, stranger(number), &client.keep_alive()).unwrap();
+    }
+    world.run_for(SECOND * 49 / 10);
+    assert_eq!(world.servers[server].disconnects(), []);
+    world.run_for(SECOND / 5);
+    assert_eq!(world.servers[server].disconnects().len(), 3);
+}
+
+#[test]
+fn packets_that_waited_in_the_sleep_do_not_count_as_fresh() {
+    let (mut world, server, mut clients) = after_a_sleep(32);
+    // All clients died in the sleep. Their last packets are read now, and end after a second, not after five.
+    for (number, client) in clients.iter_mut().enumerate() {
+        for _ in 0..20 {
+            world.present(server, stranger(number), &client.keep_alive()).unwrap();
+        }
+    }
+    world.run_for(SECOND * 9 / 10);
+    assert_eq!(world.servers[server].disconnects(), []);
+    // Meanwhile the silence of a takeover counts from the end of the sleep.
+    let newer = raw_client(&mut world, 0, server);
+    assert_eq!(world.present(server, stranger(9), &newer.request()), Err(Discard::ClientIdConnected));
+    world.run_for(SECOND / 5);
+    assert_eq!(world.servers[server].disconnects().len(), 3);
+    let mut newer = newer;
+    world.admit_raw(server, &mut newer, stranger(9));
+}
+
+#[test]
+fn short_sleep_of_the_server_changes_no_timeout() {
+    let mut world = NetcodeWorld::perfect(33);
+    let server = world.add_server(4);
+    let mut client = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut client, stranger(1));
+    world.servers[server].running = false;
+    world.run_for(SECOND * 9 / 10);
+    world.servers[server].running = true;
+    world.present(server, stranger(1), &client.keep_alive()).unwrap();
+    world.run_for(SECOND * 49 / 10);
+    assert_eq!(world.servers[server].disconnects(), []);
+    world.run_for(SECOND / 5);
+    assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TimedOut)]);
+}
+
+#[test]
+fn packets_after_the_end_are_counted_apart_for_five_seconds() {
+    let mut world = NetcodeWorld::perfect(34);
+    let server = world.add_server(4);
+    let (client, _) = world.connected_client(1, server);
+    let left = world.clients[client].address;
+    world.run_for(SECOND);
+    let before = world.servers[server].core.discards().total();
+    world.clients[client].core.disconnect();
+    world.run_for(SECOND / 10);
+    assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::Left)]);
+    assert_eq!(world.discard_count(server, Discard::ConnectionEnded), 9, "ten disconnect packets, and one counts");
+    assert_eq!(world.servers[server].core.discards().total() - before, 9);
+    // Strangers are counted as before, also from this address later on.
+    assert_eq!(world.present(server, stranger(1), &[0x16; 18]), Err(Discard::UnknownSender));
+    assert_eq!(world.present(server, left, &[0x16; 18]), Err(Discard::ConnectionEnded));
+    world.run_for(5 * SECOND);
+    assert_eq!(world.present(server, left, &[0x16; 18]), Err(Discard::UnknownSender));
 }
 
 #[test]
@@ -235,7 +325,8 @@ fn payload_to_an_unconfirmed_client_follows_a_keep_alive() {
     }
     use PacketKind::{KeepAlive, Payload};
     let opened = received_packets(&mut world, &token, stranger(1));
-    assert_eq!(kinds(&opened), [KeepAlive, Payload, KeepAlive, Payload, KeepAlive, Payload, KeepAlive]);
+    // The keep-alive that accepts the client, then each payload behind a keep-alive of its own.
+    assert_eq!(kinds(&opened), [KeepAlive, KeepAlive, Payload, KeepAlive, Payload, KeepAlive, Payload]);
     let sequences: Vec<u64> = opened.iter().map(|opened| opened.sequence).collect();
     assert_eq!(sequences, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(world.servers[server].core.client(handle).map(|info| info.confirmed), Some(false));
@@ -248,6 +339,40 @@ fn payload_to_an_unconfirmed_client_follows_a_keep_alive() {
         world.server_sends(server, handle, &payload).unwrap();
     }
     assert_eq!(kinds(&received_packets(&mut world, &token, stranger(1))), [Payload, Payload, Payload]);
+}
+
+#[test]
+fn lost_acceptance_costs_no_payload_of_its_turn() {
+    // The game greets a client three times in the turn in which it is admitted, and one datagram is lost.
+    for (lost, greetings) in [(0, 3), (1, 3), (2, 2), (3, 3), (4, 2), (5, 3), (6, 2), (7, 3)] {
+        let mut world = NetcodeWorld::perfect(7);
+        let server = world.add_server(4);
+        let (token, now) = (world.token(1, &[server]), world.now());
+        let (server_at, core) = (world.servers[server].address, &mut world.servers[server].core);
+        let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
+        client.connect(token, now.monotonic).unwrap();
+        for _ in 0..2 {
+            let (mut up, mut down) = (VecOutbox::default(), VecOutbox::default());
+            client.transmit(now.monotonic, &mut up);
+            for (_, mut datagram) in up.datagrams {
+                core.handle(stranger(1), &mut datagram, now).unwrap();
+            }
+            if let Some(handle) = core.find(1) {
+                (0..3_u8).for_each(|number| core.send(handle, &[number; 8], now, &mut down).unwrap());
+            }
+            core.transmit(now, &mut down);
+            if client.state() == ClientState::SendingResponse {
+                down.datagrams.remove(lost);
+            }
+            let mut received = 0;
+            for (_, mut datagram) in down.datagrams {
+                let handled = client.handle(server_at, &mut datagram, now.monotonic);
+                received += usize::from(handled.is_ok_and(|payload| payload.is_some()));
+            }
+            assert_eq!(received, if core.connected() == 1 { greetings } else { 0 }, "datagram {lost} is lost");
+        }
+        assert_eq!(client.state(), ClientState::Connected);
+    }
 }
 
 #[test]

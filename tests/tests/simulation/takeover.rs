@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::ClientState;
+use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::discard::Discard;
-use slipgate_netcode::server::{ClientHandle, DisconnectReason, NetcodeEvent, TokenCutoff};
+use slipgate_netcode::server::{
+    ClientHandle, ClientRegistry, DisconnectReason, NetcodeEvent, NetcodeServer, ServerConfig, ShardId, ShardSetup,
+    SharedRegistry, TokenCutoff,
+};
 use slipgate_netcode::wire::packet::PacketKind;
-use slipgate_tests::netcode_world::{NetcodeWorld, ServerId, address};
+use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, ServerId, VecOutbox, address};
 use slipgate_tests::raw_client::RawClient;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,9 +42,34 @@ fn with_a_player(seed: u64) -> (NetcodeWorld, ServerId, RawClient, ClientHandle)
 }
 
 #[test]
-fn takeover_is_off_by_default() {
+fn takeover_after_one_second_is_the_default() {
+    for (millis, takes_over) in [(900, false), (984, false), (1016, true), (1100, true), (4900, true)] {
+        let mut world = NetcodeWorld::perfect(1);
+        let server = world.add_server(4);
+        let mut crashed = raw_client(&mut world, 1, server);
+        world.admit_raw(server, &mut crashed, player_address());
+        world.run_until(2 * SECOND, |world| world.servers[server].core.table_usage().pending == 0);
+        let admitted_at = world.servers[server].events[0].0;
+        world.run_until(5 * SECOND, |world| world.monotonic() >= admitted_at.after(Duration::from_millis(millis)));
+        let newer = raw_client(&mut world, 1, server);
+        let presented = world.present(server, elsewhere(), &newer.request());
+        assert_eq!(presented, if takes_over { Ok(None) } else { Err(Discard::ClientIdConnected) }, "{millis} ms");
+    }
+}
+
+#[test]
+fn takeover_can_be_switched_off() {
+    for off in [None, Some(Duration::ZERO)] {
+        no_takeover_with(off);
+    }
+}
+
+fn no_takeover_with(off: Option<Duration>) {
     let mut world = NetcodeWorld::perfect(1);
-    let server = world.add_server(4);
+    let server = world.add_server_with(4, |config| {
+        config.token_cutoff = TokenCutoff::None;
+        config.takeover_after = off;
+    });
     let mut crashed = raw_client(&mut world, 1, server);
     world.admit_raw(server, &mut crashed, player_address());
     world.run_for(4 * SECOND);
@@ -73,9 +102,9 @@ fn newer_token_takes_over_the_slot_of_a_silent_player() {
     assert!(world.servers[server].core.client(old).is_none());
 
     let late = crashed.keep_alive();
-    assert_eq!(world.present(server, player_address(), &late), Err(Discard::UnknownSender));
+    assert_eq!(world.present(server, player_address(), &late), Err(Discard::ConnectionEnded));
     let late = crashed.seal(PacketKind::Disconnect, &[]);
-    assert_eq!(world.present(server, player_address(), &late), Err(Discard::UnknownSender));
+    assert_eq!(world.present(server, player_address(), &late), Err(Discard::ConnectionEnded));
     assert_eq!(world.present(server, elsewhere(), &late), Err(Discard::NotAuthentic));
     assert_eq!(world.present(server, player_address(), &crashed.request()), Err(Discard::TokenUsed));
     let keep_alive = newer.keep_alive();
@@ -193,4 +222,163 @@ fn crashed_game_reconnects_after_the_grace_time() {
     world.run_until(GRACE + SECOND / 2, |world| world.state(again) == ClientState::Connected);
     assert_eq!(world.clients[again].core.slot_info().map(|(index, _)| index.0), Some(handle.slot().0));
     assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TakenOver)]);
+}
+
+#[test]
+fn token_that_took_over_a_slot_admits_no_second_client() {
+    let (mut world, server, mut crashed, _) = with_a_player(11);
+    world.run_for(GRACE + SECOND / 5);
+    let mut newer = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut newer, elsewhere());
+    world.present(server, elsewhere(), &newer.seal(PacketKind::Disconnect, &[])).unwrap();
+    assert_eq!(world.servers[server].core.connected(), 0);
+    for used in [&mut newer, &mut crashed] {
+        for from in [elsewhere(), player_address(), address("10.70.0.1:7000")] {
+            assert_eq!(world.present(server, from, &used.request()), Err(Discard::TokenUsed));
+        }
+    }
+    assert_eq!(world.servers[server].core.table_usage().used_tokens, 2);
+    let mut next = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut next, elsewhere());
+}
+
+// Two shards --------------------------------------------------------------------------------------------------------
+
+/// Two shards of one server in virtual time, without a network.
+struct Shards {
+    world: NetcodeWorld,
+    servers: Vec<NetcodeServer>,
+}
+
+impl Shards {
+    fn new(seed: u64, slots: u32) -> Self {
+        let world = NetcodeWorld::perfect(seed);
+        let at = address("10.0.0.1:40000");
+        let mut config = ServerConfig::new(PROTOCOL_ID, slots, &[at.socket_addr()]);
+        config.token_cutoff = TokenCutoff::None;
+        config.takeover_after = Some(GRACE);
+        let now = world.now();
+        let registry = ClientRegistry::new(&config, 2, &Seed::from([1; 32]), now, None).unwrap();
+        let registry = SharedRegistry::from(registry);
+        let shard = |shard: u16| {
+            let setup = ShardSetup { shard: ShardId(shard), registry: registry.clone(), journal: None };
+            let (keys, seed) = (world.private_key.clone().into(), Seed::from([shard as u8; 32]));
+            NetcodeServer::shard(config.clone(), keys, &seed, now, setup).unwrap()
+        };
+        Self { servers: vec![shard(0), shard(1)], world }
+    }
+
+    /// Mints a token of the client id.
+    fn token(&mut self, client_id: u64) -> RawClient {
+        let mut spec = self.world.spec(client_id, &[]);
+        spec.servers = vec![address("10.0.0.1:40000")];
+        RawClient::new(&self.world.mint(&spec))
+    }
+
+    /// Runs turns of both shards.
+    fn run_for(&mut self, duration: Duration) {
+        let end = self.world.monotonic().after(duration);
+        while self.world.monotonic() < end {
+            self.world.turn();
+            let now = self.world.now();
+            for server in &mut self.servers {
+                server.tick(now);
+                server.transmit(now, &mut VecOutbox::default());
+                while server.poll_event().is_some() {}
+            }
+        }
+    }
+
+    /// Runs a whole handshake on a shard; a refused response is repeated ten times a second, as clients do.
+    fn admit(&mut self, shard: usize, client: &mut RawClient, from: Address) -> Result<(), Discard> {
+        for attempt in 1.. {
+            match self.try_admit(shard, client, from) {
+                Err(Discard::ClientIdConnected) if attempt < 10 => self.run_for(SECOND / 10),
+                result => return result,
+            }
+        }
+        Ok(())
+    }
+
+    fn try_admit(&mut self, shard: usize, client: &mut RawClient, from: Address) -> Result<(), Discard> {
+        let (now, server, mut outbox) = (self.world.now(), &mut self.servers[shard], VecOutbox::default());
+        server.handle(from, &mut client.request(), now)?;
+        server.transmit(now, &mut outbox);
+        let challenge = outbox.datagrams.iter().find_map(|(_, reply)| client.challenge(reply)).expect("a challenge");
+        server.handle(from, &mut client.response(&challenge), now).map(|_| ())
+    }
+}
+
+#[test]
+fn token_older_than_the_one_that_took_over_gets_no_slot() {
+    // The takeover is on the same shard or on the other one, and the token of an age between the two comes to either.
+    for (second, third) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut shards = Shards::new(12, 2);
+        let mut oldest = shards.token(1);
+        shards.run_for(SECOND / 10);
+        let mut between = shards.token(1);
+        shards.run_for(SECOND / 10);
+        let mut newest = shards.token(1);
+        shards.admit(0, &mut oldest, player_address()).unwrap();
+        shards.run_for(GRACE + SECOND / 5);
+        shards.admit(second, &mut newest, elsewhere()).unwrap();
+        assert_eq!(shards.servers.iter().map(NetcodeServer::connected).sum::<u32>(), 1);
+        // The newest one is silent for long enough, but not ended by its timeout.
+        shards.run_for(GRACE + SECOND / 5);
+        let refused = shards.admit(third, &mut between, address("10.70.0.1:7000"));
+        assert_eq!(refused, Err(Discard::ClientIdConnected), "takeover on {second}, then a token on {third}");
+        let mut latest = shards.token(1);
+        shards.admit(third, &mut latest, address("10.70.0.1:7001")).unwrap();
+        assert_eq!(shards.servers[third].connected(), 1);
+    }
+}
+
+#[test]
+fn token_admits_once_on_all_shards_even_when_forgotten() {
+    let mut shards = Shards::new(13, 2);
+    let mut spec = shards.world.spec(1, &[]);
+    (spec.servers, spec.lifetime) = (vec![address("10.0.0.1:40000")], 2);
+    let token = shards.world.mint(&spec);
+    let (mut here, mut there) = (RawClient::new(&token), RawClient::new(&token));
+    shards.run_for(SECOND / 2);
+    // The token is pending on shard 1 with a challenge, when it is used on shard 0.
+    let now = shards.world.now();
+    shards.servers[1].handle(elsewhere(), &mut there.request(), now).unwrap();
+    let mut outbox = VecOutbox::default();
+    shards.servers[1].transmit(now, &mut outbox);
+    let challenge = there.challenge(&outbox.datagrams[0].1).expect("a challenge");
+    shards.admit(0, &mut here, player_address()).unwrap();
+    let now = shards.world.now();
+    shards.servers[0].handle(player_address(), &mut here.seal(PacketKind::Disconnect, &[]), now).unwrap();
+    // It expires and is forgotten before the response comes.
+    shards.run_for(3 * SECOND);
+    assert_eq!(shards.servers[0].table_usage().used_tokens, 0);
+    let now = shards.world.now();
+    let late = shards.servers[1].handle(elsewhere(), &mut there.response(&challenge), now).map(|_| ());
+    assert_eq!(late, Err(Discard::TokenExpired));
+}
+
+#[test]
+fn last_slot_of_two_shards_goes_to_one_client() {
+    let mut shards = Shards::new(14, 1);
+    let (mut first, mut second) = (shards.token(1), shards.token(2));
+    let now = shards.world.now();
+    let mut challenges = Vec::new();
+    for (shard, (client, from)) in [(&first, player_address()), (&second, elsewhere())].into_iter().enumerate() {
+        let mut outbox = VecOutbox::default();
+        shards.servers[shard].handle(from, &mut client.request(), now).unwrap();
+        shards.servers[shard].transmit(now, &mut outbox);
+        challenges.push(client.challenge(&outbox.datagrams[0].1).expect("a challenge"));
+    }
+    shards.servers[0].handle(player_address(), &mut first.response(&challenges[0]), now).unwrap();
+    // The second client was challenged while the slot was free, and is denied now. Its token stays unused.
+    let mut outbox = VecOutbox::default();
+    shards.servers[1].handle(elsewhere(), &mut second.response(&challenges[1]), now).unwrap();
+    shards.servers[1].transmit(now, &mut outbox);
+    assert_eq!(second.open(&outbox.datagrams[0].1).map(|opened| opened.kind), Some(PacketKind::Denied));
+    assert_eq!((shards.servers[1].connected(), shards.servers[1].table_usage().used_tokens), (0, 1));
+    // The slot is free again when the first client has left, and its disconnect packets need no sending.
+    shards.servers[0].handle(player_address(), &mut first.seal(PacketKind::Disconnect, &[]), now).unwrap();
+    shards.servers[1].handle(elsewhere(), &mut second.response(&challenges[1]), now).unwrap();
+    assert_eq!(shards.servers[1].connected(), 1);
 }

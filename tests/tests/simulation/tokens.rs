@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rand::RngExt;
 use slipgate_netcode::PayloadError;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError};
@@ -230,7 +231,7 @@ fn wall_clock_step_back_revives_no_used_token() {
     assert_eq!(world.servers[server].core.table_usage().used_tokens, 0);
     world.clock_error_ms = -20_000;
     world.turn();
-    assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::TokenExpired));
+    assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::ClockStepped));
 }
 
 #[test]
@@ -245,6 +246,126 @@ fn brief_wall_clock_jump_keeps_the_history() {
     world.clock_error_ms = 0;
     assert_eq!(world.present(server, stranger(3), &used.request()), Err(Discard::TokenUsed));
     world.admit_raw(server, &mut unused, stranger(2));
+}
+
+#[test]
+fn one_account_does_not_fill_the_history() {
+    let mut world = NetcodeWorld::perfect(21);
+    let server = open_server(&mut world, |config| config.history_tokens = 100);
+    let mut connects = 0;
+    for number in 0..400 {
+        let mut account = raw_client(&mut world, 666, server);
+        match world.present(server, stranger(number), &account.request()) {
+            Ok(_) => {
+                world.admit_raw(server, &mut account, stranger(number));
+                world.present(server, stranger(number), &account.seal(PacketKind::Disconnect, &[])).unwrap();
+                connects += 1;
+            }
+            Err(reason) => assert_eq!(reason, Discard::ClientIdTokens),
+        }
+    }
+    assert_eq!((connects, world.servers[server].core.table_usage().used_tokens), (8, 8));
+    // Others connect, and the account again when its tokens have expired.
+    for client_id in 1..=10 {
+        let mut honest = raw_client(&mut world, client_id, server);
+        world.admit_raw(server, &mut honest, stranger(client_id as usize));
+        world.present(server, stranger(client_id as usize), &honest.seal(PacketKind::Disconnect, &[])).unwrap();
+    }
+    world.run_for(32 * SECOND);
+    let mut account = raw_client(&mut world, 666, server);
+    world.admit_raw(server, &mut account, stranger(1));
+}
+
+// Clocks --------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn clock_glitch_of_an_hour_locks_no_fresh_token_out() {
+    let mut world = NetcodeWorld::perfect(22);
+    let server = open_server(&mut world, |_| {});
+    let mut before = raw_client(&mut world, 1, server);
+    let from = |number: usize| stranger(number);
+    world.admit_raw(server, &mut before, from(1));
+    world.present(server, from(1), &before.seal(PacketKind::Disconnect, &[])).unwrap();
+    // The clocks of issuer and server step by an hour for 10 s. Tokens are used, and one is forgotten meanwhile.
+    world.clock_error_ms = 3_600_000;
+    world.turn();
+    let short = TokenSpec { lifetime: 5, ..world.spec(2, &[server]) };
+    let mut glitch = [RawClient::new(&world.mint(&short)), raw_client(&mut world, 3, server)];
+    for (number, client) in glitch.iter_mut().enumerate() {
+        world.admit_raw(server, client, from(2 + number));
+        world.present(server, from(2 + number), &client.seal(PacketKind::Disconnect, &[])).unwrap();
+    }
+    world.run_for(10 * SECOND);
+    world.clock_error_ms = 0;
+    world.turn();
+    for number in 0..60 {
+        let mut fresh = raw_client(&mut world, 100 + number, server);
+        world.admit_raw(server, &mut fresh, from(9));
+        world.present(server, from(9), &fresh.seal(PacketKind::Disconnect, &[])).unwrap();
+        for used in [&before, &glitch[0], &glitch[1]] {
+            assert!(world.present(server, from(8), &used.request()).is_err(), "second {number}");
+        }
+        world.run_for(SECOND);
+    }
+    // An hour later the tokens of the glitch are in time again, for the server's clock.
+    world.clock_error_ms = 3_600_000 - 65_000;
+    for second in 0..60 {
+        for used in [&before, &glitch[0], &glitch[1]] {
+            assert!(world.present(server, from(8), &used.request()).is_err(), "second {second}");
+        }
+        world.run_for(SECOND);
+    }
+    assert!(world.discard_count(server, Discard::ClockStepped) > 0);
+}
+
+#[test]
+fn jumping_clocks_admit_no_token_twice_and_fresh_ones_soon() {
+    const SEEDS: u64 = 40;
+    let (mut admitted, mut refused, mut longest) = (0, 0, (0, 0));
+    for seed in 0..SEEDS {
+        let mut world = NetcodeWorld::perfect(1000 + seed);
+        let server = open_server(&mut world, |_| {});
+        let (mut used, mut lived, mut in_a_row) = (Vec::new(), Vec::new(), 0);
+        for second in 0..240_u64 {
+            if world.rng().random_bool(0.05) {
+                let steps = [3_000, 40_000, 600_000, 3_600_000, 400_000_000];
+                let step = steps[world.rng().random_range(0..steps.len())];
+                world.clock_error_ms = world.rng().random_range(-step..=step);
+            }
+            world.run_for(SECOND);
+            let today = UnixSeconds::from(world.now().unix).0;
+            let mut fresh = raw_client(&mut world, second, server);
+            let admitted_now = world.present(server, stranger(1), &fresh.request()).and_then(|_| {
+                let challenge = world.request_challenge(server, &fresh, stranger(1));
+                // A token of an earlier epoch may have been forgotten meanwhile.
+                world.present(server, stranger(1), &fresh.response(&challenge))
+            });
+            match admitted_now {
+                Ok(_) => {
+                    world.present(server, stranger(1), &fresh.seal(PacketKind::Disconnect, &[])).unwrap();
+                    used.push(fresh);
+                    (admitted, in_a_row) = (admitted + 1, 0);
+                }
+                Err(reason) => {
+                    assert_eq!(reason, Discard::ClockStepped, "seed {seed}, second {second}");
+                    // Only if the wall clock is back in a time through which the server has lived, or close to it.
+                    let is_close = |lived: &u64| lived.abs_diff(today + 30) <= 30 + 120;
+                    assert!(lived.iter().any(is_close), "seed {seed}, second {second}");
+                    (refused, in_a_row) = (refused + 1, in_a_row + 1);
+                    longest = longest.max((in_a_row, seed));
+                }
+            }
+            lived.push(today);
+            for token in &used {
+                let again = world.present(server, stranger(2), &token.request());
+                assert!(again.is_err(), "seed {seed}, second {second}: a token admits twice");
+            }
+        }
+    }
+    println!(
+        "{SEEDS} seeds: {admitted} fresh tokens admitted, {refused} refused, at most {longest:?} s in a row (seed)"
+    );
+    assert!(admitted > 3 * refused && longest.0 <= 240, "{admitted}, {refused}, {longest:?}");
 }
 
 // The cost of a request ----------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ pub(crate) struct Limits {
     pending_lifetime: Option<Span>,
     challenge_lifetime: Option<Span>,
     history_tokens: Option<usize>,
+    tokens_per_client_id: Option<u32>,
     strangers_per_tick: Option<u32>,
     responses_per_tick: Option<u32>,
     packets_per_client_and_tick: Option<u32>,
@@ -89,6 +90,7 @@ impl Limits {
         set(&mut config.pending_lifetime, self.pending_lifetime.map(|span| span.0));
         set(&mut config.challenge_lifetime, self.challenge_lifetime.map(|span| span.0));
         set(&mut config.history_tokens, self.history_tokens);
+        set(&mut config.tokens_per_client_id, self.tokens_per_client_id);
     }
 }
 
@@ -130,6 +132,7 @@ mod tests {
             pending_lifetime = "3s"
             challenge_lifetime = "4s"
             history_tokens = 5
+            tokens_per_client_id = 11
             strangers_per_tick = 6
             responses_per_tick = 5
             packets_per_client_and_tick = 7
@@ -145,6 +148,7 @@ mod tests {
         let mut config = ServerConfig::new(1, 100, &[]);
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));
+        assert_eq!(config.tokens_per_client_id, 11);
         assert_eq!((config.pending_lifetime.as_secs(), config.challenge_lifetime.as_secs()), (3, 4));
         let budgets = config.budgets;
         assert_eq!(

@@ -22,9 +22,9 @@ Private keys are never flags, because every user of a machine can read command l
 from the environment variable SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated by commas).
 
 The configuration file has the flags' names with underscores, and further limits in its table [limits]: \
-addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, strangers_per_tick, \
-responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, decrypts, packets_per_turn, \
-time_per_turn.
+addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, tokens_per_client_id, \
+strangers_per_tick, responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, \
+decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients, wait at most --drain for the others to leave, then disconnect the rest. \
 A second signal stops at once. SIGHUP reads the key file again; all clients stay connected.
@@ -105,7 +105,7 @@ pub(crate) struct Flags {
     )]
     pub(crate) first_start: Option<bool>,
 
-    /// Let a newer token take over its client id's slot once nothing was received for this long [default: never]
+    /// Let a newer token take over its client id's slot once nothing was received for this long; 0: never [default: 1s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_TAKEOVER_AFTER", hide_env_values = true)]
     pub(crate) takeover_after: Option<Span>,
 

@@ -97,7 +97,9 @@ fn config(flags: &Flags, file: &ConfigFile) -> Result<ServerConfig, Failure> {
         Some(Limit::Span(span)) if span.0 >= Duration::from_secs(1) => config.max_token_lifetime = Some(span.0),
         Some(Limit::Span(_)) => return Err(Failure::usage("--max-token-lifetime must be at least 1s")),
     }
-    config.takeover_after = flags.takeover_after.or(file.takeover_after).map(|span| span.0);
+    if let Some(after) = flags.takeover_after.or(file.takeover_after) {
+        config.takeover_after = Some(after.0).filter(|after| !after.is_zero());
+    }
     if flags.first_start.unwrap_or(false) {
         config.token_cutoff = TokenCutoff::None;
     }

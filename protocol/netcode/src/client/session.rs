@@ -22,6 +22,15 @@ use crate::wire::packet::{Challenge, KeepAlive, PacketHeader, PacketKind, REQUES
 use crate::wire::{MAX_SERVERS_PER_TOKEN, TAG_BYTES};
 use crate::{Outbox, Payload, PayloadError, SealError, SealHalf};
 
+/// The time between two ticks after which the program was asleep: stopped, or starved by other programs.
+const ASLEEP: Duration = Duration::from_secs(1);
+
+/// The time after the program's own sleep until a packet of the server must arrive: ten of its keep-alives.
+const GRACE_AFTER_SLEEP: Duration = Duration::from_secs(1);
+
+/// The number of challenges of one server that are remembered after the first one.
+const NEWER_CHALLENGES: usize = 16;
+
 /// The effect of a handled datagram.
 pub(super) enum Handled<'d> {
     Nothing,
@@ -61,6 +70,12 @@ pub(super) struct TokenSession {
     window: ReplayWindow,
     step: SessionStep,
     last_receive: Instant,
+    /// The time of the last tick. After a longer time without one, the program was asleep.
+    last_tick: Instant,
+    /// No timeout ends the connection before this moment.
+    no_timeout_before: Instant,
+    /// The number of packets that were sent since the first challenge.
+    responses: u32,
     /// When the next request, response or keep-alive is due.
     next_send: Instant,
 }
@@ -92,6 +107,9 @@ impl TokenSession {
             window: ReplayWindow::default(),
             step: SessionStep::Requesting,
             last_receive: now,
+            last_tick: now,
+            no_timeout_before: now,
+            responses: 0,
             next_send: now,
             token,
         })
@@ -169,11 +187,11 @@ impl TokenSession {
     ) -> Result<Handled<'d>, Discard> {
         match (header.kind, &self.step) {
             (PacketKind::Payload, SessionStep::Connected(_)) => {
-                self.last_receive = now;
+                self.on_received(now);
                 Ok(Handled::Payload(Payload { sequence: header.sequence, bytes: content }))
             }
             (PacketKind::KeepAlive, SessionStep::Connected(_)) => {
-                self.last_receive = now;
+                self.on_received(now);
                 Ok(Handled::Nothing)
             }
             // DECISION: a disconnect is final, even if the token lists more servers. The reference tries the next
@@ -181,6 +199,19 @@ impl TokenSession {
             (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(EndReason::DisconnectedByServer)),
             _ => self.on_handshake_packet(header.kind, tag, content, now),
         }
+    }
+
+    /// Restarts the timeout because an authentic packet was read.
+    #[inline]
+    fn on_received(&mut self, now: Instant) {
+        if now.since(self.last_tick) <= ASLEEP {
+            self.last_receive = now;
+            return;
+        }
+        // The program was asleep, and the packet may have waited in the socket since then. The server may have ended
+        // the connection meanwhile, so a new packet must follow soon.
+        self.last_receive = self.last_receive.max(self.last_tick);
+        self.no_timeout_before = now.after(GRACE_AFTER_SLEEP);
     }
 
     /// Handles an authentic packet that only a session without a slot expects.
@@ -201,13 +232,25 @@ impl TokenSession {
                 let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
                 self.handshake.insert(*tag);
                 self.step = SessionStep::Responding(challenge);
-                self.last_receive = now;
+                (self.last_receive, self.responses) = (now, 0);
                 // DECISION: the response is sent at once. The reference waits for its next 10 Hz slot.
                 self.next_send = now;
                 Ok(Handled::Nothing)
             }
+            // The reply to a repeated request. The server may have forgotten the client since the last challenge. The
+            // timeout does not restart: a server that only challenges must not hold the client for ever.
+            (PacketKind::Challenge, SessionStep::Responding(_)) => {
+                let challenge = Challenge::parse(content).ok_or(Discard::ContentSize)?;
+                self.handshake.insert_newer(*tag);
+                self.step = SessionStep::Responding(challenge);
+                Ok(Handled::Nothing)
+            }
             (PacketKind::KeepAlive, SessionStep::Responding(_)) => {
                 let slot_info = KeepAlive::parse(content).ok_or(Discard::ContentSize)?;
+                // A hostile server must not hand the game an index beyond its own tables.
+                if slot_info.client_index.0 >= slot_info.max_clients {
+                    return Err(Discard::SlotOutOfRange);
+                }
                 self.step = SessionStep::Connected(slot_info);
                 self.last_receive = now;
                 // The first keep-alive confirms the slot. Until it arrives, the server sends one before each payload.
@@ -235,6 +278,7 @@ impl TokenSession {
 
     /// Handles timeouts: tries the next server, or returns the reason for which the session ends.
     pub(super) fn tick(&mut self, now: Instant) -> Option<EndReason> {
+        self.last_tick = now;
         let connecting = !matches!(self.step, SessionStep::Connected(_));
         // The token's lifetime does not limit an established connection.
         if connecting && now >= self.token_deadline() {
@@ -268,7 +312,8 @@ impl TokenSession {
     }
 
     fn silence_deadline(&self) -> Instant {
-        self.timeout.map_or(Instant::NEVER, |timeout| self.last_receive.after(timeout))
+        let silence = |timeout| self.last_receive.after(timeout).max(self.no_timeout_before);
+        self.timeout.map_or(Instant::NEVER, silence)
     }
 
     /// Restarts with the token's next server that can be dialled. Returns `None` if there is none.
@@ -290,6 +335,9 @@ impl TokenSession {
         }
         let sent = match &self.step {
             SessionStep::Requesting => self.send_request(outbox),
+            // The server may have forgotten the client: its table of pending clients is bounded. A request brings a new
+            // challenge, and a server that has not forgotten it loses nothing.
+            SessionStep::Responding(_) if self.responses % 3 == 2 => self.send_request(outbox),
             SessionStep::Responding(challenge) => {
                 let content = challenge.to_bytes();
                 self.seal_half().send(PacketKind::Response, &content, outbox).is_ok()
@@ -302,6 +350,7 @@ impl TokenSession {
         };
         if sent {
             self.next_send = now.after(SEND_INTERVAL);
+            self.responses = self.responses.wrapping_add(1);
         }
     }
 
@@ -370,21 +419,26 @@ fn next_server(token: &ConnectToken, dialable: u32, from: usize) -> Option<(usiz
     rest.next().map(|(index, address)| (index, Address::from(*address)))
 }
 
-/// The tags of accepted handshake packets: at most a challenge and a denial for each server of a token.
+/// The tags of accepted handshake packets: at most a denial and the first challenge for each server of a token, and the
+/// last of the newer challenges.
 struct HandshakeTags {
     tags: [[u8; TAG_BYTES]; 2 * MAX_SERVERS_PER_TOKEN],
     count: usize,
+    /// A ring. A replayed challenge that is older costs one response, until the server's next challenge.
+    newer: [[u8; TAG_BYTES]; NEWER_CHALLENGES],
+    next_newer: usize,
 }
 
 impl Default for HandshakeTags {
     fn default() -> Self {
-        Self { tags: [[0; TAG_BYTES]; 2 * MAX_SERVERS_PER_TOKEN], count: 0 }
+        let none = [0; TAG_BYTES];
+        Self { tags: [none; 2 * MAX_SERVERS_PER_TOKEN], count: 0, newer: [none; NEWER_CHALLENGES], next_newer: 0 }
     }
 }
 
 impl HandshakeTags {
     fn contains(&self, tag: &[u8; TAG_BYTES]) -> bool {
-        self.tags.iter().take(self.count).any(|seen| seen == tag)
+        self.tags.iter().take(self.count).chain(&self.newer).any(|seen| seen == tag)
     }
 
     fn insert(&mut self, tag: [u8; TAG_BYTES]) {
@@ -392,5 +446,12 @@ impl HandshakeTags {
             *entry = tag;
             self.count += 1;
         }
+    }
+
+    fn insert_newer(&mut self, tag: [u8; TAG_BYTES]) {
+        if let Some(entry) = self.newer.get_mut(self.next_newer) {
+            *entry = tag;
+        }
+        self.next_newer = (self.next_newer + 1) % NEWER_CHALLENGES;
     }
 }

@@ -46,21 +46,29 @@ pub struct ServerConfig {
     pub token_cutoff: TokenCutoff,
     /// The policy for the timeout that a token requests.
     pub timeouts: TimeoutPolicy,
-    /// The silence after which a newer token for a connected client id may take over its slot. `None`, the default,
-    /// forbids takeovers, like the reference: after a crash of its game, a player must wait for the timeout.
+    /// The silence after which a newer token for a connected client id may take over its slot, 1 s by default: a player
+    /// returns at once after a crash of its game. `None` and zero forbid takeovers, like the reference: such a player
+    /// must wait for the timeout.
     pub takeover_after: Option<Duration>,
     /// The maximum of addresses at which one token may be pending at a time, 1 to 8, 4 by default. The reference has 1,
     /// so an attacker that replays a sniffed request first locks its owner out.
     pub addresses_per_token: u8,
-    /// The maximum of pending clients, by default the number of slots, but at least 1,024.
+    /// The maximum of pending clients of a shard, 20,480 by default: what [`Budgets::decrypts`] lets in within the
+    /// second for which an entry is protected. Memory for more than 1,024, about 1 KiB each, is allocated when they
+    /// come. When the table is full, the oldest entry that is older than a second gives way.
     pub pending_clients: u32,
     /// The time for which a client may be pending, 5 s by default. A shorter timeout in its token shortens it.
     pub pending_lifetime: Duration,
     /// The maximum age of a returned challenge, 5 s by default.
     pub challenge_lifetime: Duration,
-    /// The capacity of the history of used, unexpired tokens, by default 16 for each slot, but at least 4,096. A full
-    /// history refuses new tokens.
+    /// The capacity of the history of used, unexpired tokens, by default 16 for each slot, but at least 65,536. A full
+    /// history refuses new tokens. Memory for more than one for each slot, and more than 4,096, is allocated when they
+    /// come: at most 9 MiB for 65,536.
     pub history_tokens: usize,
+    /// The maximum of unexpired tokens that one client id may have used, 8 by default. Otherwise one account could fill
+    /// the history by connecting again and again. A restored history has no client ids, so its tokens do not count.
+    /// If tokens may live for longer than some minutes, raise it.
+    pub tokens_per_client_id: u32,
     /// The limits on the work that received datagrams cause.
     pub budgets: Budgets,
 }
@@ -140,6 +148,16 @@ pub const DEFAULT_MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(45);
 /// The default of [`ServerConfig::pending_lifetime`] and of [`ServerConfig::challenge_lifetime`].
 pub const DEFAULT_PENDING_LIFETIME: Duration = Duration::from_secs(5);
 
+/// The default of [`ServerConfig::takeover_after`]: ten keep-alives of a client in a row are missing.
+pub const DEFAULT_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
+/// The default of [`ServerConfig::pending_clients`]: the 20,000 decryptions a second of [`Budgets::decrypts`], and some
+/// more.
+pub const DEFAULT_PENDING_CLIENTS: u32 = 20_480;
+/// The minimum of the default of [`ServerConfig::history_tokens`]: 1,456 connections a second with tokens of 45 s.
+pub const DEFAULT_HISTORY_TOKENS: usize = 65_536;
+/// The default of [`ServerConfig::tokens_per_client_id`]: a player that reconnects every 6 s with tokens of 45 s.
+pub const DEFAULT_TOKENS_PER_CLIENT_ID: u32 = 8;
+
 /// The minimum lifetime of a pending client and of a challenge. A round trip must fit into it.
 pub const MIN_PENDING_LIFETIME: Duration = Duration::from_millis(100);
 /// The maximum lifetime of a pending client and of a challenge.
@@ -156,18 +174,22 @@ impl ServerConfig {
             max_token_lifetime: Some(DEFAULT_MAX_TOKEN_LIFETIME),
             token_cutoff: TokenCutoff::AtStart,
             timeouts: TimeoutPolicy::Clamped,
-            // Off by default: a takeover ends a connection that may only be slow.
-            takeover_after: None,
+            takeover_after: Some(DEFAULT_TAKEOVER_AFTER),
             // Enough for a client that changes its network or its address family while it connects.
             addresses_per_token: 4,
-            // The minimum of 1,024 lets a small server survive a burst of requests.
-            pending_clients: slots.clamp(1024, MAX_SLOTS),
+            pending_clients: DEFAULT_PENDING_CLIENTS,
             pending_lifetime: DEFAULT_PENDING_LIFETIME,
             challenge_lifetime: DEFAULT_PENDING_LIFETIME,
             // 16 tokens for each slot within 45 s: players that reconnect often still fit.
-            history_tokens: (slots as usize).saturating_mul(16).max(4096),
+            history_tokens: (slots as usize).saturating_mul(16).max(DEFAULT_HISTORY_TOKENS),
+            tokens_per_client_id: DEFAULT_TOKENS_PER_CLIENT_ID,
             budgets: Budgets::default(),
         }
+    }
+
+    /// Returns the silence after which a newer token may take over a slot, or `None` if takeovers are off.
+    pub(crate) fn takeover_time(&self) -> Option<Duration> {
+        self.takeover_after.filter(|after| !after.is_zero())
     }
 
     /// Checks the settings. Every start of a server does this, too.
@@ -191,6 +213,9 @@ impl ServerConfig {
         // 2^24 entries take more than 512 MiB, and the history's indices are 32 bits wide.
         if self.history_tokens == 0 || self.history_tokens > 1 << 24 {
             return Err(ServerConfigError::HistoryTokens);
+        }
+        if self.tokens_per_client_id == 0 {
+            return Err(ServerConfigError::TokensPerClientId);
         }
         let lifetimes = MIN_PENDING_LIFETIME..=MAX_PENDING_LIFETIME;
         if !lifetimes.contains(&self.pending_lifetime) || !lifetimes.contains(&self.challenge_lifetime) {
@@ -218,6 +243,8 @@ pub enum ServerConfigError {
     PendingClients,
     /// The capacity of the history is not 1 to 16,777,216 tokens.
     HistoryTokens,
+    /// The number of tokens for each client id is 0.
+    TokensPerClientId,
     /// The lifetime of pending clients or challenges is not 100 ms to 60 s.
     PendingLifetime,
     /// The maximum lifetime of tokens is less than 1 s.
@@ -240,6 +267,7 @@ impl fmt::Display for ServerConfigError {
             Self::AddressesPerToken => "one token may be pending at 1 to 8 addresses",
             Self::PendingClients => "the number of pending clients must be 1 to 65536",
             Self::HistoryTokens => "the capacity of the token history must be 1 to 16777216 tokens",
+            Self::TokensPerClientId => "one client id must be allowed at least 1 used token",
             Self::PendingLifetime => "the lifetime of pending clients and challenges must be 100 ms to 60 s",
             Self::TokenLifetime => "the maximum lifetime of tokens must be at least 1 second",
             Self::Budgets => "every budget must be at least 1, and those of decryptions at least 3 per second",

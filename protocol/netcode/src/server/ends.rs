@@ -26,7 +26,7 @@ impl NetcodeServer {
             let Some(slot) = self.slots.of_client(client_id) else { continue };
             // Unread packets count as received, because they may be from this client.
             let last = self.slots.link(slot).last_receive.max(self.backlog_until);
-            let is_silent = self.config.takeover_after.is_some_and(|after| now.reached(last, after));
+            let is_silent = self.config.takeover_time().is_some_and(|after| now.reached(last, after));
             // Without capacity for the `Disconnected` event, the client stays connected until the next query.
             if query == OwnerQuery::Takeover && is_silent && self.has_event_capacity() {
                 // The reservation comes first: `end` would otherwise remove the id, and another token could claim it.
@@ -81,6 +81,9 @@ impl NetcodeServer {
     /// Queues the `Disconnected` event of a client, if its `Connected` event was queued.
     pub(super) fn emit_disconnected(&mut self, client: ClientHandle, client_id: ClientId, reason: DisconnectReason) {
         self.stats.disconnects += 1;
+        if let Some(address) = self.slots.link(client.slot()).address {
+            self.ended.insert(address, self.last_tick);
+        }
         if self.slots.is_durable(client.slot()) {
             self.events.push_back(NetcodeEvent::Disconnected { client, client_id, reason });
         }

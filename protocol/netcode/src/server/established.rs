@@ -42,7 +42,10 @@ impl NetcodeServer {
         }
         link.confirmed = true;
         let is_durable = link.durable;
-        self.slots.on_received(slot, now);
+        match self.asleep_since {
+            None => self.slots.on_received(slot, now),
+            Some(asleep_since) => self.slots.on_received_late(slot, asleep_since),
+        }
         // The application does not know the client before its token is durable, so payloads are dropped until then. The
         // client could send one early, because it has the keys.
         if header.kind != PacketKind::Payload || !is_durable {

@@ -18,6 +18,7 @@
 pub mod config;
 
 mod budget;
+mod ended;
 mod ends;
 mod established;
 mod loopback;
@@ -49,6 +50,7 @@ pub use self::start::ShardSetup;
 pub use self::start::TokenStorage;
 
 use self::budget::TurnBudgets;
+use self::ended::EndedAddresses;
 use self::pending::PendingClients;
 use self::registry::RegistryRef;
 use self::slots::{DuePackets, SlotDeadline, Slots};
@@ -61,10 +63,17 @@ use crate::crypto::packet::PacketCipher;
 use crate::discard::{Discard, Discards};
 use crate::ids::ClientId;
 use crate::time::{Instant, Now};
+use crate::timing::{DISCONNECT_PACKETS, MAX_TIMEOUT};
 use crate::token::challenge::Challenger;
 use crate::token::history::Journal;
 use crate::wire::packet::REQUEST_PREFIX;
 use crate::wire::token::Servers;
+
+/// The time between two ticks after which the server was asleep: stopped, or starved by other programs.
+const ASLEEP: Duration = Duration::from_secs(1);
+
+/// The time that a client has after the server's own sleep until a packet of it must arrive: ten of its keep-alives.
+const GRACE_AFTER_SLEEP: Duration = Duration::from_secs(1);
 
 /// The interval of sweeps of a shared registry.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
@@ -94,6 +103,13 @@ pub struct NetcodeServer {
     next_sweep: Instant,
     /// The last moment at which unread packets were waiting. Silence before it proves nothing.
     backlog_until: Instant,
+    /// The time of the last tick.
+    last_tick: Instant,
+    /// The last tick before the server was asleep, until it has read all packets that waited meanwhile. Such a packet
+    /// counts as received then, because it may have waited since.
+    asleep_since: Option<Instant>,
+    /// The addresses of connections that ended a moment ago.
+    ended: EndedAddresses,
     journal: Option<Box<dyn Journal>>,
     /// The number of records in the journal, and the number of durable ones, counted from the oldest.
     recorded: u64,
@@ -147,6 +163,7 @@ impl NetcodeServer {
         datagram: &'d mut [u8],
         now: Now,
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
+        self.notice_sleep(now.monotonic);
         let Some(prefix) = datagram.first().copied() else { return Err(Discard::Empty) };
         // Requests are unencrypted, so their prefix is checked before any lookup.
         if prefix == REQUEST_PREFIX {
@@ -155,7 +172,22 @@ impl NetcodeServer {
         match self.slots.at_address(&from) {
             // A response from a slot's address may belong to a takeover by the same player.
             Some(slot) if !response::is_response(prefix) => self.on_established(slot, datagram, now.monotonic),
-            slot => self.on_response(from, slot.is_some(), datagram, now).map(|()| None),
+            slot => match self.on_response(from, slot.is_some(), datagram, now) {
+                Ok(()) => Ok(None),
+                Err(Discard::UnknownSender) if self.ended.contains(&from, now.monotonic) => {
+                    Err(Discard::ConnectionEnded)
+                }
+                Err(reason) => Err(reason),
+            },
+        }
+    }
+
+    /// Records that the server was asleep, if the last tick is long ago. Silence in that time proves nothing.
+    #[inline]
+    fn notice_sleep(&mut self, now: Instant) {
+        if self.asleep_since.is_none() && now.since(self.last_tick) > ASLEEP {
+            self.asleep_since = Some(self.last_tick);
+            self.backlog_until = now;
         }
     }
 
@@ -167,20 +199,34 @@ impl NetcodeServer {
 
     /// Ends a turn: disconnects clients that timed out, schedules keep-alives, forgets expired entries and restores the
     /// budgets of a turn.
+    ///
+    /// If the last tick was more than a second ago, the server itself was asleep: clients have another second to be
+    /// heard.
     pub fn tick(&mut self, now: Now) {
+        self.notice_sleep(now.monotonic);
+        if self.asleep_since.take().is_some() {
+            self.slots.used().for_each(|slot| self.slots.extend_timeout(slot, now.monotonic, GRACE_AFTER_SLEEP));
+        }
+        self.end_turn(now);
+    }
+
+    fn end_turn(&mut self, now: Now) {
+        self.last_tick = now.monotonic;
         // Each slot compares this number with its own, which restores the slots' budgets without a loop.
         self.turn += 1;
         self.turn_budgets.start_turn();
         self.reply_to_queries(now.monotonic);
         for slot in self.slots.used() {
             match self.slots.expired_deadline(slot, now.monotonic) {
-                // No disconnect packets: a client that is silent has most likely gone.
-                Some(SlotDeadline::Timeout) => self.end(slot, DisconnectReason::TimedOut, 0),
+                // The client may be alive behind a path that is broken in one direction, or stopped for a while. It
+                // learns of the end by the disconnect packets.
+                Some(SlotDeadline::Timeout) => self.end(slot, DisconnectReason::TimedOut, DISCONNECT_PACKETS),
                 Some(SlotDeadline::KeepAlive) => self.slots.add_due(slot, DuePackets::KEEP_ALIVE),
                 None => {}
             }
         }
         self.pending.sweep(now.monotonic);
+        self.ended.sweep(now.monotonic);
         // A shared registry is swept every 20 ms: a lock in every turn of every shard would cost more than the sweep.
         if self.has_queries.is_none() || now.monotonic >= self.next_sweep {
             self.next_sweep = now.monotonic.after(SWEEP_INTERVAL);
@@ -189,12 +235,14 @@ impl NetcodeServer {
     }
 
     /// Ends a turn like [`tick`](Self::tick) when received packets are still unread. Every client's timeout restarts,
-    /// because its packets may be among them.
+    /// because its packets may be among them. After a sleep of the server, every client has at least another second.
     pub fn tick_with_backlog(&mut self, now: Now) {
+        self.notice_sleep(now.monotonic);
         self.backlog_until = now.monotonic;
-        // This precedes `tick`, which would disconnect clients with packets in the socket's buffer.
-        self.slots.used().for_each(|slot| self.slots.extend_timeout(slot, now.monotonic));
-        self.tick(now);
+        let extension = if self.asleep_since.is_some() { GRACE_AFTER_SLEEP } else { MAX_TIMEOUT };
+        // This precedes `end_turn`, which would disconnect clients with packets in the socket's buffer.
+        self.slots.used().for_each(|slot| self.slots.extend_timeout(slot, now.monotonic, extension));
+        self.end_turn(now);
     }
 
     /// Sets whether new clients are admitted, initially true. Otherwise new clients are denied, as if the server were

@@ -2,6 +2,9 @@
 //!
 //! A client id is pending with one token at a time, and a token at a few addresses. An attacker that replays a sniffed
 //! request first therefore cannot lock its owner out. Each entry lives for some seconds, regardless of further packets.
+//!
+//! The entries are in a list by age. When the table is full, the oldest one gives way after its fair second. The table
+//! holds all entries that can come within that second, so a flood of valid requests locks no player out.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,7 +14,7 @@ use zeroize::Zeroize;
 
 use super::budget::Attempt;
 use super::config::MAX_ADDRESSES_PER_TOKEN;
-use super::slab::{Slab, SlabIndex};
+use super::slab::{ChunkedSlab, Slab, SlabIndex};
 use crate::address::Address;
 use crate::crypto::digest::Digest;
 use crate::crypto::key::{Key, Seed};
@@ -33,14 +36,17 @@ const FAIR_TIME: Duration = Duration::from_secs(1);
 /// surely decrypted.
 const MAX_ATTEMPTS_PER_TURN: u32 = 64;
 
+/// The number of entries for which memory is allocated at the start: a burst of requests to a small server.
+const INITIAL_ENTRIES: usize = 1024;
+
 /// The index of a pending entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct PendingIndex(u32);
+pub(super) struct PendingIndex(u16);
 
 impl SlabIndex for PendingIndex {
     fn from_usize(index: usize) -> Self {
-        // A server has at most 65,536 pending entries.
-        Self(index as u32)
+        // A shard has at most 65,536 pending entries.
+        Self(index as u16)
     }
 
     #[inline]
@@ -77,6 +83,10 @@ pub(super) struct Pending {
     pub(super) user_data: UserData,
     pub(super) server_index: u8,
     since: Instant,
+    deadline: Instant,
+    /// The next older and the next newer entry of the table.
+    older: Option<PendingIndex>,
+    newer: Option<PendingIndex>,
     /// The last turn in which responses from the address were decrypted, and their number.
     turn: u64,
     attempts: u32,
@@ -89,6 +99,9 @@ impl Pending {
     /// Returns the entry of a token that was just presented.
     fn new(bound: Binding, tag: TokenTag, redeemed: &Redeemed, server_index: u8, now: Instant) -> Self {
         Self {
+            deadline: Instant::NEVER,
+            older: None,
+            newer: None,
             bound,
             tag,
             age: redeemed.age(),
@@ -107,50 +120,52 @@ impl Pending {
     }
 }
 
-/// The pending entries of one client id: one token at up to eight addresses.
+/// The pending entries of one client id: one token at up to eight addresses. It has at least one entry.
+#[derive(Clone, Copy, Default)]
 struct PendingGroup {
-    token: Digest,
-    age: TokenAge,
     indices: [PendingIndex; MAX_ADDRESSES_PER_TOKEN as usize],
-    count: usize,
+    count: u8,
 }
 
 impl PendingGroup {
     fn indices(&self) -> &[PendingIndex] {
-        self.indices.get(..self.count).unwrap_or_default()
+        self.indices.get(..usize::from(self.count)).unwrap_or_default()
     }
 }
 
-/// All pending clients of a server.
+/// All pending clients of a shard.
 pub(super) struct PendingClients {
     capacity: usize,
-    /// The entries that were ever used. Memory for the others is reserved, but not touched.
-    entries: Slab<PendingIndex, Option<Pending>>,
-    /// The deadline of each entry, [`Instant::NEVER`] for a free one. A separate array keeps the sweep's scan short.
-    deadlines: Slab<PendingIndex, Instant>,
+    /// The entries that were ever used. Memory for more than [`INITIAL_ENTRIES`] is allocated when they come.
+    entries: ChunkedSlab<PendingIndex, Option<Pending>>,
     free: Vec<PendingIndex>,
+    /// The ends of the list by age.
+    oldest: Option<PendingIndex>,
+    newest: Option<PendingIndex>,
     by_address: KeyedMap<Address, PendingIndex>,
     by_client_id: KeyedMap<ClientId, PendingGroup>,
     /// Entries with a due reply, each at most once, as `in_due_queue` records. An entry may be free again meanwhile.
     due_queue: VecDeque<PendingIndex>,
     in_due_queue: Slab<PendingIndex, bool>,
-    per_token: usize,
+    per_token: u8,
     next_identity: u64,
 }
 
 impl PendingClients {
     pub(super) fn new(capacity: u32, per_token: u8, seed: &Seed) -> Self {
-        let size = capacity as usize;
+        let capacity = capacity as usize;
+        let initial = capacity.min(INITIAL_ENTRIES);
         Self {
-            capacity: size,
-            entries: Slab::with_capacity(size, None),
-            deadlines: Slab::with_capacity(size, Instant::NEVER),
-            free: Vec::with_capacity(size),
-            by_address: map_with_capacity(size, HashKey::derive(seed, "pending by address")),
-            by_client_id: map_with_capacity(size, HashKey::derive(seed, "pending by client id")),
-            due_queue: VecDeque::with_capacity(size),
-            in_due_queue: Slab::with_capacity(size, false),
-            per_token: usize::from(per_token),
+            capacity,
+            entries: ChunkedSlab::new(initial, None),
+            free: Vec::with_capacity(initial),
+            oldest: None,
+            newest: None,
+            by_address: map_with_capacity(initial, HashKey::derive(seed, "pending by address")),
+            by_client_id: map_with_capacity(initial, HashKey::derive(seed, "pending by client id")),
+            due_queue: VecDeque::with_capacity(initial),
+            in_due_queue: Slab::with_capacity(initial, false),
+            per_token,
             next_identity: 0,
         }
     }
@@ -186,7 +201,7 @@ impl PendingClients {
     }
 
     fn has_expired(&self, index: PendingIndex, now: Instant) -> bool {
-        self.deadlines[index] <= now
+        self.get(index).is_none_or(|entry| entry.deadline <= now)
     }
 
     pub(super) fn get(&self, index: PendingIndex) -> Option<&Pending> {
@@ -214,28 +229,60 @@ impl PendingClients {
             return Ok(index);
         }
         self.make_space_for_client(token.name, redeemed, now)?;
-        let index = self.take_free().ok_or(Discard::PendingFull)?;
+        let index = self.take_free(now).ok_or(Discard::PendingFull)?;
         let bound =
             Binding { address: from, token: token.name, pending: self.next_identity, client_id: redeemed.client_id };
         // 64 bits never overflow, so a challenge of an earlier entry is never valid for a later one.
         self.next_identity += 1;
-        let entry = Pending::new(bound, token.tag, redeemed, server_index, now);
+        let mut entry = Pending::new(bound, token.tag, redeemed, server_index, now);
+        entry.deadline = now.after(lifetime);
         // No step after this one can fail.
         self.list(index, &entry);
-        self.deadlines[index] = now.after(lifetime);
         self.entries[index] = Some(entry);
+        self.link_newest(index);
         Ok(index)
     }
 
-    fn take_free(&mut self) -> Option<PendingIndex> {
+    /// Takes a free entry. If there is none, the oldest entry gives way, once it has had its [`FAIR_TIME`].
+    fn take_free(&mut self, now: Instant) -> Option<PendingIndex> {
+        if self.free.is_empty() && self.entries.len() >= self.capacity {
+            let oldest = self.oldest?;
+            let since = self.get(oldest).map_or(now, |entry| entry.since);
+            // Its challenge and its response had time enough. An attacker must not keep the place for longer.
+            if !now.reached(since, FAIR_TIME) && !self.has_expired(oldest, now) {
+                return None;
+            }
+            self.remove(oldest);
+        }
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
-        (self.entries.len() < self.capacity).then(|| {
-            self.deadlines.push(Instant::NEVER);
-            self.in_due_queue.push(false);
-            self.entries.push(None)
-        })
+        self.in_due_queue.push(false);
+        Some(self.entries.push(None))
+    }
+
+    /// Appends an entry to the list by age.
+    fn link_newest(&mut self, index: PendingIndex) {
+        let older = self.newest.replace(index);
+        if let Some(entry) = &mut self.entries[index] {
+            (entry.older, entry.newer) = (older, None);
+        }
+        match older.and_then(|older| self.entries[older].as_mut()) {
+            Some(older) => older.newer = Some(index),
+            None => self.oldest = Some(index),
+        }
+    }
+
+    /// Removes an entry with these neighbours from the list by age.
+    fn unlink(&mut self, older: Option<PendingIndex>, newer: Option<PendingIndex>) {
+        match older.and_then(|older| self.entries[older].as_mut()) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.and_then(|newer| self.entries[newer].as_mut()) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
     }
 
     /// Returns the entry of this token at this address, and removes an older entry that occupies the address.
@@ -272,11 +319,13 @@ impl PendingClients {
     fn make_space_for_client(&mut self, token: Digest, redeemed: &Redeemed, now: Instant) -> Result<(), Discard> {
         self.remove_expired_of(redeemed.client_id, now);
         let Some(group) = self.by_client_id.get(&redeemed.client_id) else { return Ok(()) };
-        if group.token == token {
+        // All entries of a group have the same token.
+        let Some(first) = group.indices().first().and_then(|index| self.get(*index)) else { return Ok(()) };
+        if first.bound.token == token {
             return if group.count < self.per_token { Ok(()) } else { self.remove_oldest_of(redeemed.client_id, now) };
         }
         // An attacker with an old token of the client must not evict its newer one.
-        if !redeemed.age().is_newer_than(group.age) {
+        if !redeemed.age().is_newer_than(first.age) {
             return Err(Discard::ClientIdPending);
         }
         self.remove_client(redeemed.client_id);
@@ -310,23 +359,18 @@ impl PendingClients {
         let Some(group) = self.by_client_id.get(&client_id) else { return };
         // A copy, because `remove` changes the group.
         let (indices, count) = (group.indices, group.count);
-        for index in indices.into_iter().take(count) {
+        for index in indices.into_iter().take(usize::from(count)) {
             if is_unwanted(self, index) {
                 self.remove(index);
             }
         }
     }
 
-    /// Removes the entries with a deadline in the past.
+    /// Removes the oldest entries while their deadline is in the past. An entry with a shorter lifetime than an older
+    /// one is void from its own deadline on, but keeps its place until the older one is removed.
     pub(super) fn sweep(&mut self, now: Instant) {
-        // The usual case: no handshake is under way, and the turn costs one comparison.
-        if self.by_address.is_empty() {
-            return;
-        }
-        for index in self.entries.indices() {
-            if self.has_expired(index, now) {
-                self.remove(index);
-            }
+        while let Some(oldest) = self.oldest.filter(|oldest| self.has_expired(*oldest, now)) {
+            self.remove(oldest);
         }
     }
 
@@ -365,14 +409,9 @@ impl PendingClients {
 
     fn list(&mut self, index: PendingIndex, entry: &Pending) {
         self.by_address.insert(entry.bound.address, index);
-        let group = self.by_client_id.entry(entry.bound.client_id).or_insert(PendingGroup {
-            token: entry.bound.token,
-            age: entry.age,
-            indices: [PendingIndex::default(); MAX_ADDRESSES_PER_TOKEN as usize],
-            count: 0,
-        });
+        let group = self.by_client_id.entry(entry.bound.client_id).or_default();
         // `per_token` is at most the array's length, so the entry always fits.
-        if let Some(end) = group.indices.get_mut(group.count) {
+        if let Some(end) = group.indices.get_mut(usize::from(group.count)) {
             *end = index;
             group.count += 1;
         }
@@ -385,19 +424,21 @@ impl PendingClients {
             entry.client_to_server.zeroize();
             entry.server_to_client.zeroize();
         }
-        // The sweep also visits free entries: their deadline is NEVER, so they do not get here.
         let Some(entry) = slot.take() else { return };
-        self.deadlines[index] = Instant::NEVER;
+        self.unlink(entry.older, entry.newer);
         self.by_address.remove(&entry.bound.address);
         self.free.push(index);
         let Some(group) = self.by_client_id.get_mut(&entry.bound.client_id) else { return };
         if let Some(position) = group.indices().iter().position(|other| *other == index) {
             group.count -= 1;
-            group.indices.swap(position, group.count);
+            group.indices.swap(position, usize::from(group.count));
         }
-        // An empty group would keep its token's age and refuse older tokens forever.
+        // A group has at least one entry, which holds its token and age.
         if group.count == 0 {
             self.by_client_id.remove(&entry.bound.client_id);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@
 
 mod lock;
 mod takeover;
+mod tokens;
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
@@ -39,19 +40,21 @@ pub use self::lock::SharedRegistry;
 pub(super) use self::takeover::{OwnerQuery, Presence};
 
 use super::budget::DecryptLimiter;
-use super::config::{ServerConfig, ServerConfigError};
-use crate::address::Address;
+use super::config::{ServerConfig, ServerConfigError, TokenCutoff};
 use crate::crypto::digest::{Digest, DigestKey};
 use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
 use crate::ids::{ClientId, ClientIndex};
-use crate::time::{Instant, Now, UnixSeconds};
-use crate::token::history::{TokenHistory, TokenTag, UsedToken};
+use crate::time::{Instant, Now};
+use crate::token::history::{HistoryLimits, TokenHistory, TokenTag, UsedToken};
 use crate::token::redeem::TokenAge;
 
 /// The maximum of shards of one server.
 pub const MAX_SHARDS: u16 = 256;
+
+/// The number of used tokens for which memory is allocated at the start, unless there are more slots.
+const INITIAL_HISTORY_TOKENS: usize = 4096;
 
 /// The number of a shard of a server, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
@@ -152,7 +155,16 @@ impl ClientRegistry {
             Some((names, _)) => DigestKey::from(names),
             None => DigestKey::from(&seed.derive("token names")),
         };
-        let mut history = TokenHistory::new(config.history_tokens, names.clone(), HashKey::derive(seed, "history"));
+        let limits = HistoryLimits {
+            tokens: config.history_tokens,
+            tokens_per_client: config.tokens_per_client_id,
+            initial: (config.slots as usize).max(INITIAL_HISTORY_TOKENS),
+        };
+        let mut history = TokenHistory::new(limits, names.clone(), HashKey::derive(seed, "history"));
+        if config.token_cutoff != TokenCutoff::None {
+            // Earlier starts may have used and forgotten tokens that expired before this one.
+            history.forget_until(now.unix.into());
+        }
         for used in storage.map_or(&[][..], |(_, used)| used) {
             history.restore(*used, now).map_err(|_| ServerConfigError::JournalTooLarge)?;
         }
@@ -217,47 +229,11 @@ impl ClientRegistry {
         self.mailboxes.get(usize::from(shard.0)).map(|mailbox| Arc::clone(&mailbox.has_queries))
     }
 
-    // Tokens --------------------------------------------------------------------------------------------------------
-
-    pub(super) fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
-        self.history.may_have_forgotten(expires)
-    }
-
-    pub(super) fn is_consumed(&self, tag: &TokenTag) -> bool {
-        self.history.is_consumed(tag)
-    }
-
-    pub(super) fn is_full_of_tokens(&self) -> bool {
-        self.history.is_full()
-    }
-
-    /// Uses a token for a client that already has an index.
-    ///
-    /// # Errors
-    /// `TokenUsed` when the token was used before, `HistoryFull` when the history is full.
-    pub(super) fn consume(&mut self, token: &TokenUse, now: Now) -> Result<(), Discard> {
-        if self.history.is_consumed(&token.tag) {
-            return Err(Discard::TokenUsed);
-        }
-        self.history.consume(token.tag, token.used.expires, now)
-    }
-
-    /// Reverts the use of a token after its record could not be written. It has admitted no client.
-    pub(super) fn retract(&mut self, tag: &TokenTag) {
-        self.history.retract(tag);
-    }
-
-    pub(super) fn take_decrypt(&mut self, from: Address, keys: u32, now: Instant) -> Result<(), Discard> {
-        self.decrypts.take(from, keys, now)
-    }
-
     /// Forgets expired tokens and reservations.
     pub(super) fn sweep(&mut self, now: Now) {
         self.history.sweep(now);
         self.release_expired_reservations(now.monotonic);
     }
-
-    // Clients -------------------------------------------------------------------------------------------------------
 
     /// Returns whether a client index is free, after releasing expired reservations.
     pub(super) fn has_free_index(&mut self, now: Instant) -> bool {
@@ -270,15 +246,13 @@ impl ClientRegistry {
     /// Gives a new client its reserved index or the lowest free one, and uses its token. An error changes nothing.
     ///
     /// # Errors
-    /// - `TokenUsed`, `ClientIdConnected` or `HistoryFull` as a discard reason.
+    /// - `ClientIdConnected`, or a reason of [`consume`](Self::consume), as a discard reason.
     /// - `Full` when no index is free.
     pub(super) fn claim(&mut self, claim: &IndexClaim, now: Now) -> Result<ClientIndex, ClaimError> {
         // Checked again under this guard: the token may have been used on another shard since the response's first
         // check.
-        if let Some(TokenUse { tag, .. }) = &claim.token
-            && self.history.is_consumed(tag)
-        {
-            return Err(ClaimError::Discard(Discard::TokenUsed));
+        if let Some(token) = &claim.token {
+            self.check_unused(token, now).map_err(ClaimError::Discard)?;
         }
         let reserved = self.reserved_index(claim, now.monotonic)?;
         if reserved.is_none() && !self.has_free_index(now.monotonic) {
@@ -286,7 +260,8 @@ impl ClientRegistry {
         }
         // The last step that can fail. After it the index is taken in any case.
         if let Some(token) = &claim.token {
-            self.history.consume(token.tag, token.used.expires, now).map_err(ClaimError::Discard)?;
+            let used = self.history.consume(token.tag, claim.client_id, token.used.expires, now);
+            used.map_err(ClaimError::Discard)?;
         }
         let index = match reserved {
             // The reservation is used up.

@@ -70,9 +70,7 @@ impl NetcodeServer {
         }
         // The guard ends with this function: other shards do not wait while the token is decrypted.
         let mut registry = self.registry.lock();
-        if registry.may_have_forgotten(expires) {
-            return Err(Discard::TokenExpired);
-        }
+        registry.check_not_forgotten(expires, now)?;
         if self.config.max_token_lifetime.is_some_and(|max| expires.0 - today.0 > max.as_secs()) {
             return Err(Discard::TokenTooLong);
         }
@@ -92,7 +90,7 @@ impl NetcodeServer {
     ) -> Result<bool, Discard> {
         // Local slots first: they need no lock.
         let takeover = self.check_local_occupants(from, redeemed.client_id, redeemed.age(), now)?;
-        let takeover_after = self.config.takeover_after;
+        let takeover_after = self.config.takeover_time();
         let mut registry = self.registry.lock();
         let needs_free_index = match takeover {
             Some(_) => false,
@@ -102,9 +100,7 @@ impl NetcodeServer {
                 presence == Presence::Absent
             }
         };
-        if registry.is_full_of_tokens() {
-            return Err(Discard::HistoryFull);
-        }
+        registry.check_token_capacity(redeemed.client_id)?;
         Ok(registry.has_free_index(now) || !needs_free_index)
     }
 
@@ -160,7 +156,7 @@ impl NetcodeServer {
 
     /// Returns whether a token of this age may take over a slot: it is newer, and the slot's client is silent.
     fn may_take_over(&self, slot: SlotIndex, age: TokenAge, now: Instant) -> bool {
-        let Some(takeover_after) = self.config.takeover_after else { return false };
+        let Some(takeover_after) = self.config.takeover_time() else { return false };
         let is_newer = self.slots.profile(slot).age.is_some_and(|present| age.is_newer_than(present));
         let link = self.slots.link(slot);
         // Packets that were not read yet could break the silence, so it counts only after the last backlog.

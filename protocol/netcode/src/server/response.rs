@@ -105,7 +105,7 @@ impl NetcodeServer {
         tag: &TokenTag,
         now: Instant,
     ) -> Result<(Admission, bool), Discard> {
-        let takeover_after = self.config.takeover_after;
+        let takeover_after = self.config.takeover_time();
         // `lock` borrows the registry alone, so the guard covers the whole step, including the checks of local slots.
         let local = self.check_local_occupants(bound.address, bound.client_id, age, now);
         let mut registry = self.registry.lock();
@@ -171,7 +171,7 @@ impl NetcodeServer {
         // A takeover on the same shard keeps the client index, so it needs only the token.
         let Some(slot) = takeover else { return registry.claim(claim, now) };
         if let Some(token) = &claim.token {
-            registry.consume(token, now).map_err(ClaimError::Discard)?;
+            registry.consume(token, claim.client_id, now).map_err(ClaimError::Discard)?;
         }
         Ok(self.slots.link(slot).index)
     }

@@ -117,6 +117,69 @@ impl<I: SlabIndex, T> IndexMut<I> for Slab<I, T> {
     }
 }
 
+/// The number of entries of a chunk of a [`ChunkedSlab`].
+const CHUNK: usize = 256;
+
+/// Entries of type `T` by an index of type `I`, in chunks that are allocated when they are first used.
+///
+/// An entry never moves, so keys leave no copies behind when the slab grows.
+pub(super) struct ChunkedSlab<I, T> {
+    chunks: Vec<Vec<T>>,
+    len: usize,
+    /// The entry for an index that does not exist, in release builds.
+    spare: T,
+    index: PhantomData<fn(I)>,
+}
+
+impl<I: SlabIndex, T> ChunkedSlab<I, T> {
+    /// Returns an empty slab that holds at least `initial` entries without another allocation.
+    pub(super) fn new(initial: usize, spare: T) -> Self {
+        let chunks = (0..initial.div_ceil(CHUNK)).map(|_| Vec::with_capacity(CHUNK)).collect();
+        Self { chunks, len: 0, spare, index: PhantomData }
+    }
+
+    /// Returns the number of entries.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends an entry and returns its index.
+    pub(super) fn push(&mut self, entry: T) -> I {
+        if self.len == self.chunks.len() * CHUNK {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        // The chunk exists and has space: all chunks before it are full.
+        if let Some(chunk) = self.chunks.get_mut(self.len / CHUNK) {
+            chunk.push(entry);
+        }
+        self.len += 1;
+        I::from_usize(self.len - 1)
+    }
+}
+
+impl<I: SlabIndex, T> Index<I> for ChunkedSlab<I, T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: I) -> &T {
+        let position = index.to_usize();
+        let entry = self.chunks.get(position / CHUNK).and_then(|chunk| chunk.get(position % CHUNK));
+        debug_assert!(entry.is_some(), "{index:?} must be an entry of the slab");
+        entry.unwrap_or(&self.spare)
+    }
+}
+
+impl<I: SlabIndex, T> IndexMut<I> for ChunkedSlab<I, T> {
+    #[inline]
+    fn index_mut(&mut self, index: I) -> &mut T {
+        let position = index.to_usize();
+        let Self { chunks, spare, .. } = self;
+        let entry = chunks.get_mut(position / CHUNK).and_then(|chunk| chunk.get_mut(position % CHUNK));
+        debug_assert!(entry.is_some(), "{index:?} must be an entry of the slab");
+        entry.unwrap_or(spare)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +191,21 @@ mod tests {
         slab[first] += 10;
         assert_eq!((slab[first], slab[second], slab.len()), (17, 8, 2));
         assert_eq!(slab.lookup(SlotIndex(2)), None);
+    }
+
+    #[test]
+    fn entries_of_a_chunked_slab_never_move() {
+        let mut slab = ChunkedSlab::<SlotIndex, usize>::new(CHUNK + 1, 0);
+        assert_eq!(slab.chunks.len(), 2, "allocated at the start");
+        let first = slab.push(0);
+        let place: *const usize = &raw const slab[first];
+        for number in 1..10 * CHUNK {
+            let index = slab.push(number);
+            slab[index] += 1;
+        }
+        assert!(std::ptr::eq(place, &raw const slab[first]));
+        assert!((1..10 * CHUNK).all(|number| slab[SlotIndex(number as u32)] == number + 1));
+        assert_eq!((slab.len(), slab.chunks.len()), (10 * CHUNK, 10));
     }
 
     #[test]

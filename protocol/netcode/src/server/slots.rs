@@ -340,12 +340,20 @@ impl Slots {
         self.timers[slot].timeout = link.timeout.map_or(Instant::NEVER, |timeout| now.after(timeout));
     }
 
-    /// Restarts the timeout of a slot although none of its packets was read.
-    pub(super) fn extend_timeout(&mut self, slot: SlotIndex, now: Instant) {
+    /// Restarts the timeout of a slot when an authentic packet was read that may have arrived as early as `earliest`.
+    pub(super) fn on_received_late(&mut self, slot: SlotIndex, earliest: Instant) {
+        // A packet that was read before the server's sleep may be newer.
+        let arrival = self.links[slot].last_receive.max(earliest);
+        self.on_received(slot, arrival);
+    }
+
+    /// Postpones the timeout of a slot, although no packet was read, to `extension` from now, at most the whole
+    /// timeout.
+    pub(super) fn extend_timeout(&mut self, slot: SlotIndex, now: Instant, extension: Duration) {
         let timers = &mut self.timers[slot];
         // A timer that is off stays off: the slot is not connected.
         if let (Some(timeout), true) = (self.links[slot].timeout, timers.timeout != Instant::NEVER) {
-            timers.timeout = now.after(timeout);
+            timers.timeout = timers.timeout.max(now.after(timeout.min(extension)));
         }
     }
 
@@ -382,6 +390,11 @@ impl Slots {
             link.in_due_queue = true;
             self.due_queue.push_back(slot);
         }
+    }
+
+    /// Records that the due keep-alive of a slot was sent with a payload.
+    pub(super) fn clear_due_keep_alive(&mut self, slot: SlotIndex) {
+        self.links[slot].due.keep_alive = false;
     }
 
     /// Takes the next slot with due packets, and these packets.

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use super::budget::TurnBudgets;
 use super::config::{ServerConfig, ServerConfigError};
+use super::ended::EndedAddresses;
 use super::pending::PendingClients;
 #[cfg(feature = "std")]
 use super::registry::SharedRegistry;
@@ -70,6 +71,9 @@ impl NetcodeServer {
             registry,
             next_sweep: now.monotonic,
             backlog_until: now.monotonic,
+            last_tick: now.monotonic,
+            asleep_since: None,
+            ended: EndedAddresses::new(config.slots, seed),
             cipher: PacketCipher::new(config.protocol_id),
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),

@@ -14,8 +14,9 @@ use crate::{Outbox, PayloadError, SealError, SealHalf, check_payload};
 impl NetcodeServer {
     /// Seals a payload of 1 to 1200 bytes for a client into the outbox.
     ///
-    /// Until a packet has arrived from the client, each payload is preceded by a keep-alive. A client ignores payloads
-    /// before it knows that it is connected.
+    /// The keep-alive that accepts a client leaves before its first payload. Until a packet has arrived from the
+    /// client, each payload is preceded by another keep-alive. A client ignores payloads before it knows that it is
+    /// connected.
     ///
     /// # Errors
     /// - `Gone` when the connection has ended, or its sequence numbers are exhausted.
@@ -195,6 +196,12 @@ impl Slots {
             return Err(SealError::OutboxFull);
         }
         if !link.confirmed {
+            // The keep-alive that accepts the client comes first, as in the reference. Each payload has another one of
+            // its own, so a single loss costs no payload.
+            if !self.has_sent(slot) {
+                self.send_keep_alive(slot, cipher, now, outbox)?;
+                self.clear_due_keep_alive(slot);
+            }
             self.send_keep_alive(slot, cipher, now, outbox)?;
         }
         self.send(slot, cipher, PacketKind::Payload, payload, now, outbox)

@@ -11,10 +11,12 @@
 //! A journal stores the keyed names of tokens. Names are computed only for the journal and for entries that it
 //! restored.
 
-use super::used::UsedSet;
+use super::epochs::ForgottenExpiries;
+use super::used::{KeyUse, UsedSet};
 use crate::crypto::digest::{Digest, DigestKey};
-use crate::crypto::keyed::HashKey;
+use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
+use crate::ids::ClientId;
 use crate::time::{Now, UnixSeconds};
 use crate::wire::{PRIVATE_TOKEN_BYTES, TAG_BYTES};
 
@@ -69,30 +71,50 @@ impl TokenTag {
     }
 }
 
+/// The limits of a [`TokenHistory`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HistoryLimits {
+    /// The maximum of unexpired tokens.
+    pub(crate) tokens: usize,
+    /// The maximum of unexpired tokens of one client id.
+    pub(crate) tokens_per_client: u32,
+    /// The number of tokens for which memory is allocated at the start.
+    pub(crate) initial: usize,
+}
+
 /// The set of tokens that were used for a connection.
 pub(crate) struct TokenHistory {
     names: DigestKey,
     used: UsedSet<TokenTag>,
     /// The tokens that earlier starts used, by name.
     restored: UsedSet<Digest>,
-    capacity: usize,
-    /// The latest expiry of a forgotten entry. A token that expires by then may have been used, even if the wall clock
-    /// was stepped back since.
-    forgotten: UnixSeconds,
+    /// The number of tokens in `used` of each client id.
+    by_client: KeyedMap<ClientId, u32>,
+    limits: HistoryLimits,
+    /// The expiries of forgotten entries. A token that expires then may have been used, even if the wall clock was
+    /// stepped back since.
+    forgotten: ForgottenExpiries,
 }
 
 impl TokenHistory {
-    /// Returns an empty history for `capacity` unexpired tokens. `names` is the key of their names.
+    /// Returns an empty history. `names` is the key of the tokens' names.
     #[must_use]
-    pub(crate) fn new(capacity: usize, names: DigestKey, hash: HashKey) -> Self {
+    pub(crate) fn new(limits: HistoryLimits, names: DigestKey, hash: HashKey) -> Self {
+        let initial = limits.initial.min(limits.tokens);
         Self {
             names,
-            used: UsedSet::new(capacity, hash.clone()),
+            used: UsedSet::new(initial, hash.clone()),
             // Grows with the restored tokens only: most servers have none.
-            restored: UsedSet::new(0, hash),
-            capacity,
-            forgotten: UnixSeconds(0),
+            restored: UsedSet::new(0, hash.clone()),
+            by_client: map_with_capacity(initial, hash),
+            limits,
+            forgotten: ForgottenExpiries::new(),
         }
+    }
+
+    /// Refuses all tokens that expire by this moment: an earlier start may have used and forgotten them.
+    pub(crate) fn forget_until(&mut self, moment: UnixSeconds) {
+        self.forgotten.insert_until(moment);
     }
 
     /// Returns the name of a token in a journal: the keyed digest of its tag.
@@ -111,7 +133,7 @@ impl TokenHistory {
     /// Returns whether a used token with this expiry may have been forgotten. The server must refuse that token.
     #[must_use]
     pub(crate) fn may_have_forgotten(&self, expires: UnixSeconds) -> bool {
-        expires <= self.forgotten
+        self.forgotten.may_contain(expires)
     }
 
     /// Returns the number of stored tokens.
@@ -122,31 +144,54 @@ impl TokenHistory {
 
     /// Returns whether the history has no capacity for another token.
     #[must_use]
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.capacity
+    fn is_full(&self) -> bool {
+        self.len() >= self.limits.tokens
     }
 
-    /// Stores that the token with this tag was used.
+    /// Checks that there is capacity for another token of a client.
     ///
     /// # Errors
-    /// `HistoryFull` when the history is full.
-    pub(crate) fn consume(&mut self, tag: TokenTag, expires: UnixSeconds, now: Now) -> Result<(), Discard> {
+    /// - `HistoryFull` when the history is full.
+    /// - `ClientIdTokens` when the client id has its maximum of unexpired used tokens.
+    pub(crate) fn check_capacity(&self, client_id: ClientId) -> Result<(), Discard> {
         if self.is_full() {
             return Err(Discard::HistoryFull);
         }
+        // Without this limit one account could fill the history by connecting again and again.
+        let count = self.by_client.get(&client_id).copied().unwrap_or(0);
+        if count >= self.limits.tokens_per_client { Err(Discard::ClientIdTokens) } else { Ok(()) }
+    }
+
+    /// Stores that a client used the token with this tag.
+    ///
+    /// # Errors
+    /// As [`check_capacity`](Self::check_capacity).
+    pub(crate) fn consume(
+        &mut self,
+        tag: TokenTag,
+        client_id: ClientId,
+        expires: UnixSeconds,
+        now: Now,
+    ) -> Result<(), Discard> {
+        self.check_capacity(client_id)?;
         // A token that was retracted and used again is inserted once.
         if !self.used.contains(&tag) {
-            self.used.insert(tag, expires, now);
+            let epoch = self.forgotten.observe(now);
+            self.used.insert(tag, KeyUse { expires, client_id: Some(client_id), epoch }, now);
+            *self.by_client.entry(client_id).or_insert(0) += 1;
         }
         Ok(())
     }
 
     /// Removes the token with this tag, because its record could not be written.
     pub(crate) fn retract(&mut self, tag: &TokenTag) {
-        self.used.remove(tag);
+        if let Some(used) = self.used.remove(tag) {
+            uncount(&mut self.by_client, used);
+        }
     }
 
-    /// Stores a token that an earlier start used, as a journal recorded it. It allocates, so call it at the start only.
+    /// Stores a token that an earlier start used, as a journal recorded it. A journal has no client ids, so the token
+    /// does not count for its client. It allocates, so call it at the start only.
     ///
     /// # Errors
     /// `HistoryFull` when the history is full.
@@ -155,7 +200,8 @@ impl TokenHistory {
             return Err(Discard::HistoryFull);
         }
         if !self.restored.contains(&used.name) {
-            self.restored.insert(used.name, used.expires, now);
+            let epoch = self.forgotten.observe(now);
+            self.restored.insert(used.name, KeyUse { expires: used.expires, client_id: None, epoch }, now);
         }
         Ok(())
     }
@@ -163,11 +209,25 @@ impl TokenHistory {
     /// Forgets tokens that have expired by both clocks. One call examines a small share of all entries, and calls over
     /// one second examine each entry once.
     pub(crate) fn sweep(&mut self, now: Now) {
-        let Self { used, restored, forgotten, .. } = self;
-        let mut forgets = |expires| *forgotten = (*forgotten).max(expires);
+        let epoch = self.forgotten.observe(now);
+        let Self { used, restored, by_client, forgotten, .. } = self;
         // Forgotten expiries are recorded, because the wall clock may be stepped back later.
-        used.sweep(now, &mut forgets);
-        restored.sweep(now, &mut forgets);
+        let mut forget = |used: KeyUse| {
+            forgotten.insert(used.expires, used.epoch);
+            uncount(by_client, used);
+        };
+        used.sweep(now, epoch, &mut forget);
+        restored.sweep(now, epoch, &mut forget);
+    }
+}
+
+/// Subtracts a removed token from the count of its client.
+fn uncount(by_client: &mut KeyedMap<ClientId, u32>, used: KeyUse) {
+    let Some(client_id) = used.client_id else { return };
+    let Some(count) = by_client.get_mut(&client_id) else { return };
+    *count = count.saturating_sub(1);
+    if *count == 0 {
+        by_client.remove(&client_id);
     }
 }
 
@@ -180,7 +240,8 @@ mod tests {
 
     fn history(capacity: usize) -> TokenHistory {
         let seed = Seed::from([3; 32]);
-        TokenHistory::new(capacity, DigestKey::from(&seed.derive("names")), HashKey::derive(&seed, "hash"))
+        let limits = HistoryLimits { tokens: capacity, tokens_per_client: 8, initial: 4 };
+        TokenHistory::new(limits, DigestKey::from(&seed.derive("names")), HashKey::derive(&seed, "hash"))
     }
 
     fn at(monotonic: u64, unix: u64) -> Now {
@@ -195,12 +256,12 @@ mod tests {
     fn full_history_refuses_and_never_evicts() {
         let mut history = history(2);
         for number in 1..=2 {
-            history.consume(tag(number), UnixSeconds(100), at(0, 60)).unwrap();
+            history.consume(tag(number), ClientId(number.into()), UnixSeconds(100), at(0, 60)).unwrap();
         }
-        assert_eq!(history.consume(tag(3), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
+        assert_eq!(history.consume(tag(3), ClientId(3), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
         assert!(history.is_consumed(&tag(1)) && !history.is_consumed(&tag(3)));
         history.sweep(at(41, 101));
-        assert_eq!(history.consume(tag(3), UnixSeconds(130), at(41, 101)), Ok(()));
+        assert_eq!(history.consume(tag(3), ClientId(3), UnixSeconds(130), at(41, 101)), Ok(()));
     }
 
     #[test]
@@ -210,9 +271,9 @@ mod tests {
         let (first, second) = (used(1), used(2));
         history.restore(first, at(0, 60)).unwrap();
         assert!(history.is_consumed(&tag(1)) && !history.is_consumed(&tag(2)));
-        history.consume(tag(3), UnixSeconds(130), at(0, 60)).unwrap();
+        history.consume(tag(3), ClientId(3), UnixSeconds(130), at(0, 60)).unwrap();
         assert_eq!(history.len(), 2);
-        assert_eq!(history.consume(tag(4), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
+        assert_eq!(history.consume(tag(4), ClientId(4), UnixSeconds(100), at(0, 60)), Err(Discard::HistoryFull));
         assert_eq!(history.restore(second, at(0, 60)), Err(Discard::HistoryFull));
         history.sweep(at(41, 101));
         assert!(!history.is_consumed(&tag(1)) && history.is_consumed(&tag(3)));
@@ -220,9 +281,63 @@ mod tests {
     }
 
     #[test]
+    fn client_id_has_at_most_eight_unexpired_used_tokens() {
+        let mut history = history(20);
+        let (account, other) = (ClientId(7), ClientId(8));
+        for number in 0..8 {
+            assert_eq!(history.check_capacity(account), Ok(()), "token {number}");
+            history.consume(tag(number), account, UnixSeconds(90 + u64::from(number)), at(0, 60)).unwrap();
+        }
+        assert_eq!(history.check_capacity(account), Err(Discard::ClientIdTokens));
+        assert_eq!(history.consume(tag(8), account, UnixSeconds(100), at(0, 60)), Err(Discard::ClientIdTokens));
+        assert!(!history.is_consumed(&tag(8)));
+        history.consume(tag(9), other, UnixSeconds(100), at(0, 60)).unwrap();
+        // A token that was given back or has expired no longer counts.
+        history.retract(&tag(3));
+        history.retract(&tag(3));
+        history.consume(tag(8), account, UnixSeconds(100), at(0, 60)).unwrap();
+        assert_eq!(history.check_capacity(account), Err(Discard::ClientIdTokens));
+        history.sweep(at(30, 90));
+        assert_eq!(history.check_capacity(account), Ok(()), "the first one has expired");
+        history.sweep(at(60, 120));
+        assert!(history.len() == 0 && history.by_client.is_empty());
+    }
+
+    #[test]
+    fn history_grows_from_its_initial_memory_to_its_capacity() {
+        let mut history = history(5000);
+        let tag = |number: u64| TokenTag([number.to_le_bytes(), number.to_le_bytes()].concat().try_into().unwrap());
+        for number in 0..5000 {
+            history.consume(tag(number), ClientId(number / 8), UnixSeconds(100), at(0, 60)).unwrap();
+        }
+        assert_eq!(history.check_capacity(ClientId(9999)), Err(Discard::HistoryFull));
+        assert!((0..5000).all(|number| history.is_consumed(&tag(number))) && !history.is_consumed(&tag(5000)));
+    }
+
+    #[test]
+    fn token_used_in_a_clock_glitch_is_forgotten_but_never_valid() {
+        // One hour ahead for 10 s: two tokens are used, and one of them expires within the glitch.
+        let mut history = history(8);
+        history.consume(tag(1), ClientId(1), UnixSeconds(90), at(0, 60)).unwrap();
+        history.consume(tag(2), ClientId(2), UnixSeconds(3665), at(1, 3661)).unwrap();
+        history.consume(tag(3), ClientId(3), UnixSeconds(3691), at(1, 3661)).unwrap();
+        history.sweep(at(9, 3669));
+        assert!(!history.is_consumed(&tag(2)) && history.may_have_forgotten(UnixSeconds(3665)));
+        // The clock is right again: fresh tokens are admitted at once.
+        for seconds in 10..80 {
+            history.sweep(at(seconds, 60 + seconds));
+            assert!(!history.may_have_forgotten(UnixSeconds(60 + seconds + 30)), "{seconds} s");
+        }
+        assert_eq!(history.len(), 0, "an hour is not waited for");
+        for (number, expires) in [(1, 90), (2, 3665), (3, 3691)] {
+            assert!(!history.is_consumed(&tag(number)) && history.may_have_forgotten(UnixSeconds(expires)));
+        }
+    }
+
+    #[test]
     fn stepping_the_wall_clock_does_not_make_a_used_token_valid() {
         let mut history = history(8);
-        history.consume(tag(1), UnixSeconds(100), at(0, 60)).unwrap();
+        history.consume(tag(1), ClientId(1), UnixSeconds(100), at(0, 60)).unwrap();
         history.sweep(at(2, 5000));
         assert!(history.is_consumed(&tag(1)), "expired by the wall clock alone");
         history.sweep(at(50, 5000));

@@ -108,6 +108,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn newer_token_has_a_later_mint_time_or_else_expiry() {
+        // Mint time and expiry of two tokens, and whether the first one is newer.
+        for (this, other, is_newer) in [
+            ((Some(2), 10), (Some(1), 10), true),
+            ((Some(1), 10), (Some(2), 10), false),
+            ((Some(2), 10), (Some(2), 5), false),
+            // Both have a mint time, so the expiry does not matter.
+            ((Some(2), 5), (Some(1), 10), true),
+            ((Some(1), 10), (Some(2), 5), false),
+            // One or both have none.
+            ((None, 11), (None, 10), true),
+            ((None, 10), (None, 10), false),
+            ((None, 9), (None, 10), false),
+            ((Some(1), 11), (None, 10), true),
+            ((Some(9), 10), (None, 10), false),
+            ((None, 11), (Some(9), 10), true),
+            ((None, 9), (Some(1), 10), false),
+        ] {
+            let age =
+                |(minted, expires): (Option<u64>, u64)| TokenAge::new(minted.map(UnixMillis), UnixSeconds(expires));
+            assert_eq!(age(this).is_newer_than(age(other)), is_newer, "{this:?}, {other:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_token_is_newer_than_itself(minted in any::<Option<u64>>(), expires in any::<u64>()) {

@@ -9,7 +9,9 @@ use core::time::Duration;
 
 use hashbrown::HashTable;
 
+use super::epochs::Epoch;
 use crate::crypto::keyed::HashKey;
+use crate::ids::ClientId;
 use crate::time::{Instant, Now, UnixSeconds};
 
 /// The time in which sweeps examine every entry once. A sweep examines the share for the time since the last one.
@@ -35,13 +37,24 @@ pub(super) struct UsedSet<K> {
 #[derive(Clone, Copy)]
 struct UsedEntry<K> {
     key: K,
-    expires: UnixSeconds,
+    used: KeyUse,
     /// The expiry by the monotonic clock. A wall clock that is stepped forward must not empty the history.
     until: Instant,
 }
 
+/// The use of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct KeyUse {
+    pub(super) expires: UnixSeconds,
+    /// The client that used it, if that is known.
+    pub(super) client_id: Option<ClientId>,
+    /// The clock epoch in which it was used.
+    pub(super) epoch: Epoch,
+}
+
 impl<K: Copy + Eq + Hash> UsedSet<K> {
-    /// Returns an empty set that holds `capacity` entries without another allocation.
+    /// Returns an empty set that holds `capacity` entries without another allocation. More entries allocate: the memory
+    /// doubles each time.
     pub(super) fn new(capacity: usize, hash: HashKey) -> Self {
         Self {
             entries: Vec::with_capacity(capacity),
@@ -68,23 +81,24 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
     }
 
     /// Inserts a key that is not in the set.
-    pub(super) fn insert(&mut self, key: K, expires: UnixSeconds, now: Now) {
+    pub(super) fn insert(&mut self, key: K, used: KeyUse, now: Now) {
         debug_assert!(!self.contains(&key), "a key is used once");
         // The remaining lifetime, measured once, so that later steps of the wall clock do not matter.
-        let until = now.monotonic.after(Duration::from_secs(expires.0.saturating_sub(UnixSeconds::from(now.unix).0)));
+        let until =
+            now.monotonic.after(Duration::from_secs(used.expires.0.saturating_sub(UnixSeconds::from(now.unix).0)));
         let index = self.entries.len() as u32;
-        self.entries.push(UsedEntry { key, expires, until });
+        self.entries.push(UsedEntry { key, used, until });
         let Self { entries, indices, hash, .. } = self;
         let rehash = |index: &u32| entries.get(*index as usize).map_or(0, |entry| hash.hash(&entry.key));
         indices.insert_unique(hash.hash(&key), index, rehash);
     }
 
-    /// Removes a key, if it is in the set.
-    pub(super) fn remove(&mut self, key: &K) {
-        let index = self.indices.find(self.hash.hash(key), |index| self.is_key_at(*index, key));
-        if let Some(index) = index.copied() {
-            self.remove_at(index);
-        }
+    /// Removes a key and returns its use, or `None` if it is not in the set.
+    pub(super) fn remove(&mut self, key: &K) -> Option<KeyUse> {
+        let index = self.indices.find(self.hash.hash(key), |index| self.is_key_at(*index, key)).copied()?;
+        let used = self.entries.get(index as usize)?.used;
+        self.remove_at(index);
+        Some(used)
     }
 
     fn remove_at(&mut self, index: u32) {
@@ -102,9 +116,12 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
         }
     }
 
-    /// Removes entries that have expired by both clocks, and passes the expiry of each to `on_forgotten`. It examines
-    /// the share of entries for the time since the last sweep, so that each is examined about once per second.
-    pub(super) fn sweep(&mut self, now: Now, mut on_forgotten: impl FnMut(UnixSeconds)) {
+    /// Removes entries that have expired by both clocks, and passes the use of each to `on_forgotten`. The wall clock
+    /// does not count for entries of earlier clock epochs: it no longer tells when they expire.
+    ///
+    /// It examines the share of entries for the time since the last sweep, so that each is examined about once per
+    /// second.
+    pub(super) fn sweep(&mut self, now: Now, epoch: Epoch, mut on_forgotten: impl FnMut(KeyUse)) {
         let elapsed = now.monotonic.since(self.swept).min(SWEEP_PERIOD);
         // The maximum: shards read the clock separately, and a sweep by a slower one must not count time twice.
         self.swept = self.swept.max(now.monotonic);
@@ -119,8 +136,9 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
             let Some(index) = self.cursor.checked_sub(1) else { return };
             self.cursor = index;
             let Some(entry) = self.entries.get(index).copied() else { return };
-            if entry.expires <= today && entry.until <= now.monotonic {
-                on_forgotten(entry.expires);
+            let is_due = entry.used.expires <= today || entry.used.epoch != epoch;
+            if is_due && entry.until <= now.monotonic {
+                on_forgotten(entry.used);
                 self.remove_at(index as u32);
             }
         }
@@ -141,6 +159,10 @@ mod tests {
 
     fn at(millis: u64) -> Now {
         Now { monotonic: Instant::from_start(Duration::from_millis(millis)), unix: UnixMillis(millis) }
+    }
+
+    fn until(expires: u64) -> KeyUse {
+        KeyUse { expires: UnixSeconds(expires), client_id: None, epoch: Epoch::default() }
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -168,7 +190,7 @@ mod tests {
                 match step {
                     SetStep::Insert(key, seconds) if !used.contains(&key) => {
                         let expires = now / 1000 + seconds;
-                        used.insert(key, UnixSeconds(expires), at(now));
+                        used.insert(key, until(expires), at(now));
                         model.insert(key, expires);
                     }
                     SetStep::Insert(..) => {}
@@ -180,7 +202,8 @@ mod tests {
                         // Ten sweeps, like ten turns of a server.
                         for _ in 0..10 {
                             now += millis / 10;
-                            used.sweep(at(now), |expired| assert!(expired.0 <= now / 1000));
+                            let is_due = |forgotten: KeyUse| assert!(forgotten.expires.0 <= now / 1000);
+                            used.sweep(at(now), Epoch::default(), is_due);
                         }
                     }
                 }
@@ -200,17 +223,17 @@ mod tests {
     #[test]
     fn one_sweep_examines_only_its_share() {
         let mut used = used(6000);
-        (0..6000).for_each(|key| used.insert(key, UnixSeconds(1), at(0)));
-        used.sweep(at(2000), |_| ());
+        (0..6000).for_each(|key| used.insert(key, until(1), at(0)));
+        used.sweep(at(2000), Epoch::default(), |_| ());
         assert_eq!(used.len(), 6000 - MAX_SWEPT_AT_ONCE, "one sweep examines no more, even after 2 s");
-        used.sweep(at(3000), |_| ());
+        used.sweep(at(3000), Epoch::default(), |_| ());
         assert_eq!(used.len(), 0);
-        (0..6000).for_each(|key| used.insert(key, UnixSeconds(4), at(3000)));
+        (0..6000).for_each(|key| used.insert(key, until(4), at(3000)));
         let mut forgotten = 0;
-        used.sweep(at(3900), |_| forgotten += 1);
+        used.sweep(at(3900), Epoch::default(), |_| forgotten += 1);
         for turn in 1..=120 {
             let before = forgotten;
-            used.sweep(at(4000 + turn * 17), |_| forgotten += 1);
+            used.sweep(at(4000 + turn * 17), Epoch::default(), |_| forgotten += 1);
             assert!(forgotten - before <= 710, "turn {turn}");
         }
         assert_eq!((forgotten, used.len()), (6000, 0));

@@ -14,7 +14,7 @@ use super::server_game::ServerSideReport;
 /// Discard reasons that occur in a healthy game, with their explanation.
 const EXPECTED_DISCARDS: [(Discard, &str); 2] = [
     (Discard::AddressConnected, "a repeated handshake packet that arrived after the client was connected"),
-    (Discard::UnknownSender, "a last packet of a client that had disconnected"),
+    (Discard::ConnectionEnded, "a last packet of a client that had disconnected"),
 ];
 
 /// The state of all clients and of the server.

@@ -10,16 +10,19 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use super::takeover::RESERVED_FOR;
 use super::*;
-use crate::time::UnixMillis;
+use crate::time::{UnixMillis, UnixSeconds};
 
 const SHARDS: u16 = 3;
 const SLOTS: u32 = 5;
 const IDS: u64 = 8;
+/// Low enough that client ids reach it.
+const TOKENS_PER_CLIENT_ID: usize = 20;
 const TAKEOVER_AFTER: Duration = Duration::from_secs(2);
 
-fn new_registry(slots: u32) -> ClientRegistry {
+fn new_registry(slots: u32, tokens_per_client_id: u32) -> ClientRegistry {
     let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
-    let config = ServerConfig::new(1, slots, &[advertised]);
+    let mut config = ServerConfig::new(1, slots, &[advertised]);
+    config.tokens_per_client_id = tokens_per_client_id;
     ClientRegistry::new(&config, SHARDS, &Seed::from([1; 32]), at(0), None).unwrap()
 }
 
@@ -43,6 +46,8 @@ fn age(number: u64) -> TokenAge {
 #[derive(Default)]
 struct Model {
     used: Vec<u64>,
+    /// The client id of each used token.
+    used_by: Vec<ClientId>,
     /// Client id, shard, index, token, and the last receive time that its shard reported, in ms.
     connected: Vec<(ClientId, ShardId, ClientIndex, u64, Option<u64>)>,
     /// Indices of clients that have left, but still have disconnect packets to send.
@@ -74,11 +79,18 @@ impl Model {
         if self.connected.iter().any(|it| it.0 == client_id) || (reserved.is_some() && !is_mine) {
             return Err(ClaimError::Discard(Discard::ClientIdConnected));
         }
+        if reserved.is_none() && self.lowest_free().is_none() {
+            return Err(ClaimError::Full);
+        }
+        if self.used_by.iter().filter(|used_by| **used_by == client_id).count() >= TOKENS_PER_CLIENT_ID {
+            return Err(ClaimError::Discard(Discard::ClientIdTokens));
+        }
         let index = match reserved {
             Some(position) => self.reserved.remove(position).1,
             None => self.lowest_free().ok_or(ClaimError::Full)?,
         };
         self.used.push(token);
+        self.used_by.push(client_id);
         self.connected.push((client_id, shard, index, token, None));
         Ok(index)
     }
@@ -161,8 +173,9 @@ fn takeover(registry: &mut ClientRegistry, model: &mut Model, random: &mut StdRn
                 age: Some(age(*token)),
                 token: Some(token_use(registry, *token)),
             };
-            assert_eq!(registry.claim(&claim, at(now)), Ok(index));
-            assert_eq!(model.claim(owner, client_id, *token), Ok(index));
+            let expected = model.claim(owner, client_id, *token);
+            assert!(expected == Ok(index) || expected == Err(ClaimError::Discard(Discard::ClientIdTokens)));
+            assert_eq!(registry.claim(&claim, at(now)), expected);
         }
     } else {
         let last = now - random.random_range(0..=now.min(1500));
@@ -175,7 +188,8 @@ fn takeover(registry: &mut ClientRegistry, model: &mut Model, random: &mut StdRn
 fn the_register_does_what_a_simple_model_does() {
     for seed in 0..200 {
         let mut random = StdRng::seed_from_u64(seed);
-        let (mut registry, mut model, mut now, mut token) = (new_registry(SLOTS), Model::default(), 0, 0);
+        let (mut registry, mut model, mut now, mut token) =
+            (new_registry(SLOTS, TOKENS_PER_CLIENT_ID as u32), Model::default(), 0, 0);
         for number in 0..400 {
             if random.random_bool(0.1) {
                 now += 1000 * random.random_range(1..3);
@@ -238,7 +252,7 @@ fn competing_threads_claim_each_id_index_and_token_once() {
     let all = |count: u64| (0..count).map(|_| AtomicBool::default()).collect();
     let tokens = (0..2000).map(|_| AtomicU32::default()).collect();
     let claimed = ClaimedOnce { indices: all(SLOTS.into()), ids: all(IDS), tokens };
-    let registry = Mutex::new(new_registry(SLOTS));
+    let registry = Mutex::new(new_registry(SLOTS, u32::MAX));
     let won: Vec<u32> = thread::scope(|scope| {
         let shards = (0..SHARDS).map(|shard| {
             let (registry, claimed) = (&registry, &claimed);
@@ -251,4 +265,93 @@ fn competing_threads_claim_each_id_index_and_token_once() {
     let mut registry = registry.into_inner().unwrap();
     (0..SHARDS).for_each(|shard| registry.leave_all(ShardId(shard)));
     assert_eq!((registry.free_slots(), registry.connected(), registry.remembered_tokens()), (SLOTS, 0, used));
+}
+
+/// Claims an index for a token of this number.
+fn claim(registry: &mut ClientRegistry, shard: u16, client_id: u64, number: u64, now: u64) -> ClientIndex {
+    let token = Some(token_use(registry, number));
+    let claim = IndexClaim { shard: ShardId(shard), client_id: ClientId(client_id), age: Some(age(number)), token };
+    registry.claim(&claim, at(now)).unwrap()
+}
+
+#[test]
+fn takeover_on_the_same_shard_renews_the_age_of_the_client() {
+    let mut registry = new_registry(SLOTS, 8);
+    claim(&mut registry, 0, 1, 10, 0);
+    registry.report_last_receive(ClientId(1), at(0).monotonic);
+    registry.renew(ClientId(1), age(30));
+    // The old report does not count for the new connection.
+    let name = token_use(&registry, 40).used.name;
+    let present = registry.presence(ClientId(1), age(40), &name, Some(TAKEOVER_AFTER), at(10_000).monotonic);
+    assert_eq!(present, Err(Discard::ClientIdConnected));
+    registry.report_last_receive(ClientId(1), at(0).monotonic);
+    for (number, now, expected) in [
+        (20, 10_000, Err(Discard::ClientIdConnected)),
+        (30, 10_000, Err(Discard::ClientIdConnected)),
+        (31, 10_000, Ok(Presence::SilentElsewhere)),
+        (31, 2000, Ok(Presence::SilentElsewhere)),
+        (31, 1999, Err(Discard::ClientIdConnected)),
+    ] {
+        let name = token_use(&registry, number).used.name;
+        let present = registry.presence(ClientId(1), age(number), &name, Some(TAKEOVER_AFTER), at(now).monotonic);
+        assert_eq!(present, expected, "token {number} at {now} ms");
+    }
+}
+
+#[test]
+fn each_client_has_at_most_one_query_and_gone_ones_none() {
+    let mut registry = new_registry(SLOTS, 8);
+    for client_id in 0..u64::from(SLOTS) {
+        claim(&mut registry, 0, client_id, 10 + client_id, 0);
+    }
+    let flag = registry.has_queries(ShardId(0)).unwrap();
+    for attempt in 0..100_u64 {
+        for client_id in 0..u64::from(SLOTS) {
+            let name = token_use(&registry, 1000 + attempt).used.name;
+            let asked = registry.presence(ClientId(client_id), age(1000), &name, Some(TAKEOVER_AFTER), at(0).monotonic);
+            assert_eq!(asked, Err(Discard::ClientIdConnected));
+        }
+        assert_eq!(registry.mailboxes[0].queries.len(), SLOTS as usize);
+    }
+    assert!(flag.load(Ordering::SeqCst) && registry.mailboxes[1].queries.is_empty());
+    // Clients that leave and come back do not multiply their queries: the queue has one place for each index.
+    for round in 0..100 {
+        registry.leave(ShardId(0), ClientId(0));
+        registry.release(ShardId(0), ClientIndex(0));
+        registry.history = new_registry(1, 8).history;
+        assert_eq!(claim(&mut registry, 0, 0, 5000 + round, 0), ClientIndex(0));
+        let name = token_use(&registry, 9000).used.name;
+        let _ = registry.presence(ClientId(0), age(9000), &name, Some(TAKEOVER_AFTER), at(0).monotonic);
+        assert!(registry.mailboxes[0].queries.len() <= SLOTS as usize);
+    }
+    registry.leave(ShardId(0), ClientId(3));
+    let mut asked = Vec::new();
+    while let Some((client_id, query)) = registry.next_query(ShardId(0)) {
+        assert_eq!(query, OwnerQuery::LastReceive);
+        asked.push(client_id.0);
+    }
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 1, 2, 4], "a client that has left is not asked about");
+}
+
+#[test]
+fn reservation_lasts_for_exactly_one_second() {
+    for (now, is_reserved) in [(0, true), (999, true), (1000, false), (1001, false)] {
+        let mut registry = new_registry(1, 8);
+        let index = claim(&mut registry, 0, 1, 10, 0);
+        let newer = token_use(&registry, 20);
+        registry.request_takeover(ClientId(1), newer.used.name);
+        registry.reserve(ClientId(1), at(0).monotonic);
+        registry.leave(ShardId(0), ClientId(1));
+        registry.release(ShardId(0), index);
+        assert_eq!(registry.free_slots(), 0, "the index belongs to the reservation");
+        let other = IndexClaim {
+            shard: ShardId(1),
+            client_id: ClientId(2),
+            age: Some(age(30)),
+            token: Some(token_use(&registry, 30)),
+        };
+        let claimed = registry.claim(&other, at(now));
+        assert_eq!(claimed, if is_reserved { Err(ClaimError::Full) } else { Ok(index) }, "{now} ms");
+    }
 }

@@ -84,14 +84,14 @@ fn expected_drops_are_explained_once_they_occur() {
     let (mut snapshot, _) = perfect_run();
     let repeated =
         "          address_connected: a repeated handshake packet that arrived after the client was connected";
-    let left = "          unknown_sender: a last packet of a client that had disconnected";
+    let left = "          connection_ended: a last packet of a client that had disconnected";
     snapshot.server.discards.add(Discard::TooShort);
     assert_eq!(snapshot.legend().count(), 0);
-    snapshot.server.discards.add(Discard::UnknownSender);
+    snapshot.server.discards.add(Discard::ConnectionEnded);
     assert!(snapshot.legend().eq([left]));
     snapshot.server.discards.add(Discard::AddressConnected);
     assert!(snapshot.legend().eq([repeated, left]));
-    let drops = "dropped: too_short 1, unknown_sender 1, address_connected 1";
+    let drops = "dropped: too_short 1, connection_ended 1, address_connected 1";
     assert!(snapshot.line().ends_with(drops), "{}", snapshot.line());
 }
 
