@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError, NetcodeClient, TokenName};
+use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::discard::Discards;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::time::{Instant, Now};
@@ -53,6 +54,13 @@ pub struct Client {
     pub(crate) typed_buf: Vec<u8>,
 }
 
+/// Returns a client that is not connected.
+fn session_client(timeouts: TimeoutPolicy) -> SessionClient {
+    // Without entropy the server is trusted not to lie about what it received.
+    let seed = slipgate_os::entropy::seed().unwrap_or_else(|_| Seed::from([0; 32]));
+    SessionClient::new(NetcodeClient::new(timeouts), &seed)
+}
+
 /// The server of a [`Client`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerInfo {
@@ -80,7 +88,7 @@ impl Client {
     #[must_use]
     pub fn with_sockets(sockets: Sockets) -> Self {
         Self {
-            core: SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped)),
+            core: session_client(TimeoutPolicy::Clamped),
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(Now::default()),
@@ -98,7 +106,7 @@ impl Client {
     /// [`with_traffic`](Self::with_traffic) and [`connect`](Self::connect).
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: TimeoutPolicy) -> Self {
-        self.core = SessionClient::new(NetcodeClient::new(timeouts));
+        self.core = session_client(timeouts);
         self
     }
 

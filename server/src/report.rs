@@ -64,6 +64,10 @@ const WARN_ONCE: [(Discard, &str); 7] = [
 const LESS_BATCHING: &str = "the kernel, a sandbox or the network card does not support the full batch size: each \
                              system call carries less from now on, which costs CPU time";
 
+const UNLIMITED_TRANSFER: &str = "a transfer is sent and the uplink has no limit: all transfers together may fill the \
+                                  server's line, and delay the messages of every player. Set its rate with \
+                                  `Server::set_uplink`";
+
 pub(crate) struct Reporter {
     last_summary: Snapshot,
     next_summary: Instant,
@@ -71,6 +75,7 @@ pub(crate) struct Reporter {
     warned_of_misdirected: bool,
     warned_of_journal: bool,
     clocks: ClockComparison,
+    warned_of_transfer: bool,
     /// The batch size at the start, or when a change was last logged.
     batching: Batching,
     /// The number of clients with a logged connect and no logged disconnect.
@@ -185,6 +190,7 @@ impl Reporter {
             warned_of_misdirected: false,
             warned_of_journal: false,
             clocks: ClockComparison::new(now),
+            warned_of_transfer: false,
             batching,
             connected: 0,
         }
@@ -248,6 +254,13 @@ impl Reporter {
         if now.monotonic >= self.next_summary {
             self.next_summary = now.monotonic.after(SUMMARY_INTERVAL);
             self.summarise(Snapshot::of(server, sockets, turns_cut_short));
+        }
+    }
+
+    /// Records that a transfer was sent while the uplink has no limit.
+    pub(crate) fn on_unlimited_transfer(&mut self) {
+        if is_first(&mut self.warned_of_transfer, true) {
+            warn!("{UNLIMITED_TRANSFER}");
         }
     }
 

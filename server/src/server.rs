@@ -16,6 +16,8 @@ pub(crate) use self::start::storage;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
@@ -61,6 +63,8 @@ pub struct Server {
     kernel_filter: KernelFilter,
     flood_guard: FloodGuard,
     reporter: Reporter,
+    /// Whether the uplink has a limit, on this shard or on another one of the same server.
+    has_uplink_limit: Arc<AtomicBool>,
     /// The buffer in which values are encoded; allocated with the first one.
     #[cfg(feature = "typed")]
     pub(crate) typed_buf: Vec<u8>,
@@ -241,6 +245,7 @@ impl Server {
     /// The limit holds back messages on channels only. Payloads, acknowledged packets and acknowledgements leave at
     /// once, and the messages share what they leave.
     pub fn set_uplink(&mut self, rate: Option<BytesPerSecond>) {
+        self.has_uplink_limit.store(rate.is_some(), Ordering::Relaxed);
         self.core.set_uplink(rate);
     }
 

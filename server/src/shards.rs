@@ -10,6 +10,8 @@
 //! and for some tens of µs when expired tokens are removed. A limited uplink has a lock of its own, taken once a turn,
 //! and so has the history file (see `journal`).
 
+use std::sync::Arc;
+
 use slipgate_netcode::crypto::key::{KeyRing, Seed};
 use slipgate_netcode::server::{
     ClientRegistry, MAX_SHARDS, NetcodeServer, ServerConfig, ServerConfigError, ShardId, ShardSetup, SharedRegistry,
@@ -105,7 +107,7 @@ impl Server {
         let kept = history.as_ref().map(HistoryFile::kept);
         let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
         let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, used)?);
-        let uplink = shared_uplink(count);
+        let (uplink, has_uplink_limit) = (shared_uplink(count), Arc::default());
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)
             .map(ShardId)
@@ -115,7 +117,8 @@ impl Server {
                     journal.as_ref().map(|journal| -> Box<dyn Journal> { Box::new(journal.for_another_shard()) });
                 let setup = ShardSetup { shard, registry: registry.clone(), journal };
                 let netcode = NetcodeServer::shard(config.clone(), keys.clone(), &seed()?, now, setup)?;
-                Ok(Self::around(netcode, sockets, now, memory.clone())?.with_shared_uplink(uplink.clone()))
+                Ok(Self::around(netcode, sockets, now, memory.clone())?
+                    .with_shared_uplink(uplink.clone(), &has_uplink_limit))
             })
             .collect()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::{ChannelEvent, ChannelId, Layout, SendOptions};
 use slipgate_session::connection::{Connection, ConnectionConfig, Role, SendError};
@@ -25,8 +26,11 @@ pub struct ConnectionProgram {
 }
 
 impl ConnectionProgram {
-    fn new(config: &ConnectionConfig, layout: &Arc<Layout>) -> Self {
+    fn new(config: &ConnectionConfig, layout: &Arc<Layout>, seed: u64) -> Self {
+        let mut numbers = [0; 32];
+        numbers[..8].copy_from_slice(&seed.to_le_bytes());
         let connection = Connection::new(config, Arc::clone(layout), Role::Client, None).expect("valid settings");
+        let connection = connection.with_skipped_numbers(&Seed::from(numbers));
         Self { connection, messages: Vec::new(), events: Vec::new(), scratch: Vec::new() }
     }
 
@@ -65,7 +69,7 @@ impl ConnectionWorld {
     /// Creates two connections, each with its own layout.
     #[must_use]
     pub fn with(seed: u64, conditions: Conditions, layouts: [&Arc<Layout>; 2], config: &ConnectionConfig) -> Self {
-        Self::of(layouts.map(|layout| ConnectionProgram::new(config, layout)), conditions, seed)
+        Self::of(layouts.map(|layout| ConnectionProgram::new(config, layout, seed)), conditions, seed)
     }
 
     /// Queues a message on a channel.

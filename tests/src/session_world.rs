@@ -127,7 +127,7 @@ impl SessionWorld {
     /// If the client refuses the token.
     pub fn begin_connect(&mut self, conditions: Conditions, token: ConnectToken) -> u64 {
         let id = self.players.len() as u64 + 1;
-        let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped));
+        let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped), &Seed::from([9; 32]));
         core.set_traffic(self.traffic.clone()).expect("valid settings");
         core.connect(token, self.now().monotonic, |_| true).expect("an idle client accepts a token");
         self.players.push(Player {

@@ -1,6 +1,7 @@
 //! One client of a server: everything that concerns it, without its handle in each call.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 
 use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::server::ClientHandle;
@@ -105,6 +106,7 @@ impl<'s> ClientRef<'s> {
     }
 
     /// Starts a transfer on a channel of transfers. The client receives `label` with it. Events report its progress.
+    /// The first one on a server without an [uplink limit](Server::set_uplink) is logged as a warning.
     ///
     /// # Errors
     /// - `Gone`: the client is not connected.
@@ -117,7 +119,11 @@ impl<'s> ClientRef<'s> {
         transfer: Transfer,
         label: u64,
     ) -> Result<TransferId, SendError> {
-        Ok(self.server.core.connection_mut(self.handle)?.channels.send_transfer(channel, transfer, label)?)
+        let id = self.server.core.connection_mut(self.handle)?.channels.send_transfer(channel, transfer, label)?;
+        if !self.server.has_uplink_limit.load(Ordering::Relaxed) {
+            self.server.reporter.on_unlimited_transfer();
+        }
+        Ok(id)
     }
 
     /// Returns what a channel still takes, in messages and bytes; nothing where there is no such channel.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, TokenStorage};
@@ -118,14 +120,16 @@ impl Server {
             kernel_filter,
             flood_guard: FloodGuard::default(),
             reporter,
+            has_uplink_limit: Arc::default(),
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
         })
     }
 
-    /// Shares the uplink with other shards from now on.
-    pub(crate) fn with_shared_uplink(mut self, uplink: UplinkLock) -> Self {
+    /// Shares the uplink with other shards from now on. `has_limit` says whether any of them has limited it.
+    pub(crate) fn with_shared_uplink(mut self, uplink: UplinkLock, has_limit: &Arc<AtomicBool>) -> Self {
         self.core.join_uplink(uplink);
+        self.has_uplink_limit = Arc::clone(has_limit);
         self
     }
 

@@ -195,7 +195,7 @@ impl Together {
         let netcode = NetcodeServer::new(settings, keys, &Seed::from([1; 32]), start).unwrap();
         let traffic = Traffic::Channels(layout(), config);
         let server = SessionServer::new(netcode, traffic.clone(), Memory::default()).unwrap();
-        let mut client = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped));
+        let mut client = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped), &Seed::from([9; 32]));
         client.set_traffic(traffic).unwrap();
         let spec =
             TokenSpec { client_id: 1, servers: vec![server_address], lifetime: 45, timeout: 5, user_data: [0; 256] };

@@ -19,6 +19,7 @@ mod interop_reliable;
 mod interop_renetcode;
 mod lockout;
 mod long_paths;
+mod lying_receivers;
 mod malicious_peers;
 mod memory;
 mod missing_acks;

@@ -518,7 +518,7 @@ fn attack_client(seed: u64, attack: &Attack, max_turns: u64) -> (Option<CloseKin
         user_data: [0; 256],
     };
     let token = mint.mint(&spec);
-    let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped));
+    let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped), &Seed::from([9; 32]));
     core.set_traffic(Traffic::Channels(layout(), ConnectionConfig::default())).unwrap();
     core.netcode.connect(token, mint.now().monotonic).unwrap();
     let away = address("10.1.0.1:5000");

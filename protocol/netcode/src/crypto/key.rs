@@ -134,6 +134,12 @@ impl Seed {
         seed
     }
 
+    /// Returns a seed for the purpose `label`, independent of those for every other label.
+    #[must_use]
+    pub(crate) fn derive_seed(&self, label: &str) -> Self {
+        Self(self.derive(label))
+    }
+
     /// Returns 32 bytes for the purpose `label`, independent of those for every other label.
     #[must_use]
     pub(crate) fn derive(&self, label: &str) -> [u8; 32] {

@@ -57,7 +57,7 @@ use self::slots::{DuePackets, SlotDeadline, Slots};
 use super::Payload;
 use crate::address::Address;
 use crate::crypto::digest::DigestKey;
-use crate::crypto::key::KeyRing;
+use crate::crypto::key::{KeyRing, Seed};
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
 use crate::discard::{Discard, Discards};
@@ -95,6 +95,8 @@ pub struct NetcodeServer {
     cipher: PacketCipher,
     handshake: Lane,
     challenger: Challenger,
+    /// The seed for what is built upon this server.
+    session_seed: Seed,
     names: DigestKey,
     shard: ShardId,
     registry: RegistryRef,
@@ -131,6 +133,12 @@ pub struct NetcodeServer {
 }
 
 impl NetcodeServer {
+    /// Returns the seed for what is built upon this server: it is independent of all secrets of the server itself.
+    #[must_use]
+    pub const fn session_seed(&self) -> &Seed {
+        &self.session_seed
+    }
+
     /// Returns the number of this shard, 0 for a server without shards.
     #[must_use]
     pub const fn shard_id(&self) -> ShardId {

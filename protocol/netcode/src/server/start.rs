@@ -77,6 +77,7 @@ impl NetcodeServer {
             cipher: PacketCipher::new(config.protocol_id),
             handshake: Lane::handshake(seed),
             challenger: Challenger::new(seed),
+            session_seed: seed.derive_seed("sessions"),
             journal: None,
             recorded: 0,
             durable: 0,

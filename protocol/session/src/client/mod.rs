@@ -18,10 +18,13 @@ use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
     PathStats, PayloadSpan, Role, SendError, Traffic,
 };
+use crate::reliability::NumberSkips;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError, EndReason, NetcodeClient, NetcodeClientEvent};
+use slipgate_netcode::crypto::key::Seed;
+use slipgate_netcode::crypto::keyed::HashKey;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
@@ -41,6 +44,9 @@ pub struct SessionClient {
     /// Netcode's client: its state, slot and server, and the connection to a server in the same program.
     pub netcode: NetcodeClient,
     traffic: Traffic,
+    /// The key by which the packet numbers of connections are skipped, and how many connections there were.
+    numbers: HashKey,
+    connections: u64,
     protocol: Option<ClientProtocol>,
     /// When the protocol is visited next.
     deadline: Instant,
@@ -55,11 +61,16 @@ pub struct SessionClient {
 impl SessionClient {
     /// Creates a client upon netcode's client, which must not be connected. It carries plain payloads until the
     /// traffic is set.
+    ///
+    /// Connections with channels skip packet numbers by the seed, so that a server cannot make this client send more
+    /// than it receives. The seed must be unpredictable for the server.
     #[must_use]
-    pub fn new(netcode: NetcodeClient) -> Self {
+    pub fn new(netcode: NetcodeClient, seed: &Seed) -> Self {
         Self {
             netcode,
             traffic: Traffic::Payloads,
+            numbers: NumberSkips::key(seed),
+            connections: 0,
             protocol: None,
             deadline: Instant::NEVER,
             sleep_until: Instant::NEVER,
@@ -220,7 +231,9 @@ impl SessionClient {
             match event {
                 NetcodeClientEvent::Connected { client_index, max_clients } => {
                     // A client has no shared memory budget: one server cannot starve another connection.
-                    self.protocol = self.traffic.protocol(Role::Client, None).ok();
+                    let skips = NumberSkips::new(self.numbers.clone(), self.connections);
+                    self.connections += 1;
+                    self.protocol = self.traffic.protocol(Role::Client, None, Some(skips)).ok();
                     debug_assert!(self.protocol.is_some(), "the settings were checked when they were set");
                     self.deadline = Instant::default();
                     self.close_reason = None;

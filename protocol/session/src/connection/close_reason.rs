@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use super::plain_text::plain_text;
 use crate::channel::control::CloseCode;
 use crate::channel::{ChannelViolation, LayoutHash};
 
@@ -33,7 +34,8 @@ pub struct CloseReason {
     pub kind: CloseKind,
     /// The code that one side sent, or would have sent, to the other; `None` where netcode ended the connection.
     pub code: Option<CloseCode>,
-    /// The text for people that came with the code, at most 256 bytes; empty if there was none.
+    /// The text for people that came with the code, at most 256 bytes; empty if there was none. It has no characters
+    /// that control a terminal, a log or the direction of writing: line breaks and tabs are spaces.
     pub text: String,
 }
 
@@ -120,7 +122,8 @@ impl CloseReason {
             CloseCode::SHUTDOWN => CloseKind::ServerStopped,
             _ => CloseKind::Kicked,
         };
-        Self { by, kind, code: Some(code), text: text.into() }
+        // The text goes to games and logs, whichever side wrote it.
+        Self { by, kind, code: Some(code), text: plain_text(text) }
     }
 
     /// Returns the reason of a close that the session layer decides on.

@@ -20,7 +20,9 @@ use super::work_budget::WorkBudget;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
+use crate::reliability::NumberSkips;
 use crate::wire::reliable::MAX_HEADER_BYTES;
+use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::time::Instant;
 
 /// The life of a connection.
@@ -107,6 +109,22 @@ impl Connection {
             close_timeout: config.close_timeout,
             ticked_at: None,
         })
+    }
+
+    /// Skips packet numbers at random, as the connections of a [`SessionServer`](crate::server::SessionServer) do. A
+    /// peer that acknowledges one of them did not receive what it acknowledges, and the connection closes with
+    /// [`ChannelViolation::AcksOfUnsent`](crate::channel::ChannelViolation::AcksOfUnsent).
+    ///
+    /// Without it every number is used, and a peer that claims to receive everything is sent ever more: that is for
+    /// test vectors. The seed must be unpredictable and of this connection alone.
+    #[must_use]
+    pub fn with_skipped_numbers(self, seed: &Seed) -> Self {
+        self.skipping(NumberSkips::new(NumberSkips::key(seed), 0))
+    }
+
+    pub(super) fn skipping(mut self, skips: NumberSkips) -> Self {
+        self.path.skip_numbers(skips);
+        self
     }
 
     /// Detects losses, updates the sending rate and begins the channels' tick. Call it once per tick before messages

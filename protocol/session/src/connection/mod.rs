@@ -23,6 +23,7 @@ mod messages;
 mod packets;
 mod path;
 mod path_stats;
+mod plain_text;
 mod reliable_control;
 mod send_error;
 #[cfg(test)]

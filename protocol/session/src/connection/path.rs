@@ -20,7 +20,7 @@ use crate::congestion::{
 use crate::reject::Reject;
 use crate::reliability::SessionPacketKind;
 use crate::reliability::{
-    Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, PacketEvent,
+    Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, NumberSkips, PacketEvent,
     PacketSendError, Sink,
 };
 use crate::wire::PayloadSpan;
@@ -123,6 +123,11 @@ impl Path {
     /// Keeps the events of at most `window` packets for [`Path::poll_event`].
     pub(super) fn with_events(self, window: u16) -> Self {
         Self { events: Some(PacketEvents::new(window.into())), ..self }
+    }
+
+    /// Skips packet numbers, so that a peer that acknowledges packets which it did not receive is found out.
+    pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
+        self.endpoint.skip_numbers(skips);
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -295,7 +300,7 @@ impl Path {
     /// Sends the acknowledgements that are due, in packets of their own without frames.
     pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
         self.endpoint.transmit(now, sink);
-        self.skip_numbers();
+        self.pass_unawaited();
     }
 
     /// Returns the number of the newest packet that has left.
@@ -304,8 +309,8 @@ impl Path {
         self.endpoint.next_sequence() - 1
     }
 
-    /// Skips the numbers of packets that the peer does not acknowledge.
-    fn skip_numbers(&mut self) {
+    /// Passes the numbers of packets that the peer does not acknowledge.
+    fn pass_unawaited(&mut self) {
         let (newest, displaced) = (self.newest_sent(), &mut self.displaced);
         self.sent_packets.skip(newest, |sequence, packet| displaced.push(sequence, packet));
     }
@@ -335,7 +340,7 @@ impl Path {
                 self.sent_packets.on_packet_sent(sequence, bytes, now, on_lost);
             }
             // No acknowledgement comes for it, so it must not stay in flight.
-            SessionPacketKind::AckOnly => self.skip_numbers(),
+            SessionPacketKind::AckOnly => self.pass_unawaited(),
         }
         self.congestion.on_sent(bytes, now);
         bytes
@@ -471,6 +476,12 @@ impl Path {
     #[inline]
     pub(super) const fn acks_of_unsent(&self) -> u64 {
         self.endpoint.acks_of_unsent()
+    }
+
+    /// Returns whether the peer acknowledged a number that was skipped.
+    #[inline]
+    pub(super) const fn acked_skipped(&self) -> bool {
+        self.endpoint.acked_skipped()
     }
 
     /// Takes the oldest event of a packet of ours, where the application polls them.

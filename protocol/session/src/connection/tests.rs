@@ -20,6 +20,7 @@ use slipgate_netcode::wire::cursor::Writer;
 
 mod acks_of_unsent;
 mod changing_paths;
+mod close_texts;
 mod lone_packets;
 mod loop_timing;
 mod many_messages;
@@ -28,6 +29,7 @@ mod receipts_at_close;
 mod small_packets;
 mod unacknowledging_peers;
 mod unpolled_events;
+mod unread_packets;
 
 const CHAT: ChannelId = ChannelId(0);
 const STATE: ChannelId = ChannelId(1);

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use super::{Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketConnection, PathStats, Role};
 use crate::channel::Layout;
+use crate::reliability::NumberSkips;
 use slipgate_netcode::time::Instant;
 
 /// The contents of the payloads of connections. Both ends must use the same.
@@ -35,20 +36,25 @@ impl Traffic {
     /// Checks whether a connection can run with these settings.
     pub(crate) fn check(&self) -> Result<(), ConnectionConfigError> {
         // Building one is the only complete check, and settings change rarely.
-        self.protocol(Role::Client, None).map(|_| ())
+        self.protocol(Role::Client, None, None).map(|_| ())
     }
 
-    /// Creates a connection on which nothing was sent yet.
+    /// Creates a connection on which nothing was sent yet, and which skips packet numbers by `skips` on channels.
     pub(crate) fn protocol(
         &self,
         role: Role,
         memory: Option<&Memory>,
+        skips: Option<NumberSkips>,
     ) -> Result<ClientProtocol, ConnectionConfigError> {
         Ok(match self {
             Self::Payloads => ClientProtocol::Payloads,
             Self::Packets(config) => ClientProtocol::Packets(Box::new(PacketConnection::new(config, memory)?)),
             Self::Channels(layout, config) => {
-                ClientProtocol::Channels(Box::new(Connection::new(config, Arc::clone(layout), role, memory)?))
+                let connection = Connection::new(config, Arc::clone(layout), role, memory)?;
+                ClientProtocol::Channels(Box::new(match skips {
+                    Some(skips) => connection.skipping(skips),
+                    None => connection,
+                }))
             }
         })
     }

@@ -6,7 +6,7 @@ use super::packet_tracker::{IncomingPacket, PacketTracker};
 use super::reassembly::{FragmentOutcome, Reassembly};
 use super::send_window::SessionPacketKind;
 use super::stats::EndpointStats;
-use super::{Acceptance, PacketEvent, PacketSendError, ReceivedPacket, Sink};
+use super::{Acceptance, NumberSkips, PacketEvent, PacketSendError, ReceivedPacket, Sink};
 use crate::reject::Reject;
 use crate::wire::reliable::{Fragment, FragmentLimits, MAX_OVERHEAD_BYTES, ReliableHeader, Sequence, is_fragment};
 use slipgate_netcode::time::Instant;
@@ -82,6 +82,11 @@ impl Endpoint {
             reassembly: Reassembly::new(&config, shared),
             tracker: PacketTracker::new(&config),
         })
+    }
+
+    /// Skips packet numbers from now on, so that a peer that acknowledges what it did not receive is found out.
+    pub(crate) fn skip_numbers(&mut self, skips: NumberSkips) {
+        self.tracker.skip_numbers(skips);
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -324,6 +329,11 @@ impl Endpoint {
     /// [`stats`](Self::stats).
     pub(crate) const fn acks_of_unsent(&self) -> u64 {
         self.tracker.counters.acks_of_unsent
+    }
+
+    /// Returns whether the peer acknowledged a number that was skipped.
+    pub(crate) const fn acked_skipped(&self) -> bool {
+        self.tracker.acked_skipped()
     }
 
     /// Returns the measurements of the path and all counters.

@@ -27,6 +27,7 @@ mod config;
 pub mod constants;
 mod endpoint;
 mod fragment_pool;
+mod number_skips;
 mod packet_tracker;
 mod reassembly;
 mod receive_window;
@@ -45,6 +46,7 @@ pub use self::config::{
 };
 pub use self::endpoint::Endpoint;
 pub use self::fragment_pool::MemoryBudget;
+pub(crate) use self::number_skips::NumberSkips;
 pub(crate) use self::send_window::SessionPacketKind;
 pub use self::stats::{BitsPerSecond, EndpointCounters, EndpointStats, Jitter, RttStats};
 

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::NumberSkips;
 use super::config::{AckPolicy, DEFAULT_ACK_AFTER, EndpointConfig, LossDeadline};
 use super::receive_window::ReceiveWindow;
 use super::rtt::Rtt;
@@ -29,6 +30,10 @@ pub(super) struct PacketTracker {
     policy: Option<AckPolicy>,
     lower_layer_bytes: u32,
     sent: SendWindow,
+    /// Which numbers are skipped; `None` uses all of them.
+    skips: Option<NumberSkips>,
+    /// Whether the peer acknowledged a skipped number.
+    acked_skipped: bool,
     received: ReceiveWindow,
     /// Whether the newest accepted packet overtook none: decides how its acknowledgements are read.
     arrival_order: ArrivalOrder,
@@ -45,6 +50,8 @@ impl PacketTracker {
             policy: config.acks,
             lower_layer_bytes: config.lower_layer_bytes,
             sent: SendWindow::new(config.sent_window),
+            skips: None,
+            acked_skipped: false,
             received: ReceiveWindow::new(config.received_window),
             arrival_order: ArrivalOrder::Overtaken,
             rtt: Rtt::new(constants::RTT_SMOOTHING, config.rtt_history),
@@ -55,6 +62,11 @@ impl PacketTracker {
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Skips numbers from now on.
+    pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
+        self.skips = Some(skips);
+    }
 
     /// Returns the sequence number of the next packet.
     pub(super) const fn next_sequence(&self) -> Sequence {
@@ -105,6 +117,8 @@ impl PacketTracker {
         self.meter.on_sent(bytes, now);
         self.counters.sent += 1;
         self.counters.acks_sent += u64::from(kind == SessionPacketKind::AckOnly);
+        let skipped = self.skips.as_mut().map_or(0, |skips| skips.on_packet_sent(bytes));
+        (0..skipped).for_each(|_| self.sent.skip(now));
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -160,6 +174,7 @@ impl PacketTracker {
                 AckOutcome::NewlyAcked(packet) => self.count_acked(&packet, now),
                 AckOutcome::AlreadyKnown => {}
                 AckOutcome::NeverSent => names_unsent = true,
+                AckOutcome::Skipped => (names_unsent, self.acked_skipped) = (true, true),
             }
         }
         // One count for a datagram, however many unsent packets it names.
@@ -179,6 +194,7 @@ impl PacketTracker {
                 }
                 AckOutcome::AlreadyKnown => {}
                 AckOutcome::NeverSent => names_unsent = true,
+                AckOutcome::Skipped => (names_unsent, self.acked_skipped) = (true, true),
             }
         }
         self.counters.acks_of_unsent += u64::from(names_unsent);
@@ -236,6 +252,11 @@ impl PacketTracker {
 
     // Queries -------------------------------------------------------------------------------------------------------
 
+    /// Returns whether the peer acknowledged a number that no packet had.
+    pub(super) const fn acked_skipped(&self) -> bool {
+        self.acked_skipped
+    }
+
     /// See [`SendWindow::peer_received_end`].
     pub(super) const fn peer_received_end(&self) -> u64 {
         self.sent.peer_received_end()
@@ -255,6 +276,7 @@ impl PacketTracker {
 
     pub(super) fn reset(&mut self) {
         self.sent.reset();
+        self.acked_skipped = false;
         self.received.reset();
         self.arrival_order = ArrivalOrder::Overtaken;
         self.rtt.reset();

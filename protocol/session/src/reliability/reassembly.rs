@@ -288,3 +288,6 @@ impl Reassembly {
         self.memory.recycle(assembly.fragments);
     }
 }
+
+#[cfg(test)]
+mod tests;

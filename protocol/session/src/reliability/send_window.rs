@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use super::sequence_bits::SequenceBits;
 use super::{PacketEvent, constants};
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
@@ -27,7 +28,7 @@ struct SentRecord {
 }
 
 /// ```text
-///  Unacked ──▶ Acked        AckOnly ──▶ Acked
+///  Unacked ──▶ Acked        AckOnly ──▶ Acked        Skipped
 ///     │          ▲
 ///     └──▶ Lost ─┘ (its acknowledgement was late)
 /// ```
@@ -37,6 +38,8 @@ enum AckState {
     Unacked,
     /// An ack-only packet. The peer does not acknowledge it, so it is never declared lost.
     AckOnly,
+    /// No packet has this number.
+    Skipped,
     Acked,
     Lost,
 }
@@ -47,7 +50,7 @@ impl SentRecord {
         match self.state {
             AckState::Unacked => false,
             AckState::Lost => now.reached(self.sent_at, LATE_ACK_LIMIT),
-            AckState::AckOnly | AckState::Acked => true,
+            AckState::AckOnly | AckState::Skipped | AckState::Acked => true,
         }
     }
 }
@@ -76,6 +79,8 @@ pub(super) enum AckOutcome {
     AlreadyKnown,
     /// The packet was never sent.
     NeverSent,
+    /// The number was skipped, so that only a peer that lies acknowledges it.
+    Skipped,
 }
 
 /// A packet that was acknowledged for the first time.
@@ -105,6 +110,8 @@ pub(super) struct SendWindow {
     oldest_reportable: u64,
     /// One more than the newest packet that the peer is known to have received.
     peer_received_end: u64,
+    /// The skipped numbers of the last `size`, if any are skipped.
+    skipped: Option<SequenceBits>,
     /// The last packets, newest last, at most `size`. It grows with the packets in flight.
     packets: VecDeque<SentRecord>,
     size: u16,
@@ -121,6 +128,7 @@ impl SendWindow {
             oldest: 0,
             oldest_reportable: 0,
             peer_received_end: 0,
+            skipped: None,
             packets: VecDeque::new(),
             size,
             events: VecDeque::new(),
@@ -148,6 +156,9 @@ impl SendWindow {
             self.declare_oldest_lost();
         }
         self.drop_resolved(now);
+        if let Some(skipped) = &mut self.skipped {
+            skipped.clear(Sequence(self.total as u16), 1);
+        }
         self.packets.push_back(SentRecord { sent_at: now, bytes, state });
         self.total += 1;
         // An ack-only packet is never waited for: `oldest` must step over it at once.
@@ -155,9 +166,25 @@ impl SendWindow {
         displaced
     }
 
+    /// Skips the next number, unless that would displace a packet: an acknowledgement of it is a lie.
+    pub(super) fn skip(&mut self, now: Instant) {
+        if self.total - self.oldest == self.size.into() {
+            return;
+        }
+        self.drop_resolved(now);
+        // A record of its own would be forgotten as soon as all older packets are acknowledged. The bit stays.
+        self.skipped.get_or_insert_with(|| SequenceBits::new(self.size)).set(Sequence(self.total as u16));
+        self.packets.push_back(SentRecord { sent_at: now, bytes: 0, state: AckState::Skipped });
+        self.total += 1;
+        self.skip_resolved();
+    }
+
     /// Processes the acknowledgement of one packet.
     pub(super) fn on_ack(&mut self, sequence: Sequence, arrival_order: ArrivalOrder, now: Instant) -> AckOutcome {
         let Some(number) = self.resolve_number(sequence, arrival_order) else { return AckOutcome::NeverSent };
+        if self.was_skipped(sequence, number) {
+            return AckOutcome::Skipped;
+        }
         // Only the newest header proves how far the peer is: an overtaken one may be arbitrarily old.
         if arrival_order == ArrivalOrder::Newest {
             self.on_peer_received(number);
@@ -190,10 +217,22 @@ impl SendWindow {
         (arrival_order == ArrivalOrder::Overtaken || number >= self.oldest_reportable).then_some(number)
     }
 
+    /// Returns whether a number was skipped, and no older packet with the same 16 bits can be meant.
+    fn was_skipped(&self, sequence: Sequence, number: u64) -> bool {
+        let is_remembered = self.total - number <= self.size.into();
+        let is_skipped = || self.skipped.as_ref().is_some_and(|skipped| skipped.get(sequence));
+        is_remembered && !self.is_ambiguous() && is_skipped()
+    }
+
+    /// Returns whether the peer has received nothing for so long that a sequence number may mean two packets.
+    fn is_ambiguous(&self) -> bool {
+        self.total - self.oldest_reportable > SEQUENCE_SPACE
+    }
+
     /// Records that the peer received a packet, unless its number is ambiguous.
     fn on_peer_received(&mut self, number: u64) {
         // Beyond a full number space two packets share the number, and the older may be meant.
-        if self.total - self.oldest_reportable <= SEQUENCE_SPACE {
+        if !self.is_ambiguous() {
             self.oldest_reportable = self.oldest_reportable.max(number.saturating_sub(MAX_PEER_WINDOW));
             self.peer_received_end = self.peer_received_end.max(number + 1);
         }

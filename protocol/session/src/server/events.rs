@@ -6,6 +6,7 @@ use super::client_session::ClientSession;
 use super::hashing::HashingQueue;
 use super::{SessionEvent, SessionServer};
 use crate::connection::{CloseKind, CloseReason, ClosedBy, Role};
+use crate::reliability::NumberSkips;
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::{ClientHandle, DisconnectReason, LoopbackSlotError, NetcodeEvent};
 use slipgate_netcode::time::{Instant, Now};
@@ -82,7 +83,9 @@ impl SessionServer {
     }
 
     fn add_session(&mut self, client: ClientHandle, client_id: ClientId) {
-        let Ok(mut protocol) = self.traffic.protocol(Role::Server, Some(&self.memory)) else {
+        let skips = NumberSkips::new(self.numbers.clone(), self.connections);
+        self.connections += 1;
+        let Ok(mut protocol) = self.traffic.protocol(Role::Server, Some(&self.memory), Some(skips)) else {
             debug_assert!(false, "the settings were checked when they were set");
             return;
         };

@@ -41,6 +41,8 @@ use self::scheduling::Weight;
 use self::server_uplink::ServerUplink;
 use crate::congestion::BytesPerSecond;
 use crate::connection::{Budget, Connection, ConnectionConfigError, Memory, PathStats, SendError, Traffic};
+use crate::reliability::NumberSkips;
+use slipgate_netcode::crypto::keyed::HashKey;
 use slipgate_netcode::server::{ClientHandle, NetcodeServer};
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
@@ -62,6 +64,9 @@ pub struct SessionServer {
     /// sleeps until a datagram arrives sets it when it wakes; for all others [`tick`](Self::tick) is enough.
     pub drained_at: Instant,
     traffic: Traffic,
+    /// The key by which the packet numbers of connections are skipped, and how many connections there were.
+    numbers: HashKey,
+    connections: u64,
     /// One for each slot that was ever used. Memory for the other slots is reserved but not touched.
     sessions: Vec<Option<ClientSession>>,
     /// When each slot's session is visited next. They are apart from the sessions because every tick reads all of them.
@@ -91,6 +96,8 @@ impl SessionServer {
         traffic.check()?;
         let slots = netcode.config().slots as usize;
         Ok(Self {
+            numbers: NumberSkips::key(netcode.session_seed()),
+            connections: 0,
             netcode,
             traffic,
             memory,

@@ -314,6 +314,9 @@ impl MessageWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec;
+
+    mod accounting;
 
     #[test]
     fn messages_far_ahead_take_16_bytes_each() {

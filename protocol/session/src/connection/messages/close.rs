@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::{Connection, Stage};
 use crate::channel::ChannelViolation;
 use crate::channel::control::{self, Bye, CloseCode, ControlMessage, MAX_TEXT_BYTES};
+use crate::connection::plain_text::plain_text;
 use crate::connection::reliable_control::ReliableControl;
 use crate::connection::{CloseKind, CloseReason, ClosedBy};
 use crate::reliability::SessionPacketKind;
@@ -44,12 +45,13 @@ impl Default for CloseMessage {
 }
 
 impl Connection {
-    /// Closes the connection with a text for people, which is cut to 256 bytes. Codes that are not an
-    /// application's ([`CloseCode`]) count as 0. The close message is repeated until the peer
+    /// Closes the connection with a text for people, which is cut to 256 bytes and loses its control characters.
+    /// Codes that are not an application's ([`CloseCode`]) count as 0. The close message is repeated until the peer
     /// acknowledges it or `close_timeout` has passed; then [`is_closed`](Self::is_closed) returns true.
     pub fn close(&mut self, code: CloseCode, text: &str) {
         // Only the first reason counts.
         if self.stage == Stage::Open {
+            let text = plain_text(text);
             // A cut within a character would not be UTF-8.
             let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
             let code = code.of_application();

@@ -84,7 +84,8 @@ impl Connection {
         let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
-        if self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
+        // A number that was skipped on purpose is no fault: the peer acknowledges what it did not receive.
+        if self.path.acked_skipped() || self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
             self.break_off_violation(ChannelViolation::AcksOfUnsent);
         }
         self.handle_control(rest);

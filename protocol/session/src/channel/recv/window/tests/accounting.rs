@@ -1,0 +1,123 @@
+//! Which bytes a window counts, and how many pieces a preview counts.
+
+use super::*;
+
+const CHANNEL: ChannelId = ChannelId(0);
+const LIMIT: u32 = 1000;
+
+fn config(kind: Kind) -> ChannelConfig {
+    ChannelConfig { queue_bytes: LIMIT, queue_messages: 64, ..ChannelConfig::from(kind) }
+}
+
+/// A window of an ordered channel that holds at most 1,000 bytes.
+struct Bench {
+    window: MessageWindow,
+    config: ChannelConfig,
+    pool: ChunkPool,
+    scratch: Vec<u8>,
+}
+
+impl Bench {
+    fn new(kind: Kind) -> Self {
+        let (window, pool) = (MessageWindow::new(), ChunkPool::new(None));
+        Self { window, config: config(kind), pool, scratch: Vec::new() }
+    }
+
+    fn whole(&mut self, id: u32, bytes: usize) -> Result<FrameOutcome, ChannelViolation> {
+        let data = vec![id as u8; bytes];
+        self.window.whole((CHANNEL, &self.config), MessageId::new(id), &data, &mut self.pool)
+    }
+
+    fn slice(&mut self, id: u32, bytes: u32, first: u16, data: usize) -> Result<FrameOutcome, ChannelViolation> {
+        let Self { window, config, pool, scratch } = self;
+        window.slice((CHANNEL, config), (MessageId::new(id), bytes, first), &vec![7; data], pool, scratch)
+    }
+
+    fn withdraw(&mut self, id: u32) -> Result<FrameOutcome, ChannelViolation> {
+        self.window.withdrawn((CHANNEL, &self.config), MessageId::new(id), &mut self.pool)
+    }
+
+    /// Delivers what is in order. Returns the number of messages.
+    fn pop_all(&mut self) -> usize {
+        let Self { window, pool, scratch, .. } = self;
+        core::iter::from_fn(|| window.pop(pool, scratch).then_some(())).count()
+    }
+
+    fn preview(&self, frames: &[FrameBody]) -> Vec<usize> {
+        let mut preview = WindowPreview::default();
+        frames.iter().map(|frame| self.window.preview(self.config.kind, frame, &mut preview)).collect()
+    }
+}
+
+const REFUSED: Result<FrameOutcome, ChannelViolation> = Err(ChannelViolation::Overrun(CHANNEL));
+
+#[test]
+fn a_refused_frame_changes_no_count() {
+    let mut bench = Bench::new(Kind::ReliableOrdered);
+    assert_eq!(bench.whole(1, 600), Ok(FrameOutcome::Kept));
+    assert_eq!((bench.whole(2, 401), bench.slice(3, 401, 0, PIECE_BYTES)), (REFUSED, REFUSED));
+    assert_eq!(bench.window.bytes, 600);
+    // What is left is exactly 400 bytes: a frame that was refused took none of them.
+    assert_eq!(bench.whole(4, 400), Ok(FrameOutcome::Kept));
+    assert_eq!((bench.window.bytes, bench.whole(5, 1)), (LIMIT, REFUSED));
+    assert_eq!(bench.whole(0, 900), Ok(FrameOutcome::Deliver), "what is in order needs no room");
+    assert_eq!(bench.pop_all(), 1);
+    assert_eq!(bench.window.bytes, 400);
+}
+
+#[test]
+fn bytes_of_delivered_and_withdrawn_messages_are_free() {
+    let mut bench = Bench::new(Kind::ReliableOrdered);
+    assert_eq!(bench.whole(1, 300), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.slice(2, 500, 0, PIECE_BYTES), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.window.bytes, 800, "a message counts whole from its first slice on");
+    assert_eq!(bench.slice(2, 500, 1, PIECE_BYTES), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.window.bytes, 800, "its other slices count nothing");
+    assert_eq!(bench.slice(2, 501, 1, PIECE_BYTES), Err(ChannelViolation::SliceDisagrees(CHANNEL)));
+    assert_eq!(bench.withdraw(2), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.window.bytes, 300);
+    assert_eq!(bench.withdraw(0), Ok(FrameOutcome::Kept));
+    assert_eq!((bench.pop_all(), bench.window.bytes), (1, 0));
+    assert_eq!(bench.whole(3, 10), Ok(FrameOutcome::Deliver), "the withdrawn one is not waited for");
+    for kind in [Kind::ReliableOrdered, Kind::ReliableUnordered] {
+        let mut bench = Bench::new(kind);
+        let bytes = 2 * PIECE_BYTES as u32;
+        assert_eq!(bench.slice(0, bytes, 0, PIECE_BYTES), Ok(FrameOutcome::Kept));
+        assert_eq!(bench.slice(0, bytes, 1, PIECE_BYTES), Ok(FrameOutcome::Assembled), "{kind:?}");
+        assert_eq!((bench.window.bytes, bench.scratch.len()), (0, bytes as usize), "{kind:?}");
+        // A whole message replaces its slices, and their bytes.
+        assert_eq!(bench.slice(2, bytes, 0, PIECE_BYTES), Ok(FrameOutcome::Kept));
+        let whole = bench.whole(2, bytes as usize);
+        let stays =
+            if kind == Kind::ReliableOrdered { (FrameOutcome::Kept, bytes) } else { (FrameOutcome::Deliver, 0) };
+        assert_eq!((whole, bench.window.bytes), (Ok(stays.0), stays.1), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_preview_counts_what_a_packet_leaves_behind() {
+    let whole = |id, data: usize| FrameBody::Whole { id: MessageId::new(id), data: 0..data };
+    let slice =
+        |id, bytes, first, data: usize| FrameBody::Slice { id: MessageId::new(id), bytes, first, data: 0..data };
+    let withdrawn = |id| FrameBody::Withdrawn { id: MessageId::new(id) };
+    let (one, two) = (PIECE_BYTES, PIECE_BYTES + 1);
+    let bytes = 2 * PIECE_BYTES as u32;
+    let mut bench = Bench::new(Kind::ReliableOrdered);
+    let of = |bench: &Bench, frames: &[FrameBody]| bench.preview(frames);
+    assert_eq!(of(&bench, &[whole(0, two), whole(1, two), whole(3, two)]), [0, 0, 2], "0 and 1 are in order");
+    assert_eq!(of(&bench, &[withdrawn(0), whole(1, one), whole(3, one)]), [0, 0, 1]);
+    assert_eq!(of(&bench, &[whole(0, one), whole(0, one), whole(2, one)]), [0, 0, 1], "a repeated one counts nothing");
+    assert_eq!(of(&bench, &[slice(0, bytes, 0, one), slice(0, bytes, 1, one), whole(1, two)]), [0, 0, 0]);
+    assert_eq!(of(&bench, &[slice(0, bytes, 0, one), slice(0, bytes, 0, one), whole(1, two)]), [0, 0, 2]);
+    assert_eq!(of(&bench, &[slice(0, bytes, 1, one), whole(1, one), withdrawn(2)]), [0, 1, 0]);
+    assert_eq!(of(&bench, &[slice(1, bytes, 0, one), slice(1, bytes, 1, one)]), [1, 1], "not the oldest");
+    // With messages in the window.
+    bench.whole(2, 10).unwrap();
+    bench.slice(0, bytes, 0, PIECE_BYTES).unwrap();
+    assert_eq!(of(&bench, &[whole(2, two), whole(1, two)]), [0, 2], "2 is complete, 1 is not in order");
+    assert_eq!(of(&bench, &[slice(0, bytes, 1, one), whole(1, two), whole(3, two), whole(5, one)]), [0, 0, 0, 1]);
+    assert_eq!(of(&bench, &[slice(0, bytes, 0, one), whole(1, two)]), [0, 2], "a slice that is there already");
+    // Messages of an unordered channel are delivered at once, wherever they are; their slices wait.
+    let bench = Bench::new(Kind::ReliableUnordered);
+    assert_eq!(of(&bench, &[whole(5, two), slice(6, bytes, 0, one)]), [0, 1]);
+}

@@ -1,0 +1,98 @@
+//! Which packet numbers are skipped: no packet has them, so an acknowledgement of one is a lie (RFC 9000,
+//! section 21.4).
+//!
+//! The distance between two skips is counted in bytes, because bytes are what a lying receiver is after: however fast
+//! a path is, each [`MAX_BYTES_BETWEEN`] bytes have a skip among them. Only this side can tell a skipped number
+//! from that of a lost packet.
+
+use core::hash::BuildHasher;
+
+use slipgate_netcode::crypto::key::Seed;
+use slipgate_netcode::crypto::keyed::HashKey;
+
+/// The maximum bytes on the path between two skips; the mean is half of it. An acknowledgement of 13 lost packets of
+/// the largest size therefore names a skipped number on average, and one of 27 in a row always does.
+const MAX_BYTES_BETWEEN: u32 = 32 << 10;
+/// A smaller packet counts as this many bytes: even the smallest packets have a skip among 128.
+const MIN_PACKET_BYTES: u32 = 256;
+
+/// Draws the packet numbers of one connection that are skipped. The draws are a keyed hash of their count, so a peer
+/// that sees all earlier ones cannot predict the next.
+#[derive(Clone)]
+pub(crate) struct NumberSkips {
+    key: HashKey,
+    connection: u64,
+    draws: u64,
+    bytes_left: u32,
+    numbers: u16,
+}
+
+impl NumberSkips {
+    /// Returns the hash key of all connections of a program.
+    pub(crate) fn key(seed: &Seed) -> HashKey {
+        HashKey::derive(seed, "packet numbers")
+    }
+
+    /// Creates the draws of a connection; no two connections of a program have the same number.
+    pub(crate) fn new(key: HashKey, connection: u64) -> Self {
+        let mut skips = Self { key, connection, draws: 0, bytes_left: 0, numbers: 0 };
+        skips.draw();
+        skips
+    }
+
+    /// Records a packet that was sent. Returns how many numbers are skipped behind it: 0 to 3.
+    pub(super) fn on_packet_sent(&mut self, bytes: u32) -> u16 {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes.max(MIN_PACKET_BYTES));
+        if self.bytes_left > 0 {
+            return 0;
+        }
+        let numbers = self.numbers;
+        self.draw();
+        numbers
+    }
+
+    fn draw(&mut self) {
+        let random = self.key.hash_one((self.connection, self.draws));
+        self.draws += 1;
+        // The upper half decides the distance: 1 to the maximum, each as likely.
+        self.bytes_left = 1 + (((random >> 32) * u64::from(MAX_BYTES_BETWEEN)) >> 32) as u32;
+        // Bursts of losses are longer than one packet, so half of the skips are too.
+        self.numbers = (random as u16 & 3).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Returns behind which of so many packets numbers are skipped, and how many.
+    fn skips(seed: u8, connection: u64, packet_bytes: u32, packets: usize) -> Vec<(usize, u16)> {
+        let mut skips = NumberSkips::new(NumberSkips::key(&Seed::from([seed; 32])), connection);
+        let skipped = (0..packets).map(|packet| (packet, skips.on_packet_sent(packet_bytes)));
+        skipped.filter(|(_, numbers)| *numbers > 0).collect()
+    }
+
+    #[test]
+    fn each_32_kib_or_128_packets_have_a_skip() {
+        for (packet_bytes, max_between) in [(1249, 27), (600, 55), (256, 128), (60, 128)] {
+            for seed in 0..40 {
+                let skips = skips(seed, 7, packet_bytes, 10_000);
+                let ends = [0].into_iter().chain(skips.iter().map(|(packet, _)| packet + 1)).collect::<Vec<_>>();
+                let longest = ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+                assert!(longest <= max_between, "{packet_bytes} bytes, seed {seed}: {longest} packets");
+                assert!(skips.iter().all(|(_, numbers)| (1..=3).contains(numbers)));
+                let mean = 10_000 / skips.len();
+                assert!((max_between / 3..max_between).contains(&mean), "{packet_bytes} bytes, seed {seed}: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn skips_differ_between_seeds_and_connections() {
+        let usual = skips(1, 7, 1249, 1000);
+        assert_eq!(usual, skips(1, 7, 1249, 1000));
+        assert_ne!(usual, skips(2, 7, 1249, 1000));
+        assert_ne!(usual, skips(1, 8, 1249, 1000));
+    }
+}
