@@ -74,6 +74,9 @@ impl AsyncRead for ConnectionIo {
         if buf.filled().len() > before {
             self.state.on_read();
         }
+        if read.is_pending() {
+            self.state.on_wait();
+        }
         read
     }
 }

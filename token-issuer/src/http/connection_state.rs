@@ -20,6 +20,9 @@ pub(super) struct ConnectionState {
     /// The last event that the client cannot fake with single bytes, in microseconds since `accepted`: the accept, the
     /// complete head of a request, a response.
     last_progress: AtomicU64,
+    /// Whether the connection has waited for its client. A new one has not until its task has run: under load, requests
+    /// of many connections lie in the system's buffers.
+    has_waited: AtomicBool,
     is_authenticated: AtomicBool,
     is_answering: AtomicBool,
     is_stopping: AtomicBool,
@@ -38,6 +41,7 @@ impl ConnectionState {
         Self {
             accepted: now,
             last_progress: AtomicU64::new(0),
+            has_waited: AtomicBool::new(false),
             is_authenticated: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
@@ -50,6 +54,11 @@ impl ConnectionState {
     /// Records that bytes were read.
     pub(super) fn on_read(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records that all bytes were read that had arrived.
+    pub(super) fn on_wait(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
     }
 
     /// Records whether the system's buffer has room for the response.
@@ -72,6 +81,7 @@ impl ConnectionState {
 
     pub(super) fn on_response(&self, now: Instant) {
         self.on_progress(now);
+        self.on_wait();
         self.is_answering.store(false, Ordering::Relaxed);
         self.reads_at_response.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -98,12 +108,16 @@ impl ConnectionState {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Returns the time since the last progress in microseconds, or `None` if the connection is answering a request.
+    /// Returns the time since the last progress in microseconds, or `None` if the connection is answering a request, or
+    /// has not been served yet.
     ///
     /// A request with a body that does not arrive is not answered.
     pub(super) fn idle_micros(&self, now: Instant) -> Option<u64> {
         let idle = self.micros(now).saturating_sub(self.last_progress.load(Ordering::Relaxed));
         let is_answering = self.is_answering.load(Ordering::Relaxed) && self.is_authenticated();
+        if !self.has_waited.load(Ordering::Relaxed) {
+            return None;
+        }
         (!is_answering || idle >= ANSWER_MICROS).then_some(idle)
     }
 
@@ -138,6 +152,8 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let state = ConnectionState::new(start);
+        assert_eq!(state.idle_micros(at(4)), None, "its task has not run yet");
+        state.on_wait();
         assert_eq!(state.idle_micros(at(5)), Some(5_000));
         state.on_request(at(10));
         assert_eq!(state.idle_micros(at(11)), Some(1_000), "not authenticated");

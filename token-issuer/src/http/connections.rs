@@ -56,7 +56,8 @@ impl Connections {
         self.tasks.len() <= self.limits.connections.max(1)
     }
 
-    /// Closes a connection if a new one from `source` needs its place. Returns `false` if none can give way now.
+    /// Closes a connection if a new one from `source` needs its place. Returns `false` if none can give way now: the
+    /// caller tries again when the waiting requests have been served.
     pub(super) fn make_room(&mut self, source: Source, now: Instant) -> bool {
         let is_of_source = |entry: &Entry| entry.source == source && !entry.state.is_authenticated();
         if self.count(is_of_source) >= self.limits.connections_per_address.max(1) {
@@ -71,9 +72,9 @@ impl Connections {
         // request still on the way, while authenticated ones sit idle.
         let places = (self.limits.connections / UNAUTHENTICATED_SHARE).max(1);
         let is_authenticated = |entry: &Entry| entry.state.is_authenticated();
-        let authenticated_first = self.count(|entry| !is_authenticated(entry)) < places;
-        self.close_longest_idle(now, |entry| is_authenticated(entry) == authenticated_first)
-            || self.close_longest_idle(now, |entry| is_authenticated(entry) != authenticated_first)
+        let are_few = self.count(|entry| !is_authenticated(entry)) < places;
+        are_few && self.close_longest_idle(now, is_authenticated)
+            || self.close_longest_idle(now, |entry| !is_authenticated(entry))
     }
 
     fn count(&self, is_counted: impl Fn(&Entry) -> bool) -> usize {
@@ -153,6 +154,7 @@ mod tests {
             let now = self.at(millis);
             self.connections.make_room(source(address), now).then(|| {
                 let state = Arc::new(ConnectionState::new(now));
+                state.on_wait();
                 self.connections.spawn(source(address), Arc::clone(&state), std::future::pending());
                 self.opened.push(Arc::clone(&state));
                 state
@@ -214,6 +216,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn connection_that_was_not_served_yet_is_not_closed() {
+        let mut connections = Connections::new(limits(1, 1));
+        let (now, state) = (Instant::now(), Arc::new(ConnectionState::new(Instant::now())));
+        assert!(connections.make_room(source("192.0.2.1"), now));
+        connections.spawn(source("192.0.2.1"), Arc::clone(&state), std::future::pending());
+        assert!(!connections.make_room(source("192.0.2.1"), now) && !connections.make_room(source("192.0.2.2"), now));
+        state.on_wait();
+        assert!(connections.make_room(source("192.0.2.1"), now));
+    }
+
+    #[tokio::test]
     async fn one_address_has_a_limit_of_unauthenticated_connections() {
         let mut table = Table::new(limits(100, 2));
         table.open("192.0.2.1", 0).unwrap().authenticate();
@@ -230,7 +243,9 @@ mod tests {
         let now = Instant::now();
         for _ in 0..3 {
             assert!(connections.make_room(source("192.0.2.1"), now));
-            connections.spawn(source("192.0.2.1"), Arc::new(ConnectionState::new(now)), std::future::pending());
+            let state = Arc::new(ConnectionState::new(now));
+            state.on_wait();
+            connections.spawn(source("192.0.2.1"), state, std::future::pending());
         }
         assert!(!connections.can_accept(), "two are closing");
         assert!(connections.next_end().await && connections.next_end().await);

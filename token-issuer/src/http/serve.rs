@@ -27,8 +27,8 @@ use super::{HttpLimits, TokenService, router};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the next look for room while all connections are answering requests.
-const ROOM_PAUSE: Duration = Duration::from_millis(5);
+/// The pause before the next look for room while all connections have requests to be served.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// The minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
