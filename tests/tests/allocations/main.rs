@@ -7,6 +7,7 @@ mod benchmark;
 mod benchmark_smoke;
 mod channels;
 mod connections;
+mod hostile_windows;
 mod netcode;
 #[cfg(target_os = "linux")]
 mod sharded_server;

@@ -10,6 +10,7 @@ use crate::channel::events::ChannelEvent;
 use crate::channel::layout::Layout;
 use crate::channel::options::{ChannelSendError, Remaining, SendOptions};
 use crate::channel::recv::receiver::ChannelReceiver;
+use crate::channel::recv::window::max_list_bytes;
 use crate::channel::scheduling::budget::BurstEstimator;
 use crate::channel::scheduling::scheduler::{Candidate, Scheduler};
 use crate::channel::send::context::SendContext;
@@ -29,9 +30,9 @@ use slipgate_netcode::time::Instant;
 ///
 /// [`Channels::send`] queues messages, [`Channels::write`] writes them as frames, and [`Channels::next`] returns the
 /// messages in the peer's packets. Memory for messages is allocated as needed, at most what the layout allows for each
-/// channel, and kept for ten seconds after the last use: nothing is allocated while traffic lasts. The lists of
-/// messages are not part of that memory. They grow to at most the channel's `queue_messages` (16 bytes for each message
-/// of the peer) and are kept as long as the connection.
+/// channel, and kept for ten seconds after the last use: nothing is allocated while traffic lasts. The lists of the
+/// peer's messages belong to that memory beyond the first 128 messages of a channel. The lists of sent messages do not.
+/// They grow to at most the channel's `queue_messages` and are kept as long as the connection.
 pub struct Channels {
     pub(super) layout: Arc<Layout>,
     pub(super) senders: Vec<ChannelSender>,
@@ -54,6 +55,8 @@ pub struct Channels {
     pub(super) newest: Option<Sequence>,
     /// An ordered channel of which the next message may have waited for the one that was delivered last.
     pub(super) draining: Option<ChannelId>,
+    /// The bytes that the lists of all windows take at most.
+    pub(super) max_list_bytes: usize,
     /// Frames that were read and not charged yet.
     pub(super) frames_read: u32,
 }
@@ -63,6 +66,8 @@ impl Channels {
     /// connections share, if it is given. Call [`Channels::can_take`] then before a packet is accepted.
     #[must_use]
     pub fn new(layout: Arc<Layout>, memory: Option<MemoryBudget>) -> Self {
+        let reliable = layout.channels().filter(|config| config.kind.is_reliable() && config.kind != Kind::Transfers);
+        let max_list_bytes = reliable.map(|config| max_list_bytes(config.queue_messages.into())).sum();
         Self {
             senders: layout.channels().map(ChannelSender::new).collect(),
             receivers: layout.channels().map(|config| ChannelReceiver::new(config.kind)).collect(),
@@ -78,6 +83,7 @@ impl Channels {
             receive_pool: ChunkPool::new(memory),
             newest: None,
             draining: None,
+            max_list_bytes,
             frames_read: 0,
             layout,
         }

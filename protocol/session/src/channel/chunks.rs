@@ -77,13 +77,24 @@ pub(crate) struct ChunkPool {
     /// Groups that are charged to the shared budget: the maximum that was in use at once beyond the reserve. Groups
     /// that an overdraft allocated are not among them, and stay unused until the next overdraft.
     taken: usize,
+    /// Bytes of the receivers' lists that are charged to the shared budget.
+    list_bytes: usize,
 }
 
 impl ChunkPool {
     /// Creates an empty pool that takes its memory from a budget shared with others, if there is one.
     pub(crate) fn new(budget: Option<MemoryBudget>) -> Self {
         let (groups, references) = (Vec::new(), EntrySlab::new());
-        Self { groups, references, free: NO_CHUNK, used: 0, last_use: Instant::default(), budget, taken: 0 }
+        Self {
+            groups,
+            references,
+            free: NO_CHUNK,
+            used: 0,
+            last_use: Instant::default(),
+            budget,
+            taken: 0,
+            list_bytes: 0,
+        }
     }
 
     /// Stores a copy of a message. Returns `None` if there is no memory.
@@ -186,11 +197,41 @@ impl ChunkPool {
     }
 
     /// Returns how many more chunks could be stored now without an overdraft, counted up to `enough`.
+    #[cfg(test)]
     pub(crate) fn available(&self, enough: usize) -> usize {
         let Some(budget) = &self.budget else { return enough };
         let own = self.allowed().saturating_sub(self.used);
         // Reading the shared budget touches a cache line that all shards write: only if need be.
         if own >= enough { own } else { own + budget.left() / GROUP_BYTES * GROUP }
+    }
+
+    /// Returns whether the shared budget allows this many more chunks, and lists that are larger by this many bytes.
+    pub(crate) fn fits(&self, chunks: usize, list_bytes: usize) -> bool {
+        let Some(budget) = &self.budget else { return true };
+        let own = self.allowed().saturating_sub(self.used);
+        if own >= chunks && list_bytes == 0 {
+            return true;
+        }
+        let groups = chunks.saturating_sub(own).div_ceil(GROUP);
+        budget.left() >= groups * GROUP_BYTES + list_bytes
+    }
+
+    /// Charges the growth of a list to the shared budget. [`fits`](Self::fits) has checked it for the whole packet, so
+    /// it fails only if another shard took the memory meanwhile; the list then grows uncharged. Returns the bytes that
+    /// were charged.
+    pub(crate) fn charge_list(&mut self, bytes: usize) -> usize {
+        let is_charged = bytes > 0 && self.budget.as_ref().is_some_and(|budget| budget.take(bytes));
+        let charged = if is_charged { bytes } else { 0 };
+        self.list_bytes += charged;
+        charged
+    }
+
+    /// Gives back what was charged for a list.
+    pub(crate) fn release_list(&mut self, charged: usize) {
+        self.list_bytes -= charged;
+        if let Some(budget) = &self.budget {
+            budget.give(charged);
+        }
     }
 
     /// Returns the bytes of memory that are allocated now, without those of shared messages.
@@ -277,6 +318,7 @@ impl ChunkPool {
 impl Drop for ChunkPool {
     fn drop(&mut self) {
         self.release_all();
+        self.release_list(self.list_bytes);
     }
 }
 

@@ -13,6 +13,11 @@ impl<T> EntrySlab<T> {
         Self { entries: Vec::new(), free: Vec::new() }
     }
 
+    /// Returns how many values fit without more memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// Returns how many values there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
@@ -30,6 +35,13 @@ impl<T> EntrySlab<T> {
             *entry = Some(value);
         }
         index
+    }
+
+    /// Makes sure that the next value fits without more memory.
+    pub(crate) fn reserve_one(&mut self) {
+        if self.free.is_empty() {
+            self.entries.reserve(1);
+        }
     }
 
     pub(crate) fn remove(&mut self, index: u16) -> Option<T> {

@@ -28,13 +28,14 @@ impl Channels {
     pub fn can_take(&self, frames: &[u8]) -> bool {
         // Parsing the packet is needed only when memory is scarce.
         let max = frames.len() / MIN_PIECE_FRAME_BYTES;
-        self.receive_pool.available(max) >= max || {
-            let chunks = self.chunks_needed(frames);
-            self.receive_pool.available(chunks) >= chunks
+        self.receive_pool.fits(max, self.max_list_bytes) || {
+            let (chunks, list_bytes) = self.memory_needed(frames);
+            self.receive_pool.fits(chunks, list_bytes)
         }
     }
 
-    fn chunks_needed(&self, frames: &[u8]) -> usize {
+    /// Returns upper bounds of the chunks and of the bytes of lists that a packet needs.
+    fn memory_needed(&self, frames: &[u8]) -> (usize, usize) {
         let (mut cursor, mut chunks) = (FrameCursor::default(), 0);
         let mut previews = [WindowPreview::default(); MAX_CHANNELS];
         // An invalid frame ends the count: `next` will report it.
@@ -45,7 +46,9 @@ impl Channels {
                 chunks += receiver.chunks_needed(config.kind, &body, preview);
             }
         }
-        chunks
+        let channels = self.receivers.iter().zip(self.layout.channels()).zip(&previews);
+        let list_bytes = channels.map(|((receiver, config), preview)| receiver.list_bytes_needed(config, preview));
+        (chunks, list_bytes.sum())
     }
 
     /// Parses the frames of a packet from `cursor` on, up to the next message. `scratch` receives messages that do not

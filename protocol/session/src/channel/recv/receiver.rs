@@ -96,9 +96,18 @@ impl ChannelReceiver {
 
     /// Discards messages that are incomplete for too long.
     pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
-        if let ReceiverState::Unreliable { partials } | ReceiverState::Sequenced { partials, .. } = &mut self.state {
-            self.stats.dropped += partials.tick(now, pool);
+        match &mut self.state {
+            ReceiverState::Unreliable { partials } | ReceiverState::Sequenced { partials, .. } => {
+                self.stats.dropped += partials.tick(now, pool);
+            }
+            ReceiverState::Reliable { window } => window.tick(now, pool),
+            ReceiverState::Transfers => {}
         }
+    }
+
+    /// Returns an upper bound of the bytes by which the lists grow for a previewed packet.
+    pub(crate) fn list_bytes_needed(&self, config: &ChannelConfig, preview: &WindowPreview) -> usize {
+        if let ReceiverState::Reliable { window } = &self.state { window.list_bytes_needed(config, preview) } else { 0 }
     }
 
     /// Returns an upper bound of the chunks that a frame stores, if it may not be dropped. `preview` reflects the

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::channel::chunks::{ChunkList, ChunkPool, Credit};
+use crate::channel::chunks::{ChunkList, ChunkPool, Credit, RETENTION};
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::recv::assembly::{AssemblyProgress, MessageAssembly};
 use crate::channel::slab::EntrySlab;
@@ -11,6 +11,31 @@ use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::FrameBody;
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
+use slipgate_netcode::time::Instant;
+
+/// Slots of each window that are not charged to the shared budget: 2 KiB, so that 62 channels take 124 KiB.
+const FREE_SLOTS: usize = 128;
+/// Assemblies of each window that are not charged: 0.8 KiB.
+const FREE_ASSEMBLIES: usize = 8;
+/// Bytes of an assembly in its slab, with the index in the list of free ones, which doubles.
+const ASSEMBLY_BYTES: usize = size_of::<Option<MessageAssembly>>() + 2 * size_of::<u16>();
+
+/// Returns the bytes of lists with these capacities that are charged to the shared budget.
+const fn charged_bytes(slots: usize, assemblies: usize) -> usize {
+    slots.saturating_sub(FREE_SLOTS) * size_of::<WindowSlot>()
+        + assemblies.saturating_sub(FREE_ASSEMBLIES) * ASSEMBLY_BYTES
+}
+
+/// Returns the capacity for this many entries. It doubles, so that a growing list is seldom copied.
+const fn capacity_for(entries: usize) -> usize {
+    if entries == 0 { 0 } else { entries.next_power_of_two() }
+}
+
+/// Returns the bytes that the lists of a window of this many messages charge to the shared budget at most.
+pub(crate) const fn max_list_bytes(messages: usize) -> usize {
+    let capacity = capacity_for(messages);
+    charged_bytes(capacity, if capacity < 4 { 4 } else { capacity })
+}
 
 /// The received part of a message.
 enum WindowSlot {
@@ -49,6 +74,10 @@ pub(crate) struct MessageWindow {
     assemblies: EntrySlab<MessageAssembly>,
     /// Bytes of the messages in the slots, missing slices included.
     bytes: u32,
+    /// Bytes of the two lists that are charged to the shared budget.
+    charged: usize,
+    /// When a message was stored last, as far as is known.
+    last_use: Instant,
 }
 
 /// How far the frames of a packet would advance a window, if they were taken.
@@ -60,11 +89,22 @@ pub(crate) struct WindowPreview {
     new_pieces: u16,
     /// One past the last of these pieces.
     end: u16,
+    /// The slots that the window needs.
+    slots: u32,
+    /// New incomplete messages, at most.
+    assemblies: u16,
 }
 
 impl MessageWindow {
-    pub(crate) const fn new() -> Self {
-        Self { next: MessageId::new(0), slots: VecDeque::new(), assemblies: EntrySlab::new(), bytes: 0 }
+    pub(crate) fn new() -> Self {
+        Self {
+            next: MessageId::new(0),
+            slots: VecDeque::new(),
+            assemblies: EntrySlab::new(),
+            bytes: 0,
+            charged: 0,
+            last_use: Instant::default(),
+        }
     }
 
     #[cfg(test)]
@@ -83,7 +123,7 @@ impl MessageWindow {
         data: &[u8],
         pool: &mut ChunkPool,
     ) -> Result<FrameOutcome, ChannelViolation> {
-        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        let Some(index) = self.open(channel, config, id, pool)? else { return Ok(FrameOutcome::Dropped) };
         // Slices of it may have arrived before the sender sent it whole in a larger packet.
         self.drop_partial(index, pool);
         if config.kind == Kind::ReliableUnordered || index == 0 {
@@ -110,11 +150,11 @@ impl MessageWindow {
         pool: &mut ChunkPool,
         scratch: &mut Vec<u8>,
     ) -> Result<FrameOutcome, ChannelViolation> {
-        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        let Some(index) = self.open(channel, config, id, pool)? else { return Ok(FrameOutcome::Dropped) };
         // The first slice reserves the bytes of the whole message.
         let number = match self.slots.get(index) {
             Some(WindowSlot::Partial(number)) => *number,
-            _ => self.begin(channel, config, index, bytes)?,
+            _ => self.begin((channel, config), index, bytes, pool)?,
         };
         let Some(assembly) = self.assemblies.get_mut(number) else { return Ok(FrameOutcome::Dropped) };
         // Every slice carries the message size, so that slices may arrive in any order (§3.4).
@@ -137,7 +177,7 @@ impl MessageWindow {
         id: MessageId,
         pool: &mut ChunkPool,
     ) -> Result<FrameOutcome, ChannelViolation> {
-        let Some(index) = self.open(channel, config, id)? else { return Ok(FrameOutcome::Dropped) };
+        let Some(index) = self.open(channel, config, id, pool)? else { return Ok(FrameOutcome::Dropped) };
         // A withdrawal may overtake or follow slices of the message.
         self.drop_partial(index, pool);
         self.settle(index);
@@ -167,7 +207,11 @@ impl MessageWindow {
         };
         // Duplicates are dropped and need no memory.
         let Some(index) = id.ahead_of(self.next).filter(|index| *index >= preview.settled) else { return 0 };
+        // Settled messages have left the window by then.
+        preview.slots = preview.slots.max(index - preview.settled + 1);
         let is_in_order = index == preview.settled;
+        // An assembly is always spare for the oldest missing message, which must not be refused.
+        preview.assemblies += u16::from(matches!(body, FrameBody::Slice { .. }) && !is_in_order);
         match body {
             FrameBody::Slice { bytes, first, data, .. } if is_in_order => {
                 self.preview_slice(preview, *bytes, *first, data.len());
@@ -184,6 +228,34 @@ impl MessageWindow {
             }
             _ => 0,
         }
+    }
+
+    /// Returns an upper bound of the bytes by which the lists grow, beyond what is charged, for a previewed packet.
+    pub(crate) fn list_bytes_needed(&self, config: &ChannelConfig, preview: &WindowPreview) -> usize {
+        // An id beyond the window is a violation, which takes no memory.
+        let slots = capacity_for((preview.slots as usize).min(config.queue_messages.into()));
+        let assemblies = match preview.assemblies {
+            0 => 0,
+            new => capacity_for(self.assemblies.len() + usize::from(new) + 1).max(4),
+        };
+        let needed = charged_bytes(slots.max(self.slots.capacity()), assemblies.max(self.assemblies.capacity()));
+        needed.saturating_sub(self.charged)
+    }
+
+    /// Frees the lists if nothing was stored for [`RETENTION`] and they are charged to the shared budget.
+    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
+        if !self.slots.is_empty() {
+            self.last_use = now;
+        } else if self.charged > 0 && now.reached(self.last_use, RETENTION) {
+            (self.slots, self.assemblies) = (VecDeque::new(), EntrySlab::new());
+            pool.release_list(core::mem::take(&mut self.charged));
+        }
+    }
+
+    /// Charges the lists to the shared budget after they have grown.
+    fn charge_lists(&mut self, pool: &mut ChunkPool) {
+        let bytes = charged_bytes(self.slots.capacity(), self.assemblies.capacity());
+        self.charged += pool.charge_list(bytes.saturating_sub(self.charged));
     }
 
     /// Adds a slice of the oldest missing message to a preview. Only slices with ascending pieces count, so that no
@@ -207,7 +279,8 @@ impl MessageWindow {
 
     /// Settles the oldest missing message in a preview, and those that waited for it.
     fn preview_settled(&self, preview: &mut WindowPreview) {
-        *preview = WindowPreview { settled: preview.settled + 1, ..WindowPreview::default() };
+        let WindowPreview { settled, slots, assemblies, .. } = *preview;
+        *preview = WindowPreview { settled: settled + 1, slots, assemblies, ..WindowPreview::default() };
         while self.is_complete(preview.settled) {
             preview.settled += 1;
         }
@@ -223,6 +296,7 @@ impl MessageWindow {
         channel: ChannelId,
         config: &ChannelConfig,
         id: MessageId,
+        pool: &mut ChunkPool,
     ) -> Result<Option<usize>, ChannelViolation> {
         // Older than the window: a retransmission of a settled message.
         let Some(ahead) = id.ahead_of(self.next) else { return Ok(None) };
@@ -231,6 +305,10 @@ impl MessageWindow {
         }
         let index = ahead as usize;
         // Grows only as far as anything arrived: 16 bytes for each message.
+        if index >= self.slots.capacity() {
+            self.slots.reserve_exact(capacity_for(index + 1) - self.slots.len());
+            self.charge_lists(pool);
+        }
         while self.slots.len() <= index {
             self.slots.push_back(WindowSlot::Nothing);
         }
@@ -240,14 +318,19 @@ impl MessageWindow {
 
     fn begin(
         &mut self,
-        channel: ChannelId,
-        config: &ChannelConfig,
+        (channel, config): (ChannelId, &ChannelConfig),
         index: usize,
         bytes: u32,
+        pool: &mut ChunkPool,
     ) -> Result<u16, ChannelViolation> {
         self.reserve(channel, config, bytes)?;
+        let capacity = self.assemblies.capacity();
         // Assemblies are in a slab, so that a slot of the window stays at 16 bytes.
         let number = self.assemblies.insert(MessageAssembly::new(bytes));
+        self.assemblies.reserve_one();
+        if self.assemblies.capacity() > capacity {
+            self.charge_lists(pool);
+        }
         self.put(index, WindowSlot::Partial(number));
         Ok(number)
     }

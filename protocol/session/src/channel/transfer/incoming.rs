@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::frame::{TransferBegin, TransferFrame, TransferReason};
 use super::receiver::{PartialTransfer, TransferReceiver};
-use super::store::{HashBudget, HashingGrant};
+use super::store::{HashBudget, HashingGrant, MemoryLease};
 use super::{
     Reception, SentTransferFrame, TransferAdmission, TransferConfig, TransferEvent, TransferId, TransferProgress,
     TransferSide, TransferViolation, WINDOW, steps,
@@ -25,6 +25,8 @@ pub(super) struct IncomingTransfers {
 }
 
 struct ActiveTransfer {
+    /// The memory of this entry. It doubles, as the list may.
+    _lease: MemoryLease,
     receiver: TransferReceiver,
     /// The offer was reported to the application.
     was_offered: bool,
@@ -84,8 +86,13 @@ impl IncomingTransfers {
         } else if self.active.len() >= self.config.max_at_once.into() {
             self.refuse(begin.id, TransferReason::Busy);
         } else {
-            self.active.push(ActiveTransfer { receiver, was_offered: false, withdrawn: None });
-            self.admit();
+            let mut lease = MemoryLease::new(self.budget.clone());
+            if lease.take(2 * size_of::<ActiveTransfer>()) {
+                self.active.push(ActiveTransfer { _lease: lease, receiver, was_offered: false, withdrawn: None });
+                self.admit();
+            } else {
+                self.refuse(begin.id, TransferReason::NoMemory);
+            }
         }
         Ok(Reception::New)
     }

@@ -1,0 +1,141 @@
+//! The memory that one client takes outside of the budget that all clients share, with the largest layouts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_netcode::time::Instant;
+use slipgate_session::channel::transfer::frame::{TransferBegin, TransferFrame};
+use slipgate_session::channel::transfer::{ContentDigest, TransferAdmission, TransferConfig, TransferId};
+use slipgate_session::channel::{ChannelConfig, Kind, Layout, MAX_CHANNELS, MAX_QUEUE_BYTES, MAX_QUEUE_MESSAGES};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, WorkLimits};
+use slipgate_tests::counting::bytes;
+use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, number, slice, transfer, whole};
+
+/// The goal, for all channels of a client together.
+const MAX_OUTSIDE: i64 = 256 << 10;
+const FAR: u32 = MAX_QUEUE_MESSAGES as u32 - 1;
+
+/// Returns the frames of a step on a channel.
+type Attack = fn(u8, u32) -> Vec<u8>;
+
+const ATTACKS: [(&str, &[Kind], Attack); 7] = [
+    ("far messages without content", &RELIABLE, |channel, step| whole(channel, Some(FAR - step), &[])),
+    ("far messages", &RELIABLE, |channel, step| whole(channel, Some(FAR - step), &[7; 9])),
+    ("far slices", &RELIABLE, |channel, step| slice(channel, FAR - step, 129, 1, &[7])),
+    ("far withdrawals", &RELIABLE, |channel, step| [&[(channel + 1) | 0x40][..], &number(FAR - step), &[0]].concat()),
+    ("near and far slices", &RELIABLE, |channel, step| slice(channel, 1 + step * 97 % FAR, 129, 1, &[7])),
+    ("last slices", &[Kind::Unreliable, Kind::Sequenced], |channel, step| slice(channel, step, 129, 1, &[7])),
+    ("transfers", &[Kind::Transfers], |channel, step| {
+        let id = TransferId(step as u16);
+        let digest = ContentDigest([3; 32]);
+        transfer(channel, &TransferFrame::Begin(TransferBegin { id, slice_bytes: 128, length: 9999, label: 1, digest }))
+    }),
+];
+const RELIABLE: [Kind; 2] = [Kind::ReliableUnordered, Kind::ReliableOrdered];
+
+fn largest_layout(kind: Kind) -> Arc<Layout> {
+    let channel = ChannelConfig {
+        queue_bytes: MAX_QUEUE_BYTES,
+        queue_messages: MAX_QUEUE_MESSAGES,
+        transfers: TransferConfig { admission: TransferAdmission::Ask, max_at_once: 64, ..TransferConfig::default() },
+        ..ChannelConfig::from(kind)
+    };
+    Arc::new(Layout::try_from(vec![channel; MAX_CHANNELS]).unwrap())
+}
+
+/// Runs an attack on all channels. Returns the most bytes that were held outside of the budgets, and inside.
+fn attack(kind: Kind, attack: Attack, budget: usize) -> (i64, i64) {
+    let layout = largest_layout(kind);
+    let hash = layout.hash();
+    let memory = Memory::new(budget, budget);
+    let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
+    let mut connection = Connection::new(&config, layout, Role::Server, Some(&memory)).unwrap();
+    let (mut peer, mut scratch, now) = (MaliciousPeer::default(), Vec::with_capacity(1 << 16), Instant::default());
+    let mut receive = |frames: &[u8]| {
+        let payload = peer.packet(PeerPacket::frames(hash, frames));
+        if let Ok(Some(mut cursor)) = connection.handle(&payload, Duration::ZERO, now) {
+            while connection.next_message(&payload, &mut cursor, &mut scratch, now).is_some() {}
+        }
+    };
+    receive(&[]);
+    let before = bytes();
+    let (mut outside, mut inside) = (0, 0);
+    for step in 0..200 {
+        for channel in 0..MAX_CHANNELS as u8 {
+            receive(&attack(channel, step));
+            let charged = (2 * budget - memory.messages.left() - memory.transfers.left()) as i64;
+            inside = charged.max(inside);
+            outside = (bytes() - before - charged).max(outside);
+        }
+    }
+    assert!(connection.close_reason().is_none(), "{:?}", connection.close_reason());
+    drop(connection);
+    assert_eq!((memory.messages.left(), memory.transfers.left()), (budget, budget), "everything is given back");
+    (outside, inside)
+}
+
+#[test]
+fn largest_layouts_stay_within_the_shared_budget() {
+    for budget in [1 << 20, 256 << 20] {
+        for (name, kinds, frames) in ATTACKS {
+            for kind in kinds {
+                let (outside, inside) = attack(*kind, frames, budget);
+                println!("{name}, {kind:?}, budget {budget}: {outside} bytes outside, {inside} inside");
+                assert!(outside <= MAX_OUTSIDE, "{name}, {kind:?}: {outside} bytes");
+            }
+        }
+    }
+}
+
+/// Returns the resident memory of this program in bytes.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_of_broken_transfers_is_given_back() {
+    const CLIENTS: usize = 5;
+    let channel = ChannelConfig {
+        transfers: TransferConfig { admission: TransferAdmission::Automatic, ..TransferConfig::default() },
+        ..ChannelConfig::from(Kind::Transfers)
+    };
+    let layout = Arc::new(Layout::try_from(vec![channel]).unwrap());
+    let memory = Memory::default();
+    let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
+    let (before, resident_before) = (bytes(), resident_bytes());
+    let mut connections: Vec<_> = (0..CLIENTS)
+        .map(|_| Connection::new(&config, Arc::clone(&layout), Role::Server, Some(&memory)).unwrap())
+        .collect();
+    // Clients in turn, so that their memory is interleaved: a transfer of 64 MiB with one slice in each chunk.
+    let (mut peers, mut scratch) = ([(); CLIENTS].map(|()| MaliciousPeer::default()), Vec::new());
+    let digest = ContentDigest([3; 32]);
+    let begin = TransferBegin { id: TransferId(1), slice_bytes: 160, length: 64 << 20, label: 1, digest };
+    let mut sent = 0;
+    for step in 0..(64 << 20) / 160 / 16 / 6 {
+        for (connection, peer) in connections.iter_mut().zip(&mut peers) {
+            let mut frames = transfer(0, &TransferFrame::Begin(begin));
+            for index in (0..6).map(|chunk| (step * 6 + chunk) * 16) {
+                frames.extend(transfer(0, &TransferFrame::Slice { id: TransferId(1), index, bytes: &[7; 160] }));
+            }
+            let payload = peer.packet(PeerPacket::frames(layout.hash(), &frames));
+            sent += payload.len();
+            if let Ok(Some(mut cursor)) = connection.handle(&payload, Duration::ZERO, Instant::default()) {
+                let now = Instant::default();
+                while connection.next_message(&payload, &mut cursor, &mut scratch, now).is_some() {}
+            }
+        }
+    }
+    let (most, resident_most) = (bytes() - before, resident_bytes() - resident_before);
+    drop(connections);
+    let (left, resident_left) = (bytes() - before, resident_bytes().saturating_sub(resident_before));
+    println!(
+        "{sent} bytes sent; allocated {most}, then {left}; resident {} MiB, then {} MiB",
+        resident_most >> 20,
+        resident_left >> 20
+    );
+    assert_eq!(memory.transfers.left(), Memory::default().transfers.left());
+    assert!(left < 64 << 10, "{left} bytes are still allocated");
+}
