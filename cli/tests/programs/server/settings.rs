@@ -44,7 +44,7 @@ fn flag_overrides_environment_overrides_file_overrides_default() {
         ("SLIPGATE_PROTOCOL_ID", "7"),
     ];
     let defaults = facts(false, &[], &[]);
-    assert_eq!((defaults.0, defaults.1.as_str()), (1, "64 60 echo 45s never 5s default"));
+    assert_eq!((defaults.0, defaults.1.as_str()), (1, "64 60 echo 45s 1s 5s default"));
     let of_file = facts(true, &[], &[]);
     assert_eq!(of_file, (2, "10 30 relay 20s 2s 60s ef".into(), "192.0.2.1:1, 192.0.2.2:2".into()));
     let of_environment = facts(true, &variables, &[]);
@@ -121,7 +121,7 @@ fn help_lists_every_limit_of_the_file() {
     let readme = include_str!("../../../README.md");
     let table = readme.split_once("the file's table `[limits]`").unwrap().1.split_once("\n### ").unwrap().0;
     let keys: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    assert_eq!(keys.len(), 13);
+    assert_eq!(keys.len(), 14);
     keys.iter().for_each(|key| assert!(help.contains(key), "{key}"));
 }
 
