@@ -95,8 +95,8 @@ pub struct NetcodeServer {
     cipher: PacketCipher,
     handshake: Lane,
     challenger: Challenger,
-    /// The seed for what is built upon this server.
-    session_seed: Seed,
+    /// The seed for what is built upon this server: it is independent of all secrets of the server itself.
+    pub session_seed: Seed,
     names: DigestKey,
     shard: ShardId,
     registry: RegistryRef,
@@ -133,12 +133,6 @@ pub struct NetcodeServer {
 }
 
 impl NetcodeServer {
-    /// Returns the seed for what is built upon this server: it is independent of all secrets of the server itself.
-    #[must_use]
-    pub const fn session_seed(&self) -> &Seed {
-        &self.session_seed
-    }
-
     /// Returns the number of this shard, 0 for a server without shards.
     #[must_use]
     pub const fn shard_id(&self) -> ShardId {

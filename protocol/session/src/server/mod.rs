@@ -96,7 +96,7 @@ impl SessionServer {
         traffic.check()?;
         let slots = netcode.config().slots as usize;
         Ok(Self {
-            numbers: NumberSkips::key(netcode.session_seed()),
+            numbers: NumberSkips::key(&netcode.session_seed),
             connections: 0,
             netcode,
             traffic,
