@@ -105,7 +105,6 @@ impl NetcodeServer {
     ///
     /// Set [`ServerConfig::token_cutoff`] to [`TokenCutoff::At`](super::TokenCutoff::At) the moment at which the
     /// journal began.
-    /// began.
     ///
     /// # Errors
     /// - `JournalTooLarge` when the storage holds more tokens than the history.
