@@ -117,6 +117,10 @@ impl Source {
                     self.add_import(&path, &name, module, shown_as, lines);
                 }
             }
+            Item::Macro(call) if call.mac.path.segments.last().is_some_and(|name| name.ident == "discard_reasons") => {
+                let (reason, variants) = reasons(&text(&call.mac.tokens));
+                lines.insert(format!("{shown_as}::{reason}: enum {{ {} }}", variants.join(", ")));
+            }
             _ => self.add_definition(item, shown_as, None, lines),
         }
     }
@@ -274,6 +278,16 @@ fn text(tokens: &impl ToTokens) -> String {
 
 fn api(folder: &str, name: &str) -> BTreeSet<String> {
     Source::read(&root().join(folder)).public("crate", name)
+}
+
+/// Returns the name and the variants of an enum that `discard_reasons!` defines.
+fn reasons(tokens: &str) -> (String, Vec<String>) {
+    let last_word = |text: &str| text.split_whitespace().last().unwrap_or_default().to_owned();
+    // Without the texts between quotes, which are documents and counter names.
+    let tokens: String = tokens.split('"').step_by(2).collect();
+    let name = last_word(tokens.split(';').next().unwrap_or_default());
+    let (variants, _) = tokens.rsplit_once("=>").unwrap_or_default();
+    (name, variants.split("=>").map(last_word).collect())
 }
 
 #[test]
