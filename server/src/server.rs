@@ -348,12 +348,12 @@ impl Server {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Option<ReceivedDatagram> {
-        let refused_before = self.core.packets_over_budget();
+        let refused_before = self.core.packets_over_budget;
         let handled = self.core.handle(from, datagram, scratch, self.now);
         let excess = match &handled {
             Err(Discard::ClientBudget) => Some(Excess::Client),
             Err(Discard::UnknownSender) => Some(Excess::Stranger),
-            _ => (self.core.packets_over_budget() > refused_before).then_some(Excess::Client),
+            _ => (self.core.packets_over_budget > refused_before).then_some(Excess::Client),
         };
         if let Some(excess) = excess
             && self.flood_guard.on_excess(from, excess, self.now.monotonic)

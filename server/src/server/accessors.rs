@@ -91,7 +91,7 @@ impl Server {
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
-            packets_over_budget: self.core.packets_over_budget(),
+            packets_over_budget: self.core.packets_over_budget,
             discards: *self.discards(),
             sockets: self.sockets.stats(),
         }

@@ -63,6 +63,8 @@ pub struct SessionServer {
     /// Every datagram that had arrived by then was processed: later ones cannot have waited longer. A program that
     /// sleeps until a datagram arrives sets it when it wakes; for all others [`tick`](Self::tick) is enough.
     pub drained_at: Instant,
+    /// Packets of all clients that were refused since the start because they exceeded the work budget of their sender.
+    pub packets_over_budget: u64,
     traffic: Traffic,
     /// The key by which the packet numbers of connections are skipped, and how many connections there were.
     numbers: HashKey,
@@ -81,8 +83,6 @@ pub struct SessionServer {
     /// Slots of sessions that may have events; each is queued at most once.
     slots_with_events: VecDeque<u32>,
     buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
-    /// Packets of all clients that exceeded their sender's work budget.
-    over_budget: u64,
     /// Whether the server was stopped and clients with channels still have to be informed.
     is_stopping: bool,
 }
@@ -112,7 +112,7 @@ impl SessionServer {
             events: VecDeque::with_capacity(slots + 2),
             slots_with_events: VecDeque::with_capacity(slots),
             buf: Box::new([0; MAX_PAYLOAD_BYTES]),
-            over_budget: 0,
+            packets_over_budget: 0,
             is_stopping: false,
         })
     }
@@ -239,13 +239,6 @@ impl SessionServer {
     #[must_use]
     pub const fn hashed_bytes(&self) -> u64 {
         self.hashing.hashed()
-    }
-
-    /// Returns the packets of all clients that were refused since the start because they exceeded the work budget of
-    /// their sender.
-    #[must_use]
-    pub const fn packets_over_budget(&self) -> u64 {
-        self.over_budget
     }
 
     // Sessions ------------------------------------------------------------------------------------------------------

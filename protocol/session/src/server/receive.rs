@@ -71,7 +71,7 @@ impl SessionServer {
         let session = self.session_mut(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
         let over_budget = session.protocol.connection_mut().map_or(0, Connection::take_packets_over_budget);
-        self.over_budget += u64::from(over_budget);
+        self.packets_over_budget += u64::from(over_budget);
         self.wake(client.slot().0);
         received
     }
