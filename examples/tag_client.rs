@@ -98,8 +98,10 @@ impl Player {
                     println!("{line}");
                     self.chat.push(line);
                 }
-                Event::Channel(ChannelEvent::Transfer { event: TransferEvent::Received { content, .. }, .. }) => {
-                    self.map = Map::from_fields(content.into_vec());
+                Event::Channel(ChannelEvent::Transfer { channel, event: TransferEvent::Received { content, .. } })
+                    if channel == self.channels.maps =>
+                {
+                    self.map = Some(Map(content.into_vec()));
                     println!("the map has arrived");
                 }
                 Event::Ended { reason } => self.ended = Some(reason.to_string()),

@@ -32,29 +32,12 @@ pub(crate) struct World {
     pub(crate) players: Vec<Position>,
 }
 
-/// The map: one byte for each field, row by row. Each player receives it as a transfer.
-pub(crate) struct Map(Vec<u8>);
+/// The map: one byte for each field, row by row; 0 is free. Each player receives it as a transfer.
+pub(crate) struct Map(pub(crate) Vec<u8>);
 
 impl Map {
     /// The grid has this many columns and rows.
     pub(crate) const GRID: i8 = 16;
-    const WALL: u8 = 1;
-
-    /// Returns a map with four pillars.
-    pub(crate) fn with_pillars() -> Self {
-        let is_pillar = |line: i8| line == 4 || line == 11;
-        let field = |x: i8, y: i8| if is_pillar(x) && is_pillar(y) { Self::WALL } else { 0 };
-        Self((0..Self::GRID).flat_map(|y| (0..Self::GRID).map(move |x| field(x, y))).collect())
-    }
-
-    /// Returns the map with these fields, `None` if their number is wrong.
-    pub(crate) fn from_fields(fields: Vec<u8>) -> Option<Self> {
-        (fields.len() == usize::from(Self::GRID.unsigned_abs()).pow(2)).then_some(Self(fields))
-    }
-
-    pub(crate) fn fields(&self) -> &[u8] {
-        &self.0
-    }
 
     /// Returns whether a player can stand on a field; never outside of the grid.
     pub(crate) fn is_free(&self, x: i8, y: i8) -> bool {

@@ -228,7 +228,7 @@ fn world(lie: Lie, from: Duration, path: &Conditions, seed: u64, numbering: Numb
         };
         Player::new(connection, if role == Role::Server { Lie::Nothing } else { lie }, start.after(from), seed)
     });
-    let mut world = World::of(sides, path.clone(), seed);
+    let mut world = World::of(sides, *path, seed);
     // Hashing a map takes longer than a world: all of them share one.
     static CONTENT: LazyLock<Transfer> = LazyLock::new(|| Transfer::new(vec![7; 24 << 20]).unwrap());
     world.side(End::A).connection.channels.send_transfer(MAP, CONTENT.clone(), 1).unwrap();

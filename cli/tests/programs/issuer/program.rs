@@ -152,17 +152,16 @@ impl Program {
     /// Starts the issuer, whose log goes to this file.
     pub(crate) fn start_with_log_file(mut command: Command, path: &Path) -> Self {
         let log = fs::File::create(path).unwrap();
-        let child = command.stderr(log).spawn().unwrap();
+        let no_log = BufReader::new(Box::new(std::io::empty()) as Box<dyn Read + Send + Sync>);
+        let mut program = Self { child: command.stderr(log).spawn().unwrap(), log: no_log, first_line: String::new() };
         let start = Instant::now();
-        loop {
+        while program.first_line.is_empty() {
             let log = fs::read_to_string(path).unwrap();
-            if let Some(line) = log.lines().find(|line| line.contains("listening")) {
-                let (first_line, no_log) = (line.to_owned(), fs::File::open("/dev/null").unwrap());
-                return Self { child, log: BufReader::new(Box::new(no_log)), first_line };
-            }
+            program.first_line = log.lines().find(|line| line.contains("listening")).unwrap_or_default().to_owned();
             assert!(start.elapsed() < MAX_WAIT, "{log}");
             thread::sleep(Duration::from_millis(10));
         }
+        program
     }
 
     /// Returns a URL of the service, with the port from the log's first line.
