@@ -16,6 +16,7 @@
 //! reads.
 
 pub mod config;
+pub mod handshake;
 
 mod budget;
 mod ended;
@@ -51,6 +52,7 @@ pub use self::start::TokenStorage;
 
 use self::budget::TurnBudgets;
 use self::ended::EndedAddresses;
+use self::handshake::{HandshakeLog, HandshakeStep};
 use self::pending::PendingClients;
 use self::registry::RegistryRef;
 use self::slots::{DuePackets, SlotDeadline, Slots};
@@ -128,6 +130,7 @@ pub struct NetcodeServer {
     turn: u64,
     accepts_clients: bool,
     misdirected: Option<Servers>,
+    handshakes: HandshakeLog,
     discards: Discards,
     stats: NetcodeStats,
 }
@@ -197,6 +200,12 @@ impl NetcodeServer {
     #[inline]
     pub fn poll_event(&mut self) -> Option<NetcodeEvent> {
         self.events.pop_front()
+    }
+
+    /// Takes the oldest of the latest steps of handshakes, those of opened tokens first. Take them once per turn: at
+    /// most 80 are kept.
+    pub fn poll_handshake(&mut self) -> Option<HandshakeStep> {
+        self.handshakes.poll()
     }
 
     /// Ends a turn: disconnects clients that timed out, schedules keep-alives, forgets expired entries and restores the

@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use super::config::TokenCutoff;
+use super::handshake::{HandshakeOutcome, OpenedToken};
 use super::pending::{HandshakeReply, PresentedToken};
 use super::registry::Presence;
 use super::slots::SlotState;
@@ -36,24 +37,74 @@ impl NetcodeServer {
         // Counted after the parse: datagrams of other protocols cost almost nothing and must not use up the budget.
         self.turn_budgets.take_request()?;
         let tag = TokenTag::of(request.sealed);
-        self.check_before_decrypt(from, &tag, request.expires, now)?;
-        let redeemed = redeem(&request, self.config.protocol_id, &self.keys)?;
+        let checked = self.check_before_decrypt(from, &tag, request.expires, now);
+        checked.inspect_err(|reason| self.log_unopened(from, &request, *reason, now))?;
+        let redeemed = redeem(&request, self.config.protocol_id, &self.keys)
+            .inspect_err(|reason| self.handshakes.add_unopened(from, *reason))?;
+        let reply = self.admit_request(from, tag, &redeemed, now);
+        self.log_opened(from, &redeemed, reply);
+        reply.map(drop)
+    }
 
+    /// Makes the sender of an opened token pending. Returns the reply that is due.
+    fn admit_request(
+        &mut self,
+        from: Address,
+        tag: TokenTag,
+        redeemed: &Redeemed,
+        now: Now,
+    ) -> Result<HandshakeReply, Discard> {
         let Some(server_index) = redeemed.server_index(&self.config.advertised) else {
             // Stored for the log: a wrong advertised address is the most frequent mistake in a deployment.
-            self.misdirected = Some(redeemed.servers);
+            self.misdirected = Some(redeemed.servers.clone());
             return Err(Discard::AddressNotListed);
         };
         self.check_cutoff(redeemed.minted, redeemed.expires, now)?;
         let token = PresentedToken { tag, name: self.names.digest(&[&tag.0]) };
-        let has_slot = self.check_admission(from, &redeemed, &token, now.monotonic)?;
+        let has_slot = self.check_admission(from, redeemed, &token, now.monotonic)?;
 
         // Even a client that is denied becomes pending: the reply needs its address and key.
         let lifetime = self.pending_lifetime(redeemed.timeout_seconds);
-        let pending = self.pending.admit(token, &redeemed, server_index, from, now.monotonic, lifetime)?;
+        let pending = self.pending.admit(token, redeemed, server_index, from, now.monotonic, lifetime)?;
         let is_welcome = self.accepts_clients && has_slot;
-        self.pending.set_due(pending, if is_welcome { HandshakeReply::Challenge } else { HandshakeReply::Denied });
-        Ok(())
+        let reply = if is_welcome { HandshakeReply::Challenge } else { HandshakeReply::Denied };
+        self.pending.set_due(pending, reply);
+        Ok(reply)
+    }
+
+    /// Adds the outcome of a request with an opened token to the log of handshakes.
+    fn log_opened(&mut self, from: Address, redeemed: &Redeemed, reply: Result<HandshakeReply, Discard>) {
+        let at_address = self.slots.at_address(&from);
+        let outcome = match reply {
+            // A repeated request that arrives late: its client is connected.
+            Err(_) if at_address.is_some() && at_address == self.slots.of_client(redeemed.client_id) => return,
+            Ok(HandshakeReply::Challenge) => HandshakeOutcome::Challenged,
+            Ok(HandshakeReply::Denied) => self.denial(),
+            Err(reason) => HandshakeOutcome::Dropped(reason),
+        };
+        self.handshakes.add_opened(from, OpenedToken::of(redeemed), outcome);
+    }
+
+    /// Adds a request that was dropped before its token was opened to the log of handshakes. Opens the token for its
+    /// client id, within the budget of all tokens.
+    fn log_unopened(&mut self, from: Address, request: &Request<'_>, reason: Discard, now: Now) {
+        // A budget that is used up is not used further. A late repetition is of no interest.
+        if matches!(reason, Discard::SourceBudget | Discard::GlobalBudget) || self.slots.at_address(&from).is_some() {
+            return;
+        }
+        let permit = self.registry.lock().take_decrypt(from, self.keys.len() as u32, now.monotonic);
+        match permit.and_then(|()| redeem(request, self.config.protocol_id, &self.keys)) {
+            Ok(redeemed) => {
+                let outcome = HandshakeOutcome::Dropped(reason);
+                self.handshakes.add_opened(from, OpenedToken::of(&redeemed), outcome);
+            }
+            Err(_) => self.handshakes.add_unopened(from, reason),
+        }
+    }
+
+    /// Returns why a client with a valid token is denied.
+    pub(super) const fn denial(&self) -> HandshakeOutcome {
+        if self.accepts_clients { HandshakeOutcome::DeniedFull } else { HandshakeOutcome::DeniedClosed }
     }
 
     /// Checks that a token is in time and not used, and takes budget for its decryption.

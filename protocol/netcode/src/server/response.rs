@@ -1,5 +1,6 @@
 //! Responses: a returned challenge proves the client's address, and the client gets a slot (§1.12).
 
+use super::handshake::{HandshakeOutcome, OpenedToken};
 use super::pending::{HandshakeReply, Pending, PendingIndex};
 use super::registry::{ClaimError, IndexClaim, Presence, TokenUse};
 use super::request::Admission;
@@ -36,6 +37,23 @@ fn parse_response_header(datagram: &[u8]) -> Result<PacketHeader, Discard> {
     Ok(header)
 }
 
+/// Returns whether a response is dropped for this reason before it is known to be the client's own.
+const fn precedes_opening(reason: Discard) -> bool {
+    matches!(
+        reason,
+        Discard::TooShort
+            | Discard::UnknownType
+            | Discard::UnexpectedType
+            | Discard::SequenceLength
+            | Discard::WrongState
+            | Discard::ContentSize
+            | Discard::UnknownSender
+            | Discard::PendingBudget
+            | Discard::StrangerBudget
+            | Discard::NotAuthentic
+    )
+}
+
 impl Pending {
     /// Returns the client for the slot. Its index is set when one is claimed.
     fn new_client(&self, timeouts: TimeoutPolicy) -> NewClient {
@@ -70,6 +88,27 @@ impl NetcodeServer {
             // Only two lookups were made so far, so packets of unknown senders use up no budget.
             return Err(if is_connected { Discard::AddressConnected } else { Discard::UnknownSender });
         };
+        let token = self.pending.get(index).map(OpenedToken::of_pending);
+        let result = self.admit_response(index, datagram, now);
+        let outcome = result.unwrap_or_else(HandshakeOutcome::Dropped);
+        match (token, result) {
+            (Some(token), Ok(_)) => self.handshakes.add_opened(from, token, outcome),
+            (Some(token), Err(reason)) if !precedes_opening(reason) => {
+                self.handshakes.add_opened(from, token, outcome);
+            }
+            (_, Err(reason)) => self.handshakes.add_unopened(from, reason),
+            (None, Ok(_)) => {}
+        }
+        result.map(drop)
+    }
+
+    /// Gives the pending client a slot if its response proves its address.
+    fn admit_response(
+        &mut self,
+        index: PendingIndex,
+        datagram: &mut [u8],
+        now: Now,
+    ) -> Result<HandshakeOutcome, Discard> {
         // Checks without decryption come before the budget: malformed packets cost almost nothing and must not use it
         // up.
         let header = parse_response_header(datagram)?;
@@ -89,7 +128,7 @@ impl NetcodeServer {
         }
         if !self.accepts_clients || (admission == Admission::NewSlot && !has_free_index) {
             self.pending.set_due(index, HandshakeReply::Denied);
-            return Ok(());
+            return Ok(self.denial());
         }
         // A reserved index is claimed like a free one.
         let takeover = if let Admission::Takeover(slot) = admission { Some(slot) } else { None };
@@ -128,7 +167,12 @@ impl NetcodeServer {
     }
 
     /// Uses the token and gives its client a slot. Afterwards the token admits no other client.
-    fn admit(&mut self, index: PendingIndex, takeover: Option<SlotIndex>, now: Now) -> Result<(), Discard> {
+    fn admit(
+        &mut self,
+        index: PendingIndex,
+        takeover: Option<SlotIndex>,
+        now: Now,
+    ) -> Result<HandshakeOutcome, Discard> {
         if !self.has_event_capacity() {
             return Err(Discard::EventsFull);
         }
@@ -147,7 +191,7 @@ impl NetcodeServer {
             // Another shard took the last index since the check.
             Err(ClaimError::Full) => {
                 self.pending.set_due(index, HandshakeReply::Denied);
-                return Ok(());
+                return Ok(HandshakeOutcome::DeniedFull);
             }
         };
         // The record is written without the registry's lock, because a journal may be slow.
@@ -157,7 +201,7 @@ impl NetcodeServer {
         }
         self.pending.remove_client(client_id);
         self.occupy_slot(client, takeover, now);
-        Ok(())
+        Ok(HandshakeOutcome::Connected)
     }
 
     /// Uses the token and returns a client index: a new one, or the present one of the client that is taken over.

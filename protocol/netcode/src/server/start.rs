@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use super::budget::TurnBudgets;
 use super::config::{ServerConfig, ServerConfigError};
 use super::ended::EndedAddresses;
+use super::handshake::HandshakeLog;
 use super::pending::PendingClients;
 #[cfg(feature = "std")]
 use super::registry::SharedRegistry;
@@ -94,6 +95,7 @@ impl NetcodeServer {
             turn: 0,
             accepts_clients: true,
             misdirected: None,
+            handshakes: HandshakeLog::new(),
             discards: Discards::default(),
             stats: NetcodeStats::default(),
             config,

@@ -63,6 +63,11 @@ impl TokenAge {
         Self { minted, expires }
     }
 
+    /// Returns the mint time, if the issuer wrote one.
+    pub(crate) const fn minted(self) -> Option<UnixMillis> {
+        self.minted
+    }
+
     /// Returns whether this token is newer than the other one. Tokens with the same time are not.
     pub(crate) fn is_newer_than(self, other: Self) -> bool {
         // Tokens of other issuers have no mint time. Their expiry orders tokens of equal lifetime.
