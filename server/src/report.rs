@@ -1,6 +1,13 @@
-//! The server's log: connects and disconnects, each operator's mistake once, and junk as a summary.
+//! The server's log: connects, disconnects, refused clients, likely mistakes of an operator, and junk as a summary.
 //!
-//! No datagram of a stranger makes a line of its own: otherwise strangers could fill a disk.
+//! No datagram of a stranger makes a line of its own above level DEBUG, and all lines have a limit for each second:
+//! otherwise strangers, or one player, could fill a disk.
+
+mod clients;
+mod handshakes;
+mod issuer_clock;
+mod limit;
+mod strangers;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,55 +16,41 @@ use slipgate_netcode::discard::{Discard, Discards};
 use slipgate_netcode::server::NetcodeServer;
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::token::Servers;
-use slipgate_session::connection::CloseReason;
 use slipgate_session::server::{SessionEvent, SessionServer};
 use slipgate_udp::{Batching, SocketErrorKind, SocketStats, Sockets};
 use tracing::{info, warn};
 
+use self::clients::ClientLines;
+use self::handshakes::HandshakeLines;
+use self::limit::Repeated;
+use self::strangers::StrangerWarnings;
+
 /// How often dropped datagrams are summarised, if there were any.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Warnings that are logged once in the life of a server, nearly always caused by an operator's mistake. Further cases
-/// are only counted.
-///
-/// A stranger can cause the last three too, so they say "may".
-const WARN_ONCE: [(Discard, &str); 7] = [
+/// Warnings of drops that only tokens of the issuer can cause. They are given again after some minutes.
+const WARNINGS: [(Discard, &str); 4] = [
     (
         Discard::BeforeStart,
         "a valid connect token from before this server's start, or before its history began, was refused, because it \
-         might have been used then; further ones are only counted (before_start). A history file avoids this at later \
-         starts, and so does `--first-start` (`ServerConfig::token_cutoff`) at the first one",
+         might have been used then (before_start). A history file avoids this at later starts, and so does \
+         `--first-start` (`ServerConfig::token_cutoff`) at the first one. If new tokens are refused, too, the clock of \
+         the token issuer is behind",
     ),
     (
         Discard::HistoryFull,
-        "the token history is full of unexpired tokens, so new clients are refused; further ones are only counted \
-         (history_full). Use shorter token lifetimes or a larger history",
+        "the token history is full of unexpired tokens, so new clients are refused (history_full). Use shorter token \
+         lifetimes or a larger history",
     ),
     (
         Discard::ClientIdTokens,
-        "a client id has used so many unexpired connect tokens that another one was refused; further ones are only \
-         counted (client_id_tokens). Its game may reconnect in a loop, or the client id is not unique",
+        "a client id has used so many unexpired connect tokens that another one was refused (client_id_tokens). Its game \
+         may reconnect in a loop, or the client id is not unique",
     ),
     (
         Discard::ClockStepped,
         "a connect token was refused although it has not expired by the wall clock: that clock was stepped back, and a \
-         token with its expiry may have been used before; further ones are only counted (clock_stepped). Set the wall \
-         clock of this machine",
-    ),
-    (
-        Discard::TokenNotAuthentic,
-        "a connect token does not open with any of this server's private keys; further ones are only counted \
-         (token_not_authentic). The token issuer may have another key",
-    ),
-    (
-        Discard::RequestProtocol,
-        "a connection request for another protocol id was dropped; further ones are only counted (request_protocol, or \
-         dropped_by_system when the kernel filter drops them first). The token issuer may have another protocol id",
-    ),
-    (
-        Discard::TokenTooLong,
-        "a connect token was refused because it expires later than the maximum token lifetime allows; further ones are \
-         only counted (token_lifetime_too_long). The token issuer may allow longer ones, or a clock may be wrong",
+         token with its expiry may have been used before (clock_stepped). Set the wall clock of this machine",
     ),
 ];
 
@@ -71,15 +64,31 @@ const UNLIMITED_TRANSFER: &str = "a transfer is sent and the uplink has no limit
 pub(crate) struct Reporter {
     last_summary: Snapshot,
     next_summary: Instant,
-    warned: [bool; WARN_ONCE.len()],
-    warned_of_misdirected: bool,
+    warned: [Warned; WARNINGS.len()],
+    warned_of_misdirected: Warned,
     warned_of_journal: bool,
     clocks: ClockComparison,
     warned_of_transfer: bool,
+    strangers: StrangerWarnings,
+    handshakes: HandshakeLines,
+    clients: ClientLines,
     /// The batch size at the start, or when a change was last logged.
     batching: Batching,
-    /// The number of clients with a logged connect and no logged disconnect.
-    connected: u32,
+}
+
+/// Whether a warning was given, and the count of its cause then.
+#[derive(Default)]
+struct Warned {
+    repeated: Repeated,
+    count: u64,
+}
+
+impl Warned {
+    /// Returns whether the cause has occurred again and the warning may be given.
+    fn take(&mut self, count: u64, now: Instant) -> bool {
+        let has_occurred = count > std::mem::replace(&mut self.count, count);
+        has_occurred && self.repeated.take(now)
+    }
 }
 
 /// The change of the wall clock against the monotonic clock that is logged.
@@ -186,54 +195,51 @@ impl Reporter {
         Self {
             last_summary: Snapshot::default(),
             next_summary: now.monotonic.after(SUMMARY_INTERVAL),
-            warned: [false; WARN_ONCE.len()],
-            warned_of_misdirected: false,
+            warned: Default::default(),
+            warned_of_misdirected: Warned::default(),
             warned_of_journal: false,
             clocks: ClockComparison::new(now),
             warned_of_transfer: false,
+            strangers: StrangerWarnings::default(),
+            handshakes: HandshakeLines::new(),
+            clients: ClientLines::new(),
             batching,
-            connected: 0,
         }
     }
 
     /// Logs a connect or a disconnect.
-    pub(crate) fn on_event(&mut self, event: &SessionEvent, server: &SessionServer) {
-        match event {
-            SessionEvent::Packet { .. } | SessionEvent::Channel { .. } | SessionEvent::Partial { .. } => {}
-            SessionEvent::Connected { client, client_id } => {
-                let address = server.netcode.client(*client).and_then(|info| info.address);
-                let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                self.connected += 1;
-                info!(
-                    %client_id,
-                    slot = client.slot().0,
-                    address,
-                    connected = self.connected,
-                    "client connected"
-                );
-            }
-            SessionEvent::Disconnected { client, client_id, reason } => {
-                self.connected = self.connected.saturating_sub(1);
-                let (slot, connected) = (client.slot().0, self.connected);
-                let CloseReason { kind, code, text, .. } = reason;
-                let (reason, code) = (kind.name(), code.map(|code| code.0));
-                // Only some kinds have more to say than their name.
-                let detail = Some(kind.to_string()).filter(|detail| detail != reason);
-                let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                info!(%client_id, slot, reason, code, text, detail, connected, "client disconnected");
-            }
+    pub(crate) fn on_event(&mut self, event: &SessionEvent, server: &mut SessionServer, now: Now) {
+        if matches!(event, SessionEvent::Connected { .. }) {
+            // The steps of its handshake come first.
+            self.handshakes.report(&mut server.netcode, now);
         }
+        self.clients.on_event(event, server, now.monotonic);
     }
 
-    /// Logs each operator's mistake once, and a summary of dropped datagrams once a minute.
-    pub(crate) fn report(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
-        for ((reason, sentence), warned) in WARN_ONCE.iter().zip(&mut self.warned) {
-            if is_first(warned, server.discards()[*reason] > 0) {
+    /// Records that the private keys were replaced.
+    pub(crate) fn on_new_keys(&mut self) {
+        self.strangers.on_new_keys();
+    }
+
+    /// Logs refused clients, likely mistakes of the operator, and a summary of dropped datagrams once a minute.
+    pub(crate) fn report(&mut self, server: &mut NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
+        self.handshakes.report(server, now);
+        if let Some(seconds) = self.clocks.step(now) {
+            warn!(
+                seconds,
+                "the wall clock was stepped against the monotonic clock; connect tokens are checked by the wall clock"
+            );
+        }
+        let (server, now) = (&*server, now.monotonic);
+        self.clients.sum_up(now);
+        self.strangers.report(server.discards(), self.handshakes.last_opened(), now);
+        for ((reason, sentence), warned) in WARNINGS.iter().zip(&mut self.warned) {
+            if warned.take(server.discards()[*reason], now) {
                 warn!("{sentence}");
             }
         }
         if let Some(listed) = server.misdirected()
-            && is_first(&mut self.warned_of_misdirected, true)
+            && self.warned_of_misdirected.take(server.discards()[Discard::AddressNotListed], now)
         {
             warn_of_misdirected(server, listed);
         }
@@ -245,14 +251,8 @@ impl Reporter {
             let batching = sockets.batching().name();
             warn!(batching, "{LESS_BATCHING}");
         }
-        if let Some(seconds) = self.clocks.step(now) {
-            warn!(
-                seconds,
-                "the wall clock was stepped against the monotonic clock; connect tokens are checked by the wall clock"
-            );
-        }
-        if now.monotonic >= self.next_summary {
-            self.next_summary = now.monotonic.after(SUMMARY_INTERVAL);
+        if now >= self.next_summary {
+            self.next_summary = now.after(SUMMARY_INTERVAL);
             self.summarise(Snapshot::of(server, sockets, turns_cut_short));
         }
     }
@@ -322,8 +322,8 @@ fn warn_of_misdirected(server: &NetcodeServer, listed: &Servers) {
     warn!(
         advertised = join(server.config().advertised.iter().map(ToString::to_string).collect()),
         token_lists = join(listed.iter().map(ToString::to_string).collect()),
-        "a valid connect token was refused because it lists none of the addresses that this server advertises; further \
-         ones are only counted (address_not_listed). Advertise the address that stands in the tokens"
+        "a valid connect token was refused because it lists none of the addresses that this server advertises \
+         (address_not_listed). Advertise the address that stands in the tokens"
     );
 }
 

@@ -181,7 +181,7 @@ impl Server {
         self.transmit();
         self.kernel_filter.tighten(&self.sockets, self.core.netcode.discards());
         let cut_short = self.read_budget.turns_cut_short();
-        self.reporter.report(&self.core.netcode, &self.sockets, cut_short, self.now);
+        self.reporter.report(&mut self.core.netcode, &self.sockets, cut_short, self.now);
     }
 
     /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and
@@ -235,6 +235,7 @@ impl Server {
     /// Replaces the private keys, newest first. Connected clients are not affected.
     pub fn set_keys(&mut self, keys: KeyRing) {
         self.core.netcode.set_keys(keys);
+        self.reporter.on_new_keys();
     }
 
     /// Shares an uplink of this rate among all clients by their [weights](ClientRef::set_weight); `None`, the default,
@@ -297,7 +298,7 @@ impl Server {
 
     pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.core.poll_event()?;
-        self.reporter.on_event(&event, &self.core);
+        self.reporter.on_event(&event, &mut self.core, self.now);
         Some(event)
     }
 

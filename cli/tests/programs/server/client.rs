@@ -7,6 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slipgate_client::{Client, Clock, CloseKind, ConnectToken, Event, Inbox};
 use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::time::UnixMillis;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::clock::wall_clock;
@@ -44,6 +45,11 @@ impl TestToken {
     }
 
     pub(crate) fn mint(&self) -> ConnectToken {
+        self.mint_at(wall_clock())
+    }
+
+    /// Mints the token by an issuer's clock that shows `now`.
+    pub(crate) fn mint_at(&self, now: UnixMillis) -> ConnectToken {
         let internal = self.internal.as_ref().map(|internal| Servers::new(internal).unwrap());
         let claims = Claims {
             protocol_id: self.protocol_id,
@@ -55,7 +61,7 @@ impl TestToken {
             user_data: &[7; 256],
         };
         let mut entropy = StdRng::from_seed(slipgate_os::entropy::bytes().unwrap());
-        issue(&claims, &self.key.parse::<Key>().unwrap(), wall_clock(), &mut entropy).unwrap()
+        issue(&claims, &self.key.parse::<Key>().unwrap(), now, &mut entropy).unwrap()
     }
 }
 

@@ -9,6 +9,7 @@ mod frozen_disk;
 mod history;
 mod hostile;
 pub(crate) mod program;
+mod refusals;
 mod settings;
 mod shards;
 mod signals;

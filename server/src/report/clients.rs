@@ -1,0 +1,115 @@
+//! The lines of connects and disconnects: at most 20 a second, and a sum of the others.
+
+use slipgate_netcode::time::Instant;
+use slipgate_session::connection::CloseReason;
+use slipgate_session::server::{SessionEvent, SessionServer};
+use tracing::info;
+
+use super::limit::LineLimit;
+
+/// The most lines of connects and disconnects in a second. A join of all players after a restart is summed up beyond
+/// that; a client that reconnects in a loop fills no disk.
+const MAX_LINES_PER_SECOND: u32 = 20;
+
+/// The lines of clients.
+pub(super) struct ClientLines {
+    limit: LineLimit,
+    /// The connects and disconnects without a line, since the last sum.
+    connects: u32,
+    disconnects: u32,
+    /// The number of clients with a reported connect and no reported disconnect.
+    connected: u32,
+}
+
+impl ClientLines {
+    pub(super) fn new() -> Self {
+        Self { limit: LineLimit::new(MAX_LINES_PER_SECOND), connects: 0, disconnects: 0, connected: 0 }
+    }
+
+    /// Logs a connect or a disconnect, or counts it for the sum.
+    pub(super) fn on_event(&mut self, event: &SessionEvent, server: &SessionServer, now: Instant) {
+        match event {
+            SessionEvent::Packet { .. } | SessionEvent::Channel { .. } | SessionEvent::Partial { .. } => {}
+            SessionEvent::Connected { client, client_id } => {
+                if !self.count_connect(now) {
+                    return;
+                }
+                let address = server.netcode.client(*client).and_then(|info| info.address);
+                let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
+                let (slot, connected) = (client.slot().0, self.connected);
+                info!(%client_id, slot, address, connected, "client connected");
+            }
+            SessionEvent::Disconnected { client, client_id, reason } => {
+                if !self.count_disconnect(now) {
+                    return;
+                }
+                let (slot, connected) = (client.slot().0, self.connected);
+                let CloseReason { kind, code, text, .. } = reason;
+                let (reason, code) = (kind.name(), code.map(|code| code.0));
+                // Only some kinds have more to say than their name.
+                let detail = Some(kind.to_string()).filter(|detail| detail != reason);
+                let text = Some(text.as_str()).filter(|text| !text.is_empty());
+                info!(%client_id, slot, reason, code, text, detail, connected, "client disconnected");
+            }
+        }
+    }
+
+    /// Counts a connect. Returns whether it gets a line of its own.
+    fn count_connect(&mut self, now: Instant) -> bool {
+        self.sum_up(now);
+        self.connected += 1;
+        let has_line = self.limit.take(now);
+        self.connects += u32::from(!has_line);
+        has_line
+    }
+
+    /// Counts a disconnect. Returns whether it gets a line of its own.
+    fn count_disconnect(&mut self, now: Instant) -> bool {
+        self.sum_up(now);
+        self.connected = self.connected.saturating_sub(1);
+        let has_line = self.limit.take(now);
+        self.disconnects += u32::from(!has_line);
+        has_line
+    }
+
+    /// Logs the sum of what got no line, when its second is over.
+    pub(super) fn sum_up(&mut self, now: Instant) {
+        if let Some((connects, disconnects)) = self.take_sum(now) {
+            let connected = self.connected;
+            info!(connects, disconnects, connected, "further clients connected or disconnected within a second");
+        }
+    }
+
+    fn take_sum(&mut self, now: Instant) -> Option<(u32, u32)> {
+        let sum = (self.connects, self.disconnects);
+        if sum == (0, 0) || !self.limit.is_over(now) {
+            return None;
+        }
+        (self.connects, self.disconnects) = (0, 0);
+        Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn connects_and_disconnects_are_summed_above_20_a_second() {
+        let at = |millis: u64| Instant::from_start(Duration::from_millis(millis));
+        let mut lines = ClientLines::new();
+        // 947 connects a second, each followed by a disconnect.
+        let with_line = (0..947).map(|number| {
+            let now = at(number * 1000 / 947);
+            u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect(now))
+        });
+        assert_eq!(with_line.sum::<u32>(), MAX_LINES_PER_SECOND);
+        assert_eq!(lines.take_sum(at(999)), None);
+        assert_eq!(lines.take_sum(at(1000)), Some((937, 937)));
+        assert_eq!(lines.take_sum(at(5000)), None, "a quiet second has no line");
+        assert!(lines.count_connect(at(5001)), "a single client has a line again");
+        assert_eq!(lines.connected, 1);
+    }
+}
