@@ -44,8 +44,8 @@ const WARNINGS: [(Discard, &str); 4] = [
     ),
     (
         Discard::ClientIdTokens,
-        "a client id has used so many unexpired connect tokens that another one was refused (client_id_tokens). Its game \
-         may reconnect in a loop, or the client id is not unique",
+        "a client id has used so many unexpired connect tokens that another one was refused (client_id_tokens). Its \
+         game may reconnect in a loop, or the client id is not unique",
     ),
     (
         Discard::ClockStepped,
