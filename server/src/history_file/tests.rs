@@ -27,7 +27,7 @@ impl TestFolder {
     }
 
     fn open(&self) -> HistoryFile {
-        HistoryFile::open(self.file(), TODAY).unwrap()
+        open_unlocked(&self.file()).unwrap()
     }
 
     fn refused(&self) -> HistoryFileError {
@@ -68,6 +68,17 @@ fn write(folder: &TestFolder, count: u8) -> HistoryFile {
 
 fn length_of(records: u64) -> u64 {
     HEADER_BYTES as u64 + records * RECORD_BYTES as u64
+}
+
+/// Opens the history. A process that another test of this program starts has the lock until it runs its own program.
+fn open_unlocked(file: &std::path::Path) -> Result<HistoryFile, HistoryFileError> {
+    for _ in 0..2000 {
+        match HistoryFile::open(file, TODAY) {
+            Err(HistoryFileError::Locked) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            result => return result,
+        }
+    }
+    Err(HistoryFileError::Locked)
 }
 
 #[test]

@@ -87,8 +87,8 @@ impl Workload {
     fn config(self) -> ConnectionConfig {
         let mut config = ConnectionConfig::default();
         config.congestion = congestion::CongestionConfig { algorithm: self.algorithm, ..config.congestion };
-        // Packets of one second at the fixed rate.
-        config.endpoint.sent_window = 4096;
+        // The numbers of one second at the fixed rate, skipped ones among them.
+        config.endpoint.sent_window = 8192;
         config
     }
 

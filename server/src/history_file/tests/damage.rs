@@ -19,7 +19,7 @@ enum Start {
 fn start(folder: &TestFolder, bytes: &[u8], names: &[u8], lock: &[u8]) -> Start {
     std::fs::write(folder.file(), bytes).unwrap();
     std::fs::write(folder.0.join("history.lock"), lock).unwrap();
-    match HistoryFile::open(folder.file(), TODAY) {
+    match open_unlocked(&folder.file()) {
         Err(_) => {
             assert_eq!(std::fs::read(folder.file()).unwrap(), bytes, "a refused file stays as it is");
             Start::Refused
