@@ -71,7 +71,7 @@ fn length_of(records: u64) -> u64 {
 }
 
 /// Opens the history. A process that another test of this program starts has the lock until it runs its own program.
-fn open_unlocked(file: &std::path::Path) -> Result<HistoryFile, HistoryFileError> {
+fn open_unlocked(file: &Path) -> Result<HistoryFile, HistoryFileError> {
     for _ in 0..2000 {
         match HistoryFile::open(file, TODAY) {
             Err(HistoryFileError::Locked) => std::thread::sleep(std::time::Duration::from_millis(1)),
