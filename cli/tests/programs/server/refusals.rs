@@ -58,9 +58,10 @@ fn full_server_says_so_and_names_the_refused_client() {
     assert_eq!(late.ended, Some(CloseKind::Denied));
     assert!(server.wait_for("the server is full").contains("WARN"));
     assert!(server.wait_for("client refused client_id=42 ").contains("reason=\"server_full\""));
-    // The same player again, from another device.
-    let second = TestToken::new(1, server.address()).with_short_timeout().mint();
-    TestClient::fail(second);
+    // The same player again, from another device, while the first one plays: a silent one would be taken over.
+    let mut second = TestClient::new(TestToken::new(1, server.address()).with_short_timeout().mint());
+    until("refused", &mut [&mut player, &mut second], |clients| clients[1].ended.is_some());
+    assert!(player.is_connected());
     assert!(server.wait_for("client refused client_id=1 ").contains("reason=\"client_id_connected\""));
     server.stop();
 }

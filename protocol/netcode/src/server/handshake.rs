@@ -8,6 +8,7 @@
 //! Strangers can fill only the second list, so they cannot hide what happens to players.
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 #[cfg(doc)]
 use super::NetcodeServer;
@@ -15,13 +16,15 @@ use super::pending::Pending;
 use crate::address::Address;
 use crate::discard::Discard;
 use crate::ids::ClientId;
-use crate::time::{UnixMillis, UnixSeconds};
+use crate::time::{Instant, UnixMillis, UnixSeconds};
 use crate::token::redeem::Redeemed;
 
 /// The most steps of opened tokens that wait: more than the players that try to join in one turn.
 const MAX_OPENED: usize = 64;
 /// The most steps without an opened token that wait: enough to see which checks drop datagrams.
 const MAX_UNOPENED: usize = 16;
+/// Tokens per second that are opened for the log alone: as many as the server logs refusals.
+const MAX_OPENS_PER_SECOND: u32 = 10;
 
 /// One step of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,11 +79,29 @@ impl OpenedToken {
 pub(super) struct HandshakeLog {
     opened: VecDeque<HandshakeStep>,
     unopened: VecDeque<HandshakeStep>,
+    /// Tokens that were opened for the log alone since `opens_since`.
+    opens: u32,
+    opens_since: Instant,
 }
 
 impl HandshakeLog {
     pub(super) fn new() -> Self {
-        Self { opened: VecDeque::with_capacity(MAX_OPENED), unopened: VecDeque::with_capacity(MAX_UNOPENED) }
+        Self {
+            opened: VecDeque::with_capacity(MAX_OPENED),
+            unopened: VecDeque::with_capacity(MAX_UNOPENED),
+            opens: 0,
+            opens_since: Instant::default(),
+        }
+    }
+
+    /// Returns whether a token may be opened for the log alone: at most [`MAX_OPENS_PER_SECOND`] times per second. The
+    /// budgets of players are not used for it, so replayed tokens cost no player anything.
+    pub(super) fn may_open(&mut self, now: Instant) -> bool {
+        if now.since(self.opens_since) >= Duration::from_secs(1) {
+            (self.opens, self.opens_since) = (0, now);
+        }
+        self.opens += u32::from(self.opens <= MAX_OPENS_PER_SECOND);
+        self.opens <= MAX_OPENS_PER_SECOND
     }
 
     /// Adds the step of a client with an opened token. A client that repeats a datagram has one step for each outcome.

@@ -86,19 +86,19 @@ impl NetcodeServer {
     }
 
     /// Adds a request that was dropped before its token was opened to the log of handshakes. Opens the token for its
-    /// client id, within the budget of all tokens.
+    /// client id, a few times per second.
     fn log_unopened(&mut self, from: Address, request: &Request<'_>, reason: Discard, now: Now) {
         // A budget that is used up is not used further. A late repetition is of no interest.
         if matches!(reason, Discard::SourceBudget | Discard::GlobalBudget) || self.slots.at_address(&from).is_some() {
             return;
         }
-        let permit = self.registry.lock().take_decrypt(from, self.keys.len() as u32, now.monotonic);
-        match permit.and_then(|()| redeem(request, self.config.protocol_id, &self.keys)) {
-            Ok(redeemed) => {
+        let may_open = self.handshakes.may_open(now.monotonic);
+        match may_open.then(|| redeem(request, self.config.protocol_id, &self.keys)) {
+            Some(Ok(redeemed)) => {
                 let outcome = HandshakeOutcome::Dropped(reason);
                 self.handshakes.add_opened(from, OpenedToken::of(&redeemed), outcome);
             }
-            Err(_) => self.handshakes.add_unopened(from, reason),
+            _ => self.handshakes.add_unopened(from, reason),
         }
     }
 
