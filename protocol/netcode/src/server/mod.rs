@@ -212,7 +212,7 @@ impl NetcodeServer {
     /// budgets of a turn.
     ///
     /// If the last tick was more than a second ago, the server itself was asleep: clients have another second to be
-    /// heard.
+    /// heard. A program that ticks less than once per second therefore times no client out.
     pub fn tick(&mut self, now: Now) {
         self.notice_sleep(now.monotonic);
         if self.asleep_since.take().is_some() {

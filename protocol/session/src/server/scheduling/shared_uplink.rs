@@ -11,6 +11,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+#[cfg(any(feature = "std", test))]
 use alloc::vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -55,6 +56,7 @@ impl ExpectedDemand {
 impl SharedUplink {
     /// Creates an uplink without a limit for `shards` shards. Each gets at most the gain of `burst` at once.
     #[must_use]
+    #[cfg(any(feature = "std", test))]
     pub(crate) fn new(shards: usize, burst: Duration) -> Self {
         Self {
             shards: Uplink::new(BytesPerSecond(0.0), burst, shards),
@@ -72,6 +74,7 @@ impl SharedUplink {
     }
 
     /// Returns the flag that says whether there is a limit, to be read without the lock.
+    #[cfg(any(feature = "std", test))]
     pub(crate) fn limited(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.limited)
     }
