@@ -105,7 +105,7 @@ impl Game {
                 }
                 Event::Message { client, channel, bytes, .. } if channel == self.channels.steps => {
                     let player = self.players.iter_mut().find(|player| player.client == client);
-                    match (player, decode::<Step>(client, channel, bytes)) {
+                    match (player, decode::<Step>(channel, bytes)) {
                         (Some(player), Ok(step)) => player.step = Some(step),
                         // The message does not have the expected type: the client is broken, or malicious.
                         _ => drop(self.server.kick(client, "Your game sent invalid data.")),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::{ClientState, ConnectError, NetcodeClient, TokenName};
-use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::discard::Discards;
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::time::{Instant, Now};
@@ -22,8 +21,12 @@ use slipgate_session::connection::{
 };
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Wakeup, poll_coalesced};
+use tracing::warn;
 
 use crate::used_tokens;
+
+const SERVER_HAS_CHANNELS: &str = "the server runs channels and this client runs none, so the server's packets arrive \
+    as payloads without meaning: give both the same layout (`Client::with_traffic(Traffic::channels(layout))`)";
 
 /// Datagrams that one turn reads at most, so that a flood does not freeze the game.
 const MAX_PACKETS_PER_TURN: u32 = 4096;
@@ -35,6 +38,22 @@ const MAX_BATCHES_PER_TURN: u32 = 64;
 ///
 /// A turn is [`begin_turn`](Self::begin_turn), events from an [`Inbox`](crate::Inbox), [`send`](Self::send),
 /// [`end_turn`](Self::end_turn), and [`wait`](Self::wait) or the game's own frame.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_client::{Client, Clock, ConnectToken};
+///
+/// # fn join(token: ConnectToken) -> Result<(), Box<dyn std::error::Error>> {
+/// let (mut client, clock) = (Client::new()?, Clock::start());
+/// client.connect(token, clock.now())?;
+/// while client.state().is_active() {
+///     client.begin_turn(clock.now());
+///     // Take events, send, and then:
+///     client.end_turn();
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Client {
     core: SessionClient,
     sockets: Sockets,
@@ -56,9 +75,7 @@ pub struct Client {
 
 /// Returns a client that is not connected.
 fn session_client(timeouts: TimeoutPolicy) -> SessionClient {
-    // Without entropy the server is trusted not to lie about what it received.
-    let seed = slipgate_os::entropy::seed().unwrap_or_else(|_| Seed::from([0; 32]));
-    SessionClient::new(NetcodeClient::new(timeouts), &seed)
+    SessionClient::new(NetcodeClient::new(timeouts), &slipgate_os::entropy::seed_for_numbers())
 }
 
 /// The server of a [`Client`].
@@ -102,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Sets the policy for the time-outs in tokens; the default is [`TimeoutPolicy::Clamped`]. Call it before
+    /// Sets the policy for the timeouts in tokens; the default is [`TimeoutPolicy::Clamped`]. Call it before
     /// [`with_traffic`](Self::with_traffic) and [`connect`](Self::connect).
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: TimeoutPolicy) -> Self {
@@ -114,7 +131,10 @@ impl Client {
     /// carry the same.
     ///
     /// # Errors
-    /// The setting that is invalid.
+    /// - `PayloadBytes`: `max_payload_bytes` is not within 508 to 1,200.
+    /// - `SliceBytes`: the slices of a channel's transfers are too large for a payload.
+    /// - `Window`: the window of received packets exceeds 2,048, with channels.
+    /// - `Endpoint`: a setting of the endpoint is out of its bounds.
     pub fn with_traffic(mut self, traffic: Traffic) -> Result<Self, ConnectionConfigError> {
         self.core.set_traffic(traffic)?;
         Ok(self)
@@ -395,7 +415,11 @@ impl Client {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Option<ClientReceivedDatagram> {
-        self.core.handle(from, datagram, scratch, self.now.monotonic).ok().flatten()
+        let received = self.core.handle(from, datagram, scratch, self.now.monotonic).ok().flatten();
+        if self.core.take_peer_with_channels() {
+            warn!("{SERVER_HAS_CHANNELS}");
+        }
+        received
     }
 
     pub(crate) fn next(

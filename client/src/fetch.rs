@@ -10,6 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::TokenLayoutError;
@@ -21,10 +22,23 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
 /// A request for a token. The issuer chooses a value for each field that is `None`.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_client::fetch::{FetchRequest, fetch};
+/// use slipgate_client::{Client, Clock};
+///
+/// # fn join(bearer_key: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let request = FetchRequest { client_id: 42.into(), ..FetchRequest::default() };
+/// let token = fetch("http://127.0.0.1:8080", bearer_key, &request)?;
+/// Client::new()?.connect(token, Clock::start().now())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct TokenRequest {
+pub struct FetchRequest {
     /// The client id of the player.
-    pub client_id: u64,
+    pub client_id: ClientId,
     /// Servers out of those that the issuer knows.
     pub servers: Option<Vec<SocketAddr>>,
     /// Data of the application for the game server, at most 256 bytes.
@@ -84,7 +98,7 @@ impl fmt::Display for FetchError {
 impl std::error::Error for FetchError {}
 
 #[derive(Serialize)]
-struct RequestBody {
+struct TokenRequestBody {
     /// Text, because many JSON parsers lose precision above 2^53.
     client_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +137,7 @@ struct RefusalReason {
 /// - `Transport`: the issuer could not be reached.
 /// - `Refused`: the issuer refused the request.
 /// - `Response`, `Token`: the response is malformed.
-pub fn fetch(url: &str, bearer_key: &str, request: &TokenRequest) -> Result<ConnectToken, FetchError> {
+pub fn fetch(url: &str, bearer_key: &str, request: &FetchRequest) -> Result<ConnectToken, FetchError> {
     let body = body(request)?;
     let tokens = tokens_url(url)?;
     let unreachable = |error| FetchError::Transport { url: url.to_owned(), error: Box::new(error) };
@@ -158,11 +172,11 @@ fn is_loopback(url: &Uri) -> bool {
     address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.to_canonical().is_loopback())
 }
 
-fn body(request: &TokenRequest) -> Result<Vec<u8>, FetchError> {
+fn body(request: &FetchRequest) -> Result<Vec<u8>, FetchError> {
     if request.user_data.as_ref().is_some_and(|data| data.len() > USER_DATA_BYTES) {
         return Err(FetchError::UserData);
     }
-    let body = RequestBody {
+    let body = TokenRequestBody {
         client_id: request.client_id.to_string(),
         server_addresses: request.servers.as_ref().map(|servers| servers.iter().map(SocketAddr::to_string).collect()),
         user_data: request.user_data.as_ref().map(|data| STANDARD.encode(data)),

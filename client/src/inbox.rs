@@ -3,7 +3,7 @@
 //! The inbox is separate from the client: an event borrows only the inbox, so that the game can reply through the
 //! client while it still holds the event, without a copy.
 
-use slipgate_netcode::ids::ClientIndex;
+use slipgate_netcode::ids::{ClientIndex, PacketNumber};
 use slipgate_session::channel::transfer::PartialTransfer;
 use slipgate_session::channel::{ChannelEvent, ChannelId};
 use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
@@ -15,6 +15,21 @@ use slipgate_udp::ReceiveBatch;
 use crate::Client;
 
 /// Something that happened since the last event.
+///
+/// # Examples
+/// ```no_run
+/// # use slipgate_client::{Client, Event, Inbox};
+/// # fn turn(client: &mut Client, inbox: &mut Inbox) {
+/// while let Some(event) = inbox.next(client) {
+///     match event {
+///         Event::Connected { client_index, .. } => println!("player {}", client_index.0 + 1),
+///         Event::Message { channel, bytes, .. } => println!("{} bytes on channel {}", bytes.len(), channel.0),
+///         Event::Ended { reason } => println!("{reason}"),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -28,7 +43,7 @@ pub enum Event<'a> {
     /// A payload arrived, with [`Traffic::Payloads`](crate::Traffic).
     Payload {
         /// The sequence number of its packet: a larger one is newer.
-        sequence: u64,
+        sequence: PacketNumber,
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
         /// The time of its arrival.
@@ -73,6 +88,18 @@ pub enum Event<'a> {
 }
 
 /// The buffers in which datagrams arrive and are decrypted; allocated once.
+///
+/// # Examples
+/// ```no_run
+/// # use slipgate_client::{Inbox, Client};
+/// # fn run(mut client: Client) {
+/// // One for the whole run: it keeps its buffers.
+/// let mut inbox = Inbox::default();
+/// while let Some(event) = inbox.next(&mut client) {
+///     println!("{event:?}");
+/// }
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Inbox {
     batch: ReceiveBatch,
@@ -84,7 +111,7 @@ pub struct Inbox {
 }
 
 /// The next event, and the index of its datagram. An event that borrowed it at once would borrow the inbox in the loop.
-enum Found {
+enum ClientInboxItem {
     Event(ClientSessionEvent),
     Message(usize, ClientSessionMessage),
 }
@@ -93,8 +120,8 @@ impl Inbox {
     /// Returns the next event of this turn, `None` when there is none or the turn has read its limit.
     pub fn next(&mut self, client: &mut Client) -> Option<Event<'_>> {
         Some(match self.find(client)? {
-            Found::Event(event) => from_session(event),
-            Found::Message(index, message) => {
+            ClientInboxItem::Event(event) => from_session(event),
+            ClientInboxItem::Message(index, message) => {
                 let datagram = self.batch.bytes(index);
                 match message {
                     ClientSessionMessage::Payload { sequence, span, times } => {
@@ -111,16 +138,16 @@ impl Inbox {
         })
     }
 
-    fn find(&mut self, client: &mut Client) -> Option<Found> {
+    fn find(&mut self, client: &mut Client) -> Option<ClientInboxItem> {
         loop {
             // Events come first: `Connected` must precede the first message.
             if let Some(event) = client.poll_event() {
-                return Some(Found::Event(event));
+                return Some(ClientInboxItem::Event(event));
             }
             if let Some((index, mut received)) = self.current.take() {
                 if let Some(message) = client.next(self.batch.bytes(index), &mut received, &mut self.scratch) {
                     self.current = Some((index, received));
-                    return Some(Found::Message(index, message));
+                    return Some(ClientInboxItem::Message(index, message));
                 }
                 continue;
             }

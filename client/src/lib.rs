@@ -23,7 +23,7 @@
 //!             match event {
 //!                 Event::Connected { client_index, .. } => println!("player {}", client_index.0 + 1),
 //!                 Event::Payload { bytes, .. } => println!("{} bytes", bytes.len()),
-//!                 // A sentence for the player, such as "The server is full."
+//!                 // A sentence for the player, such as "The connection to the game server was lost."
 //!                 Event::Ended { reason } => return Ok(println!("{reason}")),
 //!                 _ => {}
 //!             }
@@ -103,6 +103,7 @@ mod used_tokens;
 
 /// Acknowledged packets, for games with a message layer of their own.
 pub mod packets {
+    pub use slipgate_netcode::ids::PacketNumber;
     pub use slipgate_session::reliability::PacketEvent;
     pub use slipgate_session::wire::reliable::Sequence;
 }
@@ -127,10 +128,18 @@ pub mod token {
     pub use slipgate_netcode::wire::token::TokenLayoutError;
 }
 
+/// Transfers: large contents beside the game's messages, in slices.
+pub mod transfer {
+    pub use slipgate_session::channel::transfer::{
+        ContentDigest, MAX_SLICE_BYTES, MAX_TRANSFER_BYTES, MIN_SLICE_BYTES, PartialTransfer, Transfer,
+        TransferAdmission, TransferConfig, TransferConfigError, TransferContent, TransferEvent, TransferId,
+        TransferOffer, TransferProgress, TransferReason, TransferSide, Transfers,
+    };
+}
+
 /// Messages of Rust types, and the codecs for them.
 #[cfg(feature = "typed")]
 pub mod typed {
-    pub use crate::typed_messages::{SendTypedError, TypedError, decode, decode_with};
     pub use slipgate_typed::*;
 }
 
@@ -139,10 +148,10 @@ pub use slipgate_netcode::time::Now;
 pub use slipgate_netcode::token::ConnectToken;
 pub use slipgate_os::clock::Clock;
 pub use slipgate_os::pace::Pace;
-pub use slipgate_session::channel::{Channel, ChannelEvent, ChannelId, DeliveryStatus, Layout, SendOptions, transfer};
+pub use slipgate_session::channel::{Channel, ChannelEvent, ChannelId, DeliveryStatus, Layout, SendOptions};
 pub use slipgate_session::connection::{CloseCode, CloseKind, CloseReason, ClosedBy, SendError, Traffic};
 
 pub use self::client::Client;
 pub use self::inbox::{Event, Inbox};
 #[cfg(feature = "typed")]
-pub use self::typed_messages::decode;
+pub use slipgate_typed::decode;

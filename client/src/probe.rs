@@ -6,6 +6,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
@@ -36,7 +37,7 @@ pub struct ProbeReport {
     /// Why the connection ended, if it has.
     pub ended: Option<CloseReason>,
     /// Its client index, once it was connected.
-    pub slot: Option<u32>,
+    pub client_index: Option<ClientIndex>,
     /// Whether it was ever connected.
     pub was_connected: bool,
     /// Payloads sent.
@@ -125,18 +126,30 @@ impl Probe {
         })
     }
 
-    /// Runs one turn: takes the events, sends due payloads if `sending`, and sleeps until more happens, for at most
-    /// `max_wait`.
+    /// Runs one turn: takes the events, sends due payloads, and sleeps until more happens, for at most `max_wait`.
     ///
     /// # Errors
     /// The error of the system call when the system cannot wait.
-    pub fn turn(&mut self, sending: bool, max_wait: Duration) -> io::Result<()> {
+    pub fn turn(&mut self, max_wait: Duration) -> io::Result<()> {
+        self.turn_with(true, max_wait)
+    }
+
+    /// Runs one turn without sending: takes the events, which include the last echoes, and sleeps until more happens,
+    /// for at most `max_wait`.
+    ///
+    /// # Errors
+    /// The error of the system call when the system cannot wait.
+    pub fn receive_turn(&mut self, max_wait: Duration) -> io::Result<()> {
+        self.turn_with(false, max_wait)
+    }
+
+    fn turn_with(&mut self, sending: bool, max_wait: Duration) -> io::Result<()> {
         let now = self.clock.now();
         self.client.begin_turn(now);
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
                 Event::Connected { client_index, .. } => {
-                    self.report.slot = Some(client_index.0);
+                    self.report.client_index = Some(client_index);
                     self.report.was_connected = true;
                     self.next_send = now.monotonic;
                 }
@@ -190,7 +203,7 @@ impl Probe {
     /// The error of the system call when the system cannot wait.
     pub fn leave(&mut self) -> io::Result<()> {
         self.client.disconnect();
-        self.turn(false, Duration::ZERO)
+        self.receive_turn(Duration::ZERO)
     }
 
     /// Returns the results so far.

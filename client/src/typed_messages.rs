@@ -1,90 +1,10 @@
-//! Typed messages: values that are encoded and decoded by a codec of [`typed`](crate::typed).
-//!
-//! A malformed message is an error with its channel. The connection continues.
+//! Typed messages: values that are encoded by a codec of [`typed`](crate::typed).
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use slipgate_session::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
-use slipgate_session::connection::SendError;
-use slipgate_typed::{Bincode, Codec, TypedErrorKind};
+use slipgate_typed::{Bincode, Codec, SendTypedError, TypedError};
 
 use crate::Client;
-
-/// A message could not be decoded, or a value not encoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct TypedError {
-    /// The channel.
-    pub channel: ChannelId,
-    /// The error.
-    pub kind: TypedErrorKind,
-}
-
-impl fmt::Display for TypedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "channel {}: {}", self.channel.0, self.kind)
-    }
-}
-
-impl std::error::Error for TypedError {}
-
-/// Why a value was not sent. The connection continues, and nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum SendTypedError {
-    /// The codec cannot encode the value, or not within its limit: 16 KiB unless it was created with another one.
-    Value(TypedError),
-    /// The encoded message was refused.
-    Send(SendError),
-}
-
-impl fmt::Display for SendTypedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value(error) => error.fmt(f),
-            Self::Send(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SendTypedError {}
-
-/// Decodes the value of a [`Message`](crate::Event::Message) with the default codec, [`Bincode`]. The value may borrow
-/// from the message.
-///
-/// # Errors
-/// The message is malformed, too large, cut off, or has trailing bytes.
-///
-/// # Examples
-/// ```no_run
-/// # use slipgate_client::{Client, Event, Inbox};
-/// # fn turn(client: &mut Client, inbox: &mut Inbox) {
-/// while let Some(event) = inbox.next(client) {
-///     if let Event::Message { channel, bytes, .. } = event {
-///         match slipgate_client::decode::<(u32, &str)>(channel, bytes) {
-///             Ok((number, line)) => println!("{number}: {line}"),
-///             // For example: "channel 0: the message ends before its value does"
-///             Err(error) => eprintln!("{error}"),
-///         }
-///     }
-/// }
-/// # }
-/// ```
-pub fn decode<'de, T: Deserialize<'de>>(channel: ChannelId, bytes: &'de [u8]) -> Result<T, TypedError> {
-    decode_with(&Bincode::default(), channel, bytes)
-}
-
-/// Decodes the value of a message with this codec.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_with<'de, T: Deserialize<'de>>(
-    codec: &impl Codec,
-    channel: ChannelId,
-    bytes: &'de [u8],
-) -> Result<T, TypedError> {
-    codec.decode(bytes).map_err(|kind| TypedError { channel, kind })
-}
 
 impl Client {
     /// Encodes a value with the default codec, [`Bincode`], and queues it on a channel. It requires
@@ -150,16 +70,5 @@ impl Client {
         };
         self.typed_buf = buf;
         sent
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn typed_error_names_its_channel() {
-        let error = TypedError { channel: ChannelId(3), kind: TypedErrorKind::Expands };
-        assert_eq!(error.to_string(), "channel 3: the message's value takes too much memory");
     }
 }

@@ -154,6 +154,22 @@ const PLAYS: &[(&str, Settings, u8, &[&[u8]])] = &[
         &[CONNECT, &[12, 9, 0], TICK, &[0, 1, 40, 13, 0, 1, 1, 2, 15, 255, 4, 1, 2, 0], DRAIN, UP],
     ),
     (
+        "tokens_return_after_a_takeover_and_a_leave",
+        TAKEOVER,
+        0,
+        &[
+            CONNECT,
+            &[12, 9, 0],
+            TICK,
+            &[0, 1, 40, 13, 0, 1, 1, 2, 15, 255, 4, 1, 2, 0],
+            DRAIN,
+            &[7, 1, 2, 1, 0],
+            TRANSMIT,
+            &[1, 1, 2, 15, 255, 4, 1, 2, 0, 1, 0, 1, 15, 255, 4, 0, 1, 0],
+            DRAIN,
+        ],
+    ),
+    (
         "two_addresses_present_one_token",
         USUAL,
         0,
@@ -249,8 +265,8 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly`, `connection` and
-/// `sessions`: the target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly`, `connection`, `sessions`
+/// and `client`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -343,6 +359,51 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
         &[
             0x20, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0x08, 40, 9, 255, 255, 255, 255, 0, 7, 0, 3, 2, 1, 7, 6, 0x88,
             200, 1, 0, 0, 0, 0,
+        ],
+    ),
+    // A request, a challenge, a slot; a HELLO; messages both ways; a disconnect.
+    (
+        "client",
+        "talk",
+        &[
+            0x8f, 0x83, 0x83, 0x44, 0, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0x8f, 12, 0, 20, 12, 5, 30, 0x8f, 0x8f, 2,
+            1, 0x8f,
+        ],
+    ),
+    // Denied by the first server of two; slots out of range, and challenges again and again.
+    (
+        "client",
+        "handshake",
+        &[
+            0x8f, 13, 255, 13, 255, 0x8f, 0x1e, 0x82, 0, 0x8f, 1, 3, 1, 4, 1, 4, 0x8f, 0, 7, 4, 0, 4, 4, 0, 0, 0, 11,
+            0, 10, 0, 9, 1, 9, 0x8a, 3, 0x8f, 0, 3, 4, 0x8f,
+        ],
+    ),
+    // A slot, a HELLO, and then empty messages, as many as fit, in 57 packets per turn.
+    (
+        "client",
+        "flood",
+        &[
+            0x8f, 0x83, 0x83, 0x44, 0, 255, 0, 0, 0, 0, 0, 0, 0, 176, 4, 0, 0xe7, 1, 0, 0, 255, 0xe7, 1, 0, 0, 255,
+            0xe7, 1, 0, 0, 255,
+        ],
+    ),
+    // Packets of all kinds with the highest numbers and odd sizes, before and after the slot.
+    (
+        "client",
+        "numbers",
+        &[
+            0x8f, 9, 1, 51, 1, 0, 9, 3, 1, 1, 0, 3, 0x8f, 0x2e, 255, 255, 255, 255, 255, 255, 255, 255, 3, 0x8f, 9, 4,
+            9, 1, 1, 9, 5, 0, 2, 3, 0x8f,
+        ],
+    ),
+    // A close message, and a second attempt with the next token.
+    (
+        "client",
+        "again",
+        &[
+            0x8f, 0x83, 0x83, 0xe4, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0x8f, 13, 255, 0x8f, 14, 0x8f, 0x1e,
+            0x8f, 0x83, 0x83, 0x8f,
         ],
     ),
 ];

@@ -3,6 +3,9 @@
 //! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
 
 pub mod invented;
+// The same hostile server as in the tests.
+#[path = "../../tests/src/raw_server.rs"]
+pub mod raw_server;
 pub mod receipts;
 pub mod server;
 
@@ -15,7 +18,7 @@ use slipgate_netcode::wire::cursor::{Reader, Writer};
 /// The protocol id of every target.
 pub const PROTOCOL_ID: u64 = 0x0102_0304_0506_0708;
 
-/// The key of packets and private parts in every target.
+/// Returns the key of packets and private parts in every target.
 #[must_use]
 pub fn key() -> Key {
     Key::from([0x6b; 32])

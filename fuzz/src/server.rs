@@ -243,12 +243,20 @@ impl Play {
         self.recorded.push_back((from, datagram.clone()));
         let now = self.now();
         self.invariants.on_delivered(from, datagram.len());
-        let before = self.server.discards().total();
+        // Opened before the server decrypts it in place.
+        let token = self.raw_clients.iter().position(|raw_client| {
+            raw_client.open_from_client(&datagram).is_some_and(|opened| opened.kind == PacketKind::Response)
+        });
+        let (before, connects) = (self.server.discards().total(), self.server.stats().connects);
         match self.server.handle(from, &mut datagram, now) {
             Ok(payload) => {
                 assert_eq!(self.server.discards().total(), before, "an accepted datagram is not counted as dropped");
                 let payload = payload.map(|(client, payload)| (client, payload.bytes.len()));
                 self.invariants.on_payload(&self.server, from, payload, self.time);
+                if self.server.stats().connects > connects {
+                    let token = token.expect("only a response is admitted");
+                    self.invariants.admitted(&self.server, token, from);
+                }
             }
             Err(reason) => {
                 assert_eq!(self.server.discards().total(), before + 1, "{reason}: a dropped datagram is counted once");
@@ -262,7 +270,7 @@ impl Play {
         let (now, mut batch) = (self.now(), Batch::new(if limit > 200 { usize::MAX } else { limit }));
         self.server.transmit(now, &mut batch);
         if batch.limit == usize::MAX && self.device.as_ref().is_none_or(Device::works) {
-            assert!(!self.server.has_unsent_packets(), "a batch with enough capacity takes all packets");
+            assert!(!self.server.table_usage().has_due_packets, "a batch with enough capacity takes all packets");
         }
         self.deliver(batch.sent);
     }
@@ -293,7 +301,7 @@ impl Play {
         let (now, mut batch) = (self.now(), Batch::new(capacity));
         let is_live = self.server.client(handle).is_some();
         let sent = self.server.send(handle, &vec![0x77; length], now, &mut batch);
-        assert!(sent.is_err() || (is_live && (1..=MAX_PAYLOAD_BYTES).contains(&length)), "sent to nobody");
+        assert!(sent.is_err() || (is_live && (1..=MAX_PAYLOAD_BYTES).contains(&length)), "sent to no client");
         self.deliver(batch.sent);
     }
 
@@ -425,14 +433,14 @@ impl Play {
 }
 
 fn config(input: &mut Input<'_>) -> ServerConfig {
-    let [slots, pending, history, addresses, takeover, fence, timeouts, budgets] = input.array::<8>();
+    let [slots, pending, history, addresses, takeover, cutoff, timeouts, budgets] = input.array::<8>();
     let mut config = ServerConfig::new(PROTOCOL_ID, 1 + u32::from(slots % 4), &[address(HOME).socket_addr()]);
     config.pending_clients = 1 + u32::from(pending % 8);
     config.history_tokens = 1 + usize::from(history % 16);
     config.addresses_per_token = 1 + addresses % 8;
     config.takeover_after = (takeover & 1 == 1).then(|| Duration::from_millis(u64::from(takeover) * 20));
-    config.token_cutoff = if fence & 1 == 1 { TokenCutoff::AtStart } else { TokenCutoff::None };
-    config.max_token_lifetime = (fence & 6 != 6).then(|| Duration::from_secs(45));
+    config.token_cutoff = if cutoff & 1 == 1 { TokenCutoff::AtStart } else { TokenCutoff::None };
+    config.max_token_lifetime = (cutoff & 6 != 6).then(|| Duration::from_secs(45));
     config.timeouts = if timeouts & 1 == 1 { TimeoutPolicy::Development } else { TimeoutPolicy::Clamped };
     if budgets & 1 == 1 {
         config.budgets.strangers_per_turn = u32::from(budgets >> 3).max(1);

@@ -55,7 +55,7 @@ impl End {
             return false;
         };
         assert!(wanted && length <= buf_bytes);
-        TransferFrame::parse(&bytes[..length]).expect("what is written can be read");
+        TransferFrame::parse(&bytes[..length]).expect("a written frame can be read");
         self.in_flight.push((bytes[..length].to_vec(), part));
         true
     }

@@ -171,7 +171,7 @@ impl World {
                     end.receipts.ask(message);
                 }
             }
-            Err(ChannelSendError::TooLarge) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
+            Err(ChannelSendError::TooLarge { .. }) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
             Err(ChannelSendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Transfers),
             Err(error) => {
                 assert_eq!(error, ChannelSendError::Backlogged);
@@ -216,7 +216,7 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, from: usize, which: usize, verdict: u8) -> bool {
+    fn deliver(&mut self, from: usize, which: usize, outcome: u8) -> bool {
         let Some(index) = which.checked_rem(self.ends[from].packets.len()) else { return true };
         let (sequence, frames) = self.ends[from].packets.remove(index);
         let [one, other] = &mut self.ends;
@@ -238,7 +238,7 @@ impl World {
             }
         }
         // The acknowledgement may be lost or late.
-        match verdict {
+        match outcome {
             0 => sender.channels.on_lost(sequence),
             1 => {
                 sender.channels.on_lost(sequence);

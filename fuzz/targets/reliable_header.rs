@@ -26,7 +26,6 @@ fn packet(datagram: &[u8]) {
     let mut writer = Writer::new(&mut written);
     header.emit(&mut writer);
     let bytes = writer.written().expect("the longest header fits");
-    assert_eq!(bytes, header.bytes());
     assert!(bytes <= read, "the canonical form is the shortest");
     assert_eq!(ReliableHeader::parse(&written[..bytes]), Ok((header, &[][..])));
     // A header of the same size differs at most in the two unused prefix bits.

@@ -5,6 +5,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use slipgate_netcode::time::{self, Now, UnixMillis};
 
 /// The clocks of this machine. The monotonic clock starts at zero when the value is created.
+///
+/// # Examples
+/// ```
+/// use slipgate_os::clock::Clock;
+///
+/// let clock = Clock::start();
+/// let now = clock.now();
+/// assert!(clock.now().monotonic >= now.monotonic);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,

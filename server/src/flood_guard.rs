@@ -1,22 +1,52 @@
-//! Senders whose datagrams the kernel drops for a moment, because they send far more than they may.
+//! Senders whose datagrams the kernel drops for a while, because they send far more than they may.
 //!
 //! The server would drop these datagrams itself, but at 400,000 a second reading them takes a core, and the receive
 //! buffer overflows for all clients. A client that used up its budget is proven by its authentic packets. Forged ones
-//! do not count, so nobody can have another client blocked.
+//! do not count, so an attacker cannot get another client blocked.
+//!
+//! ```text
+//!   64 packets over budget in 16 ms ──▶ blocked for 16 ms ──▶ probed for 32 ms ──▶ free
+//!                                          ▲ twice as long       │ goes on          │ 8 packets over budget
+//!                                          └─────────────────────┴──────────────────┘
+//! ```
+//!
+//! The end of a block would let a burst in: at 800,000 datagrams a second hundreds wait in the socket before the server
+//! notices, which delays all others by milliseconds. While a sender is probed the kernel therefore lets one of 64
+//! datagrams pass, at random, and the server drops and counts it. A client that was blocked for 2 s in a row and goes
+//! on loses its session. Its address is then blocked for 1 s to 16 s each time.
 
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::time::Instant;
+use slipgate_udp::{BlockedSender, Passing};
 
 /// The senders that are remembered at once. The program of the kernel filter grows by 5 to 11 instructions for each.
 const MAX_SENDERS: usize = 16;
-/// Datagrams beyond a budget within [`WINDOW`] after which their sender is blocked: one batch.
+/// Datagrams beyond a budget within [`WINDOW`] after which their sender is blocked: one batch. After a block it is the
+/// same: an honest sender that slows down still exceeds its budget by a few datagrams, and that must not end its session.
 const MAX_EXCESS: u32 = 64;
 /// A tick at 60 Hz: after it a client has new budgets.
 const WINDOW: Duration = Duration::from_millis(16);
-/// How long a sender without a connection is blocked.
-const STRANGER_BLOCK: Duration = Duration::from_secs(1);
+/// The first block of a client.
+const FIRST_BLOCK: Duration = Duration::from_millis(16);
+/// Blocks of a client that follow one another, each twice as long as the one before: together 2 s. The next excess ends
+/// its session.
+const MAX_BLOCKS: u32 = 7;
+/// A client that sends no more than it may for this time after a block begins with the shortest one again. A flood
+/// exceeds its budget within one window after each block.
+const FORGIVEN: Duration = Duration::from_millis(50);
+/// The first block of a sender without a connection.
+const FIRST_STRANGER_BLOCK: Duration = Duration::from_secs(1);
+/// Blocks of such a sender, each twice as long as the one before, up to 16 s.
+const MAX_STRANGER_BLOCKS: u32 = 5;
+/// How long a sender is probed after a block.
+const PROBE: Duration = Duration::from_millis(32);
+/// Datagrams of a probed sender after which it is blocked again, if the kernel lets one of 64 pass: 48,000 a second. A
+/// client at 15,000 a second, which is the most that it may, exceeds it in one of 100,000 probes.
+const MAX_PROBED: u32 = 24;
+/// The datagrams of a probed sender of which the kernel lets one pass.
+pub(crate) const ONE_IN: u32 = 64;
 /// How long a sender is remembered after its last block.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
@@ -25,48 +55,175 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub(crate) enum Excess {
     /// A client is beyond its budget.
     Client,
-    /// An address without a connection. It counts only for a sender that was blocked before as a client.
+    /// An address without a connection. It counts only for a sender that was blocked before as a client, or whose
+    /// session ended by a violation.
     Stranger,
 }
 
-struct Sender {
+/// What is to be done about a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FloodAction {
+    /// Nothing.
+    Nothing,
+    /// It is blocked from now on.
+    Block,
+    /// It is blocked from now on, and its session ends: it went on for 2 s.
+    End,
+}
+
+/// What happens to a datagram before it is decrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Screening {
+    /// It is handled.
+    Passes,
+    /// It is dropped.
+    Dropped,
+    /// It is dropped, and its sender is blocked from now on.
+    Blocks,
+}
+
+/// How the datagrams of a sender are treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Treatment {
+    Free,
+    Blocked {
+        until: Instant,
+    },
+    /// `seen` datagrams were sent since the end of the block, as far as the sample shows.
+    Probed {
+        until: Instant,
+        seen: u32,
+    },
+}
+
+impl Treatment {
+    /// Returns when it ends.
+    const fn end(self) -> Option<Instant> {
+        match self {
+            Self::Free => None,
+            Self::Blocked { until } | Self::Probed { until, .. } => Some(until),
+        }
+    }
+}
+
+struct FloodSource {
     address: Address,
     window_since: Instant,
     excess: u32,
-    blocked_until: Option<Instant>,
+    /// Blocks in a row as a client, and without a connection.
+    blocks: u32,
+    stranger_blocks: u32,
+    /// Whether the last block was that of a sender without a connection.
+    is_stranger: bool,
+    /// Whether its session was ended. Its slot may still wait for the acknowledgement.
+    has_ended: bool,
+    treatment: Treatment,
+    freed_at: Instant,
     remembered_until: Instant,
+}
+
+impl FloodSource {
+    /// Blocks it, longer than the last time.
+    fn block(&mut self, excess: Excess, now: Instant) {
+        let until = now.after(self.next_block(excess));
+        self.is_stranger = excess == Excess::Stranger;
+        self.treatment = Treatment::Blocked { until };
+        self.remembered_until = until.after(REMEMBERED);
+    }
+
+    fn next_block(&mut self, excess: Excess) -> Duration {
+        match excess {
+            Excess::Client => {
+                let block = FIRST_BLOCK * (1 << self.blocks);
+                self.blocks = (self.blocks + 1).min(MAX_BLOCKS);
+                block
+            }
+            Excess::Stranger => {
+                let block = FIRST_STRANGER_BLOCK * (1 << self.stranger_blocks);
+                self.stranger_blocks = (self.stranger_blocks + 1).min(MAX_STRANGER_BLOCKS - 1);
+                block
+            }
+        }
+    }
 }
 
 /// The senders that exceed their budgets.
 #[derive(Default)]
 pub(crate) struct FloodGuard {
-    senders: Vec<Sender>,
-    /// When the next block ends; a time in the past without a block.
+    senders: Vec<FloodSource>,
+    /// When the next block or probe ends.
     next_end: Option<Instant>,
+    /// Datagrams of blocked senders that had passed the kernel before.
+    dropped: u64,
 }
 
 impl FloodGuard {
-    /// Counts a datagram. Returns whether the blocked senders have changed.
-    pub(crate) fn on_excess(&mut self, from: Address, excess: Excess, now: Instant) -> bool {
+    /// Counts a datagram over its sender's budget. Unless it returns `Nothing`, the blocked senders have changed.
+    pub(crate) fn on_excess(&mut self, from: Address, excess: Excess, now: Instant) -> FloodAction {
         let known = self.senders.iter().position(|sender| sender.address == from);
         let Some(index) = known.or_else(|| (excess == Excess::Client).then(|| self.add(from, now))) else {
-            return false;
+            return FloodAction::Nothing;
         };
-        let Some(sender) = self.senders.get_mut(index) else { return false };
+        let Some(sender) = self.senders.get_mut(index) else { return FloodAction::Nothing };
+        if now.reached(sender.freed_at, FORGIVEN) {
+            sender.blocks = 0;
+        }
         if now.reached(sender.window_since, WINDOW) {
             (sender.window_since, sender.excess) = (now, 0);
         }
         sender.excess += 1;
-        // Datagrams that waited in the socket arrive while their sender is blocked already.
-        if sender.excess < MAX_EXCESS || sender.blocked_until.is_some() {
-            return false;
+        if sender.excess < MAX_EXCESS || sender.treatment != Treatment::Free {
+            return FloodAction::Nothing;
         }
-        let block = if excess == Excess::Client { WINDOW } else { STRANGER_BLOCK };
-        let end = now.after(block);
-        sender.blocked_until = Some(end);
-        sender.remembered_until = end.after(REMEMBERED);
-        self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
-        true
+        let ends = excess == Excess::Client && sender.blocks >= MAX_BLOCKS;
+        sender.has_ended |= ends;
+        sender.block(excess, now);
+        self.update_next_end();
+        if ends { FloodAction::End } else { FloodAction::Block }
+    }
+
+    /// Remembers the address of a session that ended by a violation: its sender may go on.
+    pub(crate) fn on_violation(&mut self, from: Address, now: Instant) {
+        if !self.senders.iter().any(|sender| sender.address == from) {
+            let index = self.add(from, now);
+            if let Some(sender) = self.senders.get_mut(index) {
+                sender.remembered_until = now.after(REMEMBERED);
+            }
+        }
+    }
+
+    /// Returns what happens to a datagram. What had passed the kernel before a block is dropped without decryption.
+    /// `one_in` says how many datagrams of a probed sender one stands for.
+    #[inline]
+    pub(crate) fn screen(&mut self, from: Address, one_in: u32, now: Instant) -> Screening {
+        if self.next_end.is_none() { Screening::Passes } else { self.screen_known(from, one_in, now) }
+    }
+
+    fn screen_known(&mut self, from: Address, one_in: u32, now: Instant) -> Screening {
+        let Some(sender) = self.senders.iter_mut().find(|sender| sender.address == from) else {
+            return Screening::Passes;
+        };
+        match &mut sender.treatment {
+            Treatment::Free => return Screening::Passes,
+            Treatment::Blocked { .. } => {}
+            Treatment::Probed { seen, .. } => {
+                *seen = seen.saturating_add(one_in);
+                if *seen >= MAX_PROBED * ONE_IN {
+                    let excess = if sender.is_stranger { Excess::Stranger } else { Excess::Client };
+                    sender.block(excess, now);
+                    self.update_next_end();
+                    self.dropped += 1;
+                    return Screening::Blocks;
+                }
+            }
+        }
+        self.dropped += 1;
+        Screening::Dropped
+    }
+
+    /// Returns how many datagrams of blocked senders were dropped unread.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Ends the blocks that are over. Returns whether the blocked senders have changed.
@@ -75,24 +232,53 @@ impl FloodGuard {
             return false;
         }
         for sender in &mut self.senders {
-            if sender.blocked_until.is_some_and(|end| now >= end) {
-                (sender.blocked_until, sender.window_since, sender.excess) = (None, now, 0);
+            if sender.treatment.end().is_none_or(|end| now < end) {
+                continue;
+            }
+            let is_blocked = matches!(sender.treatment, Treatment::Blocked { .. });
+            // A session ends by authentic packets alone, so the last block is followed by no probe.
+            if is_blocked && (sender.is_stranger || sender.has_ended || sender.blocks < MAX_BLOCKS) {
+                sender.treatment = Treatment::Probed { until: now.after(PROBE), seen: 0 };
+            } else {
+                sender.treatment = Treatment::Free;
+                (sender.freed_at, sender.window_since, sender.excess) = (now, now, 0);
             }
         }
-        self.next_end = self.senders.iter().filter_map(|sender| sender.blocked_until).min();
+        self.update_next_end();
         true
     }
 
-    /// Iterates over the blocked senders.
-    pub(crate) fn blocked(&self) -> impl Iterator<Item = Address> + '_ {
-        self.senders.iter().filter(|sender| sender.blocked_until.is_some()).map(|sender| sender.address)
+    fn update_next_end(&mut self) {
+        self.next_end = self.senders.iter().filter_map(|sender| sender.treatment.end()).min();
+    }
+
+    /// Iterates over the senders whose datagrams the kernel drops.
+    pub(crate) fn blocked(&self) -> impl Iterator<Item = BlockedSender> + '_ {
+        self.senders.iter().filter_map(|sender| {
+            let passing = match sender.treatment {
+                Treatment::Free => return None,
+                Treatment::Blocked { .. } => Passing::Nothing,
+                Treatment::Probed { .. } => Passing::OneIn64,
+            };
+            Some(BlockedSender { address: sender.address.into(), passing })
+        })
     }
 
     /// Remembers a sender in the place of the one that was remembered longest. Returns its index.
     fn add(&mut self, address: Address, now: Instant) -> usize {
         self.senders.retain(|sender| sender.remembered_until > now);
-        let sender =
-            Sender { address, window_since: now, excess: 0, blocked_until: None, remembered_until: now.after(WINDOW) };
+        let sender = FloodSource {
+            address,
+            window_since: now,
+            excess: 0,
+            blocks: 0,
+            stranger_blocks: 0,
+            is_stranger: false,
+            has_ended: false,
+            treatment: Treatment::Free,
+            freed_at: now,
+            remembered_until: now.after(WINDOW),
+        };
         if self.senders.len() < MAX_SENDERS {
             self.senders.push(sender);
             return self.senders.len() - 1;
@@ -120,31 +306,90 @@ mod tests {
         Address::from(SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
-    fn flood(guard: &mut FloodGuard, port: u16, excess: Excess, now: Instant) -> usize {
-        (0..100).filter(|_| guard.on_excess(from(port), excess, now)).count()
+    /// Sends until an action. Returns it, and how many datagrams were counted.
+    fn flood(guard: &mut FloodGuard, port: u16, excess: Excess, now: Instant) -> (FloodAction, u32) {
+        let mut actions = (1..=100).map(|count| (guard.on_excess(from(port), excess, now), count));
+        actions.find(|(action, _)| *action != FloodAction::Nothing).unwrap_or((FloodAction::Nothing, 100))
+    }
+
+    /// Returns the ports that the kernel blocks, and whether they are probed.
+    fn blocked(guard: &FloodGuard) -> Vec<(u16, bool)> {
+        guard.blocked().map(|sender| (sender.address.port(), sender.passing == Passing::OneIn64)).collect()
     }
 
     #[test]
-    fn client_far_beyond_its_budget_is_blocked_for_a_tick() {
+    fn blocks_double_and_after_two_seconds_the_session_ends() {
         let mut guard = FloodGuard::default();
         for turn in 0..100 {
-            let few = (0..MAX_EXCESS - 1).filter(|_| guard.on_excess(from(1), Excess::Client, at(turn * 16)));
-            assert_eq!(few.count(), 0, "below the limit in each window");
+            for _ in 0..MAX_EXCESS - 1 {
+                let action = guard.on_excess(from(1), Excess::Client, at(turn * 16));
+                assert_eq!(action, FloodAction::Nothing, "below the limit in each window");
+            }
         }
-        assert_eq!(flood(&mut guard, 2, Excess::Client, at(2000)), 1);
-        assert!(guard.blocked().eq([from(2)]) && !guard.end_blocks(at(2015)));
-        assert!(guard.end_blocks(at(2016)) && guard.blocked().count() == 0 && !guard.end_blocks(at(2016)));
-        assert_eq!(flood(&mut guard, 2, Excess::Client, at(2017)), 1, "it goes on");
+        let mut now = 2000;
+        for block in [16, 32, 64, 128, 256, 512, 1024] {
+            assert_eq!(flood(&mut guard, 2, Excess::Client, at(now)), (FloodAction::Block, MAX_EXCESS), "{block} ms");
+            assert_eq!(blocked(&guard), [(2, false)]);
+            assert_eq!(guard.screen(from(2), ONE_IN, at(now)), Screening::Dropped);
+            assert_eq!(guard.screen(from(1), ONE_IN, at(now)), Screening::Passes);
+            assert!(!guard.end_blocks(at(now + block - 1)) && guard.end_blocks(at(now + block)));
+            if block < 1024 {
+                assert_eq!(blocked(&guard), [(2, true)]);
+                assert_eq!(guard.screen(from(2), ONE_IN, at(now + block)), Screening::Dropped);
+                assert!(guard.end_blocks(at(now + block + 32)));
+            }
+            assert_eq!(blocked(&guard), []);
+            assert_eq!(guard.screen(from(2), ONE_IN, at(now + block + 32)), Screening::Passes);
+            now += block + 33;
+        }
+        assert_eq!(flood(&mut guard, 2, Excess::Client, at(now)), (FloodAction::End, MAX_EXCESS));
+        assert!(guard.end_blocks(at(now + 2048)) && blocked(&guard) == [(2, true)], "probed again after its end");
+        assert_eq!(guard.dropped(), 13);
     }
 
     #[test]
-    fn stranger_is_blocked_only_if_it_flooded_as_a_client() {
+    fn probed_sender_that_goes_on_is_blocked_twice_as_long() {
+        for (one_in, datagrams) in [(ONE_IN, MAX_PROBED), (1, MAX_PROBED * ONE_IN)] {
+            let mut guard = FloodGuard::default();
+            flood(&mut guard, 1, Excess::Client, at(1000));
+            assert!(guard.end_blocks(at(1016)));
+            for _ in 1..datagrams {
+                assert_eq!(guard.screen(from(1), one_in, at(1017)), Screening::Dropped);
+            }
+            assert_eq!(guard.screen(from(1), one_in, at(1017)), Screening::Blocks);
+            assert_eq!(blocked(&guard), [(1, false)]);
+            assert!(!guard.end_blocks(at(1048)) && guard.end_blocks(at(1049)));
+        }
+    }
+
+    #[test]
+    fn sender_that_slows_down_begins_with_a_short_block_again() {
         let mut guard = FloodGuard::default();
-        assert_eq!(flood(&mut guard, 1, Excess::Stranger, at(0)), 0);
-        assert_eq!(flood(&mut guard, 1, Excess::Client, at(0)), 1);
-        assert!(guard.end_blocks(at(16)));
-        assert_eq!(flood(&mut guard, 1, Excess::Stranger, at(20)), 1);
-        assert!(!guard.end_blocks(at(1019)) && guard.end_blocks(at(1020)));
+        for pause in 0..20 {
+            let now = pause * 600;
+            assert_eq!(flood(&mut guard, 1, Excess::Client, at(now)).0, FloodAction::Block);
+            assert!(guard.end_blocks(at(now + 16)) && guard.end_blocks(at(now + 48)), "the shortest block");
+        }
+    }
+
+    #[test]
+    fn stranger_is_blocked_only_if_it_was_a_hostile_client() {
+        let mut guard = FloodGuard::default();
+        assert_eq!(flood(&mut guard, 1, Excess::Stranger, at(0)).0, FloodAction::Nothing);
+        assert_eq!(flood(&mut guard, 1, Excess::Client, at(0)).0, FloodAction::Block);
+        assert!(guard.end_blocks(at(16)) && guard.end_blocks(at(48)));
+        guard.on_violation(from(2), at(50));
+        let mut now = 50;
+        for seconds in [1, 2, 4, 8, 16, 16, 16] {
+            for port in [1, 2] {
+                assert_eq!(flood(&mut guard, port, Excess::Stranger, at(now)).0, FloodAction::Block);
+            }
+            assert!(!guard.end_blocks(at(now + 1000 * seconds - 1)), "{seconds} s");
+            now += 1000 * seconds;
+            assert!(guard.end_blocks(at(now)) && blocked(&guard) == [(1, true), (2, true)]);
+            now += 32;
+            assert!(guard.end_blocks(at(now)) && blocked(&guard).is_empty());
+        }
     }
 
     #[test]
@@ -154,6 +399,6 @@ mod tests {
             flood(&mut guard, port, Excess::Client, at(u64::from(port) / 100));
             assert!(guard.senders.len() <= MAX_SENDERS && guard.blocked().count() <= MAX_SENDERS);
         }
-        assert!(guard.blocked().any(|address| address == from(999)));
+        assert!(blocked(&guard).contains(&(999, false)));
     }
 }

@@ -25,7 +25,7 @@
 mod error;
 mod format;
 mod lock;
-mod place;
+mod record_file;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -37,7 +37,7 @@ use format::{
     Remains,
 };
 use lock::HistoryLock;
-use place::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owner, resolve};
+use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owner, resolve};
 use slipgate_netcode::server::TokenCutoff;
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::token::history::{JournalError, UsedToken};
@@ -54,6 +54,20 @@ const MAX_APPENDED: u64 = 1 << 16;
 const MAX_RECORDS: u64 = MAX_UNEXPIRED + 2 * MAX_APPENDED;
 
 /// The token history on disk, opened and locked for one server.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_server::history_file::HistoryFile;
+/// use slipgate_server::keys::read_key_file;
+/// use slipgate_server::{Clock, Server, ServerConfig, Sockets};
+///
+/// # fn start(sockets: Sockets, config: ServerConfig) -> Result<Server, Box<dyn std::error::Error>> {
+/// let (now, keys) = (Clock::start().now(), read_key_file("private.key")?);
+/// let history = HistoryFile::open("tokens.history", now.unix.into())?;
+/// let server = Server::with_history(sockets, config, keys, now, history)?;
+/// # Ok(server)
+/// # }
+/// ```
 pub struct HistoryFile {
     path: PathBuf,
     /// Held until the server ends.
@@ -77,14 +91,14 @@ pub struct HistoryFile {
     has_warned: bool,
 }
 
-/// Whether a history file has the tokens of earlier starts.
+/// Which used tokens of earlier starts a history file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum HistoryOrigin {
-    /// It is a new file.
+    /// The file was created by this start, so it has no tokens of earlier starts.
     Created,
-    /// It has all of them.
+    /// The file has all used tokens of earlier starts.
     Continued,
-    /// Some may be missing.
+    /// The file may lack used tokens of earlier starts.
     Shortened,
 }
 
@@ -191,7 +205,7 @@ impl HistoryFile {
         opened
     }
 
-    /// Returns whether the file was created by this call: it does not have the tokens that were used before.
+    /// Returns whether this call created the file. A new file lacks the tokens that were used before.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         matches!(self.origin, HistoryOrigin::Created)
@@ -209,7 +223,7 @@ impl HistoryFile {
         self.used.len()
     }
 
-    /// Returns whether there were none.
+    /// Returns whether the file had no used, unexpired token at the start.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.used.is_empty()
@@ -234,7 +248,7 @@ impl HistoryFile {
         }
     }
 
-    /// Makes records durable. After an error the file is taken to have none of them.
+    /// Writes records durably. After an error, none of them counts as written.
     fn try_store(&mut self, records: &[UsedToken]) -> io::Result<()> {
         self.lock.require()?;
         let count = records.len() as u64;

@@ -3,11 +3,13 @@
 //! The inbox is separate from the server: an event borrows only the inbox, so that the game can reply through the
 //! server while it still holds the event, without a copy.
 
-use slipgate_netcode::ids::ClientId;
-use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
+use std::collections::VecDeque;
+
+use slipgate_netcode::ids::{ClientId, PacketNumber};
+use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, RECEIVE_BUFFER_BYTES};
 use slipgate_session::channel::transfer::{PartialTransfer, TransferId};
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::connection::{CloseReason, PacketTimes, PayloadSpan, SendError};
+use slipgate_session::connection::{CloseReason, Delivery, PacketTimes, PayloadSpan, SendError};
 use slipgate_session::reliability::PacketEvent;
 use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage};
 use slipgate_session::wire::reliable::Sequence;
@@ -16,6 +18,21 @@ use slipgate_udp::ReceiveBatch;
 use crate::{ClientHandle, Server};
 
 /// Something that happened to a client. A client has its other events between `Connected` and `Disconnected`.
+///
+/// # Examples
+/// ```no_run
+/// # use slipgate_server::{Event, Inbox, Server};
+/// # fn turn(server: &mut Server, inbox: &mut Inbox) {
+/// while let Some(event) = inbox.next(server) {
+///     match event {
+///         Event::Connected { client, client_id } => println!("{client_id} has slot {}", client.slot()),
+///         Event::Message { channel, bytes, .. } => println!("{} bytes on channel {}", bytes.len(), channel.0),
+///         Event::Disconnected { client_id, reason, .. } => println!("{client_id}: {}", reason.kind),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -31,7 +48,7 @@ pub enum Event<'a> {
         /// The sender.
         client: ClientHandle,
         /// The sequence number of its packet: a larger one is newer. 0 for clients in the same program.
-        sequence: u64,
+        sequence: PacketNumber,
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
         /// The time of its arrival.
@@ -169,7 +186,24 @@ impl<'a> Event<'a> {
     }
 }
 
+/// Messages of a client beyond its work budget after which the rest of its datagram waits for the next round.
+const MAX_MESSAGES_IN_A_ROW: u32 = 64;
+/// Datagrams that wait for the next round at once; further ones are taken whole.
+const MAX_PARKED: usize = 8;
+
 /// The buffers in which datagrams arrive and are decrypted; allocated once.
+///
+/// # Examples
+/// ```no_run
+/// # use slipgate_server::{Inbox, Server};
+/// # fn run(mut server: Server) {
+/// // One for the whole run: it keeps its buffers.
+/// let mut inbox = Inbox::default();
+/// while let Some(event) = inbox.next(&mut server) {
+///     println!("{event:?}");
+/// }
+/// # }
+/// ```
 pub struct Inbox {
     batch: ReceiveBatch,
     next_index: usize,
@@ -177,7 +211,10 @@ pub struct Inbox {
     /// Messages that are assembled from several datagrams.
     scratch: Vec<u8>,
     /// The datagram with messages that were not taken.
-    current: Option<(Source, ReceivedDatagram)>,
+    current: Option<(EventSource, ReceivedDatagram)>,
+    /// The messages of the current datagram that were taken in a row.
+    in_a_row: u32,
+    parked: ParkedDatagrams,
 }
 
 impl Default for Inbox {
@@ -188,22 +225,54 @@ impl Default for Inbox {
             loopback_buf: [0; MAX_PAYLOAD_BYTES],
             scratch: Vec::new(),
             current: None,
+            in_a_row: 0,
+            parked: ParkedDatagrams::default(),
         }
+    }
+}
+
+/// Datagrams with messages that were set aside, so that a client beyond its budget does not delay the others. One
+/// datagram releases thousands of messages if it closes the gap of a large window.
+#[derive(Default)]
+struct ParkedDatagrams {
+    /// Allocated with the first datagram.
+    bufs: Vec<[u8; RECEIVE_BUFFER_BYTES]>,
+    /// The indices of the buffers that are not used.
+    free: Vec<usize>,
+    queue: VecDeque<(usize, ReceivedDatagram)>,
+}
+
+impl ParkedDatagrams {
+    /// Returns a copy's buffer, `None` if all are used.
+    fn copy(&mut self, datagram: &[u8]) -> Option<usize> {
+        if self.bufs.is_empty() {
+            self.bufs = vec![[0; RECEIVE_BUFFER_BYTES]; MAX_PARKED];
+            self.free = (0..MAX_PARKED).collect();
+            self.queue.reserve(MAX_PARKED);
+        }
+        let index = self.free.pop()?;
+        self.bufs.get_mut(index)?.get_mut(..datagram.len())?.copy_from_slice(datagram);
+        Some(index)
+    }
+
+    fn bytes(&self, index: usize) -> &[u8] {
+        self.bufs.get(index).map(<[u8; RECEIVE_BUFFER_BYTES]>::as_slice).unwrap_or_default()
     }
 }
 
 /// The buffer that holds a datagram.
 #[derive(Clone, Copy)]
-enum Source {
+enum EventSource {
     /// This entry of the batch.
     Batch(usize),
     Loopback,
+    Parked(usize),
 }
 
 /// The next event, and the buffer of its bytes. An event that borrowed them at once would borrow the inbox in the loop.
-enum Found {
+enum ServerInboxItem {
     Event(SessionEvent),
-    Message(Source, SessionMessage),
+    Message(EventSource, SessionMessage),
 }
 
 impl Inbox {
@@ -212,8 +281,8 @@ impl Inbox {
         let found = self.find(server)?;
         server.count_event();
         Some(match found {
-            Found::Event(event) => from_session(event),
-            Found::Message(source, message) => match message {
+            ServerInboxItem::Event(event) => from_session(event),
+            ServerInboxItem::Message(source, message) => match message {
                 SessionMessage::Payload { client, sequence, span, times } => {
                     Event::Payload { client, sequence, bytes: self.bytes(source, &span), times }
                 }
@@ -227,45 +296,81 @@ impl Inbox {
         })
     }
 
-    fn find(&mut self, server: &mut Server) -> Option<Found> {
+    fn find(&mut self, server: &mut Server) -> Option<ServerInboxItem> {
         loop {
             // Events come first: `Connected` must precede the first message of a client.
             if let Some(event) = server.poll_event() {
-                return Some(Found::Event(event));
+                return Some(ServerInboxItem::Event(event));
             }
             if let Some((source, mut received)) = self.current.take() {
+                if self.in_a_row >= MAX_MESSAGES_IN_A_ROW && self.park(source, &received) {
+                    continue;
+                }
                 let datagram = match source {
-                    Source::Batch(index) => self.batch.bytes(index),
-                    Source::Loopback => &self.loopback_buf,
+                    EventSource::Batch(index) => self.batch.bytes(index),
+                    EventSource::Loopback => &self.loopback_buf,
+                    EventSource::Parked(index) => self.parked.bytes(index),
                 };
                 if let Some(message) = server.next(datagram, &mut received, &mut self.scratch) {
+                    self.in_a_row += 1;
                     self.current = Some((source, received));
-                    return Some(Found::Message(source, message));
+                    return Some(ServerInboxItem::Message(source, message));
+                }
+                if let EventSource::Parked(index) = source {
+                    self.parked.free.push(index);
                 }
                 continue;
             }
+            self.in_a_row = 0;
             if let Some(received) = server.poll_loopback(&mut self.loopback_buf, &mut self.scratch) {
-                self.current = Some((Source::Loopback, received));
+                self.current = Some((EventSource::Loopback, received));
                 continue;
             }
             if self.next_index >= self.batch.len() {
                 self.next_index = 0;
                 if !server.receive(&mut self.batch) {
-                    return None;
+                    self.take_parked(server)?;
+                    continue;
                 }
             }
             let index = self.next_index;
             self.next_index += 1;
             let Some(arrived) = self.batch.get(index) else { continue };
             let received = server.handle(arrived.from, arrived.datagram, &mut self.scratch);
-            self.current = received.map(|received| (Source::Batch(index), received));
+            self.current = received.map(|received| (EventSource::Batch(index), received));
         }
     }
 
-    fn bytes(&self, source: Source, span: &PayloadSpan) -> &[u8] {
+    /// Sets a datagram aside if its sender has used up its work budget. Returns whether it did.
+    fn park(&mut self, source: EventSource, received: &ReceivedDatagram) -> bool {
+        let ReceivedDatagram::Frames { cursor, .. } = received else { return false };
+        if cursor.delivery == Delivery::Continues {
+            return false;
+        }
+        let buf = match source {
+            EventSource::Batch(index) => self.parked.copy(self.batch.bytes(index)),
+            EventSource::Parked(index) => Some(index),
+            EventSource::Loopback => None,
+        };
+        let Some(buf) = buf else { return false };
+        self.parked.queue.push_back((buf, received.clone()));
+        true
+    }
+
+    /// Continues with the datagram that has waited longest. Returns `None` if there is none, or the turn must end.
+    fn take_parked(&mut self, server: &mut Server) -> Option<()> {
+        let may_go_on = !self.parked.queue.is_empty() && server.begin_parked();
+        server.set_parked(!self.parked.queue.is_empty());
+        let (index, received) = if may_go_on { self.parked.queue.pop_front()? } else { return None };
+        self.current = Some((EventSource::Parked(index), received));
+        Some(())
+    }
+
+    fn bytes(&self, source: EventSource, span: &PayloadSpan) -> &[u8] {
         let datagram = match source {
-            Source::Batch(index) => self.batch.bytes(index),
-            Source::Loopback => &self.loopback_buf,
+            EventSource::Batch(index) => self.batch.bytes(index),
+            EventSource::Loopback => &self.loopback_buf,
+            EventSource::Parked(index) => self.parked.bytes(index),
         };
         span.bytes(datagram, &self.scratch)
     }

@@ -238,7 +238,7 @@ impl Drop for HistoryThread {
     }
 }
 
-/// The loop of the thread: stores the records of the queue whenever a shard asks for it.
+/// Runs the thread: stores the records of the queue whenever a shard asks for it.
 fn write_records(shared: &SharedQueue, mut disk: Box<dyn Disk>) {
     let mut batch = Vec::with_capacity(MAX_RECORDS);
     let mut pause = MIN_PAUSE;

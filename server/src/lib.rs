@@ -79,9 +79,9 @@
 //!                     let _ = client.send_transfer(maps, map.clone(), 0);
 //!                 }
 //!                 Event::Message { client, channel, bytes, .. } if channel == chat => {
-//!                     match decode::<&str>(client, channel, bytes) {
+//!                     match decode::<&str>(channel, bytes) {
 //!                         Ok(line) => println!("slot {}: {line}", client.slot()),
-//!                         Err(error) => println!("{error}"),
+//!                         Err(error) => println!("slot {}: {error}", client.slot()),
 //!                     }
 //!                 }
 //!                 _ => {}
@@ -139,6 +139,7 @@ mod inbox;
 mod journal;
 mod kernel_filter;
 mod loopback_error;
+mod memory_return;
 mod read_budget;
 mod receive_lag;
 mod report;
@@ -186,10 +187,18 @@ pub mod stats {
     pub use slipgate_session::server::BroadcastReport;
 }
 
+/// Transfers: large contents beside the game's messages, in slices.
+pub mod transfer {
+    pub use slipgate_session::channel::transfer::{
+        ContentDigest, MAX_SLICE_BYTES, MAX_TRANSFER_BYTES, MIN_SLICE_BYTES, PartialTransfer, Transfer,
+        TransferAdmission, TransferConfig, TransferConfigError, TransferContent, TransferEvent, TransferId,
+        TransferOffer, TransferProgress, TransferReason, TransferSide, Transfers,
+    };
+}
+
 /// Messages of Rust types, and the codecs for them.
 #[cfg(feature = "typed")]
 pub mod typed {
-    pub use crate::typed_messages::{SendTypedError, TypedError, decode, decode_with};
     pub use slipgate_typed::*;
 }
 
@@ -200,7 +209,7 @@ pub use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 pub use slipgate_os::clock::Clock;
 pub use slipgate_os::pace::Pace;
 pub use slipgate_session::channel::{
-    Channel, ChannelConfig, ChannelEvent, ChannelId, DeliveryStatus, Kind, Layout, SendOptions, transfer,
+    Channel, ChannelConfig, ChannelEvent, ChannelId, DeliveryStatus, Kind, Layout, SendOptions,
 };
 pub use slipgate_session::congestion;
 pub use slipgate_session::connection::{
@@ -215,4 +224,4 @@ pub use self::read_budget::ReadLimits;
 pub use self::server::{ClientRef, Server, StartError};
 pub(crate) use self::totals::ServerTotals;
 #[cfg(feature = "typed")]
-pub use self::typed_messages::decode;
+pub use slipgate_typed::decode;

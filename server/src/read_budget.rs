@@ -5,6 +5,15 @@ use std::time::Duration;
 use slipgate_netcode::time::Instant;
 
 /// How much one turn reads at most. Unread datagrams stay in the sockets, and the next wait returns at once.
+///
+/// # Examples
+/// ```
+/// use slipgate_server::ReadLimits;
+///
+/// // A server at 120 Hz with few clients.
+/// let limits = ReadLimits { max_time: std::time::Duration::from_millis(4), ..ReadLimits::default() };
+/// assert_eq!(limits.max_packets, 16_384);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadLimits {
     /// Datagrams, at least 64: 16,384.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-/// No client has a shorter time-out than this. A server that reads up to its limits this often has handled datagrams of
+/// No client has a shorter timeout than this. A server that reads up to its limits this often has handled datagrams of
 /// every client that still sends.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -30,13 +30,13 @@ impl ReceiveLag {
         Self { sockets_drained_at: never, handled_at: never, has_batch: false, was_drained: false, last_tick_at: now }
     }
 
-    /// The inbox asks for the next batch: it has handled the last one.
+    /// Records that the inbox asks for the next batch: it has handled the last one.
     pub(crate) fn on_request(&mut self) {
         self.has_batch = false;
     }
 
-    /// The inbox receives a batch of this many datagrams. `drained_at` is the time as of which the sockets are empty,
-    /// `None` if they are not.
+    /// Records a batch of this many datagrams that the inbox receives. `drained_at` is the time as of which the sockets
+    /// are empty, `None` if they are not.
     pub(crate) fn on_batch(&mut self, datagrams: usize, drained_at: Option<Instant>) {
         self.drained_at();
         self.sockets_drained_at = drained_at.unwrap_or(self.sockets_drained_at);
@@ -44,12 +44,12 @@ impl ReceiveLag {
         self.was_drained |= datagrams == 0;
     }
 
-    /// The inbox receives nothing because the sockets were empty a moment ago.
+    /// Records that the inbox receives nothing because the sockets were empty a moment ago.
     pub(crate) fn on_sockets_empty(&mut self) {
         self.was_drained = true;
     }
 
-    /// The inbox receives nothing because the turn has reached its read limits.
+    /// Records that the inbox receives nothing because the turn has reached its read limits.
     // DECISION: this counts as drained, otherwise a flood would keep the slots of clients that have gone. Datagrams
     // that are read under a flood are no older than what the sockets hold. After a pause they may be older: then it
     // does not count.
@@ -57,7 +57,7 @@ impl ReceiveLag {
         self.was_drained |= now.since(self.last_tick_at) < MIN_TIMEOUT;
     }
 
-    /// The program slept until this moment because the sockets were empty.
+    /// Records that the program slept until this moment because the sockets were empty.
     pub(crate) const fn on_wake(&mut self, now: Instant) {
         self.sockets_drained_at = now;
     }

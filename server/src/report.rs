@@ -44,8 +44,8 @@ const WARNINGS: [(Discard, &str); 4] = [
     ),
     (
         Discard::ClientIdTokens,
-        "a client id has used so many unexpired connect tokens that another one was refused (client_id_tokens). Its \
-         game may reconnect in a loop, or the client id is not unique",
+        "a client id has used its maximum of unexpired connect tokens, so another one was refused (client_id_tokens). \
+         Its game may reconnect in a loop, or the client id is not unique",
     ),
     (
         Discard::ClockStepped,
@@ -66,6 +66,7 @@ pub(crate) struct Reporter {
     next_summary: Instant,
     warned: [Warned; WARNINGS.len()],
     warned_of_misdirected: Warned,
+    warned_of_channels: Warned,
     warned_of_journal: bool,
     clocks: ClockComparison,
     warned_of_transfer: bool,
@@ -75,6 +76,9 @@ pub(crate) struct Reporter {
     /// The batch size at the start, or when a change was last logged.
     batching: Batching,
 }
+
+const CLIENT_HAS_CHANNELS: &str = "a client runs channels and this server runs none, so the client's packets arrive as \
+    payloads without meaning: give both the same layout (`Server::with_traffic(Traffic::channels(layout))`)";
 
 /// Whether a warning was given, and the count of its cause then.
 #[derive(Default)]
@@ -197,6 +201,7 @@ impl Reporter {
             next_summary: now.monotonic.after(SUMMARY_INTERVAL),
             warned: Default::default(),
             warned_of_misdirected: Warned::default(),
+            warned_of_channels: Warned::default(),
             warned_of_journal: false,
             clocks: ClockComparison::new(now),
             warned_of_transfer: false,
@@ -222,7 +227,9 @@ impl Reporter {
     }
 
     /// Logs refused clients, likely mistakes of the operator, and a summary of dropped datagrams once a minute.
-    pub(crate) fn report(&mut self, server: &mut NetcodeServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
+    pub(crate) fn report(&mut self, core: &mut SessionServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
+        let peers_with_channels = core.stats().peers_with_channels;
+        let server = &mut core.netcode;
         self.handshakes.report(server, now);
         if let Some(seconds) = self.clocks.step(now) {
             warn!(
@@ -242,6 +249,9 @@ impl Reporter {
             && self.warned_of_misdirected.take(server.discards()[Discard::AddressNotListed], now)
         {
             warn_of_misdirected(server, listed);
+        }
+        if self.warned_of_channels.take(peers_with_channels, now) {
+            warn!("{CLIENT_HAS_CHANNELS}");
         }
         let failures = server.stats().journal_failures;
         if is_first(&mut self.warned_of_journal, failures > self.last_summary.journal_failures) {

@@ -15,7 +15,6 @@ pub use self::start::StartError;
 pub(crate) use self::start::storage;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,17 +30,24 @@ use slipgate_os::clock::TurnTime;
 use slipgate_os::pace::Wait;
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
-use slipgate_session::connection::{Intake, SendError, Traffic};
+use slipgate_session::connection::{CloseKind, Intake, SendError, Traffic};
 use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
 use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
 use crate::ReadLimits;
-use crate::flood_guard::{Excess, FloodGuard};
+use crate::flood_guard::{Excess, FloodAction, FloodGuard, ONE_IN, Screening};
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
+use crate::memory_return::MemoryReturn;
 use crate::read_budget::ReadBudget;
 use crate::receive_lag::ReceiveLag;
 use crate::report::Reporter;
+
+/// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
+/// the replies to all others.
+const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
+/// The work of reading a datagram, in nanoseconds, which is all that many of a flood cause.
+const READ_WORK: u64 = 700;
 
 /// A netcode 1.02 server on UDP sockets.
 ///
@@ -49,6 +55,19 @@ use crate::report::Reporter;
 /// [`end_turn`](Self::end_turn) and [`wait`](Self::wait). [`client`](Self::client) returns a [`ClientRef`] for
 /// everything that concerns one client. The server logs connects and disconnects by `tracing`, and junk only as a
 /// summary once a minute.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_server::keys::read_key_file;
+/// use slipgate_server::{Clock, Server, ServerConfig, Sockets};
+///
+/// # fn start() -> Result<Server, Box<dyn std::error::Error>> {
+/// let sockets = Sockets::bind(&["0.0.0.0:40000".parse()?])?;
+/// let config = ServerConfig::new(0x1122_3344, 32, &["192.0.2.1:40000".parse()?]);
+/// let server = Server::new(sockets, config, read_key_file("private.key")?, Clock::start().now())?;
+/// # Ok(server)
+/// # }
+/// ```
 pub struct Server {
     core: SessionServer,
     sockets: Sockets,
@@ -62,7 +81,15 @@ pub struct Server {
     lag: ReceiveLag,
     kernel_filter: KernelFilter,
     flood_guard: FloodGuard,
+    /// The sender of the datagram that was handled last.
+    last_from: Option<Address>,
+    /// The estimated work after which replies leave before more is read, and the work so far of reading datagrams.
+    flush_at_work: u64,
+    read_work: u64,
+    /// The inbox holds messages that wait for their turn.
+    has_parked: bool,
     reporter: Reporter,
+    memory_return: MemoryReturn,
     /// Whether the uplink has a limit, on this shard or on another one of the same server.
     has_uplink_limit: Arc<AtomicBool>,
     /// The buffer in which values are encoded; allocated with the first one.
@@ -168,7 +195,7 @@ impl Server {
         }
     }
 
-    /// Ends a turn: runs timers, sends what is due, and counts time-outs.
+    /// Ends a turn: runs timers, sends what is due, and counts timeouts.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
         // A client is silent only if everything that had arrived was handled.
@@ -181,7 +208,8 @@ impl Server {
         self.transmit();
         self.kernel_filter.tighten(&self.sockets, self.core.netcode.discards());
         let cut_short = self.read_budget.turns_cut_short();
-        self.reporter.report(&mut self.core.netcode, &self.sockets, cut_short, self.now);
+        self.reporter.report(&mut self.core, &self.sockets, cut_short, self.now);
+        self.memory_return.watch(&self.core.memory);
     }
 
     /// Sends what is due without ending the turn. A loop that wakes on every datagram calls it on arrival, and
@@ -194,6 +222,7 @@ impl Server {
 
     /// Sends what is due at `self.now`. The time is not read again, because a later one would count as another tick.
     fn transmit(&mut self) {
+        self.flush_at_work = self.core.stats().work_done + self.read_work + MAX_WORK_BEFORE_FLUSH;
         loop {
             self.core.transmit(self.now, &mut self.outbox);
             let was_full = self.outbox.is_full();
@@ -211,7 +240,7 @@ impl Server {
     /// The error of the system call when the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.is_drained = false;
-        let timeout = if self.lag.has_batch() { Duration::ZERO } else { timeout };
+        let timeout = if self.lag.has_batch() || self.has_parked { Duration::ZERO } else { timeout };
         if poll_coalesced(&mut self.sockets, timeout)? == Wakeup::Fresh {
             self.lag.on_wake(self.turn.now().monotonic);
         }
@@ -239,9 +268,9 @@ impl Server {
     }
 
     /// Shares an uplink of this rate among all clients by their [weights](ClientRef::set_weight); `None`, the default,
-    /// is no limit. A client gets at least its share, and what one leaves goes to others. The rate is that of the whole
-    /// server if there are [shards](Self::shards), whichever shard sets it, and what a client leaves goes to clients of
-    /// the same shard first.
+    /// sets no limit. A client gets at least its share, and others get what it does not use. The rate is that of the
+    /// whole server if there are [shards](Self::shards), and any shard may set it. Unused shares go to clients of the
+    /// same shard first.
     ///
     /// The limit holds back messages on channels only. Payloads, acknowledged packets and acknowledgements leave at
     /// once, and the messages share what they leave.
@@ -298,6 +327,13 @@ impl Server {
 
     pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.core.poll_event()?;
+        if let SessionEvent::Disconnected { reason, .. } = &event
+            && matches!(reason.kind, CloseKind::Violation(_) | CloseKind::NotASession)
+            // A session ends this way while a datagram of its peer is handled.
+            && let Some(from) = self.last_from
+        {
+            self.flood_guard.on_violation(from, self.now.monotonic);
+        }
         self.reporter.on_event(&event, &mut self.core, self.now);
         Some(event)
     }
@@ -340,7 +376,33 @@ impl Server {
         self.is_drained = self.sockets.is_drained();
         self.lag.on_batch(batch.len(), self.is_drained.then_some(before));
         self.read_budget.on_read(batch.len());
+        self.read_work += batch.len() as u64 * READ_WORK;
+        self.flush_after_work();
         !batch.is_empty()
+    }
+
+    /// Sends the replies so far if the turn has done much work since the last time.
+    #[inline]
+    fn flush_after_work(&mut self) {
+        if self.core.stats().work_done + self.read_work >= self.flush_at_work {
+            self.transmit();
+        }
+    }
+
+    /// Returns whether messages that were set aside may be taken now. The replies so far leave before, and what has
+    /// arrived is read after some of them.
+    pub(crate) fn begin_parked(&mut self) -> bool {
+        let may_go_on = self.read_budget.may_read(self.turn.measured().monotonic);
+        if may_go_on {
+            self.flush();
+            self.is_drained = false;
+        }
+        may_go_on
+    }
+
+    /// Records whether messages wait in the inbox, so that the next wait returns at once.
+    pub(crate) const fn set_parked(&mut self, has_parked: bool) {
+        self.has_parked = has_parked;
     }
 
     pub(crate) fn handle(
@@ -349,24 +411,48 @@ impl Server {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Option<ReceivedDatagram> {
-        let refused_before = self.core.packets_over_budget;
+        let one_in = if self.kernel_filter == KernelFilter::Off { 1 } else { ONE_IN };
+        match self.flood_guard.screen(from, one_in, self.now.monotonic) {
+            Screening::Passes => {}
+            Screening::Dropped => return None,
+            Screening::Blocks => {
+                self.block_senders();
+                return None;
+            }
+        }
+        self.last_from = Some(from);
+        let refused_before = self.core.stats().packets_over_budget;
         let handled = self.core.handle(from, datagram, scratch, self.now);
         let excess = match &handled {
             Err(Discard::ClientBudget) => Some(Excess::Client),
             Err(Discard::UnknownSender) => Some(Excess::Stranger),
-            _ => (self.core.packets_over_budget > refused_before).then_some(Excess::Client),
+            _ => (self.core.stats().packets_over_budget > refused_before).then_some(Excess::Client),
         };
-        if let Some(excess) = excess
-            && self.flood_guard.on_excess(from, excess, self.now.monotonic)
-        {
-            self.block_senders();
+        if let Some(excess) = excess {
+            self.on_excess(from, excess);
         }
         handled.ok().flatten()
     }
 
+    fn on_excess(&mut self, from: Address, excess: Excess) {
+        let action = self.flood_guard.on_excess(from, excess, self.now.monotonic);
+        if action == FloodAction::End {
+            let is_sender = |client: &ClientHandle| {
+                self.core.netcode.client(*client).is_some_and(|info| info.address == Some(from))
+            };
+            let client = self.core.clients().find(is_sender);
+            if let Some(client) = client {
+                self.core.set_intake(client, Intake::Flooded);
+            }
+        }
+        if action != FloodAction::Nothing {
+            self.block_senders();
+        }
+    }
+
     /// Lets the kernel drop the datagrams of the senders that are blocked now.
     fn block_senders(&self) {
-        let senders: Vec<_> = self.flood_guard.blocked().map(SocketAddr::from).collect();
+        let senders: Vec<_> = self.flood_guard.blocked().collect();
         // Without the kernel's help the server drops their datagrams itself.
         let _ = self.sockets.block_senders(&senders);
     }
@@ -377,6 +463,7 @@ impl Server {
         received: &mut ReceivedDatagram,
         scratch: &mut Vec<u8>,
     ) -> Option<SessionMessage> {
+        self.flush_after_work();
         self.core.next_message(datagram, received, scratch, self.now)
     }
 }

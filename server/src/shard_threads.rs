@@ -30,6 +30,24 @@ use crate::journal::lock;
 use crate::{Inbox, Server, ServerTotals};
 
 /// The game on one shard. Closures with the signature of [`turn`](Self::turn) implement it.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_server::sharded::ShardApp;
+/// use slipgate_server::{Event, Inbox, Server};
+///
+/// struct Echo;
+///
+/// impl ShardApp for Echo {
+///     fn turn(&mut self, server: &mut Server, inbox: &mut Inbox) {
+///         while let Some(event) = inbox.next(server) {
+///             if let Event::Payload { client, bytes, .. } = event {
+///                 let _ = server.send(client, bytes);
+///             }
+///         }
+///     }
+/// }
+/// ```
 pub trait ShardApp: Send {
     /// Takes the events from the inbox and replies. It is called when datagrams have arrived, and once a tick.
     fn turn(&mut self, server: &mut Server, inbox: &mut Inbox);
@@ -107,6 +125,30 @@ struct WorkerHandle {
 }
 
 /// The threads of a server's shards. Dropping it without [`stop`](Self::stop) stops the shards and waits for them, too.
+///
+/// # Examples
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use slipgate_server::sharded::ShardThreads;
+/// use slipgate_server::{Clock, Event, Inbox, Server};
+///
+/// /// Returns each payload to its sender, on one thread for each shard, until `wait` returns.
+/// fn run(shards: Vec<Server>, clock: Clock, wait: impl FnOnce()) -> std::io::Result<()> {
+///     let threads = ShardThreads::start(shards, clock, Duration::from_millis(16), |_shard| {
+///         |server: &mut Server, inbox: &mut Inbox| {
+///             while let Some(event) = inbox.next(server) {
+///                 if let Event::Payload { client, bytes, .. } = event {
+///                     let _ = server.send(client, bytes);
+///                 }
+///             }
+///         }
+///     })?;
+///     wait();
+///     threads.stop();
+///     Ok(())
+/// }
+/// ```
 pub struct ShardThreads {
     workers: Vec<WorkerHandle>,
     state: Arc<SharedState>,

@@ -18,9 +18,9 @@ pub struct ServerTotals {
     pub turns_cut_short: u64,
     /// The largest number of events that the game took in one turn; of shards, the largest of all.
     pub max_events_per_turn: u32,
-    /// Packets on channels that were refused because their client had used up its
-    /// [work budget](crate::config::WorkLimits). If it grows, a client floods the server, or the limits are too low for
-    /// the game.
+    /// Packets that were refused because their client had used up its [work budget](crate::config::WorkLimits) or its
+    /// share of the queue to the game, and datagrams of blocked clients that had passed the kernel. If it grows, a
+    /// client floods the server, or the limits are too low for the game.
     pub packets_over_budget: u64,
     /// Dropped datagrams by reason.
     pub discards: Discards,

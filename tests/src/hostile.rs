@@ -397,12 +397,12 @@ impl FloodWriter {
     }
 }
 
-/// Returns frames until the packet is full. The last call of `frame` is in vain.
+/// Returns frames until the packet is full. The last call of `frame` adds nothing.
 fn filled(frame: impl FnMut(usize) -> Vec<u8>) -> Vec<u8> {
     filled_up_to(usize::MAX, frame).0
 }
 
-/// Returns at most this many frames, and whether the last call of `frame` was in vain.
+/// Returns at most this many frames, and whether the last call of `frame` added nothing.
 fn filled_up_to(max: usize, mut frame: impl FnMut(usize) -> Vec<u8>) -> (Vec<u8>, bool) {
     let mut frames = Vec::with_capacity(MAX_PAYLOAD_BYTES);
     for index in 0..max {

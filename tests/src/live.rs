@@ -82,7 +82,7 @@ pub trait GameServer: Turn + Sized {
 /// A client, ours or of a peer library.
 pub trait GameClient: Turn + Sized {
     /// Starts a client, on a port that the system chooses, that connects to the servers of a token.
-    fn connect(ticket: &Ticket) -> Self;
+    fn connect(ticket: &MintedToken) -> Self;
 
     /// Returns its state, in the terms of the standard.
     fn state(&self) -> ClientState;
@@ -131,7 +131,7 @@ pub struct TokenOrder {
 
 /// The token of a player, and what it says.
 #[derive(Clone, Debug)]
-pub struct Ticket {
+pub struct MintedToken {
     /// The id of the player.
     pub client_id: u64,
     /// The user data that the server will receive.
@@ -156,17 +156,17 @@ impl TokenOrder {
 
     /// Mints a token of our issuer now.
     #[must_use]
-    pub fn mint(&self) -> Ticket {
+    pub fn mint(&self) -> MintedToken {
         self.mint_at(clock::wall_clock())
     }
 
     /// Mints a token of our issuer that appears to be `ago` old.
     #[must_use]
-    pub fn mint_ago(&self, ago: Duration) -> Ticket {
+    pub fn mint_ago(&self, ago: Duration) -> MintedToken {
         self.mint_at(UnixMillis(clock::wall_clock().0 - ago.as_millis() as u64))
     }
 
-    fn mint_at(&self, now: UnixMillis) -> Ticket {
+    fn mint_at(&self, now: UnixMillis) -> MintedToken {
         let claims = Claims {
             protocol_id: PROTOCOL_ID,
             client_id: self.client_id.into(),
@@ -183,8 +183,8 @@ impl TokenOrder {
 
     /// Returns the ticket around a token that another issuer minted for this order.
     #[must_use]
-    pub fn ticket(&self, token: ConnectToken) -> Ticket {
-        Ticket { client_id: self.client_id, user_data: self.user_data(), token }
+    pub fn ticket(&self, token: ConnectToken) -> MintedToken {
+        MintedToken { client_id: self.client_id, user_data: self.user_data(), token }
     }
 }
 

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::wire::reliable::{Fragment, FragmentLimits, Sequence, is_fragment};
+use slipgate_netcode::wire::cursor::Writer;
+use slipgate_session::wire::reliable::{
+    Fragment, FragmentLimits, MAX_HEADER_BYTES, ReliableHeader, Sequence, is_fragment,
+};
 
 /// Two values nearer to each other than this, in per cent, kbit/s or ms, count as equal (§2.5).
 const SAME: f64 = 0.00001;
@@ -125,7 +128,7 @@ impl ReferenceStatistics {
             // The window moves with the first fragment, not only with the complete packet.
             self.advance(fragment.sequence);
             if let Some(header) = &fragment.header {
-                self.embedded_headers.insert(fragment.sequence.0, header.bytes());
+                self.embedded_headers.insert(fragment.sequence.0, emitted_bytes(header));
             }
             if let Some((sequence, payload_bytes)) = completed {
                 bytes = self.embedded_headers.remove(&sequence.0).unwrap_or(0) + payload_bytes;
@@ -211,6 +214,13 @@ fn kilobits_per_second(packets: impl Iterator<Item = (u32, Instant)>) -> Option<
         });
     let seconds = latest.since(earliest).as_secs_f64();
     (seconds > 0.0).then(|| bytes as f64 * 8.0 / 1000.0 / seconds)
+}
+
+fn emitted_bytes(header: &ReliableHeader) -> usize {
+    let mut buf = [0; MAX_HEADER_BYTES];
+    let mut writer = Writer::new(&mut buf);
+    header.emit(&mut writer);
+    writer.written().expect("the buffer has room for every header")
 }
 
 #[cfg(test)]

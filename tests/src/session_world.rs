@@ -51,6 +51,10 @@ pub struct SessionWorld {
     pub events: Vec<server::SessionEvent>,
     /// Datagrams that the server sent to addresses without a player.
     pub replies: Vec<(Address, Vec<u8>)>,
+    /// Datagrams that the server reads at the start of the next turn.
+    pub incoming: Vec<(Address, Vec<u8>)>,
+    /// The messages of these datagrams so far.
+    pub incoming_messages: u64,
     /// The traffic of players that join from now on.
     pub traffic: Traffic,
     mint: NetcodeWorld,
@@ -78,6 +82,8 @@ impl SessionWorld {
             server: SessionServer::new(netcode, traffic.clone(), memory).expect("valid settings"),
             server_address,
             players: Vec::new(),
+            incoming: Vec::new(),
+            incoming_messages: 0,
             messages: Vec::new(),
             events: Vec::new(),
             replies: Vec::new(),
@@ -213,6 +219,9 @@ impl SessionWorld {
     pub fn turn(&mut self) {
         self.now += TURN;
         let now = self.now();
+        for (from, mut datagram) in std::mem::take(&mut self.incoming) {
+            self.incoming_messages += self.receive(from, &mut datagram);
+        }
         for index in 0..self.players.len() {
             let from = self.players[index].address;
             while let Some(arrival) = self.players[index].link.up.pop_due(now.monotonic) {

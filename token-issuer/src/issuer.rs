@@ -44,7 +44,7 @@ pub struct TokenRequest {
     pub user_data: Vec<u8>,
     /// The lifetime of the token, in seconds. `None`: the configured default.
     pub lifetime_seconds: Option<u32>,
-    /// The time-out of the connection, in seconds. `None`: the configured default.
+    /// The timeout of the connection, in seconds. `None`: the configured default.
     pub timeout_seconds: Option<u32>,
 }
 

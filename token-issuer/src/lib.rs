@@ -23,6 +23,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod api_key;
 mod entropy;
 #[cfg(feature = "http")]

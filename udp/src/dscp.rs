@@ -59,7 +59,7 @@ pub enum Marking {
 }
 
 impl Marking {
-    /// Converts the result of marking one socket. `Unsupported` becomes [`Partly`](Self::Partly) and is no error.
+    /// Converts the result of marking one socket. `Unsupported` becomes [`Partly`](Self::Partly) and is not an error.
     pub(super) fn from_result(marked: io::Result<()>) -> io::Result<Self> {
         match marked {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Partly),

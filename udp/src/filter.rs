@@ -11,7 +11,8 @@
 //! `SO_ATTACH_FILTER`) without privileges.
 
 #[cfg(any(target_os = "android", target_os = "linux"))]
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use slipgate_netcode::wire::packet::{PacketKind, REQUEST_PREFIX};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, REQUEST_BYTES, TAG_BYTES, VERSION};
@@ -32,6 +33,24 @@ pub enum OtherProtocol {
     Passes,
     /// They are dropped.
     Dropped,
+}
+
+/// A sender whose datagrams the kernel drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockedSender {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Which of its datagrams pass all the same.
+    pub passing: Passing,
+}
+
+/// Which datagrams of a blocked sender pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passing {
+    /// The filter drops each datagram.
+    Nothing,
+    /// One of 64, at random, to find out whether the sender goes on.
+    OneIn64,
 }
 
 /// An instruction of the classic BPF machine, like the kernel's `sock_filter`.
@@ -166,11 +185,17 @@ fn content_sizes(kind: PacketKind) -> BpfProgram {
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const NETWORK_HEADER: u32 = 0xfff0_0000;
 
+/// The offset that loads a random number, the kernel's `SKF_AD_OFF + SKF_AD_RANDOM`.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const RANDOM: u32 = 0xffff_f000 + 56;
+
 /// Returns the part in front of all others that drops the datagrams of these senders, on a socket of their family.
 #[cfg(any(target_os = "android", target_os = "linux"))]
-fn blocked_senders(blocked: &[SocketAddr]) -> BpfProgram {
+fn blocked_senders(blocked: &[BlockedSender]) -> BpfProgram {
     let mut program = BpfProgram::default();
-    for sender in blocked {
+    for BlockedSender { address: sender, passing } in blocked {
+        // The instructions that drop the datagram.
+        let end = if *passing == Passing::Nothing { 1 } else { 3 };
         // The offset of the source in an IP header, and its words.
         let (offset, octets) = match sender.ip() {
             IpAddr::V4(ip) => (12, ip.octets().to_vec()),
@@ -185,11 +210,15 @@ fn blocked_senders(blocked: &[SocketAddr]) -> BpfProgram {
                 code::IS,
                 word.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)),
                 0,
-                2 * left + 3,
+                2 * left + 2 + end,
             );
         }
         program.add(code::LOAD_HALF, 0);
-        program.compare(code::IS, sender.port().into(), 0, 1);
+        program.compare(code::IS, sender.port().into(), 0, end);
+        if *passing == Passing::OneIn64 {
+            program.add(code::LOAD_WORD, RANDOM);
+            program.compare(code::IS_ABOVE, u32::MAX / 64, 0, 1);
+        }
         program.add(code::END, 0);
     }
     program
@@ -218,13 +247,16 @@ impl BpfProgram {
 #[cfg(any(target_os = "android", target_os = "linux"))]
 mod kernel {
     use std::io;
-    use std::net::SocketAddr;
 
     use socket2::{SockFilter, SockRef};
 
-    use super::{BpfInstruction, SocketFilter, blocked_senders};
+    use super::{BlockedSender, BpfInstruction, SocketFilter, blocked_senders};
 
-    pub(crate) fn set(socket: &SockRef<'_>, filter: Option<&SocketFilter>, blocked: &[SocketAddr]) -> io::Result<()> {
+    pub(crate) fn set(
+        socket: &SockRef<'_>,
+        filter: Option<&SocketFilter>,
+        blocked: &[BlockedSender],
+    ) -> io::Result<()> {
         let Some(filter) = filter else {
             return match socket.detach_filter() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -241,13 +273,12 @@ mod kernel {
 #[cfg(not(any(target_os = "android", target_os = "linux")))]
 mod kernel {
     use std::io;
-    use std::net::SocketAddr;
 
     use socket2::SockRef;
 
-    use super::SocketFilter;
+    use super::{BlockedSender, SocketFilter};
 
-    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&SocketFilter>, _: &[SocketAddr]) -> io::Result<()> {
+    pub(crate) fn set(_: &SockRef<'_>, filter: Option<&SocketFilter>, _: &[BlockedSender]) -> io::Result<()> {
         filter.map_or(Ok(()), |_| Err(io::ErrorKind::Unsupported.into()))
     }
 }

@@ -23,6 +23,7 @@ mod dscp;
 mod filter;
 #[cfg(target_os = "linux")]
 mod gso;
+mod heap;
 mod overflow;
 mod poll;
 mod portable;
@@ -56,7 +57,8 @@ use self::portable::PortableDatapath as Datapath;
 pub use self::batch::{BATCH_SIZE, DatagramMut, ReceiveBatch, SendBatch};
 pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers};
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
-pub use self::filter::{BpfInstruction, OtherProtocol, SocketFilter, code};
+pub use self::filter::{BlockedSender, BpfInstruction, OtherProtocol, Passing, SocketFilter, code};
+pub use self::heap::HeapTrimmer;
 pub use self::overflow::Overflow;
 pub use self::poll::{Wakeup, poll_coalesced};
 pub use self::shards::Steering;
@@ -108,6 +110,18 @@ impl AddressFamily {
 }
 
 /// UDP sockets: one for each address family in use.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_udp::Sockets;
+///
+/// # fn main() -> std::io::Result<()> {
+/// // Port 0: the system chooses one for each address family.
+/// let sockets = Sockets::bind(&["127.0.0.1:0".parse().expect("an address")])?;
+/// println!("listening on {:?}", sockets.local_addresses());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Sockets {
     v4: Option<BoundSocket>,
     v6: Option<BoundSocket>,
@@ -149,14 +163,14 @@ impl Sockets {
             filter: Mutex::default(),
         };
         for address in addresses {
-            let home = if address.is_ipv4() { &mut sockets.v4 } else { &mut sockets.v6 };
-            if home.is_some() {
+            let family = if address.is_ipv4() { &mut sockets.v4 } else { &mut sockets.v6 };
+            if family.is_some() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "at most one IPv4 and one IPv6 address"));
             }
             let mut port = BoundSocket::open(*address, sharing).map_err(|error| ListenError::new(*address, error))?;
             let token = Token(usize::from(address.is_ipv6()));
             sockets.poll.registry().register(&mut port.socket, token, Interest::READABLE)?;
-            *home = Some(port);
+            *family = Some(port);
         }
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an address to bind is needed"));
@@ -255,17 +269,17 @@ impl Sockets {
         set
     }
 
-    /// Lets the installed kernel filter drop all datagrams of these senders, instead of those that were blocked before.
+    /// Lets the installed kernel filter drop datagrams of these senders, instead of those that were blocked before.
     /// Datagrams that wait in the sockets are read regardless. It does nothing without a filter;
     /// [`set_filter`](Self::set_filter) ends all blocks.
     ///
     /// # Errors
     /// The error of the system if it refuses the program. The old one then stays.
-    pub fn block_senders(&self, senders: &[SocketAddr]) -> io::Result<()> {
+    pub fn block_senders(&self, senders: &[BlockedSender]) -> io::Result<()> {
         let Some(filter) = self.filter() else { return Ok(()) };
         self.bound().try_for_each(|(family, port)| {
             let of_family: Vec<_> =
-                senders.iter().copied().filter(|sender| AddressFamily::of(sender) == family).collect();
+                senders.iter().copied().filter(|sender| AddressFamily::of(&sender.address) == family).collect();
             filter::set(&port.options(), Some(&filter), &of_family)
         })
     }
@@ -326,7 +340,7 @@ impl Sockets {
     /// Waits until a datagram arrives or the timeout ends. Returns at once while datagrams wait.
     ///
     /// # Errors
-    /// The error of the system's poll. A signal ends the wait early and is no error.
+    /// The error of the system's poll. A signal ends the wait early and is not an error.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let timeout = if self.drained { timeout } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(timeout)) {

@@ -37,7 +37,7 @@ union ControlBuf {
     _bytes: [u8; CONTROL_BYTES],
 }
 
-// SAFETY: `CMSG_SPACE` computes with its argument alone.
+// SAFETY: `CMSG_SPACE` only computes with its argument.
 const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as c_uint) } as usize;
 
 /// Receives waiting datagrams, one into each buffer. Calls `on_datagram` with source and length of each, in order.
@@ -63,8 +63,8 @@ pub(super) fn receive<const N: usize>(
         header.msg_hdr.msg_iovlen = 1;
         requested += 1;
     }
-    // SAFETY: the first `requested` headers are written. Each points to a name and to one piece, which live until this
-    // function returns, and each piece to a buffer of N bytes, which `buffers` borrows for as long.
+    // SAFETY: the first `requested` headers are initialized. Each points to a name and to one piece, and each piece to
+    // a buffer of N bytes. Names, pieces and buffers live until this function returns.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -76,7 +76,8 @@ pub(super) fn receive<const N: usize>(
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     for (name, header) in names.iter().zip(&headers).take(count.min(requested as usize)) {
-        // SAFETY: no more are taken than were requested for, and all of those are written.
+        // SAFETY: the loop reads at most `requested` headers and names, and the kernel or this function initialized
+        // them.
         let (name, header) = unsafe { (name.assume_init_ref(), header.assume_init_ref()) };
         on_datagram(address(name), header.msg_len as usize);
     }
@@ -116,16 +117,16 @@ pub(super) fn send<'a>(
         header.msg_namelen = write_address(name.write(empty_address()), message.to);
         header.msg_name = name.as_mut_ptr().cast();
         if let Some(bytes) = message.segment {
-            // SAFETY: all zeros are a value of either field, for both are plain numbers.
+            // SAFETY: all zeros are a valid value of either field, because both are plain numbers.
             header.msg_control = (control.write(unsafe { mem::zeroed() }) as *mut ControlBuf).cast();
             header.msg_controllen = CONTROL_BYTES as _;
             write_segment(header, bytes);
         }
         requested += 1;
     }
-    // SAFETY: the first `requested` headers are written. Each points to a name, to as many written pieces as it says,
-    // and to none or one written control message; all of them live until this function returns, and so do the bytes
-    // that the pieces point to. The kernel writes to the headers how much left, and reads the rest.
+    // SAFETY: the first `requested` headers are initialized. Each points to a name, to the stated number of pieces, and
+    // to at most one control message. These and the bytes behind the pieces are initialized and live until this
+    // function returns. The kernel writes only the number of sent bytes into the headers.
     let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), requested, FLAGS as _) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
@@ -144,7 +145,8 @@ const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 pub(super) fn read_drops(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
     let mut bytes = size_of_val(&info) as socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes to `info`, which is that large, and of which any bits are values.
+    // SAFETY: the kernel writes at most `bytes` bytes to `info`, which has that size and for which all bit patterns are
+    // valid.
     let result = unsafe {
         let (level, option) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
         libc::getsockopt(socket.as_raw_fd(), level, option, info.as_mut_ptr().cast(), &mut bytes)
@@ -173,8 +175,8 @@ fn change_discovery(socket: BorrowedFd<'_>, from: c_int, to: c_int) -> bool {
     let mut now: c_int = -1;
     let mut bytes = size_of_val(&now) as socklen_t;
     let (level, option) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
-    // SAFETY: the kernel writes at most `bytes` bytes to `now`, and reads as many from `to`; both are that large and
-    // plain numbers.
+    // SAFETY: the kernel writes at most `bytes` bytes to `now` and reads `bytes` bytes from `to`. Both are plain
+    // numbers of that size.
     unsafe {
         let requested = libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut now).cast(), &mut bytes);
         requested == 0
@@ -198,8 +200,8 @@ pub(super) fn steer_by_cpu(socket: BorrowedFd<'_>, shards: u16) -> io::Result<()
         instruction(libc::BPF_RET | libc::BPF_A, 0),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel reads a `sock_fprog`, which is as large as it is said to be, and copies the instructions to
-    // which it points, which live until this function returns and are as many as it says.
+    // SAFETY: the kernel reads a `sock_fprog` of the stated size, and copies the instructions behind its pointer. Their
+    // number is the stated one, and they live until this function returns.
     let result = unsafe {
         let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
         let bytes = size_of_val(&program) as socklen_t;
@@ -212,7 +214,7 @@ pub(super) fn steer_by_cpu(socket: BorrowedFd<'_>, shards: u16) -> io::Result<()
 #[cfg(test)]
 pub(super) fn lock_filter(socket: BorrowedFd<'_>) {
     let on: c_int = 1;
-    // SAFETY: the kernel reads a plain number, which is as large as it is said to be.
+    // SAFETY: the kernel reads a plain number of the stated size.
     let result = unsafe {
         let (level, option) = (libc::SOL_SOCKET, libc::SO_LOCK_FILTER);
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), size_of_val(&on) as socklen_t)
@@ -223,8 +225,8 @@ pub(super) fn lock_filter(socket: BorrowedFd<'_>) {
 /// Pins this thread to the first permitted CPU and returns it.
 #[cfg(test)]
 pub(super) fn pin_to_one_cpu() -> usize {
-    // SAFETY: all zeros are a set without CPUs; the calls read or write a set of the size that they are given, and the
-    // macros' numbers stay below its size.
+    // SAFETY: all zeros are an empty set. The calls read or write a set of the stated size, and the macros get CPU
+    // numbers below that size.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
@@ -236,22 +238,36 @@ pub(super) fn pin_to_one_cpu() -> usize {
     }
 }
 
+/// Returns how many bytes the C library's allocator keeps that the program has freed, modulo 2^32.
+#[cfg(target_env = "gnu")]
+pub(super) fn free_heap_bytes() -> u32 {
+    // SAFETY: it reads counts, under the allocator's locks. (`mallinfo2` needs glibc 2.33.)
+    unsafe { libc::mallinfo() }.fordblks.cast_unsigned()
+}
+
+/// Returns freed memory to the system, in whole pages.
+#[cfg(target_env = "gnu")]
+pub(super) fn return_free_heap() {
+    // SAFETY: it changes only memory that is free, under the allocator's locks.
+    unsafe { libc::malloc_trim(0) };
+}
+
 fn empty_header() -> mmsghdr {
-    // SAFETY: all zeros are a value of this struct: null pointers, and no lengths. (Some systems' structs have private
-    // padding, so that it cannot be written down as one.)
+    // SAFETY: all zeros are a valid value of this struct: null pointers and zero lengths. Some systems have private
+    // padding fields in it, so a struct literal is not possible.
     unsafe { mem::zeroed() }
 }
 
 fn empty_address() -> SocketAddress {
-    // SAFETY: all zeros are a value of this struct, which holds plain numbers.
+    // SAFETY: all zeros are a valid value of this struct, which holds plain numbers.
     unsafe { mem::zeroed() }
 }
 
 /// Writes the control message with the segment size.
 fn write_segment(header: &mut libc::msghdr, bytes: u16) {
-    // SAFETY: the header's control points to CONTROL_BYTES bytes, aligned, which is buffer for one control message with
-    // a u16; so the first message exists, and its data may be written, which `write_unaligned` does wherever it lies.
-    // No reference is made to the message: it would be one to its head alone, and the data lies behind that.
+    // SAFETY: `msg_control` points to CONTROL_BYTES aligned bytes, the space of one control message with a u16. The
+    // first message therefore exists, and its data may be written; `write_unaligned` needs no alignment. No reference
+    // to the message is created, because it would cover the message's head but not its data.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(header);
         (*message).cmsg_level = SOL_UDP;
@@ -265,12 +281,12 @@ fn write_segment(header: &mut libc::msghdr, bytes: u16) {
 fn write_address(name: &mut SocketAddress, address: SocketAddr) -> socklen_t {
     match address {
         SocketAddr::V4(v4) => {
-            // SAFETY: all zeros are a value of this struct, which holds plain numbers.
+            // SAFETY: all zeros are a valid value of this struct, which holds plain numbers.
             let mut short: sockaddr_in = unsafe { mem::zeroed() };
             short.sin_family = libc::AF_INET as _;
             short.sin_port = v4.port().to_be();
             short.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
-            // SAFETY: the longer struct has buffer for the shorter one, and an alignment that suits it.
+            // SAFETY: the longer struct has space for the shorter one, and a sufficient alignment.
             unsafe { ptr::from_mut(name).cast::<sockaddr_in>().write(short) };
             size_of::<sockaddr_in>() as socklen_t
         }
@@ -290,8 +306,8 @@ fn write_address(name: &mut SocketAddress, address: SocketAddr) -> socklen_t {
 fn address(name: &SocketAddress) -> SocketAddr {
     match c_int::from(name.sin6_family) {
         libc::AF_INET => {
-            // SAFETY: the longer struct holds at least the shorter one's bytes, all of them written, and is aligned for
-            // it; any bits are a value of it.
+            // SAFETY: the longer struct has all bytes of the shorter one, initialized and aligned, and all bit patterns
+            // of the shorter one are valid.
             let short = unsafe { ptr::from_ref(name).cast::<sockaddr_in>().read() };
             let ip = Ipv4Addr::from(u32::from_be(short.sin_addr.s_addr));
             SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(short.sin_port)))
@@ -314,8 +330,8 @@ pub(super) fn receive_traffic_class(socket: BorrowedFd<'_>) -> Option<u8> {
     (header.msg_iov, header.msg_iovlen) = (&raw mut iov, 1);
     header.msg_control = controls.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&controls) as _;
-    // SAFETY: the header points to one piece and to buffer for control messages, aligned, as large as it says, all of
-    // which live until this function returns; of control messages the kernel has written what the header says then.
+    // SAFETY: the header points to one piece and to an aligned buffer of the stated size for control messages. Both
+    // live until this function returns. After the call the header states how many bytes of messages the kernel wrote.
     unsafe {
         assert!(libc::recvmsg(socket.as_raw_fd(), &mut header, 0) >= 0);
         let first = libc::CMSG_FIRSTHDR(&header).as_ref()?;

@@ -143,17 +143,17 @@ fn unsendable_datagram_is_counted_and_the_rest_is_sent() {
 
 #[test]
 fn system_errors_map_to_their_kinds() {
-    for (kind, trouble) in [
+    for (kind, expected) in [
         (io::ErrorKind::WouldBlock, SocketErrorKind::BufferFull),
         (io::ErrorKind::ConnectionRefused, SocketErrorKind::Refused),
         (io::ErrorKind::NetworkUnreachable, SocketErrorKind::Unreachable),
         (io::ErrorKind::PermissionDenied, SocketErrorKind::Forbidden),
         (io::ErrorKind::InvalidData, SocketErrorKind::Other),
     ] {
-        assert_eq!(SocketErrorKind::of(&io::Error::from(kind)), trouble);
+        assert_eq!(SocketErrorKind::of(&io::Error::from(kind)), expected);
     }
     #[cfg(target_os = "linux")]
-    for (code, trouble) in [
+    for (code, expected) in [
         (90, SocketErrorKind::TooLarge),
         (105, SocketErrorKind::BufferFull),
         (111, SocketErrorKind::Refused),
@@ -163,7 +163,7 @@ fn system_errors_map_to_their_kinds() {
         (1, SocketErrorKind::Forbidden),
         (13, SocketErrorKind::Forbidden),
     ] {
-        assert_eq!(SocketErrorKind::of(&io::Error::from_raw_os_error(code)), trouble, "{code}");
+        assert_eq!(SocketErrorKind::of(&io::Error::from_raw_os_error(code)), expected, "{code}");
     }
 }
 
@@ -381,8 +381,9 @@ fn blocked_senders_reach_no_socket_until_they_are_unblocked() {
         // Each blocked set, in the order of the steps, with the senders that are received.
         let strangers: Vec<SocketAddr> = vec!["192.0.2.1:9".parse().unwrap(), "[2001:db8::1]:9".parse().unwrap()];
         for blocked in [vec![], vec![1], vec![0, 2], vec![0, 1, 2, 3], vec![]] {
-            let mut list: Vec<_> = blocked.iter().map(|index| addresses[*index]).collect();
-            list.extend(&strangers);
+            let senders_to_block = blocked.iter().map(|index| addresses[*index]).chain(strangers.iter().copied());
+            let list: Vec<_> =
+                senders_to_block.map(|address| BlockedSender { address, passing: Passing::Nothing }).collect();
             sockets.block_senders(&list).unwrap();
             for sender in &senders {
                 // A payload as far as the filter can see, and one that it drops in any case.
@@ -396,5 +397,37 @@ fn blocked_senders_reach_no_socket_until_they_are_unblocked() {
             assert_eq!(arrived, expected, "{blocked:?}");
             sockets.receive(&mut ReceiveBatch::default());
         }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_of_64_datagrams_of_a_probed_sender_passes() {
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        let Some(mut sockets) = on(host, Batching::Segments) else { continue };
+        sockets.set_filter(Some(&SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Passes })).unwrap();
+        let to = sockets.local_addresses()[0];
+        let [probed, other] = [(); 2].map(|()| std::net::UdpSocket::bind(host).unwrap());
+        let probed_address = probed.local_addr().unwrap();
+        sockets.block_senders(&[BlockedSender { address: probed_address, passing: Passing::OneIn64 }]).unwrap();
+        let (mut passed, mut others, mut batch) = (0, 0, ReceiveBatch::default());
+        for round in 1..=64_000 {
+            probed.send_to(&[0x15; 40], to).unwrap();
+            // The receive buffer holds what passes of 1,000.
+            if round % 1000 == 0 {
+                other.send_to(&[0x15; 40], to).unwrap();
+                probed.send_to(&[0x15; 3], to).unwrap();
+                sockets.receive(&mut batch);
+                for index in 0..batch.len() {
+                    let arrived = batch.get(index).unwrap();
+                    assert_eq!(arrived.datagram.len(), 40, "the rest of the filter holds");
+                    let is_probed = SocketAddr::from(arrived.from) == probed_address;
+                    *(if is_probed { &mut passed } else { &mut others }) += 1;
+                }
+            }
+        }
+        assert!(others >= 60, "{others} of 64");
+        // 1,000 are expected; the standard deviation is 31.
+        assert!((800..1200).contains(&passed), "{passed} of 64,000 on {host}");
     }
 }

@@ -8,6 +8,21 @@ use mio::Poll;
 use super::WAKER;
 
 /// Ends the wait of a server's or client's [`Sockets`](super::Sockets) early. Clones refer to the same sockets.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use slipgate_udp::Sockets;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let mut sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()])?;
+/// let waker = sockets.waker()?;
+/// std::thread::spawn(move || waker.wake());
+/// sockets.wait(Duration::from_secs(60))?; // returns as soon as the thread has run
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<mio::Waker>);
 

@@ -72,7 +72,9 @@ impl TestServer {
                             *corrupted.last_mut().unwrap() ^= 1;
                             server.send(client, &corrupted).unwrap();
                         }
-                        Behaviour::KickAfterTen if payloads > 10 => server.client(client).unwrap().disconnect(),
+                        Behaviour::KickAfterTen if payloads > 10 => {
+                            server.client(client).unwrap().disconnect().unwrap();
+                        }
                         Behaviour::KickAfterTen => server.send(client, bytes).unwrap(),
                     }
                 }

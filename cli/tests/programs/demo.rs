@@ -111,7 +111,7 @@ fn flood_shows_rates_drops_and_processor_time() {
     assert!(sent < 150_000.0, "the flood is paced: {flood}");
     assert!(dropped > sent / 10.0, "{flood}");
     assert!(number_after(row(&screen, "server CPU"), "server CPU") > 0.0, "{}", screen.join("\n"));
-    assert!(screen.iter().any(|row| row.contains("all 8 of 8")), "nobody is lost:\n{}", screen.join("\n"));
+    assert!(screen.iter().any(|row| row.contains("all 8 of 8")), "a client is lost:\n{}", screen.join("\n"));
     demo.press("f");
     let screen = demo.wait_for("the end of the flood", |screen| screen.iter().any(|row| row.starts_with("dropped ")));
     let sum = number_after(row(&screen, "dropped"), "dropped");

@@ -4,6 +4,8 @@ mod client;
 mod conditioner;
 #[cfg(unix)]
 mod demo;
+#[cfg(unix)]
+mod documents;
 mod issuer;
 mod process;
 #[cfg(unix)]

@@ -16,6 +16,13 @@ use super::tokens::{Opened, RawClient};
 const MAX_AWAKE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The connection that a token admitted.
+struct Admission {
+    client: ClientHandle,
+    /// The record of the token survives a restart, if there is a journal.
+    is_durable: bool,
+}
+
 pub(super) struct Invariants {
     config: ServerConfig,
     /// The connected clients according to the events so far.
@@ -25,6 +32,8 @@ pub(super) struct Invariants {
     /// The sequence numbers that the server used with each token's key.
     nonces: BTreeSet<(usize, u64)>,
     client_nonces: BTreeSet<(usize, u64)>,
+    /// The tokens that admitted a client, each with its connection.
+    admitted: BTreeMap<usize, Admission>,
     /// Bytes received from each address, minus the handshake bytes sent to it.
     credit: BTreeMap<Address, i64>,
     clock_went_back: bool,
@@ -41,6 +50,7 @@ impl Invariants {
             received: BTreeMap::new(),
             nonces: BTreeSet::new(),
             client_nonces: BTreeSet::new(),
+            admitted: BTreeMap::new(),
             credit: BTreeMap::new(),
             clock_went_back: false,
             last_tick: Duration::ZERO,
@@ -71,6 +81,15 @@ impl Invariants {
         }
     }
 
+    /// Checks that a token admits a client once: at any address, after its client has left, timed out or was taken
+    /// over, and after restarts that keep the history or refuse earlier tokens.
+    pub(super) fn admitted(&mut self, server: &NetcodeServer, token: usize, from: Address) {
+        let at = |client: &ClientHandle| server.client(*client).and_then(|info| info.address) == Some(from);
+        let client = server.clients().find(at).expect("the admitted client has a slot");
+        let before = self.admitted.insert(token, Admission { client, is_durable: false });
+        assert!(before.is_none(), "token {token} admitted a second client");
+    }
+
     /// Checks that no number repeats under a key, and that no handshake sends more than it received.
     pub(super) fn sent(
         &mut self,
@@ -95,7 +114,7 @@ impl Invariants {
         }
         if opened.kind == PacketKind::Payload {
             let info = |client| server.client(client).and_then(|info| info.address);
-            assert!(server.clients().any(|client| info(client) == Some(to)), "a payload for nobody");
+            assert!(server.clients().any(|client| info(client) == Some(to)), "a payload for no client");
         }
     }
 
@@ -142,11 +161,17 @@ impl Invariants {
         self.credit.clear();
         if !has_journal && (token_cutoff == TokenCutoff::None || self.clock_went_back) {
             self.nonces.clear();
+            self.admitted.clear();
         }
+        // A token whose record was lost admitted a client that never received its slot.
+        self.admitted.retain(|_, admission| !has_journal || admission.is_durable);
     }
 
     /// Checks that tables are bounded and agree with each other.
-    pub(super) fn check(&self, server: &NetcodeServer) {
+    pub(super) fn check(&mut self, server: &NetcodeServer) {
+        for admission in self.admitted.values_mut() {
+            admission.is_durable |= server.client(admission.client).is_some_and(|client| client.durable);
+        }
         assert!(server.connected() <= self.config.slots);
         assert_eq!(server.clients().count(), server.connected() as usize);
         assert!(server.table_usage().pending <= self.config.pending_clients as usize);
@@ -159,8 +184,8 @@ impl Invariants {
         assert_eq!(connects - disconnects, u64::from(server.connected()));
     }
 
-    /// Checks that a client is gone after the longest timeout without a packet, unless the server slept: its clients
-    /// have a second more to be heard.
+    /// Checks that a client is gone after the longest timeout without a packet, unless the server slept: it
+    /// waits a second more for its clients.
     pub(super) fn check_after_tick(&mut self, server: &NetcodeServer, time: Duration) {
         let slept = time - std::mem::replace(&mut self.last_tick, time);
         if slept > MAX_AWAKE {

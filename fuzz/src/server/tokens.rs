@@ -75,7 +75,7 @@ impl RawClient {
             server_to_client: down.expose(),
         };
         public.emit(&mut bytes);
-        let token = ConnectToken::from_bytes(&bytes).expect("what we write, we can read");
+        let token = ConnectToken::from_bytes(&bytes).expect("the written token can be read");
         Self { token, client_to_server: up, server_to_client: down, next_sequence: 0 }
     }
 

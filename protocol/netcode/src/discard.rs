@@ -141,7 +141,7 @@ discard_reasons! {
     /// clock was stepped back.
     ClockStepped => "clock_stepped",
     /// The connect token expires later than the configured maximum lifetime permits.
-    TokenTooLong => "token_lifetime_too_long",
+    TokenLifetimeTooLong => "token_lifetime_too_long",
     /// The connect token was already used for a connection.
     TokenUsed => "token_used",
     /// The token history is full of unexpired tokens, so a new token is refused.

@@ -18,6 +18,16 @@ impl fmt::Display for ClientId {
     }
 }
 
+/// The sequence number of a packet in one direction of a connection: a newer packet has a higher one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct PacketNumber(pub u64);
+
+impl fmt::Display for PacketNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The index of a client on its server, over all shards: the lowest one that was free. The client learns it from its
 /// first keep-alive (§1.12).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]

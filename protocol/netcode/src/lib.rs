@@ -40,6 +40,7 @@ use crate::address::Address;
 use crate::crypto::aead::PacketKey;
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
+use crate::ids::PacketNumber;
 use crate::wire::packet::PacketKind;
 use crate::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 
@@ -59,7 +60,7 @@ pub trait Outbox {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Payload<'d> {
     /// The packet's sequence number. A newer packet of one connection has a higher one.
-    pub sequence: u64,
+    pub sequence: PacketNumber,
     /// 1 to 1200 bytes.
     pub bytes: &'d [u8],
 }
@@ -79,19 +80,24 @@ pub enum PayloadError {
     /// The payload has no bytes. The minimum is 1.
     Empty,
     /// The payload has more than 1200 bytes.
-    TooLarge,
+    TooLarge {
+        /// The bytes of the payload.
+        bytes: usize,
+    },
     /// The outbox or queue is full in this turn. Call `transmit`, or drop this payload for a newer one.
     Backlogged,
 }
 
 impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gone => "the connection does not exist or has ended",
-            Self::Empty => "a payload must have at least 1 byte",
-            Self::TooLarge => "a payload can have at most 1200 bytes",
-            Self::Backlogged => "no more packets can leave in this turn",
-        })
+        match self {
+            Self::Gone => f.write_str("the connection does not exist or has ended"),
+            Self::Empty => f.write_str("a payload must have at least 1 byte"),
+            Self::TooLarge { bytes } => {
+                write!(f, "the payload has {bytes} bytes, and at most {MAX_PAYLOAD_BYTES} are allowed")
+            }
+            Self::Backlogged => f.write_str("no more packets can leave in this turn"),
+        }
     }
 }
 
@@ -104,7 +110,7 @@ fn check_payload(payload: &[u8]) -> Result<(), PayloadError> {
         // netcode 1.02 has no empty payload packets (§1.7).
         0 => Err(PayloadError::Empty),
         1..=MAX_PAYLOAD_BYTES => Ok(()),
-        _ => Err(PayloadError::TooLarge),
+        bytes => Err(PayloadError::TooLarge { bytes }),
     }
 }
 

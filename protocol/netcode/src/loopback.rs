@@ -60,7 +60,7 @@ mod tests {
         assert_eq!((queue.pop(&mut buf), buf[2]), (Some(3), 0));
         assert_eq!((queue.pop(&mut buf), buf[2]), (Some(3), 1));
         assert_eq!(queue.push(&[]), Err(PayloadError::Empty));
-        assert_eq!(queue.push(&[0; 1201]), Err(PayloadError::TooLarge));
+        assert_eq!(queue.push(&[0; 1201]), Err(PayloadError::TooLarge { bytes: 1201 }));
         while queue.pop(&mut buf).is_some() {}
         assert_eq!(queue.pop(&mut buf), None);
     }

@@ -46,6 +46,8 @@ struct Readme;
 #[cfg(feature = "bincode")]
 mod bincode;
 mod budget;
+#[cfg(feature = "channels")]
+mod channel_message;
 mod meter;
 #[cfg(feature = "postcard")]
 mod postcard;
@@ -61,6 +63,8 @@ use serde::{Deserialize, Serialize};
 pub use self::bincode::Bincode;
 use self::budget::DecodeBudget;
 pub use self::budget::{MAX_ALLOCATIONS, MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
+#[cfg(feature = "channels")]
+pub use self::channel_message::{SendTypedError, TypedError, decode};
 pub use self::meter::Metered;
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;

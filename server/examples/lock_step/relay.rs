@@ -119,7 +119,7 @@ impl Relay {
         let bytes = self.compose(limit);
         server.for_each_client(|mut client| {
             if client.send_message(FRAMES, &self.frame).is_err() {
-                client.kick("Your connection is too slow. Please join again.");
+                let _ = client.kick("Your connection is too slow. Please join again.");
             }
         });
         self.mean_bytes += (bytes as f64 - self.mean_bytes) / MEAN_FRAMES;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::HistoryFileError;
 use super::format::{Check, LockMark};
-use super::place::{beside, is_same_file, open_lock};
+use super::record_file::{beside, is_same_file, open_lock};
 
 const MAGIC: &[u8; 16] = b"slipgate-lock-1\n";
 const LOCK_BYTES: usize = 40;

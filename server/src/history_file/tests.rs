@@ -89,10 +89,28 @@ fn records_survive_a_restart_unless_they_have_expired() {
     history.store(&[UsedToken { expires: UnixSeconds(1001), ..used(9) }, used(4)]).unwrap();
     drop(history);
     let history = HistoryFile::open(folder.file(), UnixSeconds(1001)).unwrap();
-    assert_eq!(history.origin, HistoryOrigin::Continued);
+    assert_eq!((history.origin, history.is_new()), (HistoryOrigin::Continued, false));
     assert_eq!(history.used, [used(0), used(1), used(2), used(4)]);
     assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(4));
     assert_eq!(history.header.number_of(history.end), 5, "the expired record keeps its number");
+    assert_eq!((history.len(), history.is_empty()), (4, false));
+    assert_eq!(history.kept(), (*history.header.digest_key, history.used.clone()), "what a server restores");
+    assert!(TestFolder::new("survives-none").open().is_empty());
+}
+
+#[test]
+fn only_errors_for_lack_of_room_count_as_such() {
+    use io::ErrorKind::{FileTooLarge, Interrupted, IsADirectory, PermissionDenied, QuotaExceeded, StorageFull};
+    for (kind, expected) in [
+        (StorageFull, true),
+        (QuotaExceeded, true),
+        (FileTooLarge, true),
+        (PermissionDenied, false),
+        (IsADirectory, false),
+        (Interrupted, false),
+    ] {
+        assert_eq!(is_for_lack_of_room(&kind.into()), expected, "{kind:?}");
+    }
 }
 
 #[test]
@@ -164,9 +182,60 @@ fn file_of_the_old_format_is_converted() {
     folder.open().store(&[used(4)]).unwrap();
     std::fs::write(folder.file(), &bytes).unwrap();
     assert_eq!(folder.open().origin, HistoryOrigin::Shortened);
-    bytes[64 + 3] ^= 1;
-    std::fs::write(folder.file(), &bytes).unwrap();
-    assert!(matches!(folder.refused(), HistoryFileError::Damaged(64)));
+    for record in 0..2_usize {
+        let mut damaged = bytes.clone();
+        damaged[64 + record * RECORD_BYTES + 3] ^= 1;
+        std::fs::write(folder.file(), &damaged).unwrap();
+        let offset = (64 + record * RECORD_BYTES) as u64;
+        assert!(matches!(folder.refused(), HistoryFileError::Damaged(at) if at == offset), "record {record}");
+    }
+}
+
+#[test]
+fn files_up_to_the_limit_are_read() {
+    for (bytes, is_too_large) in [(20 << 20, false), (length_of(MAX_RECORDS) + 1, true)] {
+        let folder = TestFolder::new("large");
+        // A sparse file of zeros: too large, or no history.
+        File::create(folder.file()).unwrap().set_len(bytes).unwrap();
+        set_private(&folder.file());
+        assert_eq!(matches!(folder.refused(), HistoryFileError::TooLarge), is_too_large, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn bytes_of_a_torn_end_are_counted() {
+    let folder = TestFolder::with_records("torn-bytes", 3);
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    for torn in [0, 1, RECORD_BYTES - 1] {
+        bytes.resize(length_of(3) as usize + torn, 0xee);
+        assert_eq!(ParsedHistory::parse(&bytes).ok().map(|parsed| parsed.torn_bytes), Some(torn));
+    }
+}
+
+#[test]
+fn lock_file_with_a_byte_too_many_is_no_lock() {
+    let folder = TestFolder::with_records("long-lock", 1);
+    let path = folder.0.join("history.lock");
+    let mut lock = std::fs::read(&path).unwrap();
+    lock.push(1);
+    std::fs::write(&path, lock).unwrap();
+    assert!(matches!(folder.refused(), HistoryFileError::NotALock));
+}
+
+/// The system refuses to write to a program that runs, even for the root user.
+#[cfg(target_os = "linux")]
+#[test]
+fn file_that_cannot_be_opened_is_not_replaced() {
+    let folder = TestFolder::new("busy");
+    std::fs::copy("/bin/sleep", folder.file()).unwrap();
+    std::fs::set_permissions(folder.file(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let program = std::fs::read(folder.file()).unwrap();
+    let mut sleeper = std::process::Command::new(folder.file()).arg("60").spawn().unwrap();
+    let refused = folder.refused();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(matches!(refused, HistoryFileError::Io(_)), "{refused}");
+    assert!(std::fs::read(folder.file()).unwrap() == program, "the file is the same");
 }
 
 fn set_private(path: &Path) {

@@ -147,6 +147,32 @@ fn failed_attempt_is_reported_once_and_repeated_with_all() {
 }
 
 #[test]
+fn an_attempt_that_has_ended_does_not_make_the_journal_busy() {
+    let (mut shard, attempts) = SlowDisk::journal();
+    shard.record(used(1)).unwrap();
+    shard.flush().unwrap();
+    attempts.recv().unwrap().end(Ok(()));
+    until_durable(&mut shard, 1);
+    let later = || Instant::now() + 2 * BUSY_AFTER;
+    until(|| !shard.is_busy_at(later()));
+}
+
+#[test]
+fn failed_attempt_is_repeated_after_a_pause() {
+    let (mut shard, attempts) = SlowDisk::journal();
+    shard.record(used(1)).unwrap();
+    shard.flush().unwrap();
+    let mut attempt = attempts.recv().unwrap();
+    for pause in [MIN_PAUSE, 2 * MIN_PAUSE, 4 * MIN_PAUSE] {
+        let failed = Instant::now();
+        attempt.end(Err(JournalError));
+        attempt = attempts.recv().unwrap();
+        assert!(failed.elapsed() >= pause, "{:?} instead of {pause:?}", failed.elapsed());
+    }
+    attempt.end(Ok(()));
+}
+
+#[test]
 fn frozen_disk_makes_the_journal_busy_and_then_full() {
     let (mut one, mut other, attempts) = SlowDisk::of_two_shards();
     one.record(used(1)).unwrap();

@@ -46,7 +46,7 @@ impl ClientLines {
                 let (slot, connected) = (client.slot().0, self.connected);
                 let CloseReason { kind, code, text, .. } = reason;
                 let (reason, code) = (kind.name(), code.map(|code| code.0));
-                // Only some kinds have more to say than their name.
+                // Only these kinds carry more information than their name.
                 let detail = Some(kind.to_string()).filter(|detail| detail != reason);
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
                 info!(%client_id, slot, reason, code, text, detail, connected, "client disconnected");

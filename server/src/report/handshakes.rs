@@ -12,7 +12,7 @@ use slipgate_netcode::server::handshake::{HandshakeOutcome, HandshakeStep, Opene
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use tracing::{debug, info, warn};
 
-use super::issuer_clock::{ClockTrouble, IssuerClock};
+use super::issuer_clock::{ClockFault, IssuerClock};
 use super::limit::{LineLimit, Repeated};
 
 /// The most lines of refused clients in a second. The others are summed up.
@@ -67,13 +67,13 @@ impl HandshakeLines {
             self.log_step(&step, now.monotonic);
             let HandshakeStep { address, token: Some(token), outcome } = step else { continue };
             self.last_opened = Some(now.monotonic);
-            let trouble = self.clock.observe(&token, now);
-            self.warn_of_clock(trouble, now.monotonic);
+            let fault = self.clock.observe(&token, now);
+            self.warn_of_clock(fault, now.monotonic);
             match outcome {
                 HandshakeOutcome::DeniedFull if self.warned_of_full.take_for(now.monotonic, FULL_INTERVAL) => {
                     warn!(slots = server.config().slots, "the server is full: further clients are denied");
                 }
-                HandshakeOutcome::Dropped(Discard::TokenTooLong) if trouble.is_none() => {
+                HandshakeOutcome::Dropped(Discard::TokenLifetimeTooLong) if fault.is_none() => {
                     self.warn_of_lifetime(&token, server, now);
                 }
                 _ => {}
@@ -103,16 +103,16 @@ impl HandshakeLines {
         }
     }
 
-    fn warn_of_clock(&mut self, trouble: Option<ClockTrouble>, now: Instant) {
-        let Some(trouble) = trouble.filter(|_| self.warned_of_clock.take(now)) else { return };
-        match trouble {
-            ClockTrouble::Ahead(by) => warn!(
+    fn warn_of_clock(&mut self, fault: Option<ClockFault>, now: Instant) {
+        let Some(fault) = fault.filter(|_| self.warned_of_clock.take(now)) else { return };
+        match fault {
+            ClockFault::Ahead(by) => warn!(
                 seconds = tenths(by),
                 "the token issuer's clock is about {:.0} s ahead of this server's: a connect token was minted in the \
                  future. Set both clocks by the network (NTP)",
                 by.as_secs_f64()
             ),
-            ClockTrouble::Behind(by) => warn!(
+            ClockFault::Behind(by) => warn!(
                 seconds = tenths(by),
                 "the token issuer's clock is about {:.0} s behind this server's: the youngest of several connect \
                  tokens is that old. Set both clocks by the network (NTP); or the clients present their tokens late",

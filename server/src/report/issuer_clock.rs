@@ -11,16 +11,16 @@ use slipgate_netcode::time::{Instant, Now, UnixMillis};
 
 /// How far a mint time may lie in the future, for clocks that are set by the network.
 const MAX_AHEAD: Duration = Duration::from_secs(2);
-/// The least age of all tokens at which the issuer's clock counts as behind. A client presents its token at once.
+/// The minimum age of all tokens at which the issuer's clock counts as behind. A client presents its token at once.
 const MIN_BEHIND: Duration = Duration::from_secs(5);
 /// The different tokens that are needed for that.
 const MIN_TOKENS: usize = 3;
-/// The time after which tokens are forgotten, and the comparison begins anew.
+/// The time after which tokens are forgotten, and the comparison starts again.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The clock trouble that was found.
+/// How the issuer's clock differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ClockTrouble {
+pub(super) enum ClockFault {
     /// The issuer's clock is ahead of this server's.
     Ahead(Duration),
     /// The issuer's clock is behind this server's.
@@ -42,8 +42,8 @@ impl IssuerClock {
         Self { until: Instant::default(), tokens, youngest: Duration::MAX }
     }
 
-    /// Records an opened token. Returns the trouble that it shows.
-    pub(super) fn observe(&mut self, token: &OpenedToken, now: Now) -> Option<ClockTrouble> {
+    /// Records an opened token. Returns the difference that it proves.
+    pub(super) fn observe(&mut self, token: &OpenedToken, now: Now) -> Option<ClockFault> {
         if now.monotonic >= self.until {
             self.until = now.monotonic.after(WINDOW);
             self.tokens.clear();
@@ -52,9 +52,9 @@ impl IssuerClock {
         if let Some(ahead) = token.minted.map(|minted| between(now.unix, minted))
             && ahead > MAX_AHEAD
         {
-            return Some(ClockTrouble::Ahead(ahead));
+            return Some(ClockFault::Ahead(ahead));
         }
-        // A token without a mint time is at least as old as its expiry is over.
+        // A token without a mint time was minted before its expiry.
         let oldest_mint = token.minted.unwrap_or_else(|| UnixMillis::from(token.expires));
         self.youngest = self.youngest.min(between(oldest_mint, now.unix));
         let name = (token.client_id, oldest_mint.0);
@@ -62,7 +62,7 @@ impl IssuerClock {
             self.tokens.push(name);
         }
         let is_behind = self.tokens.len() >= MIN_TOKENS && self.youngest >= MIN_BEHIND;
-        is_behind.then_some(ClockTrouble::Behind(self.youngest))
+        is_behind.then_some(ClockFault::Behind(self.youngest))
     }
 }
 
@@ -95,12 +95,12 @@ mod tests {
         // A client repeats its request ten times a second.
         assert_eq!(clock.observe(&token(1, -120), now(1)), None);
         assert_eq!(clock.observe(&token(2, -118), now(2)), None);
-        let behind = ClockTrouble::Behind(Duration::from_secs(120));
+        let behind = ClockFault::Behind(Duration::from_secs(120));
         assert_eq!(clock.observe(&token(1, -116), now(4)), Some(behind));
     }
 
     #[test]
-    fn late_players_are_no_clock_trouble_beside_a_fresh_token() {
+    fn late_tokens_beside_a_fresh_one_are_no_clock_fault() {
         let mut clock = IssuerClock::new();
         assert_eq!(clock.observe(&token(1, 0), now(1)), None);
         for id in 2..100 {
@@ -110,14 +110,14 @@ mod tests {
         for id in 1..3 {
             assert_eq!(clock.observe(&token(id, -40), now(90)), None);
         }
-        assert!(matches!(clock.observe(&token(3, -40), now(90)), Some(ClockTrouble::Behind(_))));
+        assert!(matches!(clock.observe(&token(3, -40), now(90)), Some(ClockFault::Behind(_))));
     }
 
     #[test]
     fn one_token_from_the_future_proves_a_clock_that_is_ahead() {
         let mut clock = IssuerClock::new();
         assert_eq!(clock.observe(&token(1, 2), now(0)), None, "clocks differ a little");
-        let ahead = ClockTrouble::Ahead(Duration::from_secs(10));
+        let ahead = ClockFault::Ahead(Duration::from_secs(10));
         assert_eq!(clock.observe(&token(2, 11), now(1)), Some(ahead));
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let mut clock = IssuerClock::new();
         let foreign = |id, minted| OpenedToken { minted: None, ..token(id, minted) };
         assert_eq!([1, 2].map(|id| clock.observe(&foreign(id, -60), now(0))), [None; 2]);
-        let behind = ClockTrouble::Behind(Duration::from_secs(30));
+        let behind = ClockFault::Behind(Duration::from_secs(30));
         assert_eq!(clock.observe(&foreign(3, -60), now(0)), Some(behind));
         let mut clock = IssuerClock::new();
         for id in 0..10 {

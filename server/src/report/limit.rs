@@ -1,4 +1,4 @@
-//! Limits of log lines: so many in a second, and one for a warning in some minutes.
+//! Limits of log lines: a maximum per second, and one warning of a kind per 5 minutes.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Warnings of mistakes that strangers can imitate: another private key, another protocol id.
 //!
-//! A single forged datagram must not spend such a warning: several in some seconds are needed, as a client with that
-//! trouble sends them, and the warning is given again after some minutes.
+//! A single forged datagram must not use up such a warning: it needs [`MIN_DROPS`] drops within [`WINDOW`], which one
+//! misconfigured client causes, and it is given again after some minutes.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The time without an opened token after which the keys count as different.
 const OPENED_LATELY: Duration = Duration::from_secs(60);
 
-/// What may be wrong.
+/// A likely mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Suspicion {
-    /// No token opens.
+    /// No token opens with the server's keys.
     OtherKey,
     /// Some tokens open and others do not.
     SomeForged,
-    /// Requests have another protocol id.
+    /// Requests have another protocol id than the server.
     OtherProtocol,
 }
 

@@ -25,7 +25,7 @@ impl Server {
     /// let Some(mut client) = server.client(handle) else { return };
     /// println!("{} at {:?}", client.client_id(), client.address());
     /// if client.send_message(CHAT, b"welcome").is_err() {
-    ///     client.kick("You are too far behind. Please join again.");
+    ///     let _ = client.kick("You are too far behind. Please join again.");
     /// }
     /// # }
     /// ```
@@ -91,7 +91,9 @@ impl Server {
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
-            packets_over_budget: self.core.packets_over_budget,
+            packets_over_budget: self.core.stats().packets_over_budget
+                + self.core.stats().packets_not_taken
+                + self.flood_guard.dropped(),
             discards: *self.discards(),
             sockets: self.sockets.stats(),
         }

@@ -18,13 +18,24 @@ use super::Server;
 ///
 /// Sends return `Gone` after either side has closed the connection. When only the last payloads of a client in the same
 /// program are left, its id, index and user data are zeros.
+///
+/// # Examples
+/// ```no_run
+/// # use slipgate_server::{ChannelId, ClientHandle, SendError, Server};
+/// # fn greet(server: &mut Server, handle: ClientHandle, chat: ChannelId) -> Result<(), SendError> {
+/// let Some(mut client) = server.client(handle) else { return Ok(()) };
+/// client.send_message(chat, b"welcome")?;
+/// println!("the path of slot {}: {:?}", handle.slot(), client.path());
+/// # Ok(())
+/// # }
+/// ```
 pub struct ClientRef<'s> {
     server: &'s mut Server,
     handle: ClientHandle,
 }
 
 impl<'s> ClientRef<'s> {
-    /// `handle` is a client of `server` that has a slot, or payloads that wait for it.
+    /// Refers to a client of `server` that has a slot, or payloads that wait for it.
     pub(super) const fn new(server: &'s mut Server, handle: ClientHandle) -> Self {
         Self { server, handle }
     }
@@ -170,26 +181,35 @@ impl<'s> ClientRef<'s> {
     }
 
     /// Disconnects it with a text for the player; see [`Server::kick`].
-    pub fn kick(self, text: &str) {
-        self.kick_with(CloseCode::KICKED, text);
+    ///
+    /// # Errors
+    /// As [`Server::kick`].
+    pub fn kick(self, text: &str) -> Result<(), SendError> {
+        self.kick_with(CloseCode::KICKED, text)
     }
 
     /// Disconnects it with a code for the client's program and a text for the player. Codes of the application start at
     /// [`CloseCode::FIRST_OF_APPLICATION`]. Smaller ones are sent as 0, except [`CloseCode::SHUTDOWN`].
-    pub fn kick_with(self, code: CloseCode, text: &str) {
-        let _ = self.server.core.kick(self.handle, code, text);
+    ///
+    /// # Errors
+    /// As [`Server::kick`].
+    pub fn kick_with(self, code: CloseCode, text: &str) -> Result<(), SendError> {
+        self.server.core.kick(self.handle, code, text)
     }
 
     /// Disconnects it at once, without a text. The disconnect packets leave with this turn. It also frees the slot of a
     /// client that was kicked before.
-    pub fn disconnect(self) {
-        let _ = self.server.core.disconnect(self.handle);
+    ///
+    /// # Errors
+    /// `Gone` when the client has no slot.
+    pub fn disconnect(self) -> Result<(), SendError> {
+        self.server.core.disconnect(self.handle)
     }
 
     /// Sends a payload to the game, as the client in the same program; see [`Server::connect_loopback`].
     ///
     /// # Errors
-    /// - `Gone`: it is no client in the same program.
+    /// - `Gone`: it is not a client in the same program.
     /// - `Empty`, `TooLarge`: the payload has no byte, or more than 1200.
     /// - `Backlogged`: 256 payloads wait.
     pub fn loopback_send(&mut self, payload: &[u8]) -> Result<(), SendError> {

@@ -32,7 +32,7 @@ impl Server {
 }
 
 /// A server that is dropped, in order or by a panic of its game, [stops](Server::stop): its clients learn of it at once
-/// instead of by a time-out.
+/// instead of by a timeout.
 impl Drop for Server {
     fn drop(&mut self) {
         let mut stop = || {

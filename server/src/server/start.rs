@@ -20,6 +20,7 @@ use crate::flood_guard::FloodGuard;
 use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
 use crate::kernel_filter::KernelFilter;
+use crate::memory_return::MemoryReturn;
 use crate::read_budget::ReadBudget;
 use crate::receive_lag::ReceiveLag;
 use crate::report::Reporter;
@@ -108,6 +109,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let kernel_filter = KernelFilter::install(&sockets, netcode.config().protocol_id);
         let reporter = Reporter::new(sockets.batching(), now);
+        let memory_return = MemoryReturn::new(&memory);
         Ok(Self {
             core: SessionServer::new(netcode, Traffic::Payloads, memory).map_err(StartError::Connection)?,
             sockets,
@@ -119,7 +121,12 @@ impl Server {
             lag: ReceiveLag::new(now.monotonic),
             kernel_filter,
             flood_guard: FloodGuard::default(),
+            last_from: None,
+            flush_at_work: 0,
+            read_work: 0,
+            has_parked: false,
             reporter,
+            memory_return,
             has_uplink_limit: Arc::default(),
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
@@ -136,7 +143,7 @@ impl Server {
     /// Sets what the payloads of clients carry. Call it before the first turn; the default is [`Traffic::Payloads`].
     ///
     /// # Errors
-    /// `Connection`: a setting of the connections is invalid.
+    /// `Connection`: a setting of the connections is out of its bounds; the error in it names the setting.
     pub fn with_traffic(mut self, traffic: Traffic) -> Result<Self, StartError> {
         self.core.set_traffic(traffic).map_err(StartError::Connection)?;
         Ok(self)
@@ -148,6 +155,7 @@ impl Server {
     /// again, and transfers are refused.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.memory_return = MemoryReturn::new(&memory);
         self.core.memory = memory;
         self
     }

@@ -268,7 +268,7 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
         (Err(SendError::WrongTraffic), Some(SendError::WrongTraffic))
     );
     assert_eq!(server.kick(handle, "again"), Err(SendError::Gone));
-    server.client(handle).unwrap().disconnect();
+    server.client(handle).unwrap().disconnect().unwrap();
     assert_eq!(server.connected(), 0, "the slot is free at once");
     assert!(server.client(handle).is_none());
 }

@@ -304,7 +304,7 @@ fn increment(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// Only the shard's thread writes these counters, so that a load and a store suffice.
+/// Adds to a counter. Only the shard's thread writes it, so a load and a store suffice.
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }

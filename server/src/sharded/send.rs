@@ -3,7 +3,7 @@
 use slipgate_netcode::server::ShardId;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::transfer::Transfer;
-use slipgate_session::channel::{ChannelId, Kind, SendOptions, SharedMessage};
+use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions, SharedMessage};
 use slipgate_session::connection::{CloseCode, SendError, Traffic};
 
 use super::ShardedServer;
@@ -29,7 +29,7 @@ impl ShardedServer {
         match payload.len() {
             0 => Err(SendError::Empty),
             byte_count @ 1..=MAX_PAYLOAD_BYTES => self.push(client, Command::Payload { client, byte_count }, payload),
-            _ => Err(SendError::TooLarge),
+            bytes => Err(SendError::TooLarge { bytes, limit: MAX_PAYLOAD_BYTES }),
         }
     }
 
@@ -64,11 +64,12 @@ impl ShardedServer {
 
     fn check_message(&self, channel: ChannelId, message: &[u8]) -> Result<(), SendError> {
         let Traffic::Channels(layout, _) = &self.traffic else { return Err(SendError::WrongTraffic) };
-        let settings = layout.channel(channel).ok_or(SendError::NoChannel)?;
+        let settings = find(layout, channel)?;
         if settings.kind == Kind::Transfers {
             return Err(SendError::WrongKind);
         }
-        if message.len() > settings.max_message_bytes as usize { Err(SendError::TooLarge) } else { Ok(()) }
+        let (bytes, limit) = (message.len(), settings.max_message_bytes as usize);
+        if bytes > limit { Err(SendError::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 
     /// Passes a message to every shard, which queues it for all its clients. The bytes are stored once for all of them.
@@ -137,7 +138,7 @@ impl ShardedServer {
         label: u64,
     ) -> Result<(), SendError> {
         let Traffic::Channels(layout, _) = &self.traffic else { return Err(SendError::WrongTraffic) };
-        if layout.channel(channel).ok_or(SendError::NoChannel)?.kind != Kind::Transfers {
+        if find(layout, channel)?.kind != Kind::Transfers {
             return Err(SendError::WrongKind);
         }
         self.push(client, Command::Transfer { client, channel, transfer, label }, &[])
@@ -155,12 +156,11 @@ impl ShardedServer {
         link.push_close(client, Command::Disconnect { client }, &[])
     }
 
-    /// Disconnects a client with a text of up to 256 bytes for the player; see [`Server::kick`]. The only events that
-    /// follow are its partial transfers and its `Disconnected`.
+    /// Disconnects a client with a text for the player, of which the first 256 bytes are sent; see [`Server::kick`].
+    /// The only events that follow are its partial transfers and its `Disconnected`.
     ///
     /// # Errors
     /// - `Gone`: the game has disconnected the client, or its `Disconnected` event was taken.
-    /// - `TooLarge`: the text has more than 256 bytes.
     /// - `Backlogged`: the queue to the shard is full.
     pub fn kick(&mut self, client: ClientHandle, text: &str) -> Result<(), SendError> {
         self.kick_with(client, CloseCode::KICKED, text)
@@ -172,9 +172,8 @@ impl ShardedServer {
     /// # Errors
     /// As [`kick`](Self::kick).
     pub fn kick_with(&mut self, client: ClientHandle, code: CloseCode, text: &str) -> Result<(), SendError> {
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(SendError::TooLarge);
-        }
+        // The shard cuts it to this length as well. An entry of the queue stays small.
+        let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
         let link = self.open_link(client)?;
         link.push_close(client, Command::Kick { client, code, byte_count: text.len() }, text.as_bytes())
     }
@@ -215,4 +214,9 @@ impl ShardedServer {
             }
         }
     }
+}
+
+/// Returns the settings of a channel.
+fn find(layout: &Layout, channel: ChannelId) -> Result<&ChannelConfig, SendError> {
+    layout.channel(channel).ok_or(SendError::NoChannel { channel, channels: layout.channels().len() })
 }

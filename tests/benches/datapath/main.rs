@@ -9,9 +9,9 @@ mod program {
     use std::io::{self, Write};
 
     use clap::Parser;
-    use slipgate_bench::flags::Flags;
+    use slipgate_bench::flags::BenchFlags;
     use slipgate_bench::run::run;
-    use slipgate_bench::server_thread::Probe;
+    use slipgate_bench::server_thread::AllocationProbe;
     use slipgate_tests::counting::{self, Counting};
 
     use crate::peers;
@@ -23,7 +23,7 @@ mod program {
     #[derive(Parser)]
     struct Arguments {
         #[command(flatten)]
-        flags: Flags,
+        flags: BenchFlags,
 
         /// Passed by `cargo bench`
         #[arg(long, hide = true)]
@@ -32,7 +32,7 @@ mod program {
 
     pub(crate) fn main() -> io::Result<()> {
         let flags = Arguments::parse().flags;
-        let probe = Probe { allocations: counting::allocation_count, bytes: counting::bytes };
+        let probe = AllocationProbe { allocations: counting::allocation_count, bytes: counting::bytes };
         let report = run(&flags, &peers::ALL, Some(probe))?;
         writeln!(io::stdout(), "{}", if flags.json { report.json()? } else { report.text() })
     }

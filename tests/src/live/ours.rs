@@ -7,7 +7,7 @@ use slipgate_server::keys::Key;
 use slipgate_server::stats::Discards;
 use slipgate_server::{Clock, Event, Server, ServerConfig, Sockets};
 
-use super::{GameClient, GameServer, IPV4, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
+use super::{GameClient, GameServer, IPV4, MintedToken, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Turn};
 
 /// Our server.
 pub struct OurServer {
@@ -125,7 +125,7 @@ impl GameServer for OurServer {
 
     fn kick(&mut self, client_id: u64) {
         let client = self.server.find(client_id).expect("the client is connected");
-        self.server.client(client).expect("the client is connected").disconnect();
+        self.server.client(client).expect("the client is connected").disconnect().expect("the client is connected");
     }
 }
 
@@ -151,7 +151,7 @@ impl Turn for OurClient {
 }
 
 impl GameClient for OurClient {
-    fn connect(ticket: &Ticket) -> Self {
+    fn connect(ticket: &MintedToken) -> Self {
         let clock = Clock::start();
         let mut client = Client::new().expect("the system has a free port");
         client.connect(ticket.token.clone(), clock.now()).expect("the token is new");

@@ -11,7 +11,7 @@ use slipgate_client::{ClientState, CloseKind};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::stats::Discard;
 
-use super::{GameClient, GameServer, Ticket, TokenOrder, until};
+use super::{GameClient, GameServer, MintedToken, TokenOrder, until};
 
 /// Payloads in each direction.
 pub const PAYLOADS: usize = 600;
@@ -35,7 +35,7 @@ pub fn payloads_of_every_size_arrive_both_ways<S: GameServer, C: GameClient>(ip:
 }
 
 /// Runs a session from its start to 600 payloads in each direction.
-pub fn talk<S: GameServer, C: GameClient>(server: &mut S, ticket: &Ticket) {
+pub fn talk<S: GameServer, C: GameClient>(server: &mut S, ticket: &MintedToken) {
     let mut client: C = admit_with(server, ticket);
     if let Some(slot_info) = client.slot_info() {
         assert_eq!(slot_info, (0, 4), "the first slot of four");
@@ -167,7 +167,7 @@ pub fn expired_token_admits_no_client<S: GameServer, C: GameClient>(ip: IpAddr) 
 }
 
 /// Mints a token of our issuer for a player and a server.
-fn ticket(number: u64, server: &impl GameServer) -> Ticket {
+fn ticket(number: u64, server: &impl GameServer) -> MintedToken {
     TokenOrder::new(player(number), &[server.address()]).mint()
 }
 
@@ -178,7 +178,7 @@ pub fn admit<S: GameServer, C: GameClient>(server: &mut S, number: u64) -> C {
 }
 
 /// Connects with a ticket, and waits until both ends know of each other.
-pub fn admit_with<S: GameServer, C: GameClient>(server: &mut S, ticket: &Ticket) -> C {
+pub fn admit_with<S: GameServer, C: GameClient>(server: &mut S, ticket: &MintedToken) -> C {
     let mut client = C::connect(ticket);
     until(&mut (&mut *server, &mut client), "the client is connected", |(server, client)| {
         let last = server.log().connected.last();

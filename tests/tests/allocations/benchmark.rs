@@ -1,11 +1,11 @@
 //! The peers of the benchmark work: each of them replies to every client, so that its column cannot fail unnoticed.
 
-use slipgate_bench::flags::Flags;
+use slipgate_bench::flags::BenchFlags;
 use slipgate_bench::measures::{connects, echo, tick};
-use slipgate_bench::row::{Cell, Row};
+use slipgate_bench::row::{BenchRow, Cell};
 use slipgate_bench::run;
 use slipgate_bench::runner::{Effort, Runner};
-use slipgate_bench::server_thread::Probe;
+use slipgate_bench::server_thread::AllocationProbe;
 use slipgate_tests::counting;
 
 #[path = "../../benches/datapath/peers/mod.rs"]
@@ -13,7 +13,7 @@ mod peers;
 
 const CLIENTS: usize = 8;
 
-fn assert_figures(row: &Row, figures: usize) {
+fn assert_figures(row: &BenchRow, figures: usize) {
     let with =
         row.cells.iter().filter(|cell| matches!(cell, Cell::Rounds(rounds) if rounds.iter().all(|it| *it > 0.0)));
     assert_eq!(with.count(), figures, "{row:?}");
@@ -21,7 +21,7 @@ fn assert_figures(row: &Row, figures: usize) {
 
 #[test]
 fn every_peer_echoes_ticks_and_admits_clients() {
-    let probe = Probe { allocations: counting::allocation_count, bytes: counting::bytes };
+    let probe = AllocationProbe { allocations: counting::allocation_count, bytes: counting::bytes };
     let setup = run::setup(Effort::Smoke, 1, &peers::ALL, Some(probe)).unwrap();
     let mut runner = Runner::full(&setup, CLIENTS);
     assert_figures(&echo::measure(&setup, &mut runner, CLIENTS), 7);
@@ -32,7 +32,7 @@ fn every_peer_echoes_ticks_and_admits_clients() {
 
 #[test]
 fn our_echo_does_not_allocate() {
-    let probe = Probe { allocations: counting::allocation_count, bytes: counting::bytes };
+    let probe = AllocationProbe { allocations: counting::allocation_count, bytes: counting::bytes };
     let setup = run::setup(Effort::Smoke, 1, &[], Some(probe)).unwrap();
     let mut runner = Runner::full(&setup, CLIENTS);
     let _warm = echo::measure(&setup, &mut runner, CLIENTS);
@@ -50,9 +50,9 @@ fn peer_without_capacity_has_an_empty_cell_with_a_reason() {
 
 #[test]
 fn every_row_reports_all_rounds_or_the_missing_ones() {
-    let probe = Probe { allocations: counting::allocation_count, bytes: counting::bytes };
+    let probe = AllocationProbe { allocations: counting::allocation_count, bytes: counting::bytes };
     let setup = run::setup(Effort::Smoke, 5, &[], Some(probe)).unwrap();
-    let flags = Flags { quick: true, clients: vec![64, 256], ..Flags::default() };
+    let flags = BenchFlags { quick: true, clients: vec![64, 256], ..BenchFlags::default() };
     let rows = run::rows(&setup, &flags).unwrap();
     let (names, text) =
         (rows.iter().map(|row| row.what.clone()).collect::<Vec<_>>(), run::report(&setup, rows.clone()).text());

@@ -5,7 +5,7 @@ use slipgate_bench::driver_socket::{DriverSockets, GsoDelivery};
 use slipgate_bench::figures::median;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
 use slipgate_bench::measures::{connects, echo, flood, idle, joined, rejects, seals, shards, tick};
-use slipgate_bench::row::{Baseline, Cell, Limit, Role, Row};
+use slipgate_bench::row::{Baseline, BenchRow, Cell, ColumnRole, FigureLimit};
 use slipgate_bench::run;
 use slipgate_bench::runner::{Effort, Runner, Setup, TestBed};
 
@@ -16,7 +16,7 @@ fn setup() -> Setup {
 }
 
 /// Asserts that each of these has a figure above zero.
-fn assert_figures(setup: &Setup, row: &Row, who: &[Role]) {
+fn assert_figures(setup: &Setup, row: &BenchRow, who: &[ColumnRole]) {
     for (subject, cell) in setup.subjects.iter().zip(&row.cells) {
         if who.contains(&subject.role) {
             let figure = median(cell.rounds()).unwrap_or_default();
@@ -30,7 +30,7 @@ fn echo_reports_our_figures_and_the_baselines() {
     let setup = setup();
     let mut runner = Runner::full(&setup, CLIENTS);
     let row = echo::measure(&setup, &mut runner, CLIENTS);
-    assert_figures(&setup, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
+    assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain, ColumnRole::Batched]);
     let report = run::report(&setup, vec![row]);
     assert!(report.text().contains("echo, 8 clients"), "{}", report.text());
     assert!(report.json().unwrap().contains("\"us/pair\""));
@@ -69,14 +69,14 @@ fn ticks_idle_turns_and_rejects_report_figures() {
     let setup = setup();
     let mut runner = Runner::full(&setup, CLIENTS);
     for row in tick::measure(&setup, &mut runner, CLIENTS, 4) {
-        assert_figures(&setup, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
+        assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain, ColumnRole::Batched]);
     }
-    assert_figures(&setup, &idle::measure(&setup, &mut runner, CLIENTS), &[Role::Ours]);
+    assert_figures(&setup, &idle::measure(&setup, &mut runner, CLIENTS), &[ColumnRole::Ours]);
     for hostile in Hostile::ALL {
         let row = rejects::measure(&setup, &mut runner, hostile, Filter::Off);
-        assert_figures(&setup, &row, &[Role::Ours, Role::Plain, Role::Batched]);
+        assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Plain, ColumnRole::Batched]);
         let row = rejects::measure(&setup, &mut runner, hostile, Filter::On);
-        assert_figures(&setup, &row, &[Role::Plain, Role::Batched]);
+        assert_figures(&setup, &row, &[ColumnRole::Plain, ColumnRole::Batched]);
     }
 }
 
@@ -87,9 +87,9 @@ fn filter_cost_is_compared_with_an_empty_turn() {
     let mut empty = |hostile| {
         let row = rejects::measure(&setup, &mut runner, hostile, Filter::On);
         let [absolute, relative] = &row.targets[..] else { panic!("{:?}", row.targets) };
-        assert_eq!((&absolute.baseline, absolute.limit), (&Baseline::Itself, Limit::AtMost(0.1)));
+        assert_eq!((&absolute.baseline, absolute.limit), (&Baseline::Itself, FigureLimit::AtMost(0.1)));
         let Baseline::Ours { rounds, .. } = &relative.baseline else { panic!("{:?}", row.targets) };
-        assert_eq!((rounds.len(), relative.limit), (2, Limit::AtMost(1.2)));
+        assert_eq!((rounds.len(), relative.limit), (2, FigureLimit::AtMost(1.2)));
         let plain = row.cells[2].rounds().to_vec();
         (rounds.clone(), plain)
     };
@@ -105,7 +105,7 @@ fn quick_run_measures_all_rounds_of_a_flood() {
     for row in flood::measure(&setup) {
         match &row.cells[0] {
             Cell::Rounds(figures) => assert_eq!(figures.len(), 5, "{}", row.what),
-            Cell::Blank(why) => assert!(why.contains("so much junk"), "{why}"),
+            Cell::Blank(why) => assert!(why.contains("junk at this rate"), "{why}"),
         }
     }
 }
@@ -116,7 +116,7 @@ fn coalescing_clients_receive_every_datagram() {
     let mut runner = Runner::full(&setup, CLIENTS);
     // A tick with missing replies has no figure.
     let [row, _] = tick::measure(&setup, &mut runner, CLIENTS, 4);
-    assert_figures(&setup, &row, &[Role::Ours, Role::Channels, Role::Plain, Role::Batched]);
+    assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain, ColumnRole::Batched]);
 }
 
 #[test]
@@ -125,14 +125,14 @@ fn every_datagram_arrives_with_and_without_coalescing() {
     // A missing datagram is an error.
     let rows = joined::measure(&setup).unwrap();
     assert_eq!(rows.len(), 4);
-    rows.iter().for_each(|row| assert_figures(&setup, row, &[Role::Batched]));
+    rows.iter().for_each(|row| assert_figures(&setup, row, &[ColumnRole::Batched]));
 }
 
 #[test]
 fn clients_connect_disconnect_and_reconnect() {
     let setup = Setup { rounds: 3, ..setup() };
     let row = connects::measure(&setup);
-    assert_figures(&setup, &row, &[Role::Ours]);
+    assert_figures(&setup, &row, &[ColumnRole::Ours]);
     assert_eq!(row.cells.iter().map(|cell| cell.rounds().len()).collect::<Vec<_>>(), [3, 3, 0, 0]);
 }
 
@@ -140,7 +140,7 @@ fn clients_connect_disconnect_and_reconnect() {
 fn sealing_and_opening_are_compared_with_the_bare_cipher() {
     let setup = setup();
     for row in seals::measure(&setup).unwrap() {
-        assert_figures(&setup, &row, &[Role::Ours, Role::Plain]);
+        assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Plain]);
     }
 }
 
@@ -148,7 +148,7 @@ fn sealing_and_opening_are_compared_with_the_bare_cipher() {
 fn one_and_two_shards_are_compared_in_the_same_rounds() {
     let rows = shards::measure(&setup()).unwrap();
     for row in &rows {
-        assert_figures(&setup(), row, &[Role::Ours]);
+        assert_figures(&setup(), row, &[ColumnRole::Ours]);
     }
     let Baseline::Ours { rounds, .. } = &rows[1].targets[0].baseline else { panic!("{:?}", rows[1].targets) };
     assert_eq!(rounds.len(), 1);
@@ -157,10 +157,10 @@ fn one_and_two_shards_are_compared_in_the_same_rounds() {
 #[test]
 fn client_receives_replies_during_a_junk_flood() {
     let setup = setup();
-    // A machine that is busy with other tests may be too slow for so much junk: then the cell reports it.
+    // A machine that is busy with other tests may be too slow for junk at this rate: then the cell reports it.
     let [share, ..] = flood::measure(&setup);
     match &share.cells[0] {
         Cell::Rounds(figures) => assert!(figures[0] > 0.0, "{figures:?}"),
-        Cell::Blank(why) => assert!(why.contains("so much junk"), "{why}"),
+        Cell::Blank(why) => assert!(why.contains("junk at this rate"), "{why}"),
     }
 }

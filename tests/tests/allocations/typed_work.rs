@@ -165,5 +165,5 @@ fn time<T: DeserializeOwned>(malformed: &[u8]) {
     let start = Instant::now();
     let refused = Bincode::default().decode_owned::<T>(malformed).is_err();
     println!("{} bytes as {}: {:?}", malformed.len(), std::any::type_name::<T>(), start.elapsed());
-    assert!(refused, "a message never holds so many");
+    assert!(refused, "a message never holds that many");
 }

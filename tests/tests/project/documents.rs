@@ -64,18 +64,129 @@ fn links_between_documents_lead_somewhere() {
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
 
+/// Returns the names of all test functions, and all test code.
+fn test_functions() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in files(&root(), &["rs"]) {
+        let text = fs::read_to_string(path).unwrap();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            match line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
+                Some((name, _)) if is_test => _ = found.insert(name.to_owned()),
+                _ => {}
+            }
+            // Attributes may stand between `#[test]` and the function.
+            is_test = line == "#[test]" || line.starts_with("#[tokio::test") || (is_test && line.starts_with("#["));
+        }
+    }
+    found
+}
+
+/// Returns the words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
 #[test]
-fn tests_named_in_the_hardening_table_exist() {
-    let table = fs::read_to_string(root().join("specs/hardening.md")).unwrap();
-    let code: String = files(&root(), &["rs"]).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-    // Names of tests have at least three underscores; settings and counters have fewer.
+fn tests_named_in_the_hardening_document_exist() {
+    let document = fs::read_to_string(root().join("specs/hardening.md")).unwrap();
+    let tests = test_functions();
+    // Names of tests have at least three underscores; settings and reasons have fewer, except for these.
+    let settings = ["packets_per_client_and_turn", "packets_per_client_and_tick", "tokens_per_client_id"];
+    let is_reason = |word: &&str| Discard::ALL.iter().any(|reason| reason.name() == *word);
     let is_test_name = |word: &&str| {
         word.matches('_').count() >= 3 && word.chars().all(|c| c.is_lowercase() || c.is_numeric() || c == '_')
     };
-    let names: BTreeSet<&str> = table.split('`').skip(1).step_by(2).filter(is_test_name).collect();
-    assert!(names.len() > 40, "only {} names were found: this test no longer reads the table", names.len());
-    let missing: Vec<_> = names.iter().filter(|name| !code.contains(**name)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    let names = quoted(&document).filter(is_test_name).filter(|name| !settings.contains(name) && !is_reason(name));
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.len() > 80, "only {} names were found: this test no longer reads the document", names.len());
+    let missing: Vec<_> = names.iter().filter(|name| !tests.contains(**name)).collect();
+    assert!(missing.is_empty(), "no test functions: {missing:?}");
+}
+
+/// Returns whether a file or a folder, as the last column of the table of attacks names it, has tests.
+fn has_tests(name: &str) -> bool {
+    let folders = ["", "protocol/netcode/src", "tests/tests/simulation"].map(|folder| root().join(folder));
+    let name = if name == "simulated_world" { "world_checks" } else { name };
+    let candidates = folders.iter().flat_map(|folder| [folder.join(name), folder.join(format!("{name}.rs"))]);
+    let mut sources = candidates
+        .filter(|path| path.exists())
+        .flat_map(|path| if path.is_dir() { files(&path, &["rs"]) } else { vec![path] });
+    sources.any(|path| {
+        let text = fs::read_to_string(path).unwrap();
+        ["#[test]", "compile_fail", "disallowed"].iter().any(|test| text.contains(test))
+    })
+}
+
+#[test]
+fn each_attack_of_the_hardening_document_names_a_test() {
+    let document = fs::read_to_string(root().join("specs/hardening.md")).unwrap();
+    let tests = test_functions();
+    let (_, attacks) = document.split_once("## H1. ").unwrap();
+    let (attacks, _) = attacks.split_once("## H2. ").unwrap();
+    let rows: Vec<_> = attacks.lines().filter(|line| line.starts_with("| **")).collect();
+    assert!(rows.len() > 35, "only {} rows were found: this test no longer reads the table", rows.len());
+    for row in rows {
+        let (_, column) = row.trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        let named: Vec<_> = quoted(column).filter(|word| *word != "compile_fail").collect();
+        let unknown: Vec<_> = named.iter().filter(|name| !tests.contains(**name) && !has_tests(name)).collect();
+        assert!(unknown.is_empty(), "neither tests nor files with tests: {unknown:?}\n{row}");
+        assert!(!named.is_empty() || column == "none: inherent", "a defence without a test\n{row}");
+    }
+}
+
+/// Returns the methods of types of one library, from the list of its public API.
+fn methods(library: &str, types: &[&str]) -> BTreeSet<String> {
+    let list = fs::read_to_string(root().join("tests/api").join(format!("{library}.txt"))).unwrap();
+    let mut found = BTreeSet::new();
+    for line in list.lines() {
+        let Some((path, described)) = line.split_once(": ") else { continue };
+        let Some((_, function)) = described.split_once("fn ") else { continue };
+        if types.contains(&path.rsplit("::").next().unwrap_or(path)) {
+            found.extend(function.split(['(', '<']).next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// Returns the names of the methods that a text calls on a variable.
+fn calls(text: &str, variable: &str) -> Vec<String> {
+    let prefix = format!("{variable}.");
+    let mut found = Vec::new();
+    for (start, _) in text.match_indices(&prefix) {
+        let is_word = text[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let rest = &text[start + prefix.len()..];
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if !is_word && rest[name.len()..].starts_with('(') {
+            found.push(name);
+        }
+    }
+    found
+}
+
+#[test]
+fn calls_in_documents_exist() {
+    // The variables of examples, and the types that they may have.
+    let known = [
+        ("server", methods("slipgate_server", &["Server"])),
+        ("sharded", methods("slipgate_server", &["ShardedServer"])),
+        ("client", &methods("slipgate_client", &["Client"]) | &methods("slipgate_server", &["ClientRef"])),
+    ];
+    let (mut count, mut unknown) = (0, Vec::new());
+    let guides = files(&root().join("docs"), &["md"]);
+    let readmes = ["README.md", "server/README.md", "client/README.md", "cli/README.md"].map(|name| root().join(name));
+    for path in guides.into_iter().chain(readmes) {
+        let text = fs::read_to_string(&path).unwrap();
+        for (variable, methods) in &known {
+            let calls = calls(&text, variable);
+            count += calls.len();
+            let missing = calls.iter().filter(|name| !methods.contains(*name));
+            unknown.extend(missing.map(|name| format!("{}: {variable}.{name}(", path.display())));
+        }
+    }
+    assert!(count > 60, "only {count} calls were found: this test no longer reads the documents");
+    assert!(unknown.is_empty(), "calls of methods that do not exist:\n{}", unknown.join("\n"));
+    assert_eq!(calls("`server.a(1)` my_server.b() server.c server.d().e()", "server"), ["a", "d"]);
 }
 
 #[test]
@@ -101,9 +212,53 @@ fn each_reason_to_drop_a_datagram_is_documented() {
     let rows = |part: &str| -> Vec<String> {
         part.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
     };
-    let (netcode, session) = page.split_once("## Packets inside of a connection").unwrap();
+    let (_, counters) = page.split_once("## Datagrams of netcode").unwrap();
+    let (netcode, session) = counters.split_once("## Packets inside of a connection").unwrap();
     same_rows(&rows(netcode), &Discard::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
     same_rows(&rows(session), &Reject::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_term_of_the_glossary_is_used_elsewhere() {
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let terms: Vec<_> =
+        glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).skip(1).collect();
+    let is_other = |path: &std::path::PathBuf| !path.ends_with("docs/glossary.md");
+    let texts: String = files(&root(), &["md", "rs"])
+        .into_iter()
+        .filter(is_other)
+        .map(|path| fs::read_to_string(path).unwrap().to_lowercase())
+        .collect();
+    // A line break may be between two words of a term.
+    let texts = texts.replace("\n//! ", " ").replace("\n/// ", " ").replace('\n', " ");
+    let unused: Vec<_> = terms.iter().filter(|term| !texts.contains(&term.to_lowercase())).collect();
+    assert!(terms.len() > 60, "only {} terms were found: this test no longer reads the glossary", terms.len());
+    assert!(unused.is_empty(), "terms that no other file uses: {unused:?}");
+    let mut sorted = terms.clone();
+    sorted.sort_by_key(|term| term.to_lowercase());
+    assert_eq!(terms, sorted, "the terms are in alphabetical order");
+}
+
+#[test]
+fn each_reason_comes_with_what_to_do() {
+    let pages = ["docs/dropped-datagrams.md", "docs/close-reasons.md", "specs/http-api.md"];
+    for name in pages {
+        let (mut rows, mut columns, mut open) = (0, 0, Vec::new());
+        for line in fs::read_to_string(root().join(name)).unwrap().lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if cells.get(cells.len().saturating_sub(2)) == Some(&"what to do") {
+                columns = cells.len();
+            } else if !line.starts_with('|') {
+                columns = 0;
+            } else if columns > 0 {
+                rows += 1;
+                let is_full = cells.len() == columns && cells[columns - 2].len() >= "---".len();
+                open.extend((!is_full).then(|| line.to_owned()));
+            }
+        }
+        assert!(rows > 10, "{name}: only {rows} rows");
+        assert!(open.is_empty(), "{name}: rows without what to do:\n{}", open.join("\n"));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold no text of ours: built files, and inputs of the fuzz targets.
-const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "vectors", "node_modules"];
+const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "node_modules"];
 
 /// Returns the root folder of the project.
 pub(crate) fn root() -> PathBuf {
@@ -73,8 +73,26 @@ fn comment_text(line: &str) -> Option<&str> {
     Some(line[start..].trim_start_matches(['/', '!']).trim_start())
 }
 
-/// Returns the text without comments, and without the unit tests at its end.
+/// Returns the text without comments and without unit tests.
 pub(crate) fn production(source: &str) -> String {
-    let end = source.find("#[cfg(test)]\nmod tests").unwrap_or(source.len());
-    source[..end].lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    without_tests(source).lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the text without unit tests: without the module, or the line that names its file.
+pub(crate) fn without_tests(source: &str) -> String {
+    const START: &str = "#[cfg(test)]\nmod tests";
+    let (mut kept, mut rest) = (String::new(), source);
+    while let Some((before, behind)) = rest.split_once(START) {
+        kept.push_str(before);
+        let end = if behind.starts_with(';') { ";" } else { "\n}\n" };
+        rest = behind.split_once(end).map_or("", |(_, after)| after);
+    }
+    kept + rest
+}
+
+#[test]
+fn code_behind_the_tests_is_production() {
+    let source = "a\n#[cfg(test)]\nmod tests;\nmod b;\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\nd // e\n";
+    assert_eq!(without_tests(source), "a\n\nmod b;\nd // e\n");
+    assert_eq!(production(source), "a\n\nmod b;\nd ");
 }

@@ -2,6 +2,8 @@
 
 mod api;
 mod architecture;
+mod contributing;
 mod documents;
 mod files;
 mod language;
+mod literals;

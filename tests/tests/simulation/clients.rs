@@ -164,6 +164,28 @@ fn client_that_slept_learns_of_its_end_within_a_second() {
 }
 
 #[test]
+fn client_was_asleep_after_more_than_a_second_without_a_tick() {
+    for (millis, was_asleep) in [(1_000, false), (1_001, true)] {
+        let mut world = NetcodeWorld::perfect(22);
+        let server = world.add_server(4);
+        let (client, handle) = world.connected_client(1, server);
+        world.run_for(SECOND);
+        let (at, now) = (world.servers[server].address, world.now());
+        let mut outbox = VecOutbox::default();
+        world.servers[server].core.send(handle, &[1; 9], now, &mut outbox).unwrap();
+        let core = &mut world.clients[client].core;
+        core.tick(now.monotonic);
+        let awake = now.monotonic.after(Duration::from_millis(millis));
+        core.handle(at, &mut outbox.datagrams[0].1, awake).unwrap();
+        // A packet that may have waited in the sleep proves nothing about the time after it.
+        for half_second in 0..=9 {
+            core.tick(awake.after(half_second * SECOND / 2));
+        }
+        assert_eq!(core.end_reason().is_some(), was_asleep, "{millis} ms");
+    }
+}
+
+#[test]
 fn client_that_slept_stays_connected_while_the_server_sends() {
     let mut world = NetcodeWorld::perfect(21);
     let server = world.add_server(4);
@@ -443,7 +465,7 @@ fn invalid_client_call_is_an_error_without_effect() {
     assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::Busy));
     assert_eq!(world.clients[client].core.connect_loopback(0, 1), Err(ConnectError::Busy));
     assert_eq!(world.client_sends(client, &[]), Err(PayloadError::Empty));
-    assert_eq!(world.client_sends(client, &[0; 1201]), Err(PayloadError::TooLarge));
+    assert_eq!(world.client_sends(client, &[0; 1201]), Err(PayloadError::TooLarge { bytes: 1201 }));
     let largest = world.payload(1200);
     assert_eq!(world.client_sends(client, &largest), Ok(()));
     assert_eq!(world.state(client), ClientState::Connected);

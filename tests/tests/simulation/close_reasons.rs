@@ -317,7 +317,7 @@ fn late_packets_of_a_gone_client_do_not_reach_the_next_one() {
     let new = world.server.netcode.connect_loopback(10, [0; 256], at(world.now)).unwrap();
     world.server.tick(at(world.now));
     assert_eq!(new.slot(), old.slot());
-    // It would end the connection of the new client if it were taken as its payload: it is no packet of a session.
+    // It would end the connection of the new client if it were taken as its payload: it is not a packet of a session.
     let taken = world.server.handle_loopback(old, &[1; 40], &mut Vec::new(), at(world.now));
     assert!(
         taken.is_none() && world.server.connection(new).is_some_and(|connection| connection.close_reason().is_none())

@@ -80,7 +80,7 @@ fn different_layouts_close_both_ends_with_a_reason() {
     for (end, ours, theirs) in [(End::A, ours, theirs), (End::B, theirs, ours)] {
         let reason = pair.side(end).connection.close_reason().unwrap().clone();
         assert!(
-            matches!(reason.kind, CloseKind::LayoutMismatch { local, remote }
+            matches!(reason.kind, CloseKind::LayoutMismatch { local, remote, .. }
                 if local == ours && remote.is_none_or(|remote| remote == theirs)),
             "{reason}"
         );

@@ -156,10 +156,12 @@ fn kicks() -> [(&'static str, Scenario); 5] {
         ("`server.kick(client, \"enough\")`", || {
             ended_by(|world, client| world.server.kick(client, CloseCode::KICKED, "enough").unwrap())
         }),
-        ("`server.kick_with(client, CloseCode(400), \"enough\")`", || {
+        ("`server.client(client)?.kick_with(CloseCode(400), \"enough\")`", || {
             ended_by(|world, client| world.server.kick(client, CloseCode(400), "enough").unwrap())
         }),
-        ("`server.disconnect(client)`", || ended_by(|world, client| world.server.disconnect(client).unwrap())),
+        ("`server.client(client)?.disconnect()`", || {
+            ended_by(|world, client| world.server.disconnect(client).unwrap())
+        }),
         ("any kick, without channels", || {
             ended_by_without_channels(|world, client| world.server.kick(client, CloseCode(400), "enough").unwrap())
         }),
@@ -337,7 +339,7 @@ fn every_close_reason_is_documented() {
         CloseKind::ServerStopped,
         CloseKind::TakenOver,
         CloseKind::SequencesUsedUp,
-        CloseKind::LayoutMismatch { local: hash, remote: None },
+        CloseKind::LayoutMismatch { local: hash, remote: None, local_version: 0, local_channels: 0 },
         CloseKind::VersionMismatch,
         CloseKind::NotASession,
         CloseKind::Violation(ChannelViolation::Control),
@@ -348,7 +350,7 @@ fn every_close_reason_is_documented() {
     for kind in kinds {
         let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
         let line = format!("| `{}` | {reason} |", kind_name(kind));
-        assert!(PAGE.lines().any(|ended_by| ended_by == line), "{line}");
+        assert!(PAGE.lines().any(|ended_by| ended_by.starts_with(&line)), "{line}");
     }
 }
 

@@ -344,7 +344,7 @@ fn server_matches_every_form_of_its_advertised_addresses() {
         let mut world = NetcodeWorld::perfect(17);
         let server = world.add_server_with(4, |config| {
             config.token_cutoff = TokenCutoff::None;
-            config.advertised = advertised.iter().map(|text| address(text)).collect();
+            config.advertised = advertised.iter().map(|text| text.parse().unwrap()).collect();
         });
         let spec = TokenSpec { servers: vec![address(listed)], ..world.spec(1, &[server]) };
         let raw_client = RawClient::new(&world.mint(&spec));

@@ -64,7 +64,7 @@ fn hash_budget_holds_while_every_transfer_is_delivered() {
         let now_whole = turn(&mut world);
         turns += 1;
         // The world polls events before and after the tick: the first turn has two budgets.
-        let hashed = world.server.hashed_bytes();
+        let hashed = world.server.stats().hashed_bytes;
         assert!(hashed <= (turns + 1) * max, "{hashed} bytes in {turns} turns");
         if turns == 5 {
             assert!(whole.is_empty(), "the transfers share the budget");
@@ -77,7 +77,7 @@ fn hash_budget_holds_while_every_transfer_is_delivered() {
         assert!(turns < 60, "{} of them are complete", whole.len());
     }
     let all = CROWD * TRANSFER_BYTES as u64 + 60_000;
-    assert_eq!(world.server.hashed_bytes(), all, "each byte once");
+    assert_eq!(world.server.stats().hashed_bytes, all, "each byte once");
     let busy = all / max;
     assert!((busy..busy + 8).contains(&turns), "{turns} turns, where {busy} would suffice for an unlimited transfer");
     let (waited, before) = late_waited.expect("the late upload completed");
@@ -86,6 +86,24 @@ fn hash_budget_holds_while_every_transfer_is_delivered() {
     whole.sort_unstable_by_key(|client| client.slot());
     whole.dedup();
     assert_eq!(whole.len() as u64, CROWD + 1, "each transfer once");
+}
+
+#[test]
+fn one_client_hashes_a_quarter_of_the_budget_in_a_turn() {
+    const MAX: u64 = (512 << 10) + CHUNK_BYTES;
+    let mut world = world(1);
+    upload(&mut world, 1, 8 << 20);
+    let (mut whole, mut before, mut most, mut turns) = (Vec::new(), 0, 0, 0);
+    while whole.is_empty() {
+        whole.extend(turn(&mut world));
+        let hashed = world.server.stats().hashed_bytes;
+        // The world polls events before and after the tick.
+        assert!(hashed - before <= 2 * MAX, "{} bytes in turn {turns}", hashed - before);
+        (most, before, turns) = (most.max(hashed - before), hashed, turns + 1);
+        assert!(turns < 200, "{hashed} bytes are hashed");
+    }
+    assert!(most > MAX / 2, "{most} bytes in a turn: the limit was reached");
+    assert_eq!(before, 8 << 20);
 }
 
 #[test]
@@ -101,5 +119,5 @@ fn complete_transfer_of_a_leaving_client_is_delivered() {
         }
     }
     assert_eq!(whole, [connected]);
-    assert_eq!(world.server.hashed_bytes(), 100_000);
+    assert_eq!(world.server.stats().hashed_bytes, 100_000);
 }

@@ -14,8 +14,8 @@ use slipgate_client::{ClientState, ConnectToken};
 use slipgate_server::config::TokenCutoff;
 use slipgate_server::stats::Discard;
 use slipgate_tests::live::{
-    GameClient, GameServer, IPV4, IPV6, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, Ticket, TokenOrder, families,
-    run_for, scenarios, until,
+    GameClient, GameServer, IPV4, IPV6, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, TokenOrder,
+    families, run_for, scenarios, until,
 };
 
 use super::netcode_official::{TheirClient, TheirServer};
@@ -104,7 +104,7 @@ fn state_after_a_kick_by_the_first_of_two<C: GameClient>() -> ClientState {
 }
 
 /// Mints a token of the peer's issuer.
-fn their_ticket(order: &TokenOrder) -> Ticket {
+fn their_ticket(order: &TokenOrder) -> MintedToken {
     let bytes = netcode::generate_connect_token(
         &order.servers,
         &order.servers,

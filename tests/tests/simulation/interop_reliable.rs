@@ -168,8 +168,8 @@ fn assert_alike(ours: &Measured, theirs: &Measured) {
     ] {
         assert!((ours / theirs - 1.0).abs() < tolerance, "{what}: {ours} by ours, {theirs} by the peer");
     }
-    for (whose, loss) in [("our", ours.loss), ("their", theirs.loss)] {
-        assert!((0.01..0.09).contains(&loss), "{whose} loss is {loss} on a path that loses 4 %");
+    for (side, loss) in [("our", ours.loss), ("their", theirs.loss)] {
+        assert!((0.01..0.09).contains(&loss), "{side} loss is {loss} on a path that loses 4 %");
     }
 }
 

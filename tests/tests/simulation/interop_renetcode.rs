@@ -35,8 +35,8 @@ use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_server::config::TokenCutoff;
 use slipgate_server::stats::Discard;
 use slipgate_tests::live::{
-    GameClient, GameServer, IPV4, IPV6, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, TokenOrder,
-    Turn, run_for, scenarios, until,
+    GameClient, GameServer, IPV4, IPV6, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog,
+    TokenOrder, Turn, run_for, scenarios, until,
 };
 
 slipgate_tests::scenarios!(our_client_on_their_server: TheirServer, OurClient, IPV4, [
@@ -315,7 +315,7 @@ impl Turn for TheirClient {
 }
 
 impl GameClient for TheirClient {
-    fn connect(ticket: &Ticket) -> Self {
+    fn connect(ticket: &MintedToken) -> Self {
         // The inverse of `their_ticket`.
         let bytes = [&ticket.client_id.to_le_bytes(), ticket.token.as_bytes().as_slice()].concat();
         let token = renetcode::ConnectToken::read(&mut Cursor::new(bytes)).expect("the peer can parse it");
@@ -385,7 +385,7 @@ fn their_token(order: &TokenOrder) -> renetcode::ConnectToken {
 
 /// Mints a token of the peer's issuer, in the format of the standard: without the client id in front, and with zeros up
 /// to 2048 bytes.
-fn their_ticket(order: &TokenOrder) -> Ticket {
+fn their_ticket(order: &TokenOrder) -> MintedToken {
     let mut bytes = Vec::new();
     their_token(order).write(&mut bytes).expect("a vector accepts all bytes");
     bytes.drain(..8);

@@ -265,8 +265,8 @@ fn settings_that_admit_no_client_are_refused() {
         (|config| config.budgets.forgeries_per_turn = 0, ServerConfigError::Budgets),
         (|config| config.budgets.decrypts = 2, ServerConfigError::Budgets),
         (|config| config.budgets.decrypts_per_source = 2, ServerConfigError::Budgets),
-        (|config| config.advertised = vec![address("0.0.0.0:40000")], ServerConfigError::Advertised),
-        (|config| config.advertised = vec![address("10.0.0.1:0")], ServerConfigError::Advertised),
+        (|config| config.advertised = vec!["0.0.0.0:40000".parse().unwrap()], ServerConfigError::Advertised),
+        (|config| config.advertised = vec!["10.0.0.1:0".parse().unwrap()], ServerConfigError::Advertised),
         (|config| config.advertised.clear(), ServerConfigError::Advertised),
     ];
     for (change, error) in cases {

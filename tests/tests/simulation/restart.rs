@@ -199,7 +199,7 @@ fn clock_corrected_by_years_keeps_the_start_time() {
 
 #[test]
 fn server_clock_behind_refuses_and_counts_long_lived_tokens() {
-    for (behind_ms, expected) in [(10_000, Ok(None)), (16_000, Err(Discard::TokenTooLong))] {
+    for (behind_ms, expected) in [(10_000, Ok(None)), (16_000, Err(Discard::TokenLifetimeTooLong))] {
         let mut world = NetcodeWorld::perfect(9);
         world.clock_error_ms = -behind_ms;
         let server = world.add_server_with(4, |_| {});
@@ -513,7 +513,7 @@ fn kick_before_durability_sends_nothing() {
     world.turn();
     assert!(world.servers[server].core.disconnect(handle));
     assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
-    assert!(!world.servers[server].core.has_unsent_packets());
+    assert!(!world.servers[server].core.table_usage().has_due_packets);
     assert_eq!(world.servers[server].events, [], "the application did not receive an event of it");
     // The wiretap would detect a reused number: of the disconnect packets, and of this session.
     restart(&mut world, server, &device);

@@ -187,7 +187,7 @@ fn sleep_of_the_server_ends_no_client_that_is_still_there() {
     world.present(server, stranger(0), &clients[0].keep_alive()).unwrap();
     world.run_for(SECOND * 9 / 10);
     assert_eq!(world.servers[server].disconnects(), []);
-    // All of them are heard within the second, and live on as usual.
+    // The server receives all of them within the second, and they live on as usual.
     for (number, client) in clients.iter_mut().enumerate() {
         world.present(server, stranger(number), &client.keep_alive()).unwrap();
     }
@@ -231,6 +231,26 @@ fn short_sleep_of_the_server_changes_no_timeout() {
     assert_eq!(world.servers[server].disconnects(), []);
     world.run_for(SECOND / 5);
     assert_eq!(world.servers[server].disconnects(), [(1, DisconnectReason::TimedOut)]);
+}
+
+#[test]
+fn server_was_asleep_after_more_than_a_second_without_a_tick() {
+    for (millis, was_asleep) in [(950, false), (1_050, true)] {
+        let mut world = NetcodeWorld::perfect(35);
+        let server = world.add_server(4);
+        let mut client = raw_client(&mut world, 1, server);
+        world.admit_raw(server, &mut client, stranger(1));
+        world.present(server, stranger(1), &client.keep_alive()).unwrap();
+        world.run_for(SECOND * 46 / 10);
+        world.servers[server].running = false;
+        world.run_for(Duration::from_millis(millis));
+        world.servers[server].running = true;
+        // More than 5 s of silence, the last part of them in the sleep.
+        world.run_for(SECOND / 10);
+        assert_eq!(world.servers[server].disconnects().is_empty(), was_asleep, "{millis} ms");
+        world.run_for(SECOND);
+        assert_eq!(world.servers[server].disconnects().len(), 1, "{millis} ms");
+    }
 }
 
 #[test]
@@ -473,9 +493,9 @@ fn stopped_server_disconnects_all_and_admits_no_client() {
     let server = world.add_server(4);
     let clients: Vec<_> = (1..=3).map(|id| world.connected_client(id, server).0).collect();
     world.servers[server].core.stop();
-    assert!(world.servers[server].core.has_unsent_packets());
+    assert!(world.servers[server].core.table_usage().has_due_packets);
     world.run_for(SECOND / 10);
-    assert!(!world.servers[server].core.has_unsent_packets());
+    assert!(!world.servers[server].core.table_usage().has_due_packets);
     for client in clients {
         assert_eq!(world.state(client), ClientState::Disconnected);
     }
@@ -554,7 +574,7 @@ fn payloads_outside_1_to_1200_bytes_are_refused() {
     assert_eq!(world.client_sends(client, &[7]), Ok(()), "one byte");
     world.run_for(SECOND / 10);
     assert_eq!(world.servers[server].received.last(), Some(&(1, vec![7])));
-    for (payload, refused) in [(&[][..], PayloadError::Empty), (&[0; 1201], PayloadError::TooLarge)] {
+    for (payload, refused) in [(&[][..], PayloadError::Empty), (&[0; 1201], PayloadError::TooLarge { bytes: 1201 })] {
         assert_eq!(world.server_sends(server, handle, payload), Err(refused));
     }
 }
@@ -645,7 +665,7 @@ fn ipv6_connection_ignores_the_address_scope() {
     let server_address = address("[2001:db8::7]:40000");
     let server = world.add_server_with(4, |config| {
         config.token_cutoff = TokenCutoff::None;
-        config.advertised = vec![server_address];
+        config.advertised = vec![server_address.socket_addr()];
     });
     world.servers[server].address = server_address;
     let client = world.add_client_at(address("[2001:db8:1::9]:5000"));

@@ -382,3 +382,36 @@ fn last_slot_of_two_shards_goes_to_one_client() {
     shards.servers[1].handle(elsewhere(), &mut second.response(&challenges[1]), now).unwrap();
     assert_eq!(shards.servers[1].connected(), 1);
 }
+
+#[test]
+fn request_alone_takes_over_no_slot_on_another_shard() {
+    let mut shards = Shards::new(15, 2);
+    let mut player = shards.token(1);
+    shards.admit(0, &mut player, player_address()).unwrap();
+    shards.run_for(GRACE + SECOND / 5);
+    let mut newer = shards.token(1);
+    // Only a response proves that its sender receives at this address.
+    let mut results = Vec::new();
+    for _ in 0..3 {
+        let now = shards.world.now();
+        results.push(shards.servers[1].handle(elsewhere(), &mut newer.request(), now).map(|_| ()));
+        shards.run_for(SECOND / 10);
+    }
+    assert_eq!(results, [Err(Discard::ClientIdConnected), Ok(()), Ok(())], "refused until the other shard replies");
+    assert_eq!(shards.servers[0].connected(), 1);
+    shards.admit(1, &mut newer, elsewhere()).unwrap();
+    assert_eq!([0, 1].map(|shard| shards.servers[shard].connected()), [0, 1]);
+}
+
+#[test]
+fn shard_that_ends_frees_its_slots_and_client_ids() {
+    for client_id in [1, 2] {
+        let mut shards = Shards::new(16, 1);
+        let mut player = shards.token(1);
+        shards.admit(0, &mut player, player_address()).unwrap();
+        drop(shards.servers.remove(0));
+        let mut next = shards.token(client_id);
+        shards.admit(0, &mut next, elsewhere()).unwrap();
+        assert_eq!(shards.servers[0].connected(), 1, "client id {client_id}");
+    }
+}

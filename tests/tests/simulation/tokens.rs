@@ -406,8 +406,8 @@ fn refusal_without_decryption_uses_no_budget() {
         ("another protocol", protocol, Discard::RequestProtocol),
         ("expired long ago", altered_expiry(&token, UnixSeconds(0)), Discard::TokenExpired),
         ("expires in this second", altered_expiry(&token, today), Discard::TokenExpired),
-        ("46 s", altered_expiry(&token, UnixSeconds(today.0 + 46)), Discard::TokenTooLong),
-        ("never expires", altered_expiry(&token, UnixSeconds(u64::MAX)), Discard::TokenTooLong),
+        ("46 s", altered_expiry(&token, UnixSeconds(today.0 + 46)), Discard::TokenLifetimeTooLong),
+        ("never expires", altered_expiry(&token, UnixSeconds(u64::MAX)), Discard::TokenLifetimeTooLong),
     ];
     for (what, request, reason) in cases {
         for _ in 0..10 {
@@ -425,9 +425,9 @@ fn token_lifetime_limit_is_inclusive_and_optional() {
     let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
     for (max, lifetime, expected) in [
         (Some(Duration::from_secs(45)), 45, Ok(None)),
-        (Some(Duration::from_secs(45)), 46, Err(Discard::TokenTooLong)),
+        (Some(Duration::from_secs(45)), 46, Err(Discard::TokenLifetimeTooLong)),
         (minutes(60), 3600, Ok(None)),
-        (minutes(60), 3601, Err(Discard::TokenTooLong)),
+        (minutes(60), 3601, Err(Discard::TokenLifetimeTooLong)),
         (None, u32::MAX, Ok(None)),
     ] {
         let mut world = NetcodeWorld::perfect(11);

@@ -216,7 +216,7 @@ fn play(scenario: &Scenario) -> Value {
 /// Returns a close reason in the words of the vectors.
 fn reason_text(reason: &CloseReason) -> String {
     match (reason.by, reason.kind) {
-        (_, CloseKind::LayoutMismatch { local, remote: Some(remote) }) => {
+        (_, CloseKind::LayoutMismatch { local, remote: Some(remote), .. }) => {
             format!("the two sides have different channels: layout {local} here, {remote} there")
         }
         (ClosedBy::Local, CloseKind::Left) => "this side said goodbye".to_owned(),

@@ -220,7 +220,7 @@ impl Player {
     fn handle(&mut self, from: Address, datagram: &[u8], time: Duration) {
         let mut datagram = datagram.to_vec();
         if let Ok(Some(payload)) = self.core.handle(from, &mut datagram, instant(time)) {
-            self.received.push((payload.sequence, payload.bytes.to_vec()));
+            self.received.push((payload.sequence.0, payload.bytes.to_vec()));
         }
         self.note(time);
     }

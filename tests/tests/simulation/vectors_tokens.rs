@@ -161,7 +161,7 @@ fn private_data_tolerated_by_the_reference_is_accepted() {
         assert_eq!(sealed.open(), Ok(case.array("plaintext_hex")), "{case}");
         if let Some(redeemed) = vectors.tolerate(&case, sealed.redeem()) {
             assert_eq!(redeemed.client_id.0, case.u64("client_id_u64"), "{case}");
-            assert_eq!(redeemed.minted, None, "{case}: noise in the padding is no mint time");
+            assert_eq!(redeemed.minted, None, "{case}: noise in the padding is not a mint time");
         }
     }
     vectors.all_refusals_were_needed();

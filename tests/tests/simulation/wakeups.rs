@@ -181,7 +181,7 @@ fn broadcast_reaches_every_client_but_the_excepted_one() {
     let report = world.server.broadcast(ChannelId(0), &b"round"[..], Some(clients[0]), options, now).unwrap();
     assert_eq!((report.queued, report.refused), (1, 0));
     let unknown = world.server.broadcast(ChannelId(9), &b"round"[..], None, options, now);
-    assert_eq!(unknown, Err(SendError::NoChannel));
+    assert_eq!(unknown, Err(SendError::NoChannel { channel: ChannelId(9), channels: 1 }));
     world.run_for(Duration::from_millis(500));
     assert!(world.player(1).messages.is_empty());
     assert_eq!(world.player(2).messages, [(ChannelId(0), b"round".to_vec())]);
@@ -205,8 +205,11 @@ fn broadcast_skips_clients_with_other_traffic_and_checks_first() {
     };
     // The checks do not need a client.
     assert_eq!(send(&mut world, ChannelId(0), b"round"), Ok(server::BroadcastReport { queued: 0, refused: 0 }));
-    assert_eq!(send(&mut world, ChannelId(1), b"round"), Err(SendError::NoChannel));
-    assert_eq!(send(&mut world, ChannelId(0), &[0; 20_000]), Err(SendError::TooLarge));
+    assert_eq!(
+        send(&mut world, ChannelId(1), b"round"),
+        Err(SendError::NoChannel { channel: ChannelId(1), channels: 1 })
+    );
+    assert_eq!(send(&mut world, ChannelId(0), &[0; 20_000]), Err(SendError::TooLarge { bytes: 20_000, limit: 16_384 }));
     // Three clients in the order of their slots: channels, payloads, channels.
     for traffic in [first.clone(), Traffic::Payloads, first.clone()] {
         world.server.set_traffic(traffic.clone()).unwrap();

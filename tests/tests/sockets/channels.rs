@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use slipgate_client::ClientState;
 use slipgate_server::config::Memory;
 use slipgate_server::transfer::{self, ContentDigest, Transfer};
-use slipgate_server::typed::SendTypedError;
-use slipgate_server::typed::{Bincode, Postcard, TypedErrorKind};
+use slipgate_server::typed::{Bincode, Codec, Postcard, SendTypedError, TypedErrorKind};
 use slipgate_server::{
     Channel, ChannelConfig, ChannelId, CloseKind, DeliveryStatus, Kind, Layout, SendError, SendOptions, Traffic,
 };
@@ -166,11 +165,11 @@ fn typed_values_arrive_unchanged_with_either_codec() {
         host.log.messages.len() == 2 && guest.log.messages.len() == 2
     });
     let received: Vec<_> = host.log.on(CHAT).collect();
-    assert_eq!(slipgate_server::decode::<Talk>(client, CHAT, &received[0]), Ok(hello));
-    assert_eq!(slipgate_server::typed::decode_with::<Talk>(&postcard, client, CHAT, &received[1]), Ok(step.clone()));
+    assert_eq!(slipgate_server::decode::<Talk>(CHAT, &received[0]), Ok(hello));
+    assert_eq!(postcard.decode::<Talk>(&received[1]), Ok(step.clone()));
     let received: Vec<_> = guest.log.on(CHAT).collect();
     assert_eq!(slipgate_client::decode::<Talk>(CHAT, &received[0]), Ok(step));
-    assert_eq!(slipgate_client::typed::decode_with::<Talk>(&postcard, CHAT, &received[1]), Ok(Talk::Leave));
+    assert_eq!(postcard.decode::<Talk>(&received[1]), Ok(Talk::Leave));
 }
 
 #[test]
@@ -193,16 +192,16 @@ fn malformed_message_is_an_error_and_keeps_the_connection() {
         host.log.messages.len() == 5 && guest.log.messages.len() == 4
     });
     for ((_, kind), bytes) in wrong.into_iter().zip(host.log.on(CHAT)) {
-        let error = slipgate_server::decode::<Talk>(client, CHAT, &bytes).expect_err("the message is malformed");
-        assert_eq!((error.client, error.channel, error.kind), (client, CHAT, kind));
-        assert_eq!(error.to_string(), format!("client in slot 0, channel 0: {kind}"));
+        let error = slipgate_server::decode::<Talk>(CHAT, &bytes).expect_err("the message is malformed");
+        assert_eq!((error.channel, error.kind), (CHAT, kind));
+        assert_eq!(error.to_string(), format!("channel 0: {kind}"));
     }
     for ((_, kind), bytes) in wrong.into_iter().zip(guest.log.on(CHAT)) {
         let error = slipgate_client::decode::<Talk>(CHAT, &bytes).expect_err("the message is malformed");
         assert_eq!(error.to_string(), format!("channel 0: {kind}"));
     }
     let last = host.log.on(CHAT).last().expect("five messages");
-    assert_eq!(slipgate_server::decode::<Talk>(client, CHAT, &last), Ok(Talk::Leave));
+    assert_eq!(slipgate_server::decode::<Talk>(CHAT, &last), Ok(Talk::Leave));
     assert_eq!((guest.client.state(), &host.ended[..]), (ClientState::Connected, &[][..]));
 }
 
@@ -211,29 +210,24 @@ fn unencodable_value_is_refused_and_nothing_is_sent() {
     let (mut host, mut guest) = meet(channels());
     let client = host.client();
     let essay = "x".repeat(20_000);
-    let too_large = SendTypedError::Send(SendError::TooLarge);
+    let too_large = SendTypedError::Send(SendError::TooLarge { bytes: 20_003, limit: 16_384 });
     let (wide, options) = (Bincode::with_limit(64 * 1024), SendOptions::default());
     let sent = host.at(client).send_typed_with(&wide, CHAT, &essay, options);
     assert_eq!(sent, Err(too_large), "larger than the channel allows");
-    let too_large = slipgate_client::typed::SendTypedError::Send(SendError::TooLarge);
     assert_eq!(guest.client.send_typed_with(&wide, CHAT, &essay, options), Err(too_large));
     let error = guest.client.send_typed(CHAT, &essay);
-    let Err(slipgate_client::typed::SendTypedError::Value(error)) = error else { panic!("{error:?}") };
+    let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
     assert_eq!(error.kind, TypedErrorKind::TooLarge, "larger than the codec's default");
     let narrow = Bincode::with_limit(100);
     let error = host.at(client).send_typed_with(&narrow, CHAT, &essay, SendOptions::default());
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
-    assert_eq!((error.client, error.channel, error.kind), (client, CHAT, TypedErrorKind::TooLarge));
-    let unreachable = Err(SendTypedError::Send(SendError::NoChannel));
+    assert_eq!((error.channel, error.kind), (CHAT, TypedErrorKind::TooLarge));
+    let unreachable = Err(SendTypedError::Send(SendError::NoChannel { channel: ChannelId(9), channels: 3 }));
     assert_eq!(host.server.send_typed(client, ChannelId(9), &1), unreachable);
-    assert_eq!(
-        guest.client.send_typed(MAP, &1),
-        Err(slipgate_client::typed::SendTypedError::Send(SendError::WrongKind))
-    );
-    let Err(SendTypedError::Broadcast { channel, kind }) = host.server.broadcast_typed(CHAT, &essay) else {
-        panic!("larger than the codec's default")
-    };
-    assert_eq!((channel, kind), (CHAT, TypedErrorKind::TooLarge));
+    assert_eq!(guest.client.send_typed(MAP, &1), Err(SendTypedError::Send(SendError::WrongKind)));
+    let error = host.server.broadcast_typed(CHAT, &essay);
+    let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
+    assert_eq!((error.channel, error.kind), (CHAT, TypedErrorKind::TooLarge));
     guest.client.send_typed(CHAT, "the first").expect("sent");
     host.server.send_typed(client, CHAT, "the first").expect("sent");
     until(&mut (&mut host, &mut guest), "one message each way", |(host, guest)| {
@@ -437,7 +431,7 @@ fn another_application_version_disconnects_both_ends() {
         !host.ended.is_empty() && !guest.ended.is_empty()
     });
     for (ended, own, other) in [(&guest.ended, &old, &new), (&host.ended, &new, &old)] {
-        let [CloseKind::LayoutMismatch { local, remote }] = ended[..] else { panic!("{ended:?}") };
+        let [CloseKind::LayoutMismatch { local, remote, .. }] = ended[..] else { panic!("{ended:?}") };
         // Whichever end learns it from the other's close message knows only its own layout.
         assert!(local == own.hash() && remote.is_none_or(|remote| remote == other.hash()), "{ended:?}");
     }

@@ -175,7 +175,7 @@ fn sandbox_without_batching_falls_back_to_single_datagrams() {
                     assert_eq!(batching, [Batching::Off; 2], "{refused:?}, {error}");
                     assert_eq!(warnings.of_batching(), [Batching::Off.name()], "{refused:?}, {error}: reported once");
                     let lost = slipgate_server::sockets::SocketErrorKind::ALL.map(|kind| stats.errors(kind));
-                    assert_eq!(lost, [0; 7], "a refused batch is no error, for nothing was lost: {error}");
+                    assert_eq!(lost, [0; 7], "a refused batch is not an error, because nothing was lost: {error}");
                 }
                 // stderr, because libtest hides the standard output of passing tests.
                 Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp: {reason}").unwrap(),

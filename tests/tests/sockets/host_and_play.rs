@@ -46,7 +46,7 @@ fn hosting_player_receives_the_last_payloads_after_the_end() {
     let (mut server, mut inbox) = (server(Traffic::Payloads), Inbox::default());
     let host = server.connect_loopback(1, [0; 256]).unwrap();
     server.send(host, b"last").unwrap();
-    server.client(host).unwrap().disconnect();
+    server.client(host).unwrap().disconnect().unwrap();
     let mut ended = 0;
     while let Some(event) = inbox.next(&mut server) {
         ended += u32::from(matches!(event, Event::Disconnected { client, .. } if client == host));

@@ -4,6 +4,7 @@
 
 mod channels;
 mod channels_live;
+mod client_floods;
 mod datapaths;
 mod host_and_play;
 #[cfg(target_os = "linux")]
@@ -32,6 +33,8 @@ mod tag_client;
 #[path = "../../../examples/tag_server.rs"]
 #[allow(dead_code, reason = "its `main`")]
 mod tag_server;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod transfer_memory;
 
 use slipgate_tests::counting::Counting;
 

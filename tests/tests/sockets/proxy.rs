@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_sim::proxy::{Proxy, Settings};
+use slipgate_sim::proxy::{Proxy, ProxySettings};
 use slipgate_sim::{Buffer, Conditions, Loss, Rate, RateLimit, Rebinding, Share};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -20,12 +20,12 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(change: impl FnOnce(&mut ProxySettings)) -> Self {
         Self::between("127.0.0.1:0", socket("127.0.0.1:0"), change)
     }
 
-    fn between(listen: &str, server: UdpSocket, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::new(listen.parse().unwrap(), server.local_addr().unwrap(), 1);
+    fn between(listen: &str, server: UdpSocket, change: impl FnOnce(&mut ProxySettings)) -> Self {
+        let mut settings = ProxySettings::new(listen.parse().unwrap(), server.local_addr().unwrap(), 1);
         change(&mut settings);
         Self { proxy: Proxy::bind(settings).unwrap(), server, start: std::time::Instant::now() }
     }
@@ -278,11 +278,11 @@ fn proxy_to_itself_is_refused() {
     let address = taken.local_addr().unwrap();
     drop(taken);
     for listen in [address, SocketAddr::new([0, 0, 0, 0].into(), address.port())] {
-        let error = Proxy::bind(Settings::new(listen, address, 1)).err().unwrap();
+        let error = Proxy::bind(ProxySettings::new(listen, address, 1)).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }
     let same_port_elsewhere = SocketAddr::new([192, 0, 2, 1].into(), address.port());
-    assert!(Proxy::bind(Settings::new(address, same_port_elsewhere, 1)).is_ok());
+    assert!(Proxy::bind(ProxySettings::new(address, same_port_elsewhere, 1)).is_ok());
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn full_ring_refuses_commands_until_the_shard_drains_it() {
     });
 
     assert_eq!(sharded.send(client, b""), Err(SendError::Empty));
-    assert_eq!(sharded.send(client, &[0; 1201]), Err(SendError::TooLarge));
+    assert_eq!(sharded.send(client, &[0; 1201]), Err(SendError::TooLarge { bytes: 1201, limit: 1200 }));
     assert_eq!(sharded.send_message(client, CHAT, b"hi"), Err(SendError::WrongTraffic));
     sharded.disconnect(client).unwrap();
     sharded.flush();
@@ -289,7 +289,7 @@ impl Turn for Player {
     }
 
     fn describe(&self) -> String {
-        format!("{:?}, {} heard", self.client.state(), self.received.len())
+        format!("{:?}, {} received", self.client.state(), self.received.len())
     }
 }
 
@@ -344,7 +344,10 @@ fn slow_game_with_small_rings_receives_messages_in_order() {
     }
     let client = game.connected[0].1;
     assert_eq!(sharded.send(client, b"hi"), Err(SendError::WrongTraffic));
-    assert_eq!(sharded.send_message(client, ChannelId(9), b"hi"), Err(SendError::NoChannel));
+    assert_eq!(
+        sharded.send_message(client, ChannelId(9), b"hi"),
+        Err(SendError::NoChannel { channel: ChannelId(9), channels: 2 })
+    );
     assert_eq!(sharded.send_message(client, MAP, b"hi"), Err(SendError::WrongKind));
     sharded.kick(client, "that is enough").unwrap();
     sharded.flush();
@@ -494,7 +497,10 @@ fn broadcast_transfer_reports_refused_clients_by_label() {
         assert!(matches!(unsent, (of, MAP, Some(1000..1080), SendError::Backlogged) if *of == client), "{unsent:?}");
     }
     assert_eq!(sharded.send_transfer(client, CHAT, map.clone(), 0), Err(SendError::WrongKind));
-    assert_eq!(sharded.send_transfer(client, ChannelId(9), map, 0), Err(SendError::NoChannel));
+    assert_eq!(
+        sharded.send_transfer(client, ChannelId(9), map, 0),
+        Err(SendError::NoChannel { channel: ChannelId(9), channels: 2 })
+    );
     sharded.stop("", |event| game.note(event));
 }
 
@@ -516,7 +522,10 @@ fn sharded_server_carries_typed_values_and_close_reasons() {
         assert_eq!(slipgate_client::decode(CHAT, &player.received[0]), Ok((id as u64, "welcome")));
     }
     let kicked = game.connected.iter().find(|(client_id, _)| *client_id == 0).unwrap().1;
-    sharded.kick_with(kicked, CloseCode(300), "no rockets").unwrap();
+    // A text beyond 256 bytes is cut between two characters.
+    let text = format!("no rockets{}", "é".repeat(200));
+    let cut = format!("no rockets{}", "é".repeat(123));
+    sharded.kick_with(kicked, CloseCode(300), &text).unwrap();
     sharded.flush();
     players[1].client.leave(CloseCode(301), "supper");
     let mut ends = BTreeMap::new();
@@ -529,12 +538,12 @@ fn sharded_server_carries_typed_values_and_close_reasons() {
         ends.len() == 2
     });
     let received = ends.values().map(|end| (end.code.unwrap(), end.text.as_str()));
-    assert!(received.eq([(CloseCode(300), "no rockets"), (CloseCode(301), "supper")]), "{ends:?}");
+    assert!(received.eq([(CloseCode(300), cut.as_str()), (CloseCode(301), "supper")]), "{ends:?}");
     sharded.stop("until tomorrow", |_| {});
     until(&mut players, "all clients ended", |players| players.iter().all(|player| player.ended));
     let received = players.iter().map(|player| player.client.close_reason().unwrap());
     let texts: Vec<_> = received.clone().map(|reason| reason.text.as_str()).collect();
-    assert_eq!(texts, ["no rockets", "supper", "until tomorrow"]);
+    assert_eq!(texts, [cut.as_str(), "supper", "until tomorrow"]);
     assert!(received.map(|reason| reason.by).eq([ClosedBy::Remote, ClosedBy::Local, ClosedBy::Remote]));
 }
 
@@ -752,7 +761,7 @@ fn with_one_client() -> (ShardedServer, Vec<Player>, ClientHandle) {
     let Traffic::Channels(layout, config) = channels() else { unreachable!() };
     let slow = Traffic::Channels(layout, ConnectionConfig { close_timeout: 100 * DEADLINE, ..config });
     let (mut sharded, address) = start(4, &slow, ShardedServerConfig::default());
-    // Netcode's time-out would free the slot of a silent client as well.
+    // Netcode's timeout would free the slot of a silent client as well.
     let order = TokenOrder { timeout_seconds: 60, ..TokenOrder::new(0, &[address]) };
     let (mut players, mut game) = (vec![Player::with(&order)], Game::default());
     until(&mut players, "the client connects", |players| {
@@ -828,9 +837,9 @@ fn broadcast_is_one_command_per_shard_with_shared_bytes() {
     }
     assert_eq!(sharded.broadcast(CHAT, &message), report(0, 3), "160 KiB wait for each shard");
     assert_eq!(sharded.broadcast_typed(CHAT, "it goes the same way").unwrap(), report(0, 3).unwrap());
-    assert_eq!(sharded.broadcast(ChannelId(9), b""), Err(SendError::NoChannel));
+    assert_eq!(sharded.broadcast(ChannelId(9), b""), Err(SendError::NoChannel { channel: ChannelId(9), channels: 2 }));
     assert_eq!(sharded.broadcast(MAP, b""), Err(SendError::WrongKind));
-    assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(SendError::TooLarge));
+    assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(SendError::TooLarge { bytes: 20_000, limit: 16_384 }));
     go_on.iter().for_each(|sender| sender.send(()).unwrap());
     // A client's own queue holds 64 KiB: its shard counts what it refuses.
     let not_sent = |sharded: &ShardedServer| [0, 1].map(|shard| sharded.counts(ShardId(shard)).broadcasts_not_sent);

@@ -99,7 +99,7 @@ impl Shards {
                 self.guests.pop().unwrap().client.disconnect();
                 let (server, _) = &mut self.shards[shard];
                 let client = server.find(client_id).unwrap();
-                server.client(client).unwrap().disconnect();
+                server.client(client).unwrap().disconnect().unwrap();
             }
         }
         panic!("no ports of 64 lead to the shards: {missing:?} are missing");
@@ -139,7 +139,7 @@ fn shards_share_one_uplink_fairly_between_all_clients() {
     let Shards { shards, guests, .. } = &mut shards_world;
     guests.retain(|guest| shards[1].0.find(guest.client_id).is_some());
     let gone = shards_world.shards[0].0.clients().collect::<Vec<_>>();
-    gone.into_iter().for_each(|client| shards_world.shards[0].0.client(client).unwrap().disconnect());
+    gone.into_iter().for_each(|client| shards_world.shards[0].0.client(client).unwrap().disconnect().unwrap());
     let [none, shares] = shards_world.shares();
     let sum: f64 = shares.iter().sum();
     assert!(none.is_empty() && (1.0..2.0).contains(&sum), "{sum} of the uplink: {shares:?}");

@@ -3,7 +3,7 @@
 //! The algorithm is GCRA: for each client id, the time at which its allowance is full again.
 //!
 //! DECISION: the crate `governor` has the same algorithm, but its keyed stores grow without bound between two sweeps.
-//! The bounded store is all the code there is.
+//! The code here is little more than the bounded store.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::HttpLimits;
 use super::connection_io::ConnectionIo;
-use super::connection_state::{Arrival, ConnectionState};
+use super::connection_state::{ConnectionState, RequestTiming};
 use super::guard::closing;
 
 /// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
@@ -67,13 +67,13 @@ async fn respond(
     state: Arc<ConnectionState>,
 ) -> Result<Response, Infallible> {
     let arrival = state.arrival();
-    if arrival == Arrival::Pipelined {
+    if arrival == RequestTiming::Pipelined {
         sleep(PIPELINE_PAUSE).await;
     }
-    state.on_request(Instant::now());
+    state.on_head(Instant::now());
     request.extensions_mut().insert(Arc::clone(&state));
     let response = router.call(request).await?;
     state.on_response(Instant::now());
-    let is_kept = state.is_authenticated() && arrival == Arrival::AfterResponse;
+    let is_kept = state.is_authenticated() && arrival == RequestTiming::AfterResponse;
     Ok(if is_kept { response } else { closing(response) })
 }

@@ -1,4 +1,4 @@
-//! The socket of a connection: a time-out for writing, a count of reads, and a close that loses no response.
+//! The socket of a connection: a timeout for writing, a count of reads, and a close that loses no response.
 //!
 //! DECISION: crates such as `tokio-io-timeout` limit the time between two bytes. A client that reads one byte at a time
 //! would hold a connection for hours, so here the time counts from the first byte that waits.
@@ -100,7 +100,7 @@ impl AsyncWrite for ConnectionIo {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all its bytes.
+    /// Does nothing: hyper flushes when it has written all its bytes.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.write_deadline = None;
         self.state.set_write_stalled(false);
@@ -130,7 +130,7 @@ mod tests {
         let limits = HttpLimits { write_timeout: Duration::from_millis(300), ..HttpLimits::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let state = Arc::new(ConnectionState::new(Instant::now()));
+        let state = Arc::new(ConnectionState::new(Instant::now(), Arc::default()));
         let mut io = ConnectionIo::new(listener.accept().await.unwrap().0, Arc::clone(&state), limits);
         io.write_all(b"response").await.unwrap();
         io.flush().await.unwrap();

@@ -1,12 +1,14 @@
 //! The state of one connection, which its task writes and the accept loop reads.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Whether a request was sent before the response to the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
+pub(super) enum RequestTiming {
     /// The client had the response to its previous request, or this is its first.
     AfterResponse,
     /// The client did not wait for the response to its previous request.
@@ -18,7 +20,7 @@ pub(super) enum Arrival {
 pub(super) struct ConnectionState {
     accepted: Instant,
     /// The last event that the client cannot fake with single bytes, in microseconds since `accepted`: the accept, the
-    /// complete head of a request, a response.
+    /// complete head of a request, its complete body, a response.
     last_progress: AtomicU64,
     /// Whether the connection has waited for its client. A new one has not until its task has run: under load, requests
     /// of many connections lie in the system's buffers.
@@ -31,13 +33,12 @@ pub(super) struct ConnectionState {
     reads: AtomicU64,
     /// `reads` when the last response was ready; `u64::MAX` before the first one.
     reads_at_response: AtomicU64,
+    /// Wakes the accept loop when this connection can give way again.
+    can_give_way: Arc<Notify>,
 }
 
-/// The time after which a request counts as waiting for its client. The service answers within milliseconds.
-const ANSWER_MICROS: u64 = 1_000_000;
-
 impl ConnectionState {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, can_give_way: Arc<Notify>) -> Self {
         Self {
             accepted: now,
             last_progress: AtomicU64::new(0),
@@ -48,6 +49,7 @@ impl ConnectionState {
             is_write_stalled: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             reads_at_response: AtomicU64::new(u64::MAX),
+            can_give_way,
         }
     }
 
@@ -58,7 +60,9 @@ impl ConnectionState {
 
     /// Records that all bytes were read that had arrived.
     pub(super) fn on_wait(&self) {
-        self.has_waited.store(true, Ordering::Relaxed);
+        if !self.has_waited.swap(true, Ordering::Release) {
+            self.can_give_way.notify_one();
+        }
     }
 
     /// Records whether the system's buffer has room for the response.
@@ -67,23 +71,30 @@ impl ConnectionState {
     }
 
     /// Returns whether the newest request was pipelined. Must be called once its head is parsed.
-    pub(super) fn arrival(&self) -> Arrival {
+    pub(super) fn arrival(&self) -> RequestTiming {
         // A client that waits for its response sends the next request later, so at least one read lies in between.
         let has_read = self.reads.load(Ordering::Relaxed) != self.reads_at_response.load(Ordering::Relaxed);
         let is_stalled = self.is_write_stalled.load(Ordering::Relaxed);
-        if has_read && !is_stalled { Arrival::AfterResponse } else { Arrival::Pipelined }
+        if has_read && !is_stalled { RequestTiming::AfterResponse } else { RequestTiming::Pipelined }
     }
 
-    pub(super) fn on_request(&self, now: Instant) {
+    /// Records the complete head of a request.
+    pub(super) fn on_head(&self, now: Instant) {
         self.on_progress(now);
-        self.is_answering.store(true, Ordering::Relaxed);
+    }
+
+    /// Records the complete body of a request: from now on the client waits for the service.
+    pub(super) fn on_body(&self, now: Instant) {
+        self.on_progress(now);
+        self.is_answering.store(true, Ordering::Release);
     }
 
     pub(super) fn on_response(&self, now: Instant) {
         self.on_progress(now);
-        self.on_wait();
-        self.is_answering.store(false, Ordering::Relaxed);
         self.reads_at_response.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.is_answering.store(false, Ordering::Release);
+        self.has_waited.store(true, Ordering::Release);
+        self.can_give_way.notify_one();
     }
 
     fn on_progress(&self, now: Instant) {
@@ -113,12 +124,9 @@ impl ConnectionState {
     ///
     /// A request with a body that does not arrive is not answered.
     pub(super) fn idle_micros(&self, now: Instant) -> Option<u64> {
-        let idle = self.micros(now).saturating_sub(self.last_progress.load(Ordering::Relaxed));
-        let is_answering = self.is_answering.load(Ordering::Relaxed) && self.is_authenticated();
-        if !self.has_waited.load(Ordering::Relaxed) {
-            return None;
-        }
-        (!is_answering || idle >= ANSWER_MICROS).then_some(idle)
+        let is_answering = self.is_answering.load(Ordering::Acquire) && self.is_authenticated();
+        (self.has_waited.load(Ordering::Acquire) && !is_answering)
+            .then(|| self.micros(now).saturating_sub(self.last_progress.load(Ordering::Relaxed)))
     }
 
     fn micros(&self, now: Instant) -> u64 {
@@ -135,32 +143,36 @@ mod tests {
     #[test]
     fn request_without_a_read_since_the_response_is_pipelined() {
         let now = Instant::now();
-        let state = ConnectionState::new(now);
+        let state = ConnectionState::new(now, Arc::default());
         state.on_read();
-        assert_eq!(state.arrival(), Arrival::AfterResponse, "the first request");
+        assert_eq!(state.arrival(), RequestTiming::AfterResponse, "the first request");
         state.on_read();
         state.on_response(now);
-        assert_eq!(state.arrival(), Arrival::Pipelined, "it was in the buffer when the response was ready");
+        assert_eq!(state.arrival(), RequestTiming::Pipelined, "it was in the buffer when the response was ready");
         state.on_read();
-        assert_eq!(state.arrival(), Arrival::AfterResponse);
+        assert_eq!(state.arrival(), RequestTiming::AfterResponse);
         state.set_write_stalled(true);
-        assert_eq!(state.arrival(), Arrival::Pipelined, "the response was not read");
+        assert_eq!(state.arrival(), RequestTiming::Pipelined, "the response was not read");
     }
 
     #[test]
-    fn connection_that_answers_a_request_is_not_idle() {
+    fn connection_with_an_open_request_is_not_idle() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let state = ConnectionState::new(start);
+        let state = ConnectionState::new(start, Arc::default());
         assert_eq!(state.idle_micros(at(4)), None, "its task has not run yet");
         state.on_wait();
         assert_eq!(state.idle_micros(at(5)), Some(5_000));
-        state.on_request(at(10));
-        assert_eq!(state.idle_micros(at(11)), Some(1_000), "not authenticated");
+        state.on_head(at(10));
+        state.on_body(at(11));
+        assert_eq!(state.idle_micros(at(12)), Some(1_000), "not authenticated");
         state.authenticate();
-        assert_eq!(state.idle_micros(at(11)), None);
-        assert_eq!(state.idle_micros(at(1_010)), Some(1_000_000), "its body does not arrive");
+        assert_eq!(state.idle_micros(at(1_012)), None);
         state.on_response(at(1_020));
         assert_eq!(state.idle_micros(at(1_050)), Some(30_000));
+        state.on_head(at(1_060));
+        assert_eq!(state.idle_micros(at(1_100)), Some(40_000), "its body does not arrive");
+        state.on_body(at(1_110));
+        assert_eq!(state.idle_micros(at(1_120)), None);
     }
 }

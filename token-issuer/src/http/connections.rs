@@ -10,20 +10,24 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use super::HttpLimits;
 use super::connection_state::ConnectionState;
 
-/// The part of all places that unauthenticated connections can take from idle authenticated ones: one in so many.
+/// Unauthenticated connections can take one of this many places from idle authenticated ones.
 const UNAUTHENTICATED_SHARE: usize = 8;
+/// The maximum number of connections beyond [`HttpLimits::connections`]: these have given way, and are being closed.
+/// It is never more than that setting.
+pub const MAX_CLOSING: usize = 32;
 
 /// The unit of the limit for each address: an IPv4 address, or the /64 of an IPv6 address, which is one host's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Source(IpAddr);
+pub(super) struct ConnectionSource(IpAddr);
 
-impl From<IpAddr> for Source {
+impl From<IpAddr> for ConnectionSource {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
@@ -33,75 +37,132 @@ impl From<IpAddr> for Source {
 }
 
 struct Entry {
+    id: Id,
     task: AbortHandle,
-    source: Source,
+    source: ConnectionSource,
     state: Arc<ConnectionState>,
 }
 
-/// The tasks of all open connections. A connection that was told to close counts until its task has ended.
+/// The tasks of all open connections. A connection that was asked to close counts until its task has ended.
 pub(super) struct Connections {
     limits: HttpLimits,
     tasks: JoinSet<()>,
-    /// The connections that were not told to close. At most `limits.connections`, so a scan takes microseconds.
+    /// The connections that were not asked to close. At most `limits.connections`, so a scan takes microseconds.
     entries: Vec<Entry>,
+    /// Notified when a connection that could not give way can, because it has been served.
+    can_give_way: Arc<Notify>,
+}
+
+/// One kind of connections: how many there are, and the longest idle one.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    count: usize,
+    /// The idle time and the index. `None` if none can give way now.
+    longest_idle: Option<(u64, usize)>,
+}
+
+impl Group {
+    fn add(&mut self, idle_micros: Option<u64>, index: usize) {
+        self.count += 1;
+        self.longest_idle = self.longest_idle.max(idle_micros.map(|micros| (micros, index)));
+    }
+}
+
+/// All connections by kind, from one pass over them.
+#[derive(Default)]
+struct Groups {
+    authenticated: Group,
+    unauthenticated: Group,
+    /// The unauthenticated ones of the new connection's source.
+    of_source: Group,
 }
 
 impl Connections {
     pub(super) fn new(limits: HttpLimits) -> Self {
-        Self { limits, tasks: JoinSet::new(), entries: Vec::new() }
+        Self { limits, tasks: JoinSet::new(), entries: Vec::new(), can_give_way: Arc::default() }
     }
 
-    /// Returns whether one more connection may be accepted. It may exceed the limit by one until another has closed.
+    /// Returns whether one more connection may be accepted. It does not wait for the ends of those that gave way, up to
+    /// [`MAX_CLOSING`]: otherwise a new connection would wait until tasks have run that compete with it.
     pub(super) fn can_accept(&self) -> bool {
-        self.tasks.len() <= self.limits.connections.max(1)
+        let open = self.limits.connections.max(1);
+        self.tasks.len() < open.saturating_add(open.min(MAX_CLOSING))
     }
 
     /// Closes a connection if a new one from `source` needs its place. Returns `false` if none can give way now: the
-    /// caller tries again when the waiting requests have been served.
-    pub(super) fn make_room(&mut self, source: Source, now: Instant) -> bool {
-        let is_of_source = |entry: &Entry| entry.source == source && !entry.state.is_authenticated();
-        if self.count(is_of_source) >= self.limits.connections_per_address.max(1) {
-            return self.close_longest_idle(now, is_of_source);
+    /// caller tries again after [`Self::wait_for_room`].
+    pub(super) fn make_room(&mut self, source: ConnectionSource, now: Instant) -> bool {
+        let groups = self.groups(Some(source), now);
+        if groups.of_source.count >= self.limits.connections_per_address.max(1) {
+            return self.close(groups.of_source.longest_idle);
         }
-        self.entries.len() < self.limits.connections.max(1) || self.close_any(now)
+        self.entries.len() < self.limits.connections.max(1) || self.close(self.least_needed(&groups))
     }
 
     /// Closes the connection that is needed least. Returns `false` if all are answering requests.
     pub(super) fn close_any(&mut self, now: Instant) -> bool {
+        let groups = self.groups(None, now);
+        self.close(self.least_needed(&groups))
+    }
+
+    /// Waits until a connection has ended, or can give way.
+    pub(super) async fn wait_for_room(&mut self) {
+        let can_give_way = Arc::clone(&self.can_give_way);
+        tokio::select! {
+            true = self.next_end() => {}
+            () = can_give_way.notified() => {}
+        }
+    }
+
+    fn least_needed(&self, groups: &Groups) -> Option<(u64, usize)> {
         // Unauthenticated connections keep some places. Otherwise each new one would replace the previous one, with its
         // request still on the way, while authenticated ones sit idle.
         let places = (self.limits.connections / UNAUTHENTICATED_SHARE).max(1);
-        let is_authenticated = |entry: &Entry| entry.state.is_authenticated();
-        let are_few = self.count(|entry| !is_authenticated(entry)) < places;
-        are_few && self.close_longest_idle(now, is_authenticated)
-            || self.close_longest_idle(now, |entry| !is_authenticated(entry))
+        let (first, second) = if groups.unauthenticated.count < places {
+            (groups.authenticated, groups.unauthenticated)
+        } else {
+            (groups.unauthenticated, Group::default())
+        };
+        first.longest_idle.or(second.longest_idle)
     }
 
-    fn count(&self, is_counted: impl Fn(&Entry) -> bool) -> usize {
-        self.entries.iter().filter(|entry| is_counted(entry)).count()
-    }
-
-    fn close_longest_idle(&mut self, now: Instant, may_close: impl Fn(&Entry) -> bool) -> bool {
-        let candidates = self.entries.iter().enumerate().filter(|(_, entry)| may_close(entry));
-        let idle = candidates.filter_map(|(index, entry)| Some((entry.state.idle_micros(now)?, index)));
-        match idle.max() {
-            Some((_, index)) => {
-                self.entries.swap_remove(index).task.abort();
-                true
+    fn groups(&self, source: Option<ConnectionSource>, now: Instant) -> Groups {
+        let mut groups = Groups::default();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let idle = entry.state.idle_micros(now);
+            if entry.state.is_authenticated() {
+                groups.authenticated.add(idle, index);
+                continue;
             }
-            None => false,
+            groups.unauthenticated.add(idle, index);
+            if Some(entry.source) == source {
+                groups.of_source.add(idle, index);
+            }
         }
+        groups
+    }
+
+    fn close(&mut self, found: Option<(u64, usize)>) -> bool {
+        if let Some((_, index)) = found {
+            self.entries.swap_remove(index).task.abort();
+        }
+        found.is_some()
+    }
+
+    /// Returns the state of a connection that was accepted now.
+    pub(super) fn new_state(&self, now: Instant) -> Arc<ConnectionState> {
+        Arc::new(ConnectionState::new(now, Arc::clone(&self.can_give_way)))
     }
 
     /// Starts the task of a connection.
     pub(super) fn spawn(
         &mut self,
-        source: Source,
+        source: ConnectionSource,
         state: Arc<ConnectionState>,
         connection: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.tasks.spawn(connection);
-        self.entries.push(Entry { task, source, state });
+        self.entries.push(Entry { id: task.id(), task, source, state });
     }
 
     /// Waits for the end of a connection. Returns `false` if there is none.
@@ -115,7 +176,7 @@ impl Connections {
     }
 
     fn remove(&mut self, id: Id) {
-        self.entries.retain(|entry| entry.task.id() != id);
+        self.entries.retain(|entry| entry.id != id);
     }
 }
 
@@ -129,7 +190,7 @@ mod tests {
         HttpLimits { connections, connections_per_address, ..HttpLimits::default() }
     }
 
-    fn source(text: &str) -> Source {
+    fn source(text: &str) -> ConnectionSource {
         text.parse::<IpAddr>().unwrap().into()
     }
 
@@ -153,7 +214,7 @@ mod tests {
         fn open(&mut self, address: &str, millis: u64) -> Option<Arc<ConnectionState>> {
             let now = self.at(millis);
             self.connections.make_room(source(address), now).then(|| {
-                let state = Arc::new(ConnectionState::new(now));
+                let state = self.connections.new_state(now);
                 state.on_wait();
                 self.connections.spawn(source(address), Arc::clone(&state), std::future::pending());
                 self.opened.push(Arc::clone(&state));
@@ -176,7 +237,7 @@ mod tests {
         let first = table.open("192.0.2.1", 0).unwrap();
         table.open("192.0.2.2", 10).unwrap();
         table.open("192.0.2.3", 20).unwrap();
-        first.on_request(table.at(30));
+        first.on_head(table.at(30));
         table.open("192.0.2.4", 40).unwrap();
         assert_eq!(table.is_open(), [0, 2, 3], "the first one made progress");
     }
@@ -206,19 +267,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connection_that_answers_a_request_is_not_closed() {
+    async fn connection_with_an_open_request_is_not_closed() {
         let mut table = Table::new(limits(1, 8));
         let only = table.open("192.0.2.1", 0).unwrap();
-        only.on_request(table.at(10));
+        only.on_body(table.at(10));
         only.authenticate();
         assert!(table.open("192.0.2.2", 20).is_none());
-        assert!(table.open("192.0.2.2", 1_010).is_some(), "the request does not arrive");
+        only.on_response(table.at(30));
+        assert!(table.open("192.0.2.2", 40).is_some());
+    }
+
+    #[tokio::test]
+    async fn authenticated_connection_without_its_body_gives_way() {
+        let mut table = Table::new(limits(1, 8));
+        let only = table.open("192.0.2.1", 0).unwrap();
+        only.authenticate();
+        only.on_head(table.at(10));
+        assert!(table.open("192.0.2.2", 20).is_some());
     }
 
     #[tokio::test]
     async fn connection_that_was_not_served_yet_is_not_closed() {
         let mut connections = Connections::new(limits(1, 1));
-        let (now, state) = (Instant::now(), Arc::new(ConnectionState::new(Instant::now())));
+        let now = Instant::now();
+        let state = connections.new_state(now);
         assert!(connections.make_room(source("192.0.2.1"), now));
         connections.spawn(source("192.0.2.1"), Arc::clone(&state), std::future::pending());
         assert!(!connections.make_room(source("192.0.2.1"), now) && !connections.make_room(source("192.0.2.2"), now));
@@ -238,19 +310,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ended_connections_leave_the_table() {
-        let mut connections = Connections::new(limits(1, 8));
-        let now = Instant::now();
-        for _ in 0..3 {
-            assert!(connections.make_room(source("192.0.2.1"), now));
-            let state = Arc::new(ConnectionState::new(now));
-            state.on_wait();
-            connections.spawn(source("192.0.2.1"), state, std::future::pending());
+    async fn new_connections_do_not_wait_for_those_that_gave_way() {
+        for (open, closing) in [(1, 1), (MAX_CLOSING + 8, MAX_CLOSING)] {
+            let mut table = Table::new(limits(open, 2 * open));
+            for millis in 0..(open + closing) as u64 {
+                // No task has run since the first one: each connection that gave way is still open.
+                assert!(table.connections.can_accept(), "{millis} connections of {open}");
+                table.open("192.0.2.1", millis).unwrap();
+            }
+            assert!(!table.connections.can_accept(), "{closing} connections are closing");
+            for _ in 0..closing {
+                assert!(table.connections.next_end().await);
+                assert!(table.connections.can_accept());
+            }
+            (0..open).for_each(|millis| assert!(table.connections.close_any(table.at(100 + millis as u64))));
+            for _ in 0..open {
+                assert!(table.connections.next_end().await);
+            }
+            assert!(!table.connections.next_end().await, "all have ended");
         }
-        assert!(!connections.can_accept(), "two are closing");
-        assert!(connections.next_end().await && connections.next_end().await);
-        assert!(connections.can_accept());
-        assert!(connections.close_any(now) && connections.next_end().await && !connections.next_end().await);
+    }
+
+    #[tokio::test]
+    async fn room_is_made_when_a_connection_has_been_served() {
+        let mut table = Table::new(limits(1, 8));
+        let only = table.open("192.0.2.1", 0).unwrap();
+        only.authenticate();
+        only.on_body(table.at(1));
+        table.connections.wait_for_room().await;
+        let wait = tokio::time::timeout(Duration::from_millis(20), table.connections.wait_for_room());
+        assert!(wait.await.is_err(), "it is answering");
+        only.on_response(table.at(2));
+        table.connections.wait_for_room().await;
+        assert!(table.connections.make_room(source("192.0.2.1"), table.at(3)));
     }
 
     #[test]

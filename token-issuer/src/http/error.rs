@@ -130,7 +130,7 @@ impl ApiError {
         Self { code, message: message.into(), field: Some(field.into()), retry_after_seconds: None }
     }
 
-    /// The refusal of a client id that has to wait this long for its next token.
+    /// Returns the refusal of a client id that has to wait this long for its next token.
     pub(super) fn too_many_tokens(wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("this client id has had its tokens of this minute; try again in {seconds} s");

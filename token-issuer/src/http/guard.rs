@@ -3,6 +3,8 @@
 //! The body is read before any check. A client that is refused while it still sends would see a reset connection
 //! instead of the response. The routes interpret the body.
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
@@ -11,8 +13,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use tokio::time::Instant;
 
 use super::HttpLimits;
+use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 
 /// The maximum size of a request's body, in bytes. The largest valid request has about 2,100.
@@ -59,6 +63,9 @@ pub(super) async fn guard(State(limits): State<HttpLimits>, request: Request, ne
 async fn respond(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let body = read_body(body).await;
+    if let Some(connection) = parts.extensions.get::<Arc<ConnectionState>>() {
+        connection.on_body(Instant::now());
+    }
     // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
     parts.extensions.insert(body);

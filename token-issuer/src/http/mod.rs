@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  accept ─▶ serve, connections: limits of all and of each address, which connection gives way
-//!              └▶ connection: header, write and idle time-outs, age, pipelining
-//!              └▶ guard: request time-out, body limit, headers of every response
+//!              └▶ connection: header, write and idle timeouts, age, pipelining
+//!              └▶ guard: request timeout, body limit, headers of every response
 //!                   └▶ routes: authorization ─▶ request: parsing ─▶ client_limit ─▶ Issuer::mint ─▶ response
 //! ```
 //!
@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use slipgate_netcode::ids::ClientId;
 
 use self::client_limit::ClientLimit;
+pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
 pub use self::request::REQUEST_FIELDS;
@@ -68,7 +69,7 @@ impl TokenService {
 
     /// Replaces the issuer, with its private keys, and the accepted API keys, for all clones of this handle.
     ///
-    /// No request is refused or delayed by this: requests that have begun finish with the previous keys.
+    /// No request is refused or delayed by this: requests that have started finish with the previous keys.
     pub fn replace(&self, issuer: Issuer, api_keys: ApiKeys) {
         let replacement = Arc::new(Current { issuer, api_keys });
         // Poisoning is harmless: the critical sections only swap and clone a pointer.
@@ -91,7 +92,8 @@ impl TokenService {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpLimits {
     /// Maximum number of open connections, at least 1. Default 512. When all are taken, the longest idle one is closed
-    /// for a new one: an unauthenticated one if these have an eighth of the places, otherwise an authenticated one.
+    /// for a new one: an unauthenticated one if these have an eighth of the places, otherwise an authenticated one. Up
+    /// to [`MAX_CLOSING`] more file descriptors are in use while connections close.
     pub connections: usize,
     /// Maximum number of open connections from one address (IPv6: one /64) on which no request had a valid API key yet,
     /// at least 1. Default 64. The longest idle one is closed for a new one. Behind a proxy all connections have one

@@ -34,7 +34,7 @@ pub const RESPONSE_FIELDS: [&str; 7] =
 
 /// Returns the service as an axum router, for an existing HTTP server.
 ///
-/// It includes the request time-out, the body limit and the headers. The HTTP server must limit the number of
+/// It includes the request timeout, the body limit and the headers. The HTTP server must limit the number of
 /// connections and their time, as [`serve`](super::serve()) does.
 pub fn router(service: TokenService) -> Router {
     let limits = service.limits;

@@ -3,8 +3,8 @@
 //! ```text
 //!  accepted ──requests──▶ aged, or the service stops ──finishes its open request──▶ closed
 //!      │                                                        │
-//!      │                                                        └─ not done within the shutdown time-out: aborted
-//!      ├─ no head within the header time-out, or a response not read within the write time-out: closed
+//!      │                                                        └─ not done within the shutdown timeout: aborted
+//!      ├─ no head within the header timeout, or a response not read within the write timeout: closed
 //!      └─ idle when another connection needs its place: closed
 //! ```
 
@@ -18,17 +18,17 @@ use std::time::Duration;
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::connection::serve_connection;
-use super::connection_state::ConnectionState;
-use super::connections::{Connections, Source};
+use super::connections::{ConnectionSource, Connections};
 use super::{HttpLimits, TokenService, router};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the next look for room while all connections have requests to be served.
-const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// The connections that are accepted before the tasks of other connections run again.
+const ACCEPT_BATCH: u32 = 16;
 /// The minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -43,14 +43,17 @@ pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl 
         limits,
         stop,
         connections: Connections::new(limits),
+        accepted: 0,
         failures: AcceptFailures::default(),
     };
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
+            // Accepting precedes cleaning up: a full backlog of the system would drop new connections.
+            biased;
             () = &mut shutdown => break,
-            true = acceptor.connections.next_end() => {}
             accepted = listener.accept(), if acceptor.connections.can_accept() => acceptor.on_accept(accepted).await,
+            true = acceptor.connections.next_end() => {}
         }
     }
     drop(listener);
@@ -65,6 +68,7 @@ struct Acceptor {
     /// Completes when the service stops.
     stop: watch::Receiver<()>,
     connections: Connections,
+    accepted: u32,
     failures: AcceptFailures,
 }
 
@@ -83,17 +87,18 @@ impl Acceptor {
         }
     }
 
-    async fn start(&mut self, stream: TcpStream, source: Source) {
+    async fn start(&mut self, stream: TcpStream, source: ConnectionSource) {
         while !self.connections.make_room(source, Instant::now()) {
-            tokio::select! {
-                _ = self.connections.next_end() => {}
-                () = sleep(ROOM_PAUSE) => {}
-            }
+            self.connections.wait_for_room().await;
         }
-        let state = Arc::new(ConnectionState::new(Instant::now()));
+        let state = self.connections.new_state(Instant::now());
         let connection =
             serve_connection(stream, self.router.clone(), Arc::clone(&state), self.limits, self.stop.clone());
         self.connections.spawn(source, state, connection);
+        self.accepted = self.accepted.wrapping_add(1);
+        if self.accepted.is_multiple_of(ACCEPT_BATCH) {
+            yield_now().await;
+        }
     }
 }
 

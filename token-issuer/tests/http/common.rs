@@ -99,7 +99,7 @@ pub(crate) fn read_response(stream: &mut TcpStream) -> String {
 
 pub(crate) fn read_to_close(stream: &mut TcpStream) -> String {
     let mut response = Vec::new();
-    // A reset after the response counts as a close; a time-out does not.
+    // A reset after the response counts as a close; a timeout does not.
     if let Err(error) = stream.read_to_end(&mut response) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     }

@@ -10,7 +10,7 @@ use slipgate_token_issuer::http::HttpLimits;
 
 const HEALTH: &[u8] = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Returns a service with few connections, and with time-outs longer than these tests.
+/// Returns a service with few connections, and with timeouts longer than these tests.
 fn crowded(connections: usize, connections_per_address: usize) -> Service {
     let limits = HttpLimits {
         connections,
@@ -49,7 +49,7 @@ fn longest_idle_connection_gives_way() {
     let start = Instant::now();
     let mut idle: Vec<TcpStream> = (0..24).map(|_| service.connect()).collect();
     assert_eq!(service.request_token(r#"{"client_id": 1}"#).status, 201);
-    assert!(start.elapsed() < MAX_WAIT, "it did not wait for a time-out");
+    assert!(start.elapsed() < MAX_WAIT, "it did not wait for a timeout");
     let open = open(&service, &mut idle);
     assert!(open[..16].iter().all(|is_open| !is_open), "{open:?}");
     assert!(open[20..].iter().all(|is_open| *is_open), "{open:?}");
@@ -97,7 +97,7 @@ fn unauthenticated_connection_gets_one_request() {
     stream.write_all(HEALTH).unwrap();
     let response = read_to_close(&mut stream);
     assert!(response.starts_with("HTTP/1.1 200 ") && response.contains("connection: close\r\n"), "{response}");
-    assert!(start.elapsed() < Duration::from_secs(5), "not closed by the idle time-out");
+    assert!(start.elapsed() < Duration::from_secs(5), "not closed by the idle timeout");
     let refused = service.raw(b"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
     assert!(refused.starts_with("HTTP/1.1 401 ") && refused.contains("connection: close\r\n"), "{refused}");
 }

@@ -8,17 +8,17 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::{ChannelConfig, Kind, Layout, Traffic};
 use slipgate_session::channel::SendOptions;
-use slipgate_session::connection::{Connection, ConnectionConfig, Role as ConnectionRole};
+use slipgate_session::connection::{Connection, ConnectionConfig, Role};
 use slipgate_session::reliability::Sink;
 
-use crate::row::Role;
+use crate::row::ColumnRole;
 use crate::slipgate::{CHANNEL, SlipgateServer};
 use crate::subject::{LoadProtocol, PayloadLayer, Subject};
 
 /// The Slipgate server with default settings and one unreliable channel.
 pub const CHANNELS: Subject = Subject {
     name: "slipgate channel",
-    role: Role::Channels,
+    role: ColumnRole::Channels,
     limit: None,
     protocol: LoadProtocol::Netcode(|| Box::new(Words::new())),
     start: |slots| Ok(Box::new(SlipgateServer::start(slots, Traffic::channels(layout()))?)),
@@ -38,9 +38,8 @@ struct Words {
 impl Words {
     #[allow(clippy::expect_used, reason = "the default settings are sound")]
     fn new() -> Self {
-        let connection =
-            Connection::new(&ConnectionConfig::default(), Arc::new(layout()), ConnectionRole::Client, None)
-                .expect("default settings");
+        let connection = Connection::new(&ConnectionConfig::default(), Arc::new(layout()), Role::Client, None)
+            .expect("default settings");
         Self { connection, scratch: Vec::new() }
     }
 }

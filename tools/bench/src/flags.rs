@@ -19,7 +19,7 @@ const DEFAULT_ROUNDS: u8 = 7;
 
 /// The flags of `slipgate bench` and of `cargo bench`.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Flags {
+pub struct BenchFlags {
     /// Run for less than a minute: shorter rounds, fewer rows
     #[arg(long)]
     pub quick: bool,
@@ -43,7 +43,7 @@ pub struct Flags {
     pub json: bool,
 }
 
-impl Flags {
+impl BenchFlags {
     /// Returns the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
@@ -72,7 +72,7 @@ mod tests {
     #[derive(Parser)]
     struct Program {
         #[command(flatten)]
-        flags: Flags,
+        flags: BenchFlags,
     }
 
     #[test]
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn flags_select_everything_or_only_the_named() {
-        let all = Flags::default();
-        let some = Flags { only: vec!["echo".into()], clients: vec![64, 256], ..Flags::default() };
+        let all = BenchFlags::default();
+        let some = BenchFlags { only: vec!["echo".into()], clients: vec![64, 256], ..BenchFlags::default() };
         for (measure, clients, wanted) in [("echo", 64, true), ("tick", 256, false), ("echo", 1, false)] {
             assert!(all.includes(measure) && all.includes_clients(clients));
             assert_eq!(some.includes(measure) && some.includes_clients(clients), wanted, "{measure}, {clients}");

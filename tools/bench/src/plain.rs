@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
 
 use crate::driver_socket;
-use crate::row::Role;
-use crate::subject::{LoadProtocol, Server, Subject, Workload};
+use crate::row::ColumnRole;
+use crate::subject::{BenchServer, LoadProtocol, Subject, Workload};
 
 /// The number of datagrams in a batch.
 pub(crate) const BATCH: usize = 64;
@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 2048;
 /// One `recvfrom` and one `sendto` for each datagram.
 pub const PLAIN: Subject = Subject {
     name: "plain echo",
-    role: Role::Plain,
+    role: ColumnRole::Plain,
     limit: None,
     protocol: LoadProtocol::Plain,
     start: |_| Ok(Box::new(Plain { socket: bind()?, received: Vec::new() })),
@@ -27,7 +27,7 @@ pub const PLAIN: Subject = Subject {
 /// One `recvmmsg` and one `sendmmsg` for up to 64 datagrams.
 pub const BATCHED: Subject = Subject {
     name: "batched echo",
-    role: Role::Batched,
+    role: ColumnRole::Batched,
     limit: None,
     protocol: LoadProtocol::Plain,
     start: |_| {
@@ -60,7 +60,7 @@ struct Plain {
     received: Vec<(SocketAddr, usize)>,
 }
 
-impl Server for Plain {
+impl BenchServer for Plain {
     fn address(&self) -> SocketAddrV4 {
         address_of(&self.socket)
     }
@@ -128,7 +128,7 @@ fn send(
     drop(sendmmsg(socket.as_raw_fd(), headers, &contents, &addresses, [], MsgFlags::empty()));
 }
 
-impl Server for Batched {
+impl BenchServer for Batched {
     fn address(&self) -> SocketAddrV4 {
         address_of(&self.socket)
     }

@@ -6,7 +6,7 @@ use crate::figures::{median, ratio};
 
 /// The role of a column in comparisons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum ColumnRole {
     /// The Slipgate server.
     Ours,
     /// The Slipgate server with messages on a channel.
@@ -26,7 +26,7 @@ pub struct Column {
     pub name: String,
     #[serde(skip)]
     /// Its role.
-    pub role: Role,
+    pub role: ColumnRole,
 }
 
 /// The figures of a subject in a row.
@@ -54,7 +54,7 @@ impl Cell {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// Nothing.
+    /// Our own figure, so the quotient is not shown.
     Itself,
     /// The unbatched echo, or its receive-and-drop.
     Plain,
@@ -75,20 +75,20 @@ pub struct Target {
     /// The baseline.
     pub baseline: Baseline,
     /// The limit of the ratio, or of the figure itself.
-    pub limit: Limit,
+    pub limit: FigureLimit,
 }
 
 /// A limit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum FigureLimit {
     /// An upper bound.
     AtMost(f64),
     /// A lower bound.
     AtLeast(f64),
 }
 
-impl Limit {
+impl FigureLimit {
     /// Returns whether a figure is within the limit.
     #[must_use]
     pub fn allows(self, figure: f64) -> bool {
@@ -101,7 +101,7 @@ impl Limit {
 
 /// A row.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
+pub struct BenchRow {
     /// The measured figure.
     pub what: String,
     /// The unit of the figures.
@@ -125,10 +125,10 @@ pub struct TargetResult {
     pub reached: bool,
 }
 
-impl Row {
+impl BenchRow {
     /// Returns the figures of the column with this role; none if there is no such column.
     #[must_use]
-    pub fn of(&self, columns: &[Column], role: Role) -> &[f64] {
+    pub fn of(&self, columns: &[Column], role: ColumnRole) -> &[f64] {
         let cells = columns.iter().zip(&self.cells);
         cells.into_iter().find(|(column, _)| column.role == role).map_or(&[], |(_, cell)| cell.rounds())
     }
@@ -136,7 +136,7 @@ impl Row {
     /// Returns the figures of the peer with the best median.
     #[must_use]
     pub fn best_peer(&self, columns: &[Column]) -> &[f64] {
-        let peers = columns.iter().zip(&self.cells).filter(|(column, _)| column.role == Role::Peer);
+        let peers = columns.iter().zip(&self.cells).filter(|(column, _)| column.role == ColumnRole::Peer);
         let medians = peers.filter_map(|(_, cell)| Some((median(cell.rounds())?, cell.rounds())));
         let best = if self.more_is_better {
             medians.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -149,10 +149,10 @@ impl Row {
     /// Returns our figure divided by the baseline; `None` if one of them is missing.
     #[must_use]
     pub fn measured(&self, columns: &[Column], baseline: &Baseline) -> Option<f64> {
-        let ours = self.of(columns, Role::Ours);
+        let ours = self.of(columns, ColumnRole::Ours);
         match baseline {
             Baseline::Itself => median(ours),
-            Baseline::Plain => ratio(ours, self.of(columns, Role::Plain)),
+            Baseline::Plain => ratio(ours, self.of(columns, ColumnRole::Plain)),
             Baseline::BestPeer => ratio(ours, self.best_peer(columns)),
             Baseline::Ours { rounds, .. } => ratio(ours, rounds),
         }
@@ -174,13 +174,20 @@ mod tests {
     use super::*;
 
     fn columns() -> Vec<Column> {
-        let column = |(name, role): (&str, Role)| Column { name: name.into(), role };
-        [("us", Role::Ours), ("plain", Role::Plain), ("slow", Role::Peer), ("quick", Role::Peer)].map(column).into()
+        let column = |(name, role): (&str, ColumnRole)| Column { name: name.into(), role };
+        [
+            ("us", ColumnRole::Ours),
+            ("plain", ColumnRole::Plain),
+            ("slow", ColumnRole::Peer),
+            ("quick", ColumnRole::Peer),
+        ]
+        .map(column)
+        .into()
     }
 
-    fn row(more_is_better: bool, baseline: Baseline, limit: Limit) -> Row {
+    fn row(more_is_better: bool, baseline: Baseline, limit: FigureLimit) -> BenchRow {
         let cells = [vec![6.0, 4.0, 5.0], vec![2.0, 2.0, 2.0], vec![10.0, 10.0, 10.0], vec![8.0, 4.0, 5.0]];
-        Row {
+        BenchRow {
             what: "a measure".into(),
             unit: "us",
             more_is_better,
@@ -193,11 +200,11 @@ mod tests {
     fn target_is_evaluated_by_its_baseline() {
         let elsewhere = Baseline::Ours { named: "elsewhere".into(), rounds: vec![10.0; 3] };
         for (more, baseline, limit, measured, reached) in [
-            (false, Baseline::Itself, Limit::AtMost(5.0), 5.0, true),
-            (false, Baseline::Plain, Limit::AtMost(2.4), 2.5, false),
-            (false, Baseline::BestPeer, Limit::AtMost(1.0), 1.0, true),
-            (true, Baseline::BestPeer, Limit::AtLeast(0.6), 0.5, false),
-            (false, elsewhere, Limit::AtMost(0.5), 0.5, true),
+            (false, Baseline::Itself, FigureLimit::AtMost(5.0), 5.0, true),
+            (false, Baseline::Plain, FigureLimit::AtMost(2.4), 2.5, false),
+            (false, Baseline::BestPeer, FigureLimit::AtMost(1.0), 1.0, true),
+            (true, Baseline::BestPeer, FigureLimit::AtLeast(0.6), 0.5, false),
+            (false, elsewhere, FigureLimit::AtMost(0.5), 0.5, true),
         ] {
             let target_results = row(more, baseline.clone(), limit).target_results(&columns());
             assert_eq!(target_results.len(), 1);
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn target_without_figures_has_no_result() {
-        let mut row = row(false, Baseline::BestPeer, Limit::AtMost(1.0));
+        let mut row = row(false, Baseline::BestPeer, FigureLimit::AtMost(1.0));
         row.cells[2] = Cell::Blank("at most 1 client".into());
         row.cells[3] = Cell::Blank("at most 2 clients".into());
         assert_eq!(row.target_results(&columns()), []);

@@ -6,16 +6,16 @@ use std::rc::Rc;
 use crate::channels::CHANNELS;
 use crate::cpu::{self, Cores};
 use crate::driver_socket::{DriverSockets, GsoDelivery};
-use crate::flags::Flags;
+use crate::flags::BenchFlags;
 use crate::measures::rejects::{Filter, Hostile};
 use crate::measures::{connects, echo, flood, idle, joined, memory, rejects, seals, shards, tick};
 use crate::plain::{BATCHED, PLAIN};
-use crate::row::{Baseline, Column, Limit, Row, Target};
+use crate::row::{Baseline, BenchRow, Column, FigureLimit, Target};
 use crate::runner::{Effort, Runner, Setup};
-use crate::server_thread::Probe;
+use crate::server_thread::AllocationProbe;
 use crate::slipgate::SLIPGATE;
 use crate::subject::Subject;
-use crate::table::Report;
+use crate::table::BenchReport;
 use crate::{driver_socket, machine};
 
 /// The maximum burst, in datagrams.
@@ -33,7 +33,7 @@ const SOME: usize = 256;
 /// # Errors
 /// The error of the system if a thread cannot be pinned or a socket cannot be opened. An error of a subject becomes a
 /// blank cell with the reason.
-pub fn run(flags: &Flags, peers: &[Subject], probe: Option<Probe>) -> io::Result<Report> {
+pub fn run(flags: &BenchFlags, peers: &[Subject], probe: Option<AllocationProbe>) -> io::Result<BenchReport> {
     let effort = if flags.quick { Effort::Quick } else { Effort::Full };
     let setup = setup(effort, flags.rounds(), peers, probe)?;
     let rows = rows(&setup, flags)?;
@@ -44,7 +44,7 @@ pub fn run(flags: &Flags, peers: &[Subject], probe: Option<Probe>) -> io::Result
 ///
 /// # Errors
 /// The errors of [`run`].
-pub fn setup(effort: Effort, rounds: usize, peers: &[Subject], probe: Option<Probe>) -> io::Result<Setup> {
+pub fn setup(effort: Effort, rounds: usize, peers: &[Subject], probe: Option<AllocationProbe>) -> io::Result<Setup> {
     let cores = Cores::choose()?;
     cpu::pin(cores.driver)?;
     let subjects = [SLIPGATE, CHANNELS, PLAIN, BATCHED].iter().chain(peers).copied().collect();
@@ -62,9 +62,9 @@ pub fn setup(effort: Effort, rounds: usize, peers: &[Subject], probe: Option<Pro
 
 /// Returns the report of measured rows.
 #[must_use]
-pub fn report(setup: &Setup, rows: Vec<Row>) -> Report {
+pub fn report(setup: &Setup, rows: Vec<BenchRow>) -> BenchReport {
     let column = |subject: &Subject| Column { name: subject.name.into(), role: subject.role };
-    Report {
+    BenchReport {
         machine: machine::line(),
         cores: setup.cores.to_string(),
         sockets: setup.sockets.count(),
@@ -78,7 +78,7 @@ pub fn report(setup: &Setup, rows: Vec<Row>) -> Report {
 ///
 /// # Errors
 /// The errors of [`run`].
-pub fn rows(setup: &Setup, flags: &Flags) -> io::Result<Vec<Row>> {
+pub fn rows(setup: &Setup, flags: &BenchFlags) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     let echoes = ECHOES.into_iter().filter(|clients| flags.includes_clients(*clients));
     for clients in echoes.filter(|clients| flags.includes("echo") && (!flags.quick || *clients < 1000)) {
@@ -114,7 +114,7 @@ pub fn rows(setup: &Setup, flags: &Flags) -> io::Result<Vec<Row>> {
 }
 
 /// Returns the rows with 256 clients, which share one set of servers.
-fn rows_with_some(setup: &Setup, flags: &Flags) -> Vec<Row> {
+fn rows_with_some(setup: &Setup, flags: &BenchFlags) -> Vec<BenchRow> {
     let mut rows = Vec::new();
     let measures = ["echo", "tick", "rejects", "idle", "memory"];
     if !flags.includes_clients(SOME) || !measures.into_iter().any(|measure| flags.includes(measure)) {
@@ -132,7 +132,7 @@ fn rows_with_some(setup: &Setup, flags: &Flags) -> Vec<Row> {
     if flags.includes("tick") {
         rows.extend(tick::measure(setup, &mut runner, SOME, 1));
         let [mut each, share] = tick::measure(setup, &mut runner, SOME, 4);
-        each.targets.push(Target { baseline: Baseline::Plain, limit: Limit::AtMost(0.6) });
+        each.targets.push(Target { baseline: Baseline::Plain, limit: FigureLimit::AtMost(0.6) });
         rows.extend([each, share]);
     }
     if flags.includes("idle") {
@@ -150,7 +150,7 @@ fn rows_with_some(setup: &Setup, flags: &Flags) -> Vec<Row> {
 /// Measures the tick of several packets with clients that receive messages unsegmented, so that the kernel does not
 /// segment for them. They use other sockets, because such sockets slow the delivery to all sockets of a machine a
 /// little.
-fn tick_with_gro(setup: &Setup) -> io::Result<Row> {
+fn tick_with_gro(setup: &Setup) -> io::Result<BenchRow> {
     report_progress(&format!("{SOME} clients with UDP_GRO"));
     let setup = setup.with_sockets(DriverSockets::open(GsoDelivery::Coalesced)?);
     let [mut each, _] = tick::measure(&setup, &mut Runner::full(&setup, SOME), SOME, 4);
@@ -159,7 +159,7 @@ fn tick_with_gro(setup: &Setup) -> io::Result<Row> {
 }
 
 /// Returns the rows with 10,000 clients.
-fn rows_with_many(setup: &Setup, flags: &Flags) -> io::Result<Vec<Row>> {
+fn rows_with_many(setup: &Setup, flags: &BenchFlags) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     let measures = ["echo", "tick", "idle", "memory"];
     if !flags.includes_clients(MANY) || !measures.into_iter().any(|measure| flags.includes(measure)) {

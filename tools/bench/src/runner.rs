@@ -7,7 +7,7 @@ use crate::cpu::Cores;
 use crate::driver_socket::DriverSockets;
 use crate::load::LoadGenerator;
 use crate::row::Cell;
-use crate::server_thread::{Probe, ServerThread};
+use crate::server_thread::{AllocationProbe, ServerThread};
 use crate::subject::Subject;
 
 /// The setup of a run, which all measures share.
@@ -17,7 +17,7 @@ pub struct Setup {
     /// The cores of servers and driver.
     pub cores: Cores,
     /// The allocation counters, if the program has them.
-    pub probe: Option<Probe>,
+    pub probe: Option<AllocationProbe>,
     /// The number of rounds of each measure.
     pub rounds: usize,
     /// The length of a round.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::cpu;
-use crate::subject::{Server, Subject, Workload};
+use crate::subject::{BenchServer, Subject, Workload};
 
 /// The number of turns without a payload after which a server counts as finished.
 const IDLE_TURNS: u32 = 2;
@@ -18,7 +18,7 @@ const MAX_TURNS: u32 = 10_000;
 
 /// The allocation counters of the calling thread.
 #[derive(Clone, Copy)]
-pub struct Probe {
+pub struct AllocationProbe {
     /// Returns the number of allocations.
     pub allocations: fn() -> u64,
     /// Returns the allocated bytes.
@@ -72,14 +72,14 @@ impl Cost {
     }
 }
 
-type WorkItem = Box<dyn FnOnce(&mut dyn Server) + Send>;
+type WorkItem = Box<dyn FnOnce(&mut dyn BenchServer) + Send>;
 
 /// A server in its own thread.
 pub struct ServerThread {
     orders: Option<Sender<WorkItem>>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddrV4,
-    probe: Option<Probe>,
+    probe: Option<AllocationProbe>,
     /// The bytes that the server has allocated so far.
     bytes: Cell<i64>,
     clock_cost: Duration,
@@ -90,7 +90,12 @@ impl ServerThread {
     ///
     /// # Errors
     /// The error of the start, or of the system.
-    pub fn start(subject: &Subject, clients: usize, cores: cpu::Cores, probe: Option<Probe>) -> io::Result<Self> {
+    pub fn start(
+        subject: &Subject,
+        clients: usize,
+        cores: cpu::Cores,
+        probe: Option<AllocationProbe>,
+    ) -> io::Result<Self> {
         Self::start_by(subject.name, subject.start, clients, cores, probe)
     }
 
@@ -100,10 +105,10 @@ impl ServerThread {
     /// The error of the start, or of the system.
     pub fn start_by(
         name: &str,
-        start: impl FnOnce(usize) -> io::Result<Box<dyn Server>> + Send + 'static,
+        start: impl FnOnce(usize) -> io::Result<Box<dyn BenchServer>> + Send + 'static,
         clients: usize,
         cores: cpu::Cores,
-        probe: Option<Probe>,
+        probe: Option<AllocationProbe>,
     ) -> io::Result<Self> {
         let (orders, inbox) = channel::<WorkItem>();
         let (ready, started) = channel();
@@ -137,12 +142,12 @@ impl ServerThread {
     /// [`ThreadEnded`] if the thread of the server has panicked.
     pub fn begin<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut dyn Server) -> T + Send + 'static,
+        work: impl FnOnce(&mut dyn BenchServer) -> T + Send + 'static,
     ) -> Result<Receiver<T>, ThreadEnded> {
-        let (answer, answers) = channel();
-        let order: WorkItem = Box::new(move |server| drop(answer.send(work(server))));
+        let (reply, replies) = channel();
+        let order: WorkItem = Box::new(move |server| drop(reply.send(work(server))));
         self.orders.as_ref().and_then(|orders| orders.send(order).ok()).ok_or(ThreadEnded)?;
-        Ok(answers)
+        Ok(replies)
     }
 
     /// Runs a work item and waits for its result.
@@ -151,7 +156,7 @@ impl ServerThread {
     /// [`ThreadEnded`] if the thread of the server has panicked.
     pub fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut dyn Server) -> T + Send + 'static,
+        work: impl FnOnce(&mut dyn BenchServer) -> T + Send + 'static,
     ) -> Result<T, ThreadEnded> {
         self.begin(work)?.recv().map_err(|_| ThreadEnded)
     }
@@ -160,7 +165,10 @@ impl ServerThread {
     ///
     /// # Errors
     /// [`ThreadEnded`] if the thread of the server has panicked.
-    pub fn measure(&self, work: impl FnOnce(&mut dyn Server) -> u64 + Send + 'static) -> Result<Cost, ThreadEnded> {
+    pub fn measure(
+        &self,
+        work: impl FnOnce(&mut dyn BenchServer) -> u64 + Send + 'static,
+    ) -> Result<Cost, ThreadEnded> {
         let (probe, clock_cost) = (self.probe, self.clock_cost);
         let cost = self.ask(move |server| {
             let counted = || probe.map_or((0, 0), |probe| ((probe.allocations)(), (probe.bytes)()));
@@ -214,13 +222,13 @@ impl Drop for ServerThread {
     }
 }
 
-fn play(mut server: Box<dyn Server>, orders: &Receiver<WorkItem>) {
+fn play(mut server: Box<dyn BenchServer>, orders: &Receiver<WorkItem>) {
     while let Ok(order) = orders.recv() {
         order(server.as_mut());
     }
 }
 
-fn turns(server: &mut dyn Server, workload: Workload, payloads: u64, now: Duration) -> u64 {
+fn turns(server: &mut dyn BenchServer, workload: Workload, payloads: u64, now: Duration) -> u64 {
     let (mut done, mut idle) = (0, 0);
     for _ in 0..MAX_TURNS {
         let taken = server.turn(workload, now);

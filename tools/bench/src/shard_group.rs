@@ -16,7 +16,7 @@ use slipgate_server::Sockets;
 
 use crate::cpu;
 use crate::slipgate::{SlipgateServer, loopback, shards};
-use crate::subject::{Server, Times, Workload};
+use crate::subject::{BenchServer, Times, Workload};
 
 /// The shards of one server.
 pub(crate) struct ShardGroup {
@@ -79,7 +79,7 @@ struct ShardThread {
 
 impl ShardGroup {
     /// Starts this number of shards on the given cores in turn. The first one runs on the calling thread.
-    pub(crate) fn start(slots: usize, count: u16, cores: &[usize]) -> io::Result<Box<dyn Server>> {
+    pub(crate) fn start(slots: usize, count: u16, cores: &[usize]) -> io::Result<Box<dyn BenchServer>> {
         let mut shards = shards(slots, Sockets::bind_shards(&[loopback()], count)?)?.into_iter();
         let first = shards.next().ok_or_else(|| io::Error::other("no shard"))?;
         let cores = cores.iter().copied().cycle().skip(1);
@@ -132,7 +132,7 @@ fn work(shard: &mut SlipgateServer, workload: Workload, now: Duration) -> u64 {
     }
 }
 
-impl Server for ShardGroup {
+impl BenchServer for ShardGroup {
     fn address(&self) -> SocketAddrV4 {
         self.first.address()
     }

@@ -9,13 +9,15 @@ use slipgate_os::clock;
 use slipgate_server::keys::Key;
 use slipgate_server::{ChannelId, ClientHandle, Event, Inbox, Now, ServerConfig, Sockets, Traffic};
 
-use crate::row::Role;
-use crate::subject::{LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Server, Subject, Workload};
+use crate::row::ColumnRole;
+use crate::subject::{
+    BenchServer, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Subject, Workload,
+};
 
 /// The Slipgate server with default settings and payloads without channels.
 pub const SLIPGATE: Subject = Subject {
     name: "slipgate",
-    role: Role::Ours,
+    role: ColumnRole::Ours,
     limit: None,
     protocol: LoadProtocol::Netcode(|| Box::new(RawPayloads)),
     start: |slots| Ok(Box::new(SlipgateServer::start(slots, Traffic::Payloads)?)),
@@ -73,7 +75,7 @@ pub(crate) fn shards(slots: usize, sockets: Vec<Sockets>) -> io::Result<Vec<Slip
     Ok(servers.into_iter().map(around).collect())
 }
 
-impl Server for SlipgateServer {
+impl BenchServer for SlipgateServer {
     fn address(&self) -> SocketAddrV4 {
         self.address
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-use crate::row::Role;
+use crate::row::ColumnRole;
 
 /// The size of a payload in bytes.
 pub const PAYLOAD_BYTES: usize = 100;
@@ -21,7 +21,7 @@ pub const PRIVATE_KEY: [u8; 32] = *b"thirty-two bytes, no secret here";
 pub enum Workload {
     /// Sends the same bytes back at once.
     Echo,
-    /// Records it; the reply follows with [`Server::broadcast`].
+    /// Records it; the reply follows with [`BenchServer::broadcast`].
     Listen,
     /// Drops it.
     Drop,
@@ -37,7 +37,7 @@ pub struct Times {
 }
 
 /// A server under test. It runs in a thread of its own, and time is an argument.
-pub trait Server {
+pub trait BenchServer {
     /// Returns the address for clients.
     fn address(&self) -> SocketAddrV4;
 
@@ -100,7 +100,7 @@ pub enum LoadProtocol {
 
 /// The maximum number of clients of a subject, and the reason.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
+pub struct SubjectLimit {
     /// The maximum number of clients.
     pub clients: usize,
     /// The reason.
@@ -113,13 +113,13 @@ pub struct Subject {
     /// The name of its column in the table.
     pub name: &'static str,
     /// Its role in comparisons.
-    pub role: Role,
+    pub role: ColumnRole,
     /// The limit of its clients, if any.
-    pub limit: Option<Limit>,
+    pub limit: Option<SubjectLimit>,
     /// The protocol of its clients.
     pub protocol: LoadProtocol,
     /// Starts a server with this number of slots, in the calling thread.
-    pub start: fn(usize) -> io::Result<Box<dyn Server>>,
+    pub start: fn(usize) -> io::Result<Box<dyn BenchServer>>,
 }
 
 impl Subject {

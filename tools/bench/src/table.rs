@@ -5,11 +5,11 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::figures::median;
-use crate::row::{Baseline, Cell, Column, Limit, Role, Row, TargetResult};
+use crate::row::{Baseline, BenchRow, Cell, Column, ColumnRole, FigureLimit, TargetResult};
 
 /// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// The machine.
     pub machine: String,
     /// The cores of servers and driver, and what they share.
@@ -21,27 +21,27 @@ pub struct Report {
     /// The subjects.
     pub columns: Vec<Column>,
     /// The measured rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
 }
 
 /// A row with its derived figures.
 #[derive(Serialize)]
 struct EvaluatedRow<'a> {
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a BenchRow,
     medians: Vec<Option<f64>>,
     to_plain: Option<f64>,
     to_best_peer: Option<f64>,
     target_results: Vec<TargetResult>,
 }
 
-impl Report {
+impl BenchReport {
     /// Returns the report as JSON: every figure of every round, and the derived figures.
     ///
     /// # Errors
     /// The error of `serde_json` for a figure that JSON cannot represent.
     pub fn json(&self) -> Result<String, serde_json::Error> {
-        let judged = |row: &'_ Row| -> serde_json::Result<serde_json::Value> {
+        let judged = |row: &'_ BenchRow| -> serde_json::Result<serde_json::Value> {
             serde_json::to_value(EvaluatedRow {
                 row,
                 medians: row.cells.iter().map(|cell| median(cell.rounds())).collect(),
@@ -78,7 +78,7 @@ impl Report {
     }
 
     /// Returns the suffix for a row with fewer rounds than the heading states.
-    fn fewer_rounds(&self, row: &Row) -> String {
+    fn fewer_rounds(&self, row: &BenchRow) -> String {
         let with_figures = row.cells.iter().map(|cell| cell.rounds().len()).filter(|rounds| *rounds > 0);
         match with_figures.min() {
             Some(1) if self.rounds > 1 => ", once".into(),
@@ -88,7 +88,7 @@ impl Report {
     }
 
     fn has_peers(&self) -> bool {
-        self.columns.iter().any(|column| column.role == Role::Peer)
+        self.columns.iter().any(|column| column.role == ColumnRole::Peer)
     }
 
     fn heading(&self) -> Vec<String> {
@@ -102,7 +102,7 @@ impl Report {
         cells
     }
 
-    fn line(&self, row: &Row) -> Vec<String> {
+    fn line(&self, row: &BenchRow) -> Vec<String> {
         let ratio = |against| row.measured(&self.columns, &against).map_or_else(String::new, |it| format!("{it:.2}x"));
         let mut cells = vec![row.what.clone() + &self.fewer_rounds(row), row.unit.into()];
         cells.extend(row.cells.iter().map(|cell| median(cell.rounds()).map_or_else(String::new, figure)));
@@ -143,8 +143,8 @@ fn figure(figure: f64) -> String {
 
 fn target_result(target_result: &TargetResult) -> String {
     let (sign, limit) = match target_result.target.limit {
-        Limit::AtMost(limit) => ("<=", limit),
-        Limit::AtLeast(limit) => (">=", limit),
+        FigureLimit::AtMost(limit) => ("<=", limit),
+        FigureLimit::AtLeast(limit) => (">=", limit),
     };
     let baseline = match &target_result.target.baseline {
         Baseline::Itself => String::new(),
@@ -177,21 +177,23 @@ mod tests {
     use super::*;
     use crate::row::Target;
 
-    fn report() -> Report {
-        let column = |(name, role): (&str, Role)| Column { name: name.into(), role };
-        let row = |what: &str, ours: f64, peer: Cell| Row {
+    fn report() -> BenchReport {
+        let column = |(name, role): (&str, ColumnRole)| Column { name: name.into(), role };
+        let row = |what: &str, ours: f64, peer: Cell| BenchRow {
             what: what.into(),
             unit: "us",
             more_is_better: false,
             cells: vec![Cell::Rounds(vec![ours; 3]), Cell::Rounds(vec![4.0; 3]), peer],
-            targets: vec![Target { baseline: Baseline::Plain, limit: Limit::AtMost(1.0) }],
+            targets: vec![Target { baseline: Baseline::Plain, limit: FigureLimit::AtMost(1.0) }],
         };
-        Report {
+        BenchReport {
             machine: "a machine".into(),
             cores: "its cores".into(),
             sockets: 5,
             rounds: 3,
-            columns: [("us", Role::Ours), ("plain", Role::Plain), ("them", Role::Peer)].map(column).into(),
+            columns: [("us", ColumnRole::Ours), ("plain", ColumnRole::Plain), ("them", ColumnRole::Peer)]
+                .map(column)
+                .into(),
             rows: vec![
                 row("few", 3.0, Cell::Rounds(vec![12.0; 3])),
                 row("many", 5.0, Cell::Blank("at most 256 clients".into())),

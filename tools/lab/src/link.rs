@@ -7,11 +7,11 @@ use slipgate_sim::{Bottleneck, Loss, LossProcess, Policer, Random, Stalls, Trans
 
 use crate::log::{SLICE, Series};
 use crate::packet::LabPacket;
-use crate::path::{ExtraDelay, Jitter, Outage, Path, RateChange};
+use crate::path::{DelayVariation, ExtraDelay, Outage, PathSpec, RateChange};
 
 /// A simulated path.
-pub struct Link {
-    path: Path,
+pub struct PathSimulation {
+    path: PathSpec,
     bottleneck: Bottleneck<LabPacket>,
     policer: Option<Policer>,
     policed: Vec<LabPacket>,
@@ -34,10 +34,10 @@ enum PlannedChange {
     Loses(Loss),
 }
 
-impl Link {
+impl PathSimulation {
     /// Creates the path for a run of this duration and seed.
     #[must_use]
-    pub fn new(path: &Path, duration: Duration, seed: u64) -> Self {
+    pub fn new(path: &PathSpec, duration: Duration, seed: u64) -> Self {
         let loss = if path.loss_from.is_zero() { path.loss } else { Loss::NONE };
         Self {
             path: path.clone(),
@@ -86,9 +86,9 @@ impl Link {
         }
         let delay = self.path.round_trip / 2 + extra_delay(self.path.extra_delay, now);
         let arrival = match self.path.jitter {
-            Jitter::None => now.after(delay),
-            Jitter::InOrder(most) => now.after(delay + self.delays.duration_between(Duration::ZERO, most)),
-            Jitter::Reordering(mean) => return Some(now.after(delay + self.delays.exponential(mean))),
+            DelayVariation::None => now.after(delay),
+            DelayVariation::InOrder(most) => now.after(delay + self.delays.duration_between(Duration::ZERO, most)),
+            DelayVariation::Reordering(mean) => return Some(now.after(delay + self.delays.exponential(mean))),
         };
         // A route that becomes shorter does not reorder packets.
         self.last_arrival = self.last_arrival.max(arrival);
@@ -156,7 +156,7 @@ fn is_out(outage: Option<Outage>, now: Instant) -> bool {
 }
 
 /// Returns all planned changes, the next one last.
-fn changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
+fn changes(path: &PathSpec, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
     let mut changes = rate_changes(path, duration, random);
     if let Some(stalls) = path.stalls {
         changes.extend(stall_changes(stalls, duration, random));
@@ -168,7 +168,7 @@ fn changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant
     changes
 }
 
-fn rate_changes(path: &Path, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
+fn rate_changes(path: &PathSpec, duration: Duration, random: &mut Random) -> Vec<(Instant, PlannedChange)> {
     match &path.change {
         RateChange::None => Vec::new(),
         RateChange::Steps(steps) => {
@@ -208,8 +208,8 @@ mod tests {
     fn outage_loses_everything_and_has_no_capacity() {
         let at = |millis| Instant::from_start(Duration::from_millis(millis));
         let outage = Outage { from: Duration::from_secs(2), until: Duration::from_secs(4) };
-        let path = Path { outage: Some(outage), ..Path::new(8e6, 50, 250) };
-        let mut link = Link::new(&path, Duration::from_secs(10), 1);
+        let path = PathSpec { outage: Some(outage), ..PathSpec::new(8e6, 50, 250) };
+        let mut link = PathSimulation::new(&path, Duration::from_secs(10), 1);
         for (millis, is_out) in [(1999, false), (2000, true), (3999, true), (4000, false)] {
             let arrives = (!is_out).then(|| at(millis + 25));
             assert_eq!([link.forward(at(millis)), link.back(at(millis))], [arrives; 2], "{millis}");

@@ -52,7 +52,7 @@ pub const fn slice_of(since_start: Duration) -> usize {
 
 /// The queueing delay of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Wait {
+pub struct QueueWait {
     /// When it left the bottleneck, in seconds since the start.
     pub left_at: f32,
     /// How long it waited in the queue, in seconds.
@@ -75,7 +75,7 @@ pub struct FlowLog {
     /// Bytes that the path lost at random, without a full queue.
     pub lost: Series,
     /// The delay of each packet that left the bottleneck.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<QueueWait>,
 }
 
 /// The log of a run.

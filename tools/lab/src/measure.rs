@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde::Serialize;
 
-use crate::log::{FlowLog, Log, SLICE, Wait, slice_of};
+use crate::log::{FlowLog, Log, QueueWait, SLICE, slice_of};
 use crate::path::Outage;
 use crate::scenario::{Figure, Flow, FlowController, Scenario};
 use crate::source::Source;
@@ -163,7 +163,7 @@ fn constant_rivals(scenario: &Scenario, at: Duration) -> f64 {
     offered.sum()
 }
 
-fn waits_between(waits: &[Wait], from: Duration, until: Duration) -> impl Iterator<Item = f32> {
+fn waits_between(waits: &[QueueWait], from: Duration, until: Duration) -> impl Iterator<Item = f32> {
     let (from, until) = (from.as_secs_f32(), until.as_secs_f32());
     waits.iter().filter(move |wait| from <= wait.left_at && wait.left_at < until).map(|wait| wait.waited)
 }
@@ -179,7 +179,7 @@ fn quantiles<const N: usize>(values: &mut [f32], shares: [f64; N]) -> [f64; N] {
 
 fn rate_drop_figures(flow: &Flow, flow_log: &FlowLog, log: &Log, from: Duration, until: Duration) -> RateDrop {
     let (start, end) = (from.as_secs_f32(), until.as_secs_f32());
-    let during: Vec<Wait> =
+    let during: Vec<QueueWait> =
         flow_log.waits.iter().filter(|wait| start <= wait.left_at && wait.left_at < end).copied().collect();
     let adapted_at = adapted_at(&during, start).unwrap_or(end);
     let peak = during.iter().map(|wait| wait.waited).fold(0.0, f32::max);
@@ -206,7 +206,7 @@ fn outage_figures(flow: &Flow, flow_log: &FlowLog, log: &Log, Outage { from, unt
 }
 
 /// Returns when the delay fell below the limit for long enough, in seconds.
-fn adapted_at(waits: &[Wait], start: f32) -> Option<f32> {
+fn adapted_at(waits: &[QueueWait], start: f32) -> Option<f32> {
     let mut quick_since = None;
     for wait in waits {
         if wait.waited >= ADAPTED_DELAY {
@@ -286,7 +286,7 @@ fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{Path, RateChange};
+    use crate::path::{PathSpec, RateChange};
     use crate::scenarios::alone;
     use slipgate_netcode::time::Instant;
 
@@ -300,7 +300,7 @@ mod tests {
         for step in 0..3000_u64 {
             let now = Instant::from_start(Duration::from_millis(10 * step));
             let late = (1000..1100).contains(&step);
-            flow.waits.push(Wait { left_at: step as f32 / 100.0, waited: if late { 0.3 } else { 0.01 } });
+            flow.waits.push(QueueWait { left_at: step as f32 / 100.0, waited: if late { 0.3 } else { 0.01 } });
             flow.arrived.add(5000.0, now);
             flow.sent.add(1.0, now);
             capacity.add(path_rate / 100.0, now);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn scenario(figure: Option<Figure>) -> Scenario {
-        let path = Path { change: RateChange::None, ..Path::new(8e6, 50, 250) };
+        let path = PathSpec { change: RateChange::None, ..PathSpec::new(8e6, 50, 250) };
         Scenario { duration: Duration::from_secs(30), figure, ..alone("T", "test", path, Source::Bulk) }
     }
 
@@ -344,7 +344,7 @@ mod tests {
         for (at, bytes) in [(10_950, 1e6), (11_000, 2000.0), (13_900, 4000.0), (14_000, 1e6)] {
             send(at, bytes);
         }
-        let wait = |left_at, waited| Wait { left_at, waited };
+        let wait = |left_at, waited| QueueWait { left_at, waited };
         log.flows[0].waits.extend([wait(13.9, 0.9), wait(14.5, 0.1), wait(18.9, 0.2), wait(19.1, 0.8)]);
         let mut scenario = scenario(Some(Figure::Outage(outage)));
         let outage = measure(&scenario, &log).outage.unwrap();

@@ -6,7 +6,7 @@ use slipgate_sim::{Discipline, Loss, PolicerConfig, Share, Stalls};
 
 /// How the delay varies from packet to packet.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub enum Jitter {
+pub enum DelayVariation {
     /// It does not vary.
     #[default]
     None,
@@ -59,7 +59,7 @@ pub struct ExtraDelay {
 
 /// A path.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Path {
+pub struct PathSpec {
     /// The initial rate of the bottleneck, in bytes per second.
     pub rate: f64,
     /// How the rate changes.
@@ -77,7 +77,7 @@ pub struct Path {
     /// A policer before the bottleneck.
     pub policer: Option<PolicerConfig>,
     /// How the delay towards the receiver varies.
-    pub jitter: Jitter,
+    pub jitter: DelayVariation,
     /// The loss towards the receiver, behind the bottleneck.
     pub loss: Loss,
     /// When that loss begins.
@@ -90,7 +90,7 @@ pub struct Path {
     pub extra_delay_back: Option<ExtraDelay>,
 }
 
-impl Path {
+impl PathSpec {
     /// Creates a path from a rate in bits per second, a round-trip time in milliseconds, and a buffer in milliseconds
     /// at that rate.
     #[must_use]
@@ -107,7 +107,7 @@ impl Path {
             stalls: None,
             outage: None,
             policer: None,
-            jitter: Jitter::None,
+            jitter: DelayVariation::None,
             loss: Loss::NONE,
             loss_from: Duration::ZERO,
             loss_back: Loss::NONE,

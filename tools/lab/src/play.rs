@@ -7,7 +7,7 @@ use std::thread;
 use crate::controllers::{ControllerKind, congestion};
 use crate::measure::{Figures, measure};
 use crate::scenario::Scenario;
-use crate::world::{Outcome, World};
+use crate::world::{Outcome, Simulation};
 
 /// A run: a scenario, a controller and a seed.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl Run<'_> {
     /// Runs the simulation.
     #[must_use]
     pub fn play(&self) -> Outcome {
-        World::new(self.scenario, self.seed, |flow| congestion(self.controller, self.scenario, flow)).play()
+        Simulation::new(self.scenario, self.seed, |flow| congestion(self.controller, self.scenario, flow)).play()
     }
 
     /// Runs the simulation and computes its figures.

@@ -7,9 +7,9 @@ use slipgate_sim::{Loss, Random, Share};
 
 use crate::controllers::ControllerKind;
 use crate::measure::Figures;
-use crate::path::{Jitter, Path, RateChange};
+use crate::path::{DelayVariation, PathSpec, RateChange};
 use crate::play::{Run, play_all};
-use crate::report::AckPolicy;
+use crate::report::ReportPolicy;
 use crate::scenario::{Figure, FlowController, Scenario};
 use crate::scenarios::{against, alone};
 use crate::source::{Game, Source};
@@ -135,15 +135,15 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
     let jitter = (random.between(-6.0, 6.0)).max(0.0);
     let loss = Share::from_fraction((random.between(-0.05, 0.05)).max(0.0)).unwrap_or(Share::NONE);
     let every = Duration::from_secs_f64(1.0 / random.between(10.0, 60.0));
-    let drawn = Path {
-        jitter: Jitter::InOrder(Duration::from_secs_f64(jitter / 1000.0)),
+    let drawn = PathSpec {
+        jitter: DelayVariation::InOrder(Duration::from_secs_f64(jitter / 1000.0)),
         loss: Loss::Random(loss),
-        ..Path::new(rate, round_trip, buffer)
+        ..PathSpec::new(rate, round_trip, buffer)
     };
     let game = |share: f64| Source::Game(Game::of(share * rate));
     let named = |path: u64, source| {
         let scenario = alone(&format!("random {path}"), trial.title(), drawn.clone(), source);
-        Scenario { ack_policy: AckPolicy { every, packets: 16 }, ..scenario }
+        Scenario { ack_policy: ReportPolicy { every, packets: 16 }, ..scenario }
     };
     match trial {
         Trial::Bulk => Scenario { duration: Duration::from_secs(25), ..named(path, Source::Bulk) },
@@ -158,7 +158,7 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
 fn falling(scenario: Scenario) -> Scenario {
     let (from, until) = (Duration::from_secs(15), Duration::from_secs(30));
     let steps = vec![(from, scenario.path.rate / 8.0), (until, scenario.path.rate)];
-    let path = Path { change: RateChange::Steps(steps), ..scenario.path };
+    let path = PathSpec { change: RateChange::Steps(steps), ..scenario.path };
     Scenario { path, duration: Duration::from_secs(45), figure: Some(Figure::Drop { from, until }), ..scenario }
 }
 

@@ -35,11 +35,11 @@ impl WireTime {
 
 /// Unwraps the times of a peer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PeerClock {
+pub struct TimeUnwrapper {
     newest: Option<(WireTime, Duration)>,
 }
 
-impl PeerClock {
+impl TimeUnwrapper {
     /// Returns the unwrapped time, if it is less than half a wrap from the newest one.
     pub fn unwrap_time(&mut self, written: WireTime) -> PeerTime {
         let Some((newest, moment)) = self.newest else {
@@ -118,7 +118,7 @@ impl Report {
 
 /// How often a receiver reports.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct AckPolicy {
+pub struct ReportPolicy {
     /// The maximum interval between reports.
     pub every: Duration,
     /// The number of unreported packets at which a report is sent at once.
@@ -136,7 +136,7 @@ struct Newest {
 /// A receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    ack_policy: AckPolicy,
+    ack_policy: ReportPolicy,
     delay_meter: SocketDelay,
     newest: Option<Newest>,
     /// Bit n is the packet n before the newest.
@@ -147,7 +147,7 @@ pub struct Receiver {
 impl Receiver {
     /// Creates a receiver to which no packet has arrived.
     #[must_use]
-    pub fn new(ack_policy: AckPolicy) -> Self {
+    pub fn new(ack_policy: ReportPolicy) -> Self {
         Self { ack_policy, delay_meter: SocketDelay::default(), newest: None, arrived: [0; 4], unreported: 0 }
     }
 
@@ -220,7 +220,7 @@ fn shift(words: &mut [u64; 4], by: u16) {
 mod tests {
     use super::*;
 
-    const ACK_POLICY: AckPolicy = AckPolicy { every: Duration::from_millis(33), packets: 16 };
+    const ACK_POLICY: ReportPolicy = ReportPolicy { every: Duration::from_millis(33), packets: 16 };
 
     fn report_of(packets: impl IntoIterator<Item = u16>) -> Vec<u16> {
         let mut receiver = Receiver::new(ACK_POLICY);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn wire_times_unwrap_despite_reordering() {
-        let mut clock = PeerClock::default();
+        let mut clock = TimeUnwrapper::default();
         let mut unwrapped = |seconds: f64| {
             let written = WireTime::at(Instant::from_start(Duration::from_secs_f64(seconds)));
             clock.unwrap_time(written).0.as_secs_f64()

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use crate::path::{Outage, Path};
-use crate::report::AckPolicy;
+use crate::path::{Outage, PathSpec};
+use crate::report::ReportPolicy;
 use crate::source::Source;
 
 /// When an end of a flow reads its socket and sends.
@@ -87,13 +87,13 @@ pub struct Scenario {
     /// Its description for people.
     pub title: String,
     /// The path.
-    pub path: Path,
+    pub path: PathSpec,
     /// The flows that share it.
     pub flows: Vec<Flow>,
     /// How the ends of the measured flows use their sockets.
     pub polling: SocketPolling,
     /// How often the measured flows are acknowledged.
-    pub ack_policy: AckPolicy,
+    pub ack_policy: ReportPolicy,
     /// How long it runs.
     pub duration: Duration,
     /// When the measurement starts.

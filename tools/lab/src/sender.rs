@@ -4,7 +4,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{CongestionState, Demand, Feedback, NewestAck, SentPacket, SentPackets};
 use slipgate_session::wire::reliable::Sequence;
 
-use crate::report::{PeerClock, Report};
+use crate::report::{Report, TimeUnwrapper};
 use crate::source::Application;
 
 /// The capacity of the record of sent packets: enough for 100 Mbit/s at a delay of a third of a second.
@@ -27,7 +27,7 @@ pub struct Sender {
     pub application: Application,
     next: Sequence,
     newest: Option<Sequence>,
-    peer: PeerClock,
+    peer: TimeUnwrapper,
     delivered: u64,
     acked: Vec<SentPacket>,
     lost: Vec<SentPacket>,
@@ -43,7 +43,7 @@ impl Sender {
             application,
             next: Sequence(0),
             newest: None,
-            peer: PeerClock::default(),
+            peer: TimeUnwrapper::default(),
             delivered: 0,
             acked: Vec::new(),
             lost: Vec::new(),
@@ -117,7 +117,7 @@ impl Sender {
         Some(self.send(wanted, now))
     }
 
-    /// A small budget is used only to keep the connection alive.
+    /// Sends a packet that keeps the connection alive, if the budget allows one.
     fn keep_alive(&mut self, budget: u64, now: Instant) -> Option<OutgoingPacket> {
         let alive = self.congestion.next_send(self.flight.in_flight(), now).is_some_and(|next| next <= now);
         (alive && budget >= 256).then(|| self.send(256, now))

@@ -170,7 +170,7 @@ pub const OPEN: &[(&str, &[Bound])] = &[
 
 /// A target and its measured figure.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TargetResult {
+pub struct BoundResult {
     /// The scenario.
     pub name: String,
     /// The target.
@@ -183,7 +183,7 @@ pub struct TargetResult {
 
 /// Checks bounds against the rows of the default controller.
 #[must_use]
-pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<TargetResult> {
+pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<BoundResult> {
     let check_row = |row: &Row| {
         let figures = row
             .figures
@@ -193,7 +193,7 @@ pub fn check(bounds: &[(&str, &[Bound])], rows: &[Row]) -> Vec<TargetResult> {
         let bounds = bounds.iter().find(|(name, _)| *name == row.name)?.1;
         let checked = bounds.iter().map(|bound| {
             let (figure, reached) = bound.check(&figures);
-            TargetResult { name: row.name.clone(), bound: *bound, figure, reached }
+            BoundResult { name: row.name.clone(), bound: *bound, figure, reached }
         });
         Some(checked.collect::<Vec<_>>())
     };

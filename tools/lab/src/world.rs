@@ -10,17 +10,17 @@ use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::CongestionState;
 use slipgate_sim::Random;
 
-use crate::link::Link;
-use crate::log::{FlowLog, Log, Wait};
+use crate::link::PathSimulation;
+use crate::log::{FlowLog, Log, QueueWait};
 use crate::packet::LabPacket;
-use crate::report::{AckPolicy, Receiver, Report};
+use crate::report::{Receiver, Report, ReportPolicy};
 use crate::scenario::{Flow, FlowController, Scenario, SocketPolling};
 use crate::sender::Sender;
 use crate::source::Application;
 use crate::trace::Trace;
 
 /// TCP acknowledges every second packet, and a single one after 40 ms (RFC 9293, section 3.8.6.3).
-const TCP_ACK_POLICY: AckPolicy = AckPolicy { every: Duration::from_millis(40), packets: 2 };
+const TCP_ACK_POLICY: ReportPolicy = ReportPolicy { every: Duration::from_millis(40), packets: 2 };
 /// The maximum time between two wakeups of a sender.
 const HEARTBEAT: Duration = Duration::from_millis(16);
 
@@ -84,18 +84,18 @@ pub struct Outcome {
 }
 
 /// A running simulation.
-pub struct World<'a> {
+pub struct Simulation<'a> {
     scenario: &'a Scenario,
     now: Instant,
     events: BinaryHeap<Reverse<Scheduled>>,
     order: u64,
-    link: Link,
+    link: PathSimulation,
     ends: Vec<FlowEnds>,
     log: Log,
     trace: Trace,
 }
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     /// Creates the simulation of a scenario and a seed. `congestion` creates the congestion control of each flow.
     #[must_use]
     pub fn new(scenario: &'a Scenario, seed: u64, congestion: impl Fn(&Flow) -> CongestionState) -> Self {
@@ -106,7 +106,7 @@ impl<'a> World<'a> {
             now: Instant::default(),
             events: BinaryHeap::new(),
             order: 0,
-            link: Link::new(&scenario.path, scenario.duration, seed),
+            link: PathSimulation::new(&scenario.path, scenario.duration, seed),
             ends,
             log: Log { flows: vec![FlowLog::default(); scenario.flows.len()], ..Log::default() },
             trace: Trace::default(),
@@ -224,7 +224,7 @@ impl<'a> World<'a> {
         let packet = passed.packet;
         if let Some(log) = self.log.flows.get_mut(packet.flow) {
             let left_at = now.since_start().as_secs_f32();
-            log.waits.push(Wait { left_at, waited: passed.waited.as_secs_f32() });
+            log.waits.push(QueueWait { left_at, waited: passed.waited.as_secs_f32() });
         }
         let Some(arrives_at) = self.link.forward(now) else {
             if let Some(log) = self.log.flows.get_mut(packet.flow) {

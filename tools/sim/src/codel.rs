@@ -77,8 +77,8 @@ impl Codel {
     }
 }
 
-/// The control law (RFC 8289, section 3.3): the time between drops is inversely proportional to the square root of
-/// their number.
+/// Returns the time between drops by the control law (RFC 8289, section 3.3): it is inversely proportional to the
+/// square root of their number.
 fn drop_interval(count: u32) -> Duration {
     Duration::from_secs_f64(INTERVAL.as_secs_f64() / libm::sqrt(f64::from(count)))
 }

@@ -74,5 +74,5 @@ pub use self::path::{Arrival, Bounds, Path};
 pub use self::policer::{Policer, PolicerConfig};
 pub use self::preset::{ParsePresetError, Preset};
 pub use self::random::Random;
-pub use self::stats::PathStats;
+pub use self::stats::DirectionStats;
 pub use self::units::{ParseRateError, ParseShareError, Rate, Share};

@@ -10,7 +10,7 @@ use crate::in_flight::{InFlight, Scheduled};
 use crate::link_buffer::LinkBuffer;
 use crate::loss::LossProcess;
 use crate::random::{Process, Random};
-use crate::stats::PathStats;
+use crate::stats::DirectionStats;
 
 /// The maximum number of datagrams in transit. Datagrams beyond it are dropped and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 16,384 datagrams and 16 MiB: enough for 200 Mbit/s over 0.6 s.
+    /// Returns 16,384 datagrams and 16 MiB: enough for 200 Mbit/s over 0.6 s.
     fn default() -> Self {
         Self { datagrams: 16_384, bytes: 16 << 20 }
     }
@@ -58,7 +58,7 @@ pub struct Path<T = ()> {
     /// The arrival time of the last datagram that keeps the order.
     in_order_until: Instant,
     newest_delivered: u64,
-    stats: PathStats,
+    stats: DirectionStats,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl<T: Copy> Path<T> {
             departures: 0,
             in_order_until: Instant::default(),
             newest_delivered: 0,
-            stats: PathStats::default(),
+            stats: DirectionStats::default(),
         };
         path.link.set(conditions.rate, conditions.stalls, Instant::default());
         path
@@ -173,8 +173,8 @@ impl<T: Copy> Path<T> {
 
     /// Returns the counters.
     #[must_use]
-    pub fn stats(&self) -> PathStats {
-        PathStats { stalls: self.link.stalls_met(), ..self.stats }
+    pub fn stats(&self) -> DirectionStats {
+        DirectionStats { stalls: self.link.stalls_met(), ..self.stats }
     }
 
     /// Returns how many datagrams are in transit, before the link and behind it.

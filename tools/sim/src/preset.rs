@@ -63,7 +63,7 @@ impl Preset {
     }
 }
 
-/// Both directions share the radio channel, so they have the same conditions.
+/// Returns the conditions of both directions, which are the same because they share the radio channel.
 fn wifi_bad() -> Conditions {
     Conditions {
         // Access point and provider; the propagation time of the radio signal is negligible.

@@ -120,7 +120,7 @@ impl Random {
 
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// Returns the next number of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 fn split_mix(word: &mut u64) -> u64 {
     *word = word.wrapping_add(GOLDEN_GAMMA);
     let mut mixed = *word;

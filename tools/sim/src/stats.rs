@@ -6,7 +6,7 @@ use core::ops::AddAssign;
 ///
 /// `pushed + duplicated = delivered + lost + tail_dropped + overflowed + in transit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PathStats {
+pub struct DirectionStats {
     /// Datagrams that were pushed in.
     pub pushed: u64,
     /// Their bytes.
@@ -33,7 +33,7 @@ pub struct PathStats {
     pub stalls: u64,
 }
 
-impl AddAssign for PathStats {
+impl AddAssign for DirectionStats {
     fn add_assign(&mut self, other: Self) {
         self.pushed += other.pushed;
         self.pushed_bytes += other.pushed_bytes;

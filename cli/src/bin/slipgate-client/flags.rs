@@ -10,6 +10,7 @@ use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::values::Span;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_client::sockets::Dscp;
+use slipgate_netcode::ids::ClientId;
 
 /// The environment variable that holds the issuer's API key if no file is given.
 pub(crate) const API_KEY_VARIABLE: &str = "SLIPGATE_API_KEY";
@@ -69,7 +70,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Let a token with a negative time-out disable time-outs
+    /// Let a token with a negative timeout disable timeouts
     #[arg(long)]
     pub(crate) development: bool,
 
@@ -78,18 +79,18 @@ pub(crate) struct Flags {
 }
 
 /// The source of the token.
-pub(crate) enum Source {
+pub(crate) enum TokenSource {
     File(PathBuf),
-    Issuer { url: String, client_id: u64 },
+    Issuer { url: String, client_id: ClientId },
 }
 
 impl Flags {
     /// Parses the flags. Exits with status 2 if they are wrong or name no source of the token.
-    pub(crate) fn read() -> (Self, Source) {
+    pub(crate) fn read() -> (Self, TokenSource) {
         let flags = Self::parse();
         let source = match (&flags.token, &flags.issuer, flags.client_id) {
-            (Some(path), ..) => Source::File(path.clone()),
-            (None, Some(url), Some(client_id)) => Source::Issuer { url: url.clone(), client_id },
+            (Some(path), ..) => TokenSource::File(path.clone()),
+            (None, Some(url), Some(client_id)) => TokenSource::Issuer { url: url.clone(), client_id: client_id.into() },
             _ => {
                 let message = "give --token FILE, or --issuer URL with --client-id ID";
                 Self::command().error(ErrorKind::MissingRequiredArgument, message).exit()

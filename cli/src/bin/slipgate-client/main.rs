@@ -17,14 +17,14 @@ use base64::engine::general_purpose::STANDARD;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::{print_error_line, queue_lines};
 use slipgate_cli::streams::print_last_line;
-use slipgate_client::fetch::{self, TokenRequest};
+use slipgate_client::fetch::{self, FetchRequest};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
 use slipgate_client::sockets::{Marking, Sockets};
 use slipgate_client::token::TimeoutPolicy;
 use slipgate_client::{Client, ConnectToken};
 use zeroize::Zeroizing;
 
-use crate::flags::{Flags, Source};
+use crate::flags::{Flags, TokenSource};
 use crate::output::Output;
 
 /// How long to wait for the echoes of the last payloads.
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(flags: &Flags, source: Source) -> Result<(), (Failed, String)> {
+fn run(flags: &Flags, source: TokenSource) -> Result<(), (Failed, String)> {
     let start = |message: String| (Failed::Start, message);
     let format = if flags.json { LogFormat::Json } else { LogFormat::Text };
     let _flush = queue_lines(format).map_err(|failure| start(failure.to_string()))?;
@@ -115,7 +115,7 @@ fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, outpu
         if over || !probe.client().state().is_active() {
             break;
         }
-        probe.turn(true, MAX_SLEEP)?;
+        probe.turn(MAX_SLEEP)?;
         if now >= next_progress {
             next_progress = now + PROGRESS_INTERVAL;
             output.progress(probe.report());
@@ -123,7 +123,7 @@ fn drive(probe: &mut Probe, duration: Option<Duration>, stop: &AtomicBool, outpu
     }
     let deadline = Instant::now() + LAST_ECHOES_TIMEOUT;
     while probe.client().state().is_connected() && probe.report().missing() > 0 && Instant::now() < deadline {
-        probe.turn(false, MAX_SLEEP)?;
+        probe.receive_turn(MAX_SLEEP)?;
     }
     Ok(())
 }
@@ -147,13 +147,13 @@ fn check_report(report: &ProbeReport) -> Result<(), (Failed, String)> {
     Ok(())
 }
 
-fn token(flags: &Flags, source: Source) -> Result<ConnectToken, String> {
+fn token(flags: &Flags, source: TokenSource) -> Result<ConnectToken, String> {
     match source {
-        Source::File(path) => read_token(&path),
-        Source::Issuer { url, client_id } => {
+        TokenSource::File(path) => read_token(&path),
+        TokenSource::Issuer { url, client_id } => {
             let key = api_key(flags.api_key_file.as_deref())?;
             let servers = (!flags.servers.is_empty()).then(|| flags.servers.clone());
-            let request = TokenRequest { client_id, servers, ..TokenRequest::default() };
+            let request = FetchRequest { client_id, servers, ..FetchRequest::default() };
             fetch::fetch(&url, &key, &request).map_err(|error| error.to_string())
         }
     }

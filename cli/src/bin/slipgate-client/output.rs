@@ -59,7 +59,7 @@ impl Output {
         let line = Line {
             event,
             state: report.state.name(),
-            slot: report.slot,
+            slot: report.client_index.map(|index| index.0),
             sent: report.sent,
             correct: report.right,
             wrong: report.wrong,

@@ -41,13 +41,13 @@ pub(crate) struct ConfigFile {
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
     #[serde(default)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: WorkLimitKeys,
 }
 
 /// Limits on the work that unknown senders and clients can cause. The defaults suit nearly all servers.
 #[derive(Clone, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
+pub(crate) struct WorkLimitKeys {
     addresses_per_token: Option<u8>,
     pending_clients: Option<u32>,
     pending_lifetime: Option<Span>,
@@ -75,7 +75,7 @@ impl ConfigFile {
     }
 }
 
-impl Limits {
+impl WorkLimitKeys {
     /// Overwrites the defaults with the values that the file gives.
     pub(crate) fn apply(&self, config: &mut ServerConfig) {
         let budgets = &mut config.budgets;
@@ -166,7 +166,7 @@ mod tests {
     fn limits_missing_in_the_file_keep_their_defaults() {
         let mut config = ServerConfig::new(1, 100, &[]);
         let defaults = format!("{config:?}");
-        Limits::default().apply(&mut config);
+        WorkLimitKeys::default().apply(&mut config);
         assert_eq!(format!("{config:?}"), defaults);
     }
 }

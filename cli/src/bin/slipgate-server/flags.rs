@@ -109,7 +109,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_TAKEOVER_AFTER", hide_env_values = true)]
     pub(crate) takeover_after: Option<Span>,
 
-    /// Let tokens with a negative time-out disable time-outs, for use with debuggers; never on a public server
+    /// Let tokens with a negative timeout disable timeouts, for use with debuggers; never on a public server
     #[arg(
         long,
         value_name = "BOOL",

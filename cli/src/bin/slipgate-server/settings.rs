@@ -119,7 +119,7 @@ fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Returns the given addresses without duplicates, or none if the bound ones are to be advertised.
-fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>, Failure> {
+fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
     if let Some(wrong) = given.iter().find(|address| !is_dialable(**address)) {
         return Err(Failure::usage(format!("--advertise {wrong}: clients cannot send to this address")));
     }
@@ -133,7 +133,8 @@ fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<Address>,
         }
         _ => {
             let mut seen = BTreeSet::new();
-            Ok(given.iter().copied().map(Address::from).filter(|address| seen.insert(*address)).collect())
+            let distinct = given.iter().copied().map(Address::from).filter(|address| seen.insert(*address));
+            Ok(distinct.map(Address::socket_addr).collect())
         }
     }
 }
@@ -167,7 +168,7 @@ mod tests {
         for wildcard in ["0.0.0.0:40000", "[::]:0", "[::ffff:0.0.0.0]:1"] {
             let bind = addresses(&["192.0.2.1:7", wildcard]);
             assert!(advertised(&bind, &[]).is_err(), "{wildcard}");
-            assert_eq!(advertised(&bind, &concrete[1..]).unwrap(), [Address::from(concrete[1])]);
+            assert_eq!(advertised(&bind, &concrete[1..]).unwrap(), [concrete[1]]);
             assert!(advertised(&concrete, &addresses(&[wildcard])).is_err(), "{wildcard}");
         }
         assert!(advertised(&concrete, &concrete).is_err(), "port 0 cannot be dialled");
@@ -176,8 +177,7 @@ mod tests {
     #[test]
     fn address_advertised_twice_counts_once() {
         let given = addresses(&["192.0.2.1:7", "192.0.2.2:7", "192.0.2.1:7", "[::ffff:192.0.2.1]:7"]);
-        let once = given[..2].iter().copied().map(Address::from).collect::<Vec<_>>();
-        assert_eq!(advertised(&given, &given).unwrap(), once);
+        assert_eq!(advertised(&given, &given).unwrap(), given[..2]);
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn advertising(mut config: ServerConfig, shards: &[Sockets]) -> ServerConfig {
     if config.advertised.is_empty()
         && let Some(sockets) = shards.first()
     {
-        config.advertised = sockets.local_addresses().into_iter().map(Into::into).collect();
+        config.advertised = sockets.local_addresses();
     }
     config
 }
@@ -121,8 +121,8 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
     }
     if config.timeouts == TimeoutPolicy::Development {
         warn!(
-            "DEVELOPMENT: clients whose tokens have a negative time-out never time out and keep their slots for ever. \
-             Do not use this on a public server"
+            "DEVELOPMENT: clients with a negative timeout in their tokens never time out and keep their slots. Do not \
+             use this on a public server"
         );
     }
 }

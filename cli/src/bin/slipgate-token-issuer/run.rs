@@ -1,33 +1,53 @@
 //! Runs the service until a stop signal arrives, and reads its keys again when asked to.
 
+use std::io;
+use std::net::SocketAddr;
+
 use slipgate_cli::{Failure, descriptors};
 use slipgate_os::listen::ListenError;
 use slipgate_token_issuer::http::{self, TokenService};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Builder;
 use tracing::{info, warn};
 
-use crate::settings::{Fixed, Settings, Sources};
-use crate::signals::{Signal, Signals};
+use crate::settings::{RestartSettings, Settings, Sources};
+use crate::signals::{AsyncSignals, Signal};
 
 /// File descriptors besides the connections: runtime, signals, listener, the files of a reload, and some to spare.
 const DESCRIPTORS: usize = 16;
 /// The minimum number of connections that the descriptors must allow, unless fewer are configured.
 const MIN_CONNECTIONS: usize = 4;
 
+/// The number of tasks that run before sockets are looked at again. The runtime's default of 61 lets a request of a
+/// backend wait for as many hostile ones.
+const EVENT_INTERVAL: u32 = 16;
+/// The connections that wait in the system to be accepted. Where they do not fit, clients try again after a second.
+const BACKLOG: u32 = 4096;
+
 /// Serves until SIGTERM or SIGINT, then finishes open requests. A second signal aborts them.
 pub(crate) fn run(settings: Settings, sources: &Sources) -> Result<(), Failure> {
     let connections = limit_by_descriptors(settings.fixed.http.connections)?;
-    let runtime = tokio::runtime::Runtime::new()
+    // One thread for all connections: a new connection is served without waking another thread. It mints thousands of
+    // tokens a second. The main thread handles signals, and reads the files of a reload.
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .event_interval(EVENT_INTERVAL)
+        .enable_all()
+        .build()
         .map_err(|error| Failure::run_time(format!("cannot start the runtime's threads: {error}")))?;
     runtime.block_on(serve(settings, sources, connections))
 }
 
 /// Returns how many of these connections the process can have open. Fewer than wanted are logged.
 fn limit_by_descriptors(wanted: usize) -> Result<usize, Failure> {
-    let available = descriptors::available(DESCRIPTORS.saturating_add(wanted));
-    let connections = available.saturating_sub(DESCRIPTORS).min(wanted);
-    if connections < wanted.min(MIN_CONNECTIONS) {
-        descriptors::require(DESCRIPTORS + wanted.min(MIN_CONNECTIONS))?;
+    let closing = wanted.min(http::MAX_CLOSING);
+    let left = descriptors::available(DESCRIPTORS.saturating_add(wanted).saturating_add(closing));
+    let left = left.saturating_sub(DESCRIPTORS);
+    // Up to MAX_CLOSING connections may be closing beside the open ones, but never more than may be open.
+    let connections = left.saturating_sub(http::MAX_CLOSING).max(left / 2).min(wanted);
+    let min_connections = wanted.min(MIN_CONNECTIONS);
+    if connections < min_connections {
+        descriptors::require(DESCRIPTORS + 2 * min_connections)?;
     }
     if connections < wanted {
         warn!(connections, wanted, "fewer connections than --max-connections: the file descriptors do not suffice");
@@ -37,11 +57,11 @@ fn limit_by_descriptors(wanted: usize) -> Result<usize, Failure> {
 
 async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Result<(), Failure> {
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+    let mut signals = AsyncSignals::listen()
+        .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
     let fixed = settings.fixed;
     let refused = |error| Failure::run_time(ListenError::new(fixed.bind, error).to_string());
-    let listener = TcpListener::bind(fixed.bind).await.map_err(refused)?;
+    let listener = listen(fixed.bind).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let (issuer, limits) = (&settings.issuer, settings.issuer.limits());
     info!(
@@ -55,13 +75,14 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     let limits = http::HttpLimits { connections, ..fixed.http };
     let service = TokenService::new(settings.issuer, settings.api_keys).with_limits(limits);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let mut serving = std::pin::pin!(http::serve(listener, service.clone(), async {
+    // A task, so that it runs on the thread of the connections' tasks.
+    let mut serving = tokio::spawn(http::serve(listener, service.clone(), async {
         // Completes when the sender is dropped.
         let _ = stopped.await;
     }));
     loop {
         tokio::select! {
-            () = &mut serving => return Ok(()),
+            _ = &mut serving => return Ok(()),
             signal = signals.next() => match signal {
                 Signal::Reload => reload(&service, sources, &fixed),
                 Signal::Stop => break,
@@ -71,14 +92,23 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     info!("stopping: finishing open requests");
     drop(stop);
     tokio::select! {
-        () = &mut serving => info!("stopped"),
+        _ = &mut serving => info!("stopped"),
         () = signals.next_stop() => info!("stopped at once"),
     }
     Ok(())
 }
 
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On Windows the option would let another program take the address.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Reads the key file and the configuration file again. Keeps the current settings, and logs why, if they are wrong.
-fn reload(service: &TokenService, sources: &Sources, running: &Fixed) {
+fn reload(service: &TokenService, sources: &Sources, running: &RestartSettings) {
     let settings = match sources.gather() {
         Ok(settings) => settings,
         Err(error) => {

@@ -18,7 +18,7 @@ const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::
 
 /// The complete settings of the program.
 pub(crate) struct Settings {
-    pub(crate) fixed: Fixed,
+    pub(crate) fixed: RestartSettings,
     pub(crate) issuer: Issuer,
     pub(crate) api_keys: ApiKeys,
     pub(crate) keys: KeySource,
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 
 /// The settings that only a restart changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fixed {
+pub(crate) struct RestartSettings {
     pub(crate) bind: SocketAddr,
     pub(crate) http: HttpLimits,
     pub(crate) log: LogSettings,
@@ -71,7 +71,7 @@ impl Settings {
             format: flags.log.or(file.log).unwrap_or_default(),
             level: flags.log_level.or(file.log_level),
         };
-        let fixed = Fixed { bind, http, log };
+        let fixed = RestartSettings { bind, http, log };
         Ok(Self { fixed, issuer, api_keys, keys, private_keys, digests: digests.len() })
     }
 }

@@ -17,14 +17,14 @@ pub(crate) enum Signal {
 
 /// Records the signals that arrive after its creation.
 #[cfg(unix)]
-pub(crate) struct Signals {
+pub(crate) struct AsyncSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
-impl Signals {
+impl AsyncSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -45,12 +45,12 @@ impl Signals {
 
 /// Records each Ctrl-C after its creation.
 #[cfg(windows)]
-pub(crate) struct Signals {
+pub(crate) struct AsyncSignals {
     ctrl_c: tokio::signal::windows::CtrlC,
 }
 
 #[cfg(windows)]
-impl Signals {
+impl AsyncSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
     }
@@ -62,7 +62,7 @@ impl Signals {
     }
 }
 
-impl Signals {
+impl AsyncSignals {
     /// Waits for the next stop signal.
     pub(crate) async fn next_stop(&mut self) {
         while self.next().await != Signal::Stop {}

@@ -1,6 +1,6 @@
 //! `slipgate bench`: measures the CPU time of a server, compared with plain sockets.
 
-use slipgate_bench::flags::Flags;
+use slipgate_bench::flags::BenchFlags;
 use slipgate_cli::Failure;
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -13,7 +13,7 @@ release build and an otherwise idle machine; the whole run takes several minutes
   cargo bench -p slipgate-tests --bench datapath    compares with other libraries, from the repository";
 
 #[cfg(target_os = "linux")]
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::run_time(error.to_string());
     let report = slipgate_bench::run::run(flags, &[], None).map_err(|error| failed(&error))?;
     let text = if flags.json { report.json().map_err(|error| failed(&error))? } else { report.text() };
@@ -22,6 +22,6 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn run(_flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(_flags: &BenchFlags) -> Result<(), Failure> {
     Err(Failure::run_time("the benchmark needs Linux, for thread CPU clocks and pinned cores"))
 }

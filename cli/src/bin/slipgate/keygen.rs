@@ -26,7 +26,7 @@ then on the issuer, and remove the last line when the tokens of the old key have
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Flags {
+pub(crate) struct KeygenFlags {
     /// The file to create, with mode 0600; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct Flags {
     rotate: bool,
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
     let mut entropy = entropy()?;
     let path = flags.file.display();
     if flags.bearer {

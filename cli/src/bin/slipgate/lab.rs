@@ -26,14 +26,14 @@ Use a release build; the whole table takes several minutes.
   slipgate lab congestion --markdown > specs/congestion-table.md";
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum LabCommand {
     /// Run the congestion scenarios with several controllers and print a table
-    Congestion(Flags),
+    Congestion(LabFlags),
 }
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Flags {
+pub(crate) struct LabFlags {
     /// Run only these scenarios, as in A1,E2 [default: all]
     #[arg(long = "scenario", value_name = "NAME", value_delimiter = ',')]
     scenarios: Vec<String>,
@@ -69,8 +69,8 @@ pub(crate) struct Flags {
     markdown: bool,
 }
 
-pub(crate) fn run(command: &Command) -> Result<(), Failure> {
-    let Command::Congestion(flags) = command;
+pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
+    let LabCommand::Congestion(flags) = command;
     let threads = usize::from(flags.threads);
     if flags.markdown {
         print_line(specification::document(threads).trim_end());

@@ -28,19 +28,19 @@ struct Arguments {
 enum Command {
     /// Measure the CPU time of a server, compared with plain sockets
     #[command(after_help = bench::AFTER_HELP)]
-    Bench(slipgate_bench::flags::Flags),
+    Bench(slipgate_bench::flags::BenchFlags),
     /// Run a token issuer, a dedicated server and clients in one process, and verify every message
-    Demo(demo::Flags),
+    Demo(demo::DemoFlags),
     /// Impair the network between real programs: a UDP proxy with delay, loss, reordering and more
-    Conditioner(Box<conditioner::Flags>),
+    Conditioner(Box<conditioner::ConditionerFlags>),
     /// Create a private key for issuer and servers, or an API key for a backend
-    Keygen(keygen::Flags),
+    Keygen(keygen::KeygenFlags),
     /// Measure congestion control in a simulator
     #[command(subcommand)]
-    Lab(lab::Command),
+    Lab(lab::LabCommand),
     /// Mint and inspect connect tokens
     #[command(subcommand)]
-    Token(token::Command),
+    Token(token::TokenCommand),
 }
 
 fn main() -> ExitCode {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 #![cfg(unix)]
 
-mod load;
 pub(crate) mod program;
 mod reload;
 mod service;

@@ -39,7 +39,7 @@ impl TestToken {
         }
     }
 
-    /// Sets a time-out of 2 s, for clients that the server is expected to refuse.
+    /// Sets a timeout of 2 s, for clients that the server is expected to refuse.
     pub(crate) fn with_short_timeout(self) -> Self {
         Self { timeout_seconds: 2, ..self }
     }

@@ -247,7 +247,7 @@ fn development_mode_warns_and_lets_tokens_disable_time_outs() {
     let server = folder.start(&["--development"]);
     assert!(server.wait_for("DEVELOPMENT").contains("WARN"));
     let token = TestToken { timeout_seconds: -1, ..TestToken::new(1, server.address()) }.mint();
-    // Slipgate's client clamps a negative time-out, so it stays connected in either mode.
+    // Slipgate's client clamps a negative timeout, so it stays connected in either mode.
     TestClient::join_with(token).echo(b"debugged");
     let log = folder.start(&["--development=false"]).stop();
     assert!(!log.contains("DEVELOPMENT"), "{log}");

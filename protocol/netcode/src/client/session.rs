@@ -14,6 +14,7 @@ use crate::crypto::lane::{self, Lane};
 use crate::crypto::packet::PacketCipher;
 use crate::crypto::replay::ReplayWindow;
 use crate::discard::Discard;
+use crate::ids::PacketNumber;
 use crate::time::Instant;
 use crate::timing::{DISCONNECT_PACKETS, SEND_INTERVAL, TimeoutPolicy};
 use crate::token::ConnectToken;
@@ -188,7 +189,7 @@ impl TokenSession {
         match (header.kind, &self.step) {
             (PacketKind::Payload, SessionStep::Connected(_)) => {
                 self.on_received(now);
-                Ok(Handled::Payload(Payload { sequence: header.sequence, bytes: content }))
+                Ok(Handled::Payload(Payload { sequence: PacketNumber(header.sequence), bytes: content }))
             }
             (PacketKind::KeepAlive, SessionStep::Connected(_)) => {
                 self.on_received(now);

@@ -3,6 +3,14 @@
 use core::fmt;
 
 /// The state of a client. The numbers are those of the standard.
+///
+/// # Examples
+/// ```
+/// use slipgate_netcode::client::ClientState;
+///
+/// let state = ClientState::SendingRequest;
+/// assert!(state.is_active() && !state.is_connected());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[repr(i8)]
 pub enum ClientState {
@@ -81,10 +89,10 @@ impl fmt::Display for ClientState {
     /// Writes a sentence for the player.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TokenExpired => "Connecting took too long. Please try again.",
+            Self::TokenExpired => "Connecting took too long. Please join again.",
             Self::InvalidToken => "Your session is not valid. Please join again.",
             Self::TimedOut => "The connection to the game server was lost.",
-            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please try again.",
+            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please join again.",
             Self::RequestTimedOut => {
                 "The game server does not respond. It may be offline, or your session has expired. Please join again."
             }
@@ -98,10 +106,11 @@ impl fmt::Display for ClientState {
     }
 }
 
-/// Why an attempt or a connection ended.
+/// Why an attempt or a connection ended. Request a new token for the next attempt: the server may have used up the
+/// token of this one, even if no reply arrived.
 ///
 /// The two sides report these reasons. A disconnect carries none, so netcode knows only that it happened; a layer above
-/// may tell more in its own payloads.
+/// may send a reason in its own payloads.
 ///
 /// | cause | here | at the server ([`DisconnectReason`]) |
 /// | --- | --- | --- |
@@ -125,13 +134,13 @@ pub enum EndReason {
     /// The connection ended because no packet arrived for the token's timeout. The path is broken, the server crashed,
     /// or another client of this player took over.
     TimedOut,
-    /// The server sent a challenge, but gave no slot in time. The path broke, or the token or the player got a slot
-    /// from another address.
+    /// The server sent a challenge, but gave no slot in time. The path broke, the server restarted, or the token or the
+    /// player got a slot from another address. The server may have used up the token: request a new one.
     ResponseTimedOut,
     /// No server replied to the connection request. The server is down, its address is wrong, or a firewall drops
     /// packets. A server also drops an invalid token without a reply: a token that was used, has expired, was minted
     /// before the server's start, names other servers or another protocol id, is sealed with another key, or belongs to
-    /// a player that is connected.
+    /// a player that is connected. Request a new token in any case.
     RequestTimedOut,
     /// Every server replied that it is full or admits no clients. The packet does not distinguish the two.
     Denied,

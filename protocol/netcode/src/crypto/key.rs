@@ -91,6 +91,15 @@ pub const MAX_PRIVATE_KEYS: usize = 3;
 ///
 /// Rotate keys without an outage in three steps: put the new key first on every server, let the issuer seal with it,
 /// and remove the old key when the last token under it has expired.
+///
+/// # Examples
+/// ```
+/// use slipgate_netcode::crypto::key::{Key, KeyRing};
+///
+/// let (new, old) = (Key::from([2; 32]), Key::from([1; 32]));
+/// let keys = KeyRing::new(&[new, old]).expect("one to three keys");
+/// assert_eq!(keys.len(), 2);
+/// ```
 #[derive(Clone)]
 pub struct KeyRing(Box<[Key]>);
 

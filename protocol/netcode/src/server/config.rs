@@ -5,7 +5,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use crate::address::{Address, is_dialable};
+use crate::address::is_dialable;
 use crate::crypto::key::MAX_PRIVATE_KEYS;
 use crate::time::UnixMillis;
 use crate::timing::TimeoutPolicy;
@@ -37,7 +37,7 @@ pub struct ServerConfig {
     /// The number of client slots, 1 to 65,536.
     pub slots: u32,
     /// The addresses of this server in connect tokens, at least one.
-    pub advertised: Vec<Address>,
+    pub advertised: Vec<SocketAddr>,
     /// The maximum lifetime of a token, 45 s by default. A token that expires later than this is refused, and a token
     /// without a mint time counts as minted this long before it expires. `None` accepts any expiry, like the reference.
     /// Then [`token_cutoff`](Self::token_cutoff) refuses every token without a mint time.
@@ -170,7 +170,7 @@ impl ServerConfig {
         Self {
             protocol_id,
             slots,
-            advertised: advertised.iter().copied().map(Address::from).collect(),
+            advertised: advertised.to_vec(),
             max_token_lifetime: Some(DEFAULT_MAX_TOKEN_LIFETIME),
             token_cutoff: TokenCutoff::AtStart,
             timeouts: TimeoutPolicy::Clamped,
@@ -201,7 +201,7 @@ impl ServerConfig {
             return Err(ServerConfigError::Slots);
         }
         // A wildcard address never appears in a token, so it would refuse every client.
-        if self.advertised.is_empty() || !self.advertised.iter().all(|address| is_dialable(address.socket_addr())) {
+        if self.advertised.is_empty() || !self.advertised.iter().all(|address| is_dialable(*address)) {
             return Err(ServerConfigError::Advertised);
         }
         if !(1..=MAX_ADDRESSES_PER_TOKEN).contains(&self.addresses_per_token) {
@@ -280,3 +280,69 @@ impl fmt::Display for ServerConfigError {
 }
 
 impl core::error::Error for ServerConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::{String, ToString};
+
+    use super::*;
+
+    #[test]
+    fn each_error_has_a_text_of_its_own() {
+        use ServerConfigError as Error;
+        let errors = [
+            Error::Slots,
+            Error::Advertised,
+            Error::AddressesPerToken,
+            Error::PendingClients,
+            Error::HistoryTokens,
+            Error::TokensPerClientId,
+            Error::PendingLifetime,
+            Error::TokenLifetime,
+            Error::Budgets,
+            Error::Shards,
+            Error::JournalTooLarge,
+        ];
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| !text.is_empty());
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), errors.len());
+    }
+
+    /// Selects a budget.
+    type Field = fn(&mut Budgets) -> &mut u32;
+
+    #[test]
+    fn settings_are_accepted_up_to_their_limits_and_not_beyond() {
+        use ServerConfigError as Error;
+        let checked = |change: &dyn Fn(&mut ServerConfig)| {
+            let mut config = ServerConfig::new(1, 1, &[SocketAddr::from(([192, 0, 2, 1], 40_000))]);
+            change(&mut config);
+            config.check()
+        };
+        for (count, expected) in
+            [(0, Err(Error::HistoryTokens)), (1, Ok(())), (1 << 24, Ok(())), ((1 << 24) + 1, Err(Error::HistoryTokens))]
+        {
+            assert_eq!(checked(&|config| config.history_tokens = count), expected, "{count} tokens");
+        }
+        for (millis, expected) in [(999, Err(Error::TokenLifetime)), (1000, Ok(()))] {
+            let lifetime = Some(Duration::from_millis(millis));
+            assert_eq!(checked(&|config| config.max_token_lifetime = lifetime), expected, "{millis} ms");
+        }
+        let keys = MAX_PRIVATE_KEYS as u32;
+        let budgets: [(Field, u32); 6] = [
+            (|budgets| &mut budgets.strangers_per_turn, 1),
+            (|budgets| &mut budgets.responses_per_turn, 1),
+            (|budgets| &mut budgets.packets_per_client_and_turn, 1),
+            (|budgets| &mut budgets.forgeries_per_turn, 1),
+            (|budgets| &mut budgets.decrypts_per_source, keys),
+            (|budgets| &mut budgets.decrypts, keys),
+        ];
+        for (number, (budget, least)) in budgets.into_iter().enumerate() {
+            assert_eq!(checked(&|config| *budget(&mut config.budgets) = least), Ok(()), "budget {number}");
+            let too_small = checked(&|config| *budget(&mut config.budgets) = least - 1);
+            assert_eq!(too_small, Err(Error::Budgets), "budget {number}");
+        }
+    }
+}

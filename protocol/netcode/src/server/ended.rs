@@ -1,8 +1,8 @@
 //! The addresses of connections that ended a moment ago.
 //!
 //! A client that leaves sends ten disconnect packets, and the first one ends its connection. The others, and packets
-//! that were on their way, belong to no connection any more. They are counted apart from packets of unknown senders, so
-//! that a count of those means something.
+//! that were in flight, belong to no connection. They are counted apart from packets of unknown senders, so that an
+//! operator can see those.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -12,8 +12,8 @@ use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::time::Instant;
 
-/// The time for which an address is remembered: longer than packets are on their way, and as long as the usual timeout
-/// of a client that does not learn of the end.
+/// The time for which an address is remembered: longer than packets are in flight, and equal to the usual timeout of a
+/// client that did not receive the disconnect.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
 /// The number of addresses for which memory is allocated at the start.

@@ -1,11 +1,11 @@
 //! Packets of clients that have a slot (§1.13).
 
 use super::budget::TurnBudgets;
-use super::slots::Link;
+use super::slots::SlotLink;
 use super::{ClientHandle, DisconnectReason, NetcodeServer};
 use crate::Payload;
 use crate::discard::Discard;
-use crate::ids::SlotIndex;
+use crate::ids::{PacketNumber, SlotIndex};
 use crate::time::Instant;
 use crate::wire::packet::{PacketHeader, PacketKind};
 
@@ -52,12 +52,12 @@ impl NetcodeServer {
             return Ok(None);
         }
         self.stats.payloads_received += 1;
-        let payload = Payload { sequence: header.sequence, bytes: content };
+        let payload = Payload { sequence: PacketNumber(header.sequence), bytes: content };
         Ok(Some((self.slots.handle_for(slot), payload)))
     }
 }
 
-impl Link {
+impl SlotLink {
     /// Restores the client's budgets with its first packet of a turn.
     #[inline]
     fn start_turn(&mut self, turn: u32) {

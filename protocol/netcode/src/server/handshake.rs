@@ -33,7 +33,7 @@ pub struct HandshakeStep {
     pub address: Address,
     /// The client's token, if it opened with a key of this server.
     pub token: Option<OpenedToken>,
-    /// What became of the datagram.
+    /// The outcome of the datagram.
     pub outcome: HandshakeOutcome,
 }
 
@@ -48,7 +48,7 @@ pub struct OpenedToken {
     pub expires: UnixSeconds,
 }
 
-/// What became of a datagram of a handshake.
+/// The outcome of a handshake datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HandshakeOutcome {
@@ -154,6 +154,16 @@ mod tests {
         let first = log.poll().unwrap();
         assert_eq!(first.token.unwrap().client_id, ClientId(42));
         assert_eq!(core::iter::from_fn(|| log.poll()).count(), MAX_UNOPENED);
+    }
+
+    #[test]
+    fn ten_tokens_per_second_are_opened_for_the_log() {
+        let mut log = HandshakeLog::new();
+        for second in [5_u64, 6, 60] {
+            let at = |millis| Instant::from_start(Duration::from_millis(1000 * second + millis));
+            let opened = (0..1000).filter(|millis| log.may_open(at(*millis))).count();
+            assert_eq!(opened, MAX_OPENS_PER_SECOND as usize, "in second {second}");
+        }
     }
 
     #[test]

@@ -151,3 +151,77 @@ impl NetcodeServer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::crypto::key::{Key, Seed};
+    use crate::server::ServerConfig;
+    use crate::time::{Instant, UnixMillis};
+    use crate::wire::USER_DATA_BYTES;
+
+    #[test]
+    fn each_error_has_a_text_of_its_own() {
+        let texts = [LoopbackSlotError::Full, LoopbackSlotError::ClientIdConnected].map(|error| error.to_string());
+        assert!(texts[0].contains("slot") && texts[1].contains("client id"), "{texts:?}");
+    }
+
+    fn now() -> Now {
+        Now { monotonic: Instant::default(), unix: UnixMillis(1_000_000) }
+    }
+
+    fn server(slots: u32) -> NetcodeServer {
+        let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let config = ServerConfig::new(1, slots, &[advertised]);
+        NetcodeServer::new(config, Key::from([1; 32]).into(), &Seed::from([2; 32]), now()).unwrap()
+    }
+
+    fn connect(server: &mut NetcodeServer, id: u64) -> Result<ClientHandle, LoopbackSlotError> {
+        server.connect_loopback(id, [0; USER_DATA_BYTES], now())
+    }
+
+    #[test]
+    fn payloads_wait_for_the_client_that_they_were_sent_to() {
+        let (mut server, mut buf) = (server(1), [0; MAX_PAYLOAD_BYTES]);
+        let first = connect(&mut server, 1).unwrap();
+        assert!(!server.has_loopback_payloads(first));
+        let (slot, _) = server.slots.get(first).unwrap();
+        server.send_loopback(slot, b"for the first").unwrap();
+        assert!(server.has_loopback_payloads(first));
+        server.disconnect(first);
+        while server.poll_event().is_some() {}
+
+        let second = connect(&mut server, 2).unwrap();
+        assert_eq!(second.slot(), first.slot());
+        assert!(server.has_loopback_payloads(first) && !server.has_loopback_payloads(second));
+        assert_eq!(server.loopback_receive(first, &mut buf), Some(b"for the first".len()));
+        assert!(!server.has_loopback_payloads(first));
+        assert_eq!((server.stats().connects, server.stats().payloads_sent), (2, 1));
+    }
+
+    #[test]
+    fn each_client_may_queue_256_payloads() {
+        let (mut server, mut buf) = (server(3), [0; MAX_PAYLOAD_BYTES]);
+        let clients = [1, 2, 3].map(|id| connect(&mut server, id).unwrap());
+        for client in clients {
+            assert!((0..QUEUE_PAYLOADS).all(|_| server.loopback_send(client, b"x").is_ok()));
+            assert_eq!(server.loopback_send(client, b"x"), Err(PayloadError::Backlogged));
+        }
+        while server.poll_loopback(&mut buf).is_some() {}
+        assert_eq!(server.stats().payloads_received, 3 * QUEUE_PAYLOADS as u64);
+    }
+
+    #[test]
+    fn admission_stops_at_two_untaken_events_for_each_slot() {
+        let mut server = server(8);
+        for id in 0..8 {
+            let client = connect(&mut server, id).unwrap();
+            server.disconnect(client);
+        }
+        assert_eq!(connect(&mut server, 8), Err(LoopbackSlotError::Full));
+        assert!(server.poll_event().is_some());
+        assert!(connect(&mut server, 8).is_ok());
+    }
+}

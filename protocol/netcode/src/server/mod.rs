@@ -36,6 +36,7 @@ mod transmit;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
@@ -93,12 +94,13 @@ struct AwaitingDurability {
 /// [`tick`](Self::tick), then [`send`](Self::send) and [`transmit`](Self::transmit).
 pub struct NetcodeServer {
     config: ServerConfig,
+    /// `config.advertised`, as tokens write addresses.
+    advertised: Vec<Address>,
     keys: KeyRing,
     cipher: PacketCipher,
     handshake: Lane,
     challenger: Challenger,
-    /// The seed for what is built upon this server: it is independent of all secrets of the server itself.
-    pub session_seed: Seed,
+    session_seed: Seed,
     names: DigestKey,
     shard: ShardId,
     registry: RegistryRef,
@@ -211,8 +213,8 @@ impl NetcodeServer {
     /// Ends a turn: disconnects clients that timed out, schedules keep-alives, forgets expired entries and restores the
     /// budgets of a turn.
     ///
-    /// If the last tick was more than a second ago, the server itself was asleep: clients have another second to be
-    /// heard. A program that ticks less than once per second therefore times no client out.
+    /// If the last tick was more than a second ago, the server itself was asleep: it waits another second for packets
+    /// of its clients. A program that ticks less than once per second therefore times no client out.
     pub fn tick(&mut self, now: Now) {
         self.notice_sleep(now.monotonic);
         if self.asleep_since.take().is_some() {
@@ -308,17 +310,11 @@ impl NetcodeServer {
         self.slots.connected()
     }
 
-    /// Returns the number of entries in the tables that strangers can fill.
+    /// Returns the number of entries in the tables that strangers can fill, and of clients with due packets.
     #[must_use]
     pub fn table_usage(&self) -> TableUsage {
         let used_tokens = self.registry.read(ClientRegistry::remembered_tokens);
-        TableUsage { pending: self.pending.len(), used_tokens }
-    }
-
-    /// Returns whether packets are due. A stopped server should call `transmit` until this is false.
-    #[must_use]
-    pub fn has_unsent_packets(&self) -> bool {
-        self.slots.has_due()
+        TableUsage { pending: self.pending.len(), used_tokens, has_due_packets: self.slots.has_due() }
     }
 
     /// Returns the number of dropped datagrams by reason.
@@ -338,6 +334,12 @@ impl NetcodeServer {
     #[must_use]
     pub const fn config(&self) -> &ServerConfig {
         &self.config
+    }
+
+    /// Returns the seed for what is built upon this server. It is independent of all secrets of the server itself.
+    #[must_use]
+    pub const fn session_seed(&self) -> &Seed {
+        &self.session_seed
     }
 
     /// Returns the address list of the last valid token that names none of the advertised addresses. This almost always

@@ -54,7 +54,7 @@ use crate::token::redeem::TokenAge;
 pub const MAX_SHARDS: u16 = 256;
 
 /// The number of used tokens for which memory is allocated at the start, unless there are more slots.
-const INITIAL_HISTORY_TOKENS: usize = 4096;
+const INITIAL_HISTORY_TOKENS: usize = 2048;
 
 /// The number of a shard of a server, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]

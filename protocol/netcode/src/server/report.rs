@@ -1,4 +1,4 @@
-//! What a server tells its application: events, the data of clients, counters.
+//! The reports of a server to its application: events, the data of clients, counters.
 
 use core::fmt;
 use core::ops::AddAssign;
@@ -121,4 +121,37 @@ pub struct TableUsage {
     pub pending: usize,
     /// Used, unexpired tokens in the history of all shards.
     pub used_tokens: usize,
+    /// Whether packets are due. A stopped server should call `transmit` until this is false.
+    pub has_due_packets: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn counters_of_another_shard_are_added_one_by_one() {
+        let counters = |unit: u64| NetcodeStats {
+            connects: unit,
+            disconnects: 2 * unit,
+            payloads_received: 3 * unit,
+            payloads_sent: 4 * unit,
+            challenges_sent: 5 * unit,
+            denials_sent: 6 * unit,
+            journal_failures: 7 * unit,
+        };
+        let mut total = counters(1);
+        total += &counters(100);
+        assert_eq!(total, counters(101));
+    }
+
+    #[test]
+    fn each_reason_has_a_word_of_its_own() {
+        use DisconnectReason::{Kicked, Left, SequencesUsedUp, ServerStopped, TakenOver, TimedOut};
+        let words =
+            [Left, TimedOut, Kicked, ServerStopped, TakenOver, SequencesUsedUp].map(|reason| reason.to_string());
+        assert_eq!(words, ["left", "timed_out", "kicked", "server_stopped", "taken_over", "sequences_used_up"]);
+    }
 }

@@ -54,7 +54,7 @@ impl NetcodeServer {
         redeemed: &Redeemed,
         now: Now,
     ) -> Result<HandshakeReply, Discard> {
-        let Some(server_index) = redeemed.server_index(&self.config.advertised) else {
+        let Some(server_index) = redeemed.server_index(&self.advertised) else {
             // Stored for the log: a wrong advertised address is the most frequent mistake in a deployment.
             self.misdirected = Some(redeemed.servers.clone());
             return Err(Discard::AddressNotListed);
@@ -123,7 +123,7 @@ impl NetcodeServer {
         let mut registry = self.registry.lock();
         registry.check_not_forgotten(expires, now)?;
         if self.config.max_token_lifetime.is_some_and(|max| expires.0 - today.0 > max.as_secs()) {
-            return Err(Discard::TokenTooLong);
+            return Err(Discard::TokenLifetimeTooLong);
         }
         if registry.is_consumed(tag) {
             return Err(Discard::TokenUsed);

@@ -8,7 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
 
-use crate::ids::{ClientIndex, SlotIndex};
+use crate::ids::SlotIndex;
 
 /// The index type of a [`Slab`].
 pub(super) trait SlabIndex: Copy + fmt::Debug {
@@ -23,19 +23,6 @@ impl SlabIndex for SlotIndex {
     #[inline]
     fn from_usize(index: usize) -> Self {
         // A server has at most 65,536 slots.
-        Self(index as u32)
-    }
-
-    #[inline]
-    fn to_usize(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl SlabIndex for ClientIndex {
-    #[inline]
-    fn from_usize(index: usize) -> Self {
-        // There are as many client indices as slots.
         Self(index as u32)
     }
 

@@ -1,7 +1,7 @@
 //! The client slots of a shard, found by address or client id without a scan.
 //!
-//! Three arrays separate the data by use: [`Link`] for every packet, [`SlotTimers`] for every turn, and [`Profile`] for
-//! rare events.
+//! Three arrays separate the data by use: [`SlotLink`] for every packet, [`SlotTimers`] for every turn, and [`Profile`]
+//! for rare events.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -27,6 +27,18 @@ use crate::wire::{USER_DATA_BYTES, UserData};
 ///
 /// When the connection has ended, the handle is invalid. It never refers to the next client of the same slot, nor to a
 /// client of another shard.
+///
+/// # Examples
+/// ```
+/// use std::collections::HashMap;
+///
+/// use slipgate_netcode::server::ClientHandle;
+///
+/// /// Scores of the players. A handle is a key, and no other client ever has the same one.
+/// fn add_point(scores: &mut HashMap<ClientHandle, u32>, client: ClientHandle) {
+///     *scores.entry(client).or_default() += 1;
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ClientHandle {
     shard: ShardId,
@@ -70,7 +82,7 @@ pub(super) enum SlotState {
 }
 
 /// The data of a connection that every packet needs.
-pub(super) struct Link {
+pub(super) struct SlotLink {
     pub(super) state: SlotState,
     pub(super) generation: u32,
     /// The client's index over all shards, which the client learns from its first keep-alive.
@@ -170,14 +182,14 @@ pub(super) enum SlotDeadline {
 pub(super) struct Slots {
     shard: ShardId,
     count: u32,
-    links: Slab<SlotIndex, Link>,
+    links: Slab<SlotIndex, SlotLink>,
     timers: Slab<SlotIndex, SlotTimers>,
     profiles: Slab<SlotIndex, Profile>,
     /// Slots as `u16`, because there are at most 65,536 of them and the table has capacity for twice the entries.
     by_address: KeyedMap<Address, u16>,
     by_client_id: KeyedMap<ClientId, SlotIndex>,
     free: BinaryHeap<Reverse<SlotIndex>>,
-    /// Slots with due packets. `Link::in_due_queue` keeps each from being queued twice.
+    /// Slots with due packets. `SlotLink::in_due_queue` keeps each from being queued twice.
     due_queue: VecDeque<SlotIndex>,
 }
 
@@ -187,7 +199,7 @@ impl Slots {
         Self {
             shard,
             count,
-            links: Slab::with_capacity(size, Link::vacant(0)),
+            links: Slab::with_capacity(size, SlotLink::vacant(0)),
             timers: Slab::with_capacity(size, NO_TIMERS),
             profiles: Slab::with_capacity(size, Profile::vacant()),
             by_address: map_with_capacity(size, HashKey::derive(seed, "slots by address")),
@@ -218,7 +230,7 @@ impl Slots {
             // The three arrays grow together, so one index is valid for all of them.
             self.timers.push(NO_TIMERS);
             self.profiles.push(Profile::vacant());
-            self.links.push(Link::vacant(0))
+            self.links.push(SlotLink::vacant(0))
         })
     }
 
@@ -236,12 +248,12 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn link(&self, slot: SlotIndex) -> &Link {
+    pub(super) fn link(&self, slot: SlotIndex) -> &SlotLink {
         &self.links[slot]
     }
 
     #[inline]
-    pub(super) fn link_mut(&mut self, slot: SlotIndex) -> &mut Link {
+    pub(super) fn link_mut(&mut self, slot: SlotIndex) -> &mut SlotLink {
         &mut self.links[slot]
     }
 
@@ -268,7 +280,7 @@ impl Slots {
 
     /// Returns the slot and link of a live connection, or `None` if it has ended.
     #[inline]
-    pub(super) fn get(&self, client: ClientHandle) -> Option<(SlotIndex, &Link)> {
+    pub(super) fn get(&self, client: ClientHandle) -> Option<(SlotIndex, &SlotLink)> {
         // The handle comes from the application, so neither shard nor slot nor generation can be trusted.
         let link = self.links.lookup(client.slot()).filter(|_| client.shard == self.shard)?;
         (link.is_live() && link.generation == client.generation).then_some((client.slot(), link))
@@ -283,7 +295,8 @@ impl Slots {
 
     /// Returns every live connection in the order of the slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = ClientHandle> + '_ {
-        let handle = |(slot, link): (SlotIndex, &Link)| link.is_live().then(|| self.handle_with(slot, link.generation));
+        let handle =
+            |(slot, link): (SlotIndex, &SlotLink)| link.is_live().then(|| self.handle_with(slot, link.generation));
         self.links.iter().filter_map(handle)
     }
 
@@ -435,7 +448,7 @@ impl Slots {
         // The queue may still contain the slot. Clearing the flag would let it be queued twice.
         let in_due_queue = link.in_due_queue;
         // A generation repeats after 2^32 connections of one slot: at one per second, after 136 years.
-        *link = Link::vacant(link.generation.wrapping_add(1));
+        *link = SlotLink::vacant(link.generation.wrapping_add(1));
         link.in_due_queue = in_due_queue;
         let profile = &mut self.profiles[slot];
         // The application may receive the last payloads after the end. They are dropped at the slot's next end.
@@ -483,7 +496,7 @@ impl Slots {
     }
 }
 
-impl Link {
+impl SlotLink {
     fn vacant(generation: u32) -> Self {
         Self {
             state: SlotState::Free,
@@ -515,5 +528,48 @@ impl Profile {
     fn vacant() -> Self {
         let user_data = [0; USER_DATA_BYTES];
         Self { client_id: ClientId(0), user_data, age: None, loopback: None, unreceived: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_start(Duration::from_secs(seconds))
+    }
+
+    fn new_client(number: u16) -> NewClient {
+        NewClient {
+            index: ClientIndex(number.into()),
+            client_id: ClientId(number.into()),
+            user_data: [0; USER_DATA_BYTES],
+            age: None,
+            address: Some(core::net::SocketAddr::from(([192, 0, 2, 1], 40_000 + number)).into()),
+            keys: None,
+            lane: Lane::slot(0),
+            timeout: Some(TIMEOUT),
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_slots_as_asked_for() {
+        let mut slots = Slots::new(2, ShardId(0), &Seed::from([1; 32]));
+        assert!((0..2).all(|number| slots.assign(new_client(number), at(10)).is_some()));
+        assert!(slots.assign(new_client(2), at(10)).is_none());
+    }
+
+    #[test]
+    fn a_packet_read_late_counts_from_when_it_may_have_arrived() {
+        let mut slots = Slots::new(1, ShardId(0), &Seed::from([1; 32]));
+        let client = slots.assign(new_client(0), at(10)).unwrap();
+        for (earliest, last) in [(8, 10), (12, 12)] {
+            slots.on_received_late(client.slot(), at(earliest));
+            assert_eq!(slots.last_receive(client), Some(at(last)), "read late, at {earliest} s at the earliest");
+        }
+        assert_eq!(slots.expired_deadline(client.slot(), at(16)), None);
+        assert_eq!(slots.expired_deadline(client.slot(), at(17)), Some(SlotDeadline::Timeout));
     }
 }

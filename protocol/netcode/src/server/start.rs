@@ -13,6 +13,7 @@ use super::registry::SharedRegistry;
 use super::registry::{ClientRegistry, RegistryRef, ShardId};
 use super::slots::Slots;
 use super::{NetcodeServer, NetcodeStats};
+use crate::address::Address;
 use crate::crypto::key::{KeyRing, Seed};
 use crate::crypto::lane::Lane;
 use crate::crypto::packet::PacketCipher;
@@ -69,6 +70,7 @@ impl NetcodeServer {
             names,
             shard,
             has_queries: registry.is_shared().then_some(flag),
+            advertised: config.advertised.iter().copied().map(Address::from).collect(),
             registry,
             next_sweep: now.monotonic,
             backlog_until: now.monotonic,
@@ -154,5 +156,33 @@ impl NetcodeServer {
         self.journal = Some(journal);
         // All clients may connect during one flush. More entries, by clients that reconnect meanwhile, allocate once.
         self.awaiting_durability.reserve(self.slots.count() as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use core::time::Duration;
+
+    use super::*;
+    use crate::crypto::key::Key;
+    use crate::time::{Instant, UnixMillis};
+    use crate::wire::USER_DATA_BYTES;
+
+    #[test]
+    fn handles_have_the_shard_the_slot_and_the_generation() {
+        let now = Now { monotonic: Instant::from_start(Duration::from_secs(1)), unix: UnixMillis(1_000_000) };
+        let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let (config, seed) = (ServerConfig::new(1, 2, &[advertised]), Seed::from([2; 32]));
+        let registry = RegistryRef::Own(Box::new(ClientRegistry::new(&config, 4, &seed, now, None).unwrap()));
+        let keys = Key::from([1; 32]).into();
+        let mut server = NetcodeServer::with_registry(config, keys, &seed, now, ShardId(3), registry).unwrap();
+
+        let mut connect = |id: u64| server.connect_loopback(id, [0; USER_DATA_BYTES], now).unwrap();
+        let (first, second) = (connect(1), connect(2));
+        assert_eq!((first.shard(), server.shard_id()), (ShardId(3), ShardId(3)));
+        server.disconnect(first);
+        let third = server.connect_loopback(3, [0; USER_DATA_BYTES], now).unwrap();
+        assert_eq!([first, second, third].map(|client| client.to_string()), ["3/0/0", "3/1/0", "3/0/1"]);
     }
 }

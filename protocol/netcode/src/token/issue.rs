@@ -132,3 +132,39 @@ pub fn seal(private: &PrivateLayout<'_>, key: &Key, context: &PrivateContext<'_>
     seal_private(key, context, &mut sealed);
     sealed
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::ToString;
+
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::wire::USER_DATA_BYTES;
+
+    #[test]
+    fn each_error_has_a_text_of_its_own() {
+        let texts = [IssueError::NoLifetime, IssueError::ServerLists].map(|error| error.to_string());
+        assert!(texts[0].contains("lifetime") && texts[1].contains("server list"), "{texts:?}");
+    }
+
+    #[test]
+    fn the_text_of_a_token_has_its_facts_and_no_bytes_of_it() {
+        let servers = Servers::new(&[core::net::SocketAddr::from(([192, 0, 2, 1], 40_000))]).unwrap();
+        let claims = Claims {
+            protocol_id: 4242,
+            client_id: ClientId(7),
+            servers: &servers,
+            internal_servers: None,
+            lifetime_seconds: 30,
+            timeout_seconds: 5,
+            user_data: &[0; USER_DATA_BYTES],
+        };
+        let token = issue(&claims, &Key::from([1; 32]), UnixMillis(1_000_000), &mut StdRng::seed_from_u64(1)).unwrap();
+        let text = format!("{token:?}");
+        assert!(text.contains("4242") && text.contains("192.0.2.1"), "{text}");
+        assert!(text.len() < 500, "keys are not among the fields: {text}");
+    }
+}

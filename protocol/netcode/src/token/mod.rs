@@ -30,6 +30,17 @@ use crate::wire::{CONNECT_TOKEN_BYTES, KEY_BYTES, PRIVATE_TOKEN_BYTES, TOKEN_NON
 ///
 /// It holds the connection's keys in the clear. Send it over HTTPS, and only to its player. It is wiped when dropped,
 /// and its `Debug` shows only [`PublicFacts`].
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_netcode::token::ConnectToken;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let token = ConnectToken::from_bytes(&std::fs::read("token")?)?;
+/// println!("the token expires at {:?}", token.facts().expires);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ConnectToken {
     bytes: Box<Zeroizing<[u8; CONNECT_TOKEN_BYTES]>>,

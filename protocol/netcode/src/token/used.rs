@@ -117,7 +117,7 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
     }
 
     /// Removes entries that have expired by both clocks, and passes the use of each to `on_forgotten`. The wall clock
-    /// does not count for entries of earlier clock epochs: it no longer tells when they expire.
+    /// does not count for entries of earlier clock epochs: their expiry is unknown by it.
     ///
     /// It examines the share of entries for the time since the last sweep, so that each is examined about once per
     /// second.

@@ -127,7 +127,7 @@ impl Channels {
     /// - [`ChannelSendError::NoChannel`] when the layout has no such channel, [`ChannelSendError::WrongKind`] when it
     ///   is one of transfers.
     /// - [`ChannelSendError::TooLarge`] when the message exceeds the channel's `max_message_bytes`.
-    /// - [`ChannelSendError::Backlogged`] when the queue is full, which [`Channels::remaining`] tells before, or too
+    /// - [`ChannelSendError::Backlogged`] when the queue is full, which [`Channels::remaining`] shows before, or too
     ///   many receipts are open or not polled.
     pub fn send(
         &mut self,
@@ -162,13 +162,15 @@ impl Channels {
         now: Instant,
     ) -> Result<(), ChannelSendError> {
         // The checks need no state and come first.
-        let config = self.layout.channel(channel).ok_or(ChannelSendError::NoChannel)?;
-        let sender = self.senders.get_mut(usize::from(channel.0)).ok_or(ChannelSendError::NoChannel)?;
+        let missing = ChannelSendError::NoChannel { channel, channels: self.senders.len() };
+        let config = self.layout.channel(channel).ok_or(missing)?;
+        let sender = self.senders.get_mut(usize::from(channel.0)).ok_or(missing)?;
         if config.kind == Kind::Transfers {
             return Err(ChannelSendError::WrongKind);
         }
-        if message.len() > config.max_message_bytes as usize {
-            return Err(ChannelSendError::TooLarge);
+        let (bytes, limit) = (message.len(), config.max_message_bytes as usize);
+        if bytes > limit {
+            return Err(ChannelSendError::TooLarge { bytes, limit });
         }
         // The deadline becomes absolute here: time in the queue counts.
         let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
@@ -199,7 +201,8 @@ impl Channels {
         transfer: Transfer,
         label: u64,
     ) -> Result<TransferId, ChannelSendError> {
-        self.layout.channel(channel).ok_or(ChannelSendError::NoChannel)?;
+        let channels = self.layout.channels().len();
+        self.layout.channel(channel).ok_or(ChannelSendError::NoChannel { channel, channels })?;
         let transfers = self.transfers_mut(channel).ok_or(ChannelSendError::WrongKind)?;
         transfers.begin(transfer, label).map_err(|_| ChannelSendError::Backlogged)
     }
@@ -211,7 +214,7 @@ impl Channels {
     }
 
     /// Returns the transfers of a channel, to accept, refuse, cancel and resume them. The channel writes and reads
-    /// their frames itself. `None` if it is no channel of transfers.
+    /// their frames itself. `None` if it is not a channel of transfers.
     pub fn transfers_mut(&mut self, channel: ChannelId) -> Option<&mut Transfers> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)?;
         let transfers = self.transfers.get_mut(usize::from(channel.0))?;
@@ -273,14 +276,8 @@ impl Channels {
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
-    /// next tick, or memory to free.
-    #[must_use]
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.next_deadline_by_ticks(now, Duration::ZERO)
-    }
-
-    /// Returns the deadline as [`next_deadline`](Self::next_deadline), if the next tick begins after `tick`.
-    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
+    /// next tick, or memory to free. The next tick begins after `tick`.
+    pub(crate) fn next_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
         // The owner of a grant schedules the hashing.
         let hashes = self.hashing.is_none() && self.has_transfers_to_hash();
         if hashes || self.context.receipts.has_events() {

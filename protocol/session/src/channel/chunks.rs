@@ -367,7 +367,11 @@ mod tests {
         let list = pools[0].store(&large, Credit::No).unwrap();
         assert_eq!(shared.left(), GROUP_BYTES, "one of the three groups is the reserve");
         assert!(pools[1].store(&large, Credit::No).is_none());
-        assert_eq!(pools[1].available(2 * GROUP), 2 * GROUP, "a group that was taken in vain stays taken");
+        assert_eq!(
+            pools[1].available(2 * GROUP),
+            2 * GROUP,
+            "a group that was taken for a refused message stays taken"
+        );
         let overdraft = pools[1].store(&large, Credit::Overdraft).unwrap();
         assert_eq!(shared.left(), 0);
         pools[1].release(overdraft);

@@ -223,7 +223,11 @@ impl ChannelConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// The first setting that is out of its bounds.
+    /// - `NoWeight`, `NoBytesPerTick`: the weight or `bytes_per_tick` is 0.
+    /// - `LongName`: the name has more than 64 bytes.
+    /// - `MessageBytes`, `QueueBytes`, `QueueMessages`: the limit is out of its bounds.
+    /// - `NewestOnly`: the channel is reliable, or it is one of transfers.
+    /// - `Transfers`: a setting of its transfers is out of its bounds.
     pub(crate) fn check(&self) -> Result<(), LayoutFault> {
         let fault = match self {
             Self { weight: 0, .. } => LayoutFault::NoWeight,

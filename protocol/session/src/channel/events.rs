@@ -14,6 +14,19 @@ pub struct ReceivedMessage {
 }
 
 /// An event of a channel that is not a message.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::{ChannelEvent, DeliveryStatus};
+///
+/// /// Returns the tick of a snapshot that the peer has now: its message had the tick as the tag of its receipt.
+/// fn confirmed_tick(event: &ChannelEvent) -> Option<u64> {
+///     match event {
+///         ChannelEvent::Receipt { tag, status: DeliveryStatus::Arrived, .. } => Some(*tag),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChannelEvent {

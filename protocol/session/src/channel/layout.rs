@@ -20,10 +20,22 @@ const VERSION: u8 = 2;
 pub type Channel = ChannelConfig;
 
 /// The channels of a connection, the same at both ends.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::{Channel, Layout};
+///
+/// let mut layout = Layout::builder();
+/// layout.version = 3;
+/// let state = layout.add(Channel::sequenced("state").priority(2).newest_only());
+/// let layout = layout.build().expect("one good channel");
+/// assert_eq!(layout.channel(state).expect("it was added").priority, 2);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
     channels: Vec<ChannelConfig>,
     hash: LayoutHash,
+    version: u32,
 }
 
 /// Builds a [`Layout`] channel by channel, so that an id cannot drift from its channel.
@@ -41,7 +53,7 @@ pub struct Layout {
 /// let state = layout.add(Channel::sequenced("state").priority(2).newest_only());
 /// let chat = layout.add(Channel::reliable_ordered("chat"));
 /// let layout = layout.build().expect("two good channels");
-/// assert_eq!(layout.channel_id("chat"), Some(chat));
+/// assert_eq!(layout.channel(chat).expect("it was added").name, "chat");
 /// assert_ne!(state, chat);
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -80,7 +92,7 @@ impl LayoutBuilder {
             }
         }
         let hash = hash(&channels, version);
-        Ok(Layout { channels, hash })
+        Ok(Layout { channels, hash, version })
     }
 }
 
@@ -150,17 +162,15 @@ impl Layout {
         self.hash
     }
 
+    /// Returns the application's version of its messages, 0 if it has none.
+    pub(crate) const fn version(&self) -> u32 {
+        self.version
+    }
+
     /// Returns the settings of a channel, if it exists.
     #[must_use]
     pub fn channel(&self, channel: ChannelId) -> Option<&ChannelConfig> {
         self.channels.get(usize::from(channel.0))
-    }
-
-    /// Returns the id of the channel with this name, if it exists.
-    #[must_use]
-    pub fn channel_id(&self, name: &str) -> Option<ChannelId> {
-        let index = self.channels.iter().position(|channel| !name.is_empty() && channel.name == name)?;
-        Some(ChannelId(index as u8))
     }
 
     /// Returns all channels, in the order of their ids.

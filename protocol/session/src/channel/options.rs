@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::ChannelId;
+
 /// Options of one message: by default without key and receipt, with the channel's deadline.
 ///
 /// # Examples
@@ -61,31 +63,45 @@ pub enum ChannelSendError {
     Backlogged,
     /// The message is larger than the channel's
     /// [`max_message_bytes`](super::ChannelConfig::max_message_bytes).
-    TooLarge,
+    TooLarge {
+        /// The bytes of the message.
+        bytes: usize,
+        /// The channel's `max_message_bytes`.
+        limit: usize,
+    },
     /// The layout has no such channel.
-    NoChannel,
+    NoChannel {
+        /// The channel that was asked for.
+        channel: ChannelId,
+        /// The number of channels of the layout. Their ids start with 0.
+        channels: usize,
+    },
     /// A message was sent on a channel of transfers, or a transfer on a channel of messages.
     WrongKind,
 }
 
 impl fmt::Display for ChannelSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Backlogged => "the channel's queue is full, or too many receipts are open",
-            Self::TooLarge => "the message is larger than the channel's max_message_bytes",
-            Self::NoChannel => "the layout has no such channel",
-            Self::WrongKind => "the channel is of another kind",
-        })
+        match self {
+            Self::Backlogged => f.write_str("the channel's queue is full, or too many receipts are open"),
+            Self::TooLarge { bytes, limit } => {
+                write!(f, "the message has {bytes} bytes, and the channel's max_message_bytes is {limit}")
+            }
+            Self::NoChannel { channel, channels } => {
+                write!(f, "there is no channel {}: the layout has {channels} channels, from id 0", channel.0)
+            }
+            Self::WrongKind => f.write_str("the channel is of another kind"),
+        }
     }
 }
 
 impl core::error::Error for ChannelSendError {}
 
-/// The remaining room of a channel's queue for messages without keys, and of its connection for receipts.
+/// The remaining capacity of a channel's queue for messages without keys, and of its connection for receipts.
 ///
 /// A message with a key that replaces another one needs less. A message with a key needs more on a channel
-/// with [`newest_only`](super::ChannelConfig::newest_only), because it does not take over the
-/// room of the messages that a new one without a key would replace.
+/// with [`newest_only`](super::ChannelConfig::newest_only), because it does not replace messages
+/// as a new one without a key does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Remaining {
     /// Bytes of messages.

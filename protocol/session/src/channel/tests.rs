@@ -415,11 +415,15 @@ fn wrong_kind_and_missing_channel_are_refused() {
     let transfer = || transfer::Transfer::new([1; 10].as_slice()).unwrap();
     let now = one.now;
     let options = SendOptions::default();
+    let missing = ChannelSendError::NoChannel { channel: ChannelId(2), channels: 2 };
     assert_eq!(one.channels.send(ChannelId(1), b"no transfer", options, now), Err(ChannelSendError::WrongKind));
-    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(ChannelSendError::NoChannel));
-    assert_eq!(one.channels.send(C, &[0; 16_385], options, now), Err(ChannelSendError::TooLarge));
+    assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(missing));
+    assert_eq!(
+        one.channels.send(C, &[0; 16_385], options, now),
+        Err(ChannelSendError::TooLarge { bytes: 16_385, limit: 16_384 })
+    );
     assert_eq!(one.channels.send_transfer(C, transfer(), 0), Err(ChannelSendError::WrongKind));
-    assert_eq!(one.channels.send_transfer(ChannelId(2), transfer(), 0), Err(ChannelSendError::NoChannel));
+    assert_eq!(one.channels.send_transfer(ChannelId(2), transfer(), 0), Err(missing));
     assert_eq!(
         (one.channels.remaining(ChannelId(1)), one.channels.remaining(ChannelId(2))),
         (Remaining::default(), Remaining::default())
@@ -654,7 +658,7 @@ fn used_up_bytes_per_tick_set_a_deadline() {
         assert_eq!(left.packet(1000).is_some(), number < 2);
     }
     assert!(!left.channels.wants_to_send());
-    assert_eq!(left.channels.next_deadline(left.now), Some(left.now));
+    assert_eq!(left.channels.next_deadline(left.now, Duration::ZERO), Some(left.now));
     left.pass(10);
     assert!(left.packet(1000).is_some());
 }
@@ -686,10 +690,10 @@ fn unhashed_transfer_sets_a_deadline() {
             break;
         }
     }
-    assert_eq!(right.channels.next_deadline(right.now), None, "the first slices are missing");
+    assert_eq!(right.channels.next_deadline(right.now, Duration::ZERO), None, "the first slices are missing");
     right.take(&held_back.unwrap()).unwrap();
     let mut turns = 0;
-    while right.channels.next_deadline(right.now) == Some(right.now) {
+    while right.channels.next_deadline(right.now, Duration::ZERO) == Some(right.now) {
         let _ = right.channels.poll_event().map(|event| {
             assert!(matches!(event, ChannelEvent::Transfer { event: transfer::TransferEvent::Received { .. }, .. }));
             turns += 100;

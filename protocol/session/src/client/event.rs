@@ -7,7 +7,7 @@ use crate::channel::{ChannelEvent, ChannelId};
 use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
 use crate::reliability::PacketEvent;
 use crate::wire::reliable::Sequence;
-use slipgate_netcode::ids::ClientIndex;
+use slipgate_netcode::ids::{ClientIndex, PacketNumber};
 
 /// Something that happened. The server's messages come from
 /// [`SessionClient::next_message`](super::SessionClient::next_message).
@@ -59,7 +59,7 @@ pub enum ClientSessionMessage {
     /// A plain payload.
     Payload {
         /// Its packet's sequence number, which orders payloads.
-        sequence: u64,
+        sequence: PacketNumber,
         /// The position of its bytes.
         span: PayloadSpan,
         /// When it arrived; plain payloads have no sending time.

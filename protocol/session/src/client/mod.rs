@@ -16,7 +16,7 @@ use self::client_sink::SealingSink;
 use crate::channel::control::CloseCode;
 use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
-    PathStats, PayloadSpan, Role, SendError, Traffic,
+    PathStats, PayloadSpan, PeerSession, Role, SendError, Traffic,
 };
 use crate::reliability::NumberSkips;
 use crate::wire::reliable::Sequence;
@@ -26,6 +26,7 @@ use slipgate_netcode::client::{ClientState, ConnectError, EndReason, NetcodeClie
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::crypto::keyed::HashKey;
 use slipgate_netcode::discard::Discard;
+use slipgate_netcode::ids::PacketNumber;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
@@ -48,6 +49,8 @@ pub struct SessionClient {
     numbers: HashKey,
     connections: u64,
     protocol: Option<ClientProtocol>,
+    /// Whether the server runs channels although this client runs none.
+    peer: PeerSession,
     /// When the protocol is visited next.
     deadline: Instant,
     /// Until when a program may sleep, unless `deadline` has passed.
@@ -72,6 +75,7 @@ impl SessionClient {
             numbers: NumberSkips::key(seed),
             connections: 0,
             protocol: None,
+            peer: PeerSession::default(),
             deadline: Instant::NEVER,
             sleep_until: Instant::NEVER,
             drained_at: Instant::NEVER,
@@ -84,11 +88,21 @@ impl SessionClient {
     /// Sets the traffic, from the next connection on.
     ///
     /// # Errors
-    /// See [`Connection::new`]: the settings of `traffic` are invalid.
+    /// - `PayloadBytes`: `max_payload_bytes` is not within 508 to 1,200.
+    /// - `SliceBytes`: the slices of a channel's transfers are too large for a payload.
+    /// - `Window`: the window of received packets exceeds 2,048, with channels.
+    /// - `Endpoint`: a setting of the endpoint is out of its bounds.
     pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConnectionConfigError> {
         traffic.check()?;
         self.traffic = traffic;
         Ok(())
+    }
+
+    /// Returns whether the server runs channels although this client runs none, once for each connection. The packets
+    /// of such a server are handed out as payloads.
+    #[inline]
+    pub fn take_peer_with_channels(&mut self) -> bool {
+        self.peer.take()
     }
 
     /// Returns the traffic.
@@ -101,7 +115,9 @@ impl SessionClient {
     /// [`close_reason`](Self::close_reason).
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// - `TokenUsed`: this program has used the token before.
+    /// - `NoServer`: `reaches` rejects all addresses of the token.
+    /// - `Busy`: the client is connecting or connected.
     pub fn connect(
         &mut self,
         token: ConnectToken,
@@ -161,7 +177,7 @@ impl SessionClient {
 
     fn handle_payload(
         &mut self,
-        sequence: u64,
+        sequence: PacketNumber,
         payload: &[u8],
         start: usize,
         scratch: &mut Vec<u8>,
@@ -175,6 +191,7 @@ impl SessionClient {
         // Rejected payloads are counted by the endpoint and dropped here.
         match self.protocol.as_mut()? {
             ClientProtocol::Payloads => {
+                self.peer.on_payload(payload);
                 let span = PayloadSpan::Datagram(range);
                 let message = ClientSessionMessage::Payload { sequence, span, times: times() };
                 Some(ClientReceivedDatagram::Message(Some(message)))
@@ -233,6 +250,7 @@ impl SessionClient {
                     // A client has no shared memory budget: one server cannot starve another connection.
                     let skips = NumberSkips::new(self.numbers.clone(), self.connections);
                     self.connections += 1;
+                    self.peer = PeerSession::default();
                     self.protocol = self.traffic.protocol(Role::Client, None, Some(skips)).ok();
                     debug_assert!(self.protocol.is_some(), "the settings were checked when they were set");
                     self.deadline = Instant::default();
@@ -270,7 +288,7 @@ impl SessionClient {
     #[must_use]
     pub fn state(&self) -> ClientState {
         match (self.netcode.state(), &self.close_reason) {
-            // Netcode knows less: it may have timed out after the server told why it closes the connection.
+            // Netcode knows less: it may have timed out after the server reported why it closes the connection.
             (state, Some(reason)) if !state.is_active() => state_after(reason.kind),
             (state, _) => state,
         }
@@ -486,7 +504,7 @@ fn from_netcode(reason: EndReason) -> CloseReason {
         EndReason::Denied => (ClosedBy::Remote, CloseKind::Denied),
         EndReason::TokenExpired => (ClosedBy::Netcode, CloseKind::TokenExpired),
         EndReason::InvalidToken => (ClosedBy::Local, CloseKind::InvalidToken),
-        // The server may have told the session why; then the session replaces this reason.
+        // The server may have reported a reason to the session; then the session replaces this reason.
         _ => (ClosedBy::Remote, CloseKind::DisconnectedByServer),
     };
     CloseReason::from_netcode(by, kind)

@@ -19,7 +19,7 @@ const BAD_ROUND_TRIP: Duration = Duration::from_millis(250);
 /// Share of the way that the estimate moves with each sample: 10 %, like the article's round-trip time in the
 /// acknowledgement layer, which a controller does not see.
 const SMOOTHING: f64 = 0.1;
-/// A longer round trip is no sample: the packet has left the article's queue and counts as lost.
+/// A longer round trip is not a sample: the packet has left the article's queue and counts as lost.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
 /// How long good conditions must last for good mode at first (the article's sample source).
 const FIRST_PENALTY: Duration = Duration::from_secs(4);
@@ -64,7 +64,7 @@ pub struct BinaryConfig {
 }
 
 impl Default for BinaryConfig {
-    /// The article's settings.
+    /// Returns the article's settings.
     fn default() -> Self {
         Self {
             threshold: Threshold::Absolute(BAD_ROUND_TRIP),

@@ -103,17 +103,17 @@ pub enum Demand {
 
 /// A congestion control algorithm of one connection.
 pub trait Controller {
-    /// Called when a packet was sent.
+    /// Counts a sent packet.
     fn on_sent(&mut self, bytes: u32, now: Instant);
 
-    /// Called for each datagram of the peer that reports on our packets, even if nothing is new. The peer counts as
+    /// Processes each datagram of the peer that reports on our packets, even if nothing is new. The peer counts as
     /// silent while this is not called.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
 
-    /// Called once per tick.
+    /// Runs once per tick.
     fn on_tick(&mut self, in_flight: u64, now: Instant);
 
-    /// Called when the application's demand changes; repeated calls are allowed.
+    /// Sets the application's demand, when it changes; repeated calls are allowed.
     fn set_demand(&mut self, demand: Demand);
 
     /// Returns the sending rate.

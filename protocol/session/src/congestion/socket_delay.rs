@@ -47,14 +47,14 @@ mod tests {
 
     #[test]
     fn last_packet_of_a_batch_has_the_best_bound() {
-        let mut lateness = SocketDelay::default();
-        let mut read = |sent, now| lateness.read(Timestamp::from(at(sent)), ms(16), at(now));
+        let mut delay = SocketDelay::default();
+        let mut read = |sent, now| delay.read(Timestamp::from(at(sent)), ms(16), at(now));
         assert_eq!(read(100, 116), ms(16));
         assert_eq!(read(104, 116), ms(12));
         assert_eq!(read(115, 116), ms(1));
-        assert_eq!(read(117, 132), ms(16), "the next batch begins anew");
-        assert_eq!(read(117, 132), ms(16), "who sends in frames says nothing by the second packet");
-        assert_eq!(read(110, 132), ms(16), "who was overtaken says nothing");
+        assert_eq!(read(117, 132), ms(16), "the next batch starts again");
+        assert_eq!(read(117, 132), ms(16), "the second packet of a frame is not evidence");
+        assert_eq!(read(110, 132), ms(16), "a packet that was overtaken is not evidence");
         assert_eq!(read(140, 132), ms(0));
     }
 }

@@ -47,7 +47,7 @@ pub struct CongestionConfig {
 }
 
 impl Default for CongestionConfig {
-    /// Glide, and 60 packets per second of at most 1,200 bytes, plus netcode's 25 and UDP's and IPv4's 28.
+    /// Uses Glide, and 60 packets per second of at most 1,200 bytes, plus netcode's 25 and UDP's and IPv4's 28.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Glide(GlideConfig::default()),
@@ -79,7 +79,7 @@ pub struct CongestionStats {
     /// The smoothed round trip; `None` before the first.
     pub round_trip: Option<Duration>,
     /// The smoothed deviation of a round trip from [`round_trip`](Self::round_trip), RFC 6298: the jitter of the path.
-    /// The time that the peer holds an acknowledgement is no part of it. `None` before the first sample.
+    /// The time that the peer holds an acknowledgement is not a part of it. `None` before the first sample.
     pub round_trip_variation: Option<Duration>,
     /// The queueing delay at the bottleneck: as the controller measured it, or else the smoothed round trip less the
     /// minimum. `None` before the first sample.
@@ -167,7 +167,7 @@ impl CongestionState {
 
     /// Records packets that count as lost because of time, without a report of the peer.
     ///
-    /// This is no feedback, so the controller is notified with the next datagram of the peer, of the first 1,024
+    /// This is not feedback, so the controller is notified with the next datagram of the peer, of the first 1,024
     /// packets at most.
     pub fn on_lost(&mut self, lost: &[SentPacket]) {
         self.count_lost(lost);
@@ -446,7 +446,7 @@ mod tests {
                 in_flight: 0,
             });
         };
-        // The bound is met in the middle of a hundred; and a thousand more are found with nothing said.
+        // The bound is met in the middle of a hundred; and a thousand more are lost without a report.
         for hundred in 0..20 {
             congestion.on_lost(&lost(100 * hundred..100 * (hundred + 1)));
             assert!(
@@ -454,7 +454,7 @@ mod tests {
                     && congestion.pending_lost.capacity() <= 2 * MAX_PENDING_LOST
             );
         }
-        assert!(reported().is_empty(), "nothing was heard");
+        assert!(reported().is_empty(), "no loss is reported");
         let of_all = congestion.stats(at(9000)).loss;
         assert!(of_all > 0.999_999, "the share of lost packets is that of all 2,000: {of_all}");
         // The list is full, so the losses of this datagram are not reported either.
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(stats.round_trip_variation, Some(congestion.path.timing().variation));
     }
 
-    /// A peer of 60 turns a second holds acknowledgements for up to 16 ms, which is no jitter of the path.
+    /// A peer of 60 turns a second holds acknowledgements for up to 16 ms, which is not jitter of the path.
     #[test]
     fn jitter_is_that_of_the_path_not_of_the_peers_turns() {
         let mut congestion = fixed(1e6);

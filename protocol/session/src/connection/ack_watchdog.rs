@@ -17,8 +17,8 @@ const ALIVE_AFTER: Duration = Duration::from_millis(500);
 
 /// Rounds without an acknowledgement before this side closes the connection.
 ///
-/// 30 rounds of at least a second take three times as long as the longest usual time-out of a connect token
-/// (10 s), so a path that is dead in one direction ends by the other side's time-out. They take six times as long as
+/// 30 rounds of at least a second take three times as long as the longest usual timeout of a connect token
+/// (10 s), so a path that is dead in one direction ends by the other side's timeout. They take six times as long as
 /// the longest wait for an acknowledgement (5 s, §5.9). If each direction loses a fifth of all packets and each round
 /// sends one packet, an honest peer misses all rounds with a probability of 0.36^30, less than 10^-13.
 pub(super) const MAX_ROUNDS: u32 = 30;
@@ -88,7 +88,7 @@ mod tests {
         Instant::from_start(Duration::from_millis(millis))
     }
 
-    /// Sends and receives every so many milliseconds; returns when the watchdog expired, if before `end`.
+    /// Sends every `sends` milliseconds and receives every `receives`. Returns when the watchdog expired before `end`.
     fn expiry(watchdog: &mut AckWatchdog, sends: u64, receives: u64, end: u64) -> Option<u64> {
         (1..end).find(|millis| {
             if millis % receives == 0 {

@@ -1,6 +1,6 @@
 //! The budget of a tick.
 
-use super::path::Path;
+use super::path::ConnectionPath;
 use crate::channel::PIECE_BYTES;
 use crate::congestion::Suggestion;
 use slipgate_netcode::time::Instant;
@@ -11,6 +11,16 @@ const FRAMING_BYTES: u64 = 16 + 12;
 
 /// The bytes that may leave in this tick. Ask for it before composing the tick, and send less detail instead of later
 /// data.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::connection::Budget;
+///
+/// /// Returns how many entities of 12 bytes an update of this tick has room for.
+/// fn max_entities(budget: &Budget) -> usize {
+///     budget.max_message_bytes() / 12
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Budget {
     /// Bytes of payload that may leave in this tick, of messages that are more urgent than what waits now.
@@ -24,7 +34,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    pub(super) fn of(path: &Path, overdraft: u64, packet_bytes: usize, now: Instant) -> Self {
+    pub(super) fn of(path: &ConnectionPath, overdraft: u64, packet_bytes: usize, now: Instant) -> Self {
         Self {
             bytes: path.budget_with_overdraft(overdraft, now),
             suggestion: path.suggestion(now),
@@ -53,7 +63,7 @@ impl Budget {
         usize::try_from(packets.saturating_mul(slice(self.packet_bytes)).saturating_add(last)).unwrap_or(usize::MAX)
     }
 
-    /// Returns the budget limited to so many bytes on the path in this tick.
+    /// Returns the budget limited to `bytes` on the path in this tick.
     pub(crate) fn within(self, bytes: u64) -> Self {
         // The share is counted on the path, the budget in payload.
         let bytes = usize::try_from(bytes.saturating_sub(self.overhead)).unwrap_or(usize::MAX).min(self.bytes);

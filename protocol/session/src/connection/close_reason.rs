@@ -17,7 +17,7 @@ use crate::channel::{ChannelViolation, LayoutHash};
 /// | the server kicks the client, with channels | `Kicked` | `Kicked` |
 /// | the server stops, with channels | `ServerStopped` | `ServerStopped` |
 /// | the same without channels, or the close message was lost | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
-/// | nothing arrives for the token's time-out | `TimedOut` | `TimedOut` |
+/// | nothing arrives for the token's timeout | `TimedOut` | `TimedOut` |
 /// | the server is full or drains | `Denied` | |
 /// | the server drops the token: used, expired, for another server | `RequestTimedOut` or `TokenExpired` | |
 /// | this client used the token before | `InvalidToken` | |
@@ -26,6 +26,16 @@ use crate::channel::{ChannelViolation, LayoutHash};
 /// | the player connects again from elsewhere | `TimedOut` | `TakenOver` |
 ///
 /// `Display` writes what a game would show to the player at the client.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy};
+///
+/// let reason = CloseReason { by: ClosedBy::Remote, kind: CloseKind::Denied, code: None, text: String::new() };
+/// // For the player, and for the log:
+/// println!("{reason}");
+/// println!("{} ({:?})", reason.kind, reason.by);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CloseReason {
     /// Which side ended the connection.
@@ -46,7 +56,7 @@ pub enum ClosedBy {
     Local,
     /// The peer.
     Remote,
-    /// No side: a time-out, an expired token, a takeover, or used-up sequence numbers.
+    /// No side: a timeout, an expired token, a takeover, or used-up sequence numbers.
     Netcode,
 }
 
@@ -62,17 +72,19 @@ pub enum CloseKind {
     ServerStopped,
     /// The server disconnected this client without a reason: it was kicked, or the server stops. Clients only.
     DisconnectedByServer,
-    /// The connection was established, and nothing authentic arrived for the token's time-out.
+    /// The connection was established, and nothing authentic arrived for the token's timeout.
     TimedOut,
-    /// The server sent a challenge but gave no slot in time. Clients only.
+    /// The server sent a challenge but gave no slot in time. It may have used up the token, for example if it was
+    /// stopped at that moment: request a new one. Clients only.
     ResponseTimedOut,
-    /// No server answered the connection request: it is unreachable, or it drops the token. Clients only.
+    /// No server replied to the connection request: it is unreachable, or it drops the token because that was used or
+    /// is invalid. Request a new token. Clients only.
     RequestTimedOut,
     /// Every server is full or admits no new clients. Clients only.
     Denied,
-    /// The attempt outlasted the token's lifetime. Clients only.
+    /// The attempt outlasted the token's lifetime. Request a new token. Clients only.
     TokenExpired,
-    /// This client used the token before, or the token lists no usable address. Clients only.
+    /// This client used the token before, or the token lists no usable address. Request a new token. Clients only.
     InvalidToken,
     /// The same player connected again, with a newer token. Servers only.
     TakenOver,
@@ -84,6 +96,10 @@ pub enum CloseKind {
         local: LayoutHash,
         /// The hash of the peer's layout; `None` if the peer closed the connection before it sent its own.
         remote: Option<LayoutHash>,
+        /// The application's version in this end's layout, 0 if it has none.
+        local_version: u32,
+        /// The number of channels of this end's layout.
+        local_channels: usize,
     },
     /// The two ends share no version of the session layer.
     VersionMismatch,
@@ -166,12 +182,12 @@ impl CloseKind {
             Self::ServerStopped => "The game server is shutting down.",
             Self::DisconnectedByServer => "The game server closed the connection.",
             Self::TimedOut => "The connection to the game server was lost.",
-            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please try again.",
+            Self::ResponseTimedOut => "The game server stopped responding while you were joining. Please join again.",
             Self::RequestTimedOut => {
                 "The game server does not respond. It may be offline, or your session has expired. Please join again."
             }
             Self::Denied => "The game server is full or closed. Please try again later.",
-            Self::TokenExpired => "Connecting took too long. Please try again.",
+            Self::TokenExpired => "Connecting took too long. Please join again.",
             Self::InvalidToken => "Your session is not valid. Please join again.",
             Self::TakenOver => "You have connected from another device.",
             Self::SequencesUsedUp => "The connection has been open for too long. Please join again.",
@@ -194,20 +210,34 @@ impl fmt::Display for CloseReason {
     }
 }
 
+/// What both sides of a connection need to have in common.
+const COMPARE_LAYOUTS: &str = "compare the version, and the names, kinds and order of the channels in both programs";
+
 /// Writes a phrase with all that is known, for logs.
 impl fmt::Display for CloseKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LayoutMismatch { local, remote: Some(remote) } => {
-                write!(f, "the layouts differ: {local} here, {remote} at the peer")
-            }
-            Self::LayoutMismatch { local, remote: None } => {
-                write!(f, "the layouts differ: {local} here, an unknown one at the peer")
+            Self::LayoutMismatch { local, remote, local_version, local_channels } => {
+                write!(f, "the layouts differ: {local} here (version {local_version}, {local_channels} channels), ")?;
+                match remote {
+                    Some(remote) => write!(f, "{remote} at the peer: {COMPARE_LAYOUTS}"),
+                    None => write!(f, "an unknown one at the peer: {COMPARE_LAYOUTS}"),
+                }
             }
             Self::VersionMismatch => f.write_str("the peer shares no version of the session layer"),
             Self::NotASession => f.write_str("the peer does not implement the session layer"),
             Self::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
             Self::Accused => f.write_str("the peer reports that this side broke the protocol"),
+            Self::ResponseTimedOut => {
+                f.write_str("the server gave no slot in time and may have used up the token: request a new token")
+            }
+            Self::RequestTimedOut => {
+                f.write_str("no server replied, or the token was used, expired or invalid: request a new token")
+            }
+            Self::TokenExpired => f.write_str("the token expired during the attempt: request a new token"),
+            Self::InvalidToken => {
+                f.write_str("the token was used before, or lists no usable address: request a new token")
+            }
             other => f.write_str(other.name()),
         }
     }
@@ -232,7 +262,7 @@ mod tests {
         CloseKind::InvalidToken,
         CloseKind::TakenOver,
         CloseKind::SequencesUsedUp,
-        CloseKind::LayoutMismatch { local: LayoutHash([1; 8]), remote: None },
+        CloseKind::LayoutMismatch { local: LayoutHash([1; 8]), remote: None, local_version: 3, local_channels: 2 },
         CloseKind::VersionMismatch,
         CloseKind::NotASession,
         CloseKind::Violation(ChannelViolation::Control),
@@ -269,6 +299,16 @@ mod tests {
         let sentences: BTreeSet<_> = KINDS.iter().map(|kind| kind.sentence()).collect();
         let phrases: BTreeSet<_> = KINDS.iter().map(ToString::to_string).collect();
         assert_eq!([names.len(), sentences.len(), phrases.len()], [KINDS.len(); 3]);
+    }
+
+    #[test]
+    fn ended_attempts_ask_for_a_new_token() {
+        let attempts =
+            [CloseKind::ResponseTimedOut, CloseKind::RequestTimedOut, CloseKind::TokenExpired, CloseKind::InvalidToken];
+        for kind in attempts {
+            assert!(kind.to_string().ends_with("request a new token"), "{kind}");
+            assert!(kind.sentence().ends_with("Please join again."), "{kind:?}");
+        }
     }
 
     #[test]

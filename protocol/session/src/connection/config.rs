@@ -18,6 +18,20 @@ pub const MIN_PAYLOAD: usize = 508;
 pub type MakeController = dyn Fn() -> Box<dyn Controller + Send> + Send + Sync;
 
 /// The settings of a connection.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+///
+/// use slipgate_session::channel::{Channel, Layout};
+/// use slipgate_session::connection::{ConnectionConfig, Traffic};
+///
+/// let mut layout = Layout::builder();
+/// layout.add(Channel::reliable_ordered("chat"));
+/// // For paths that carry 576 bytes.
+/// let config = ConnectionConfig { max_payload_bytes: 508, ..ConnectionConfig::default() };
+/// let traffic = Traffic::Channels(Arc::new(layout.build().expect("one channel")), config);
+/// ```
 #[derive(Clone)]
 pub struct ConnectionConfig {
     /// The maximum payload of a datagram in bytes, in both directions: 508 to 1,200, by default 1,200. Use 1,186 where
@@ -126,7 +140,7 @@ impl fmt::Display for ConnectionConfigError {
         match self {
             Self::PayloadBytes => f.write_str("max_payload_bytes must be 508 to 1200"),
             Self::SliceBytes => f.write_str("the slices of a transfer are too large for a datagram's payload"),
-            Self::Window => f.write_str("with channels the window of received packets must not exceed 2048"),
+            Self::Window => f.write_str("the window of received packets must not exceed 2048 with channels"),
             Self::Endpoint(error) => error.fmt(f),
         }
     }

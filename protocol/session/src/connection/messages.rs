@@ -14,7 +14,7 @@ use core::time::Duration;
 use self::close::{CloseMessage, Closing};
 pub use self::receive::{ChannelMessage, MessageCursor};
 use super::ack_watchdog::AckWatchdog;
-use super::path::Path;
+use super::path::ConnectionPath;
 use super::reliable_control::ReliableControl;
 use super::work_budget::WorkBudget;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
@@ -49,7 +49,7 @@ const BEFORE_SLICE_BYTES: usize = 1 + 2 + 7;
 pub struct Connection {
     /// The channels: messages to queue, transfers, events and statistics.
     pub channels: Channels,
-    path: Path,
+    path: ConnectionPath,
     layout: LayoutHash,
     role: Role,
     hello: ReliableControl,
@@ -92,7 +92,7 @@ impl Connection {
         }
         let messages = memory.map(|memory| memory.messages.clone());
         Ok(Self {
-            path: Path::new(config.endpoint.clone(), messages, config.controller())?,
+            path: ConnectionPath::new(config.endpoint.clone(), messages, config.controller())?,
             layout: layout.hash(),
             channels: channels(layout, role, memory),
             role,
@@ -160,7 +160,7 @@ impl Connection {
         // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
         let send = self.may_send().then(|| self.path.next_send(self.pending_demand(now), now).unwrap_or(now));
         let path = self.path.next_deadline().into_iter().chain(self.path.pto_deadline());
-        path.chain(send).chain(self.channels.next_deadline_by_ticks(now, tick)).min()
+        path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
     }
 
     /// Takes what has arrived of incomplete transfers, to resume them in another connection. Call it after this

@@ -23,13 +23,14 @@ mod messages;
 mod packets;
 mod path;
 mod path_stats;
+mod peer_session;
 mod plain_text;
 mod reliable_control;
 mod send_error;
 #[cfg(test)]
 mod tests;
 mod traffic;
-mod work_budget;
+pub(crate) mod work_budget;
 
 pub use self::budget::Budget;
 pub use self::close_reason::{CloseKind, CloseReason, ClosedBy, Role};
@@ -38,9 +39,10 @@ pub use self::messages::{ChannelMessage, Connection, MessageCursor};
 pub(crate) use self::packets::PacketConnection;
 pub use self::path::PacketTimes;
 pub use self::path_stats::PathStats;
+pub(crate) use self::peer_session::PeerSession;
 pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
-pub use self::work_budget::{Intake, WorkLimits};
+pub use self::work_budget::{Delivery, Intake, WorkLimits};
 pub use crate::channel::control::CloseCode;
 pub use crate::wire::PayloadSpan;

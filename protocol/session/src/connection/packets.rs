@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::path::Path;
+use super::path::ConnectionPath;
 use super::{Budget, ConnectionConfig, ConnectionConfigError, Memory, PathStats};
 use crate::congestion::Demand;
 use crate::reject::Reject;
@@ -16,7 +16,7 @@ use slipgate_netcode::time::Instant;
 
 /// A connection of acknowledged packets.
 pub(crate) struct PacketConnection {
-    path: Path,
+    path: ConnectionPath,
     fragment_above: usize,
     fragment_bytes: usize,
 }
@@ -40,7 +40,7 @@ impl PacketConnection {
         let (window, fragment_above, fragment_bytes) =
             (endpoint.sent_window, endpoint.fragment_above, endpoint.fragment_bytes);
         let memory = memory.map(|memory| memory.messages.clone());
-        let path = Path::new(endpoint, memory, config.controller())?.with_events(window);
+        let path = ConnectionPath::new(endpoint, memory, config.controller())?.with_events(window);
         Ok(Self { path, fragment_above, fragment_bytes })
     }
 

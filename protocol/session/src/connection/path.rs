@@ -35,7 +35,7 @@ use slipgate_netcode::wire::cursor::Writer;
 const FRAME_BYTES: u64 = 16;
 
 /// The path of one connection.
-pub(super) struct Path {
+pub(super) struct ConnectionPath {
     endpoint: Endpoint,
     sent_packets: SentPackets,
     congestion: CongestionState,
@@ -56,6 +56,25 @@ pub(super) struct Path {
 }
 
 /// When a packet arrived, and when it left.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+///
+/// use slipgate_netcode::time::Instant;
+/// use slipgate_session::connection::PacketTimes;
+///
+/// /// Returns the moment to which the state is rewound for a shot: at most 200 ms before the packet arrived.
+/// fn rewind_to(times: PacketTimes) -> Instant {
+///     let age = times.sent.map_or(Duration::ZERO, |sent| times.arrived.since(sent));
+///     let excess = age.saturating_sub(Duration::from_millis(200));
+///     times.sent.unwrap_or(times.arrived).after(excess)
+/// }
+///
+/// let arrived = Instant::from_start(Duration::from_secs(9));
+/// let sent = Some(Instant::from_start(Duration::from_secs(8)));
+/// assert_eq!(arrived.since(rewind_to(PacketTimes { arrived, sent })), Duration::from_millis(200));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketTimes {
     /// The earliest moment at which the datagram may have arrived in the socket. It arrived at most one interval
@@ -98,7 +117,7 @@ struct PeerArrival {
     socket_delay: Duration,
 }
 
-impl Path {
+impl ConnectionPath {
     pub(super) fn new(
         endpoint: EndpointConfig,
         memory: Option<MemoryBudget>,
@@ -120,7 +139,7 @@ impl Path {
         })
     }
 
-    /// Keeps the events of at most `window` packets for [`Path::poll_event`].
+    /// Keeps the events of at most `window` packets for [`ConnectionPath::poll_event`].
     pub(super) fn with_events(self, window: u16) -> Self {
         Self { events: Some(PacketEvents::new(window.into())), ..self }
     }
@@ -156,7 +175,7 @@ impl Path {
             self.endpoint.on_extended_acks(ack, frame.extended_acks, now);
         }
         let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
-        // Without an echo the delay of the acknowledgement is unknown, so this is no sample of the path.
+        // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
         let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
         self.process_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
@@ -372,12 +391,12 @@ impl Path {
         self.congestion.tick_interval()
     }
 
-    /// Returns when the probe time-out fires (RFC 9002, section 6.2).
+    /// Returns when the probe timeout fires (RFC 9002, section 6.2).
     pub(super) fn pto_deadline(&self) -> Option<Instant> {
         self.sent_packets.pto_deadline(&self.congestion.timing())
     }
 
-    /// Records that the probe time-out fired; the caller sends a probe if it has anything to send.
+    /// Records that the probe timeout fired; the caller sends a probe if it has anything to send.
     pub(super) fn on_pto(&mut self, now: Instant) {
         self.sent_packets.on_pto(now);
     }
@@ -441,7 +460,7 @@ impl Path {
         usize::try_from(self.payload_for(priority(pending), now)).unwrap_or(0)
     }
 
-    /// Returns the budget of data that may overdraw the pacer by so many bytes.
+    /// Returns the budget of data that may overdraw the pacer by `overdraft` bytes.
     pub(super) fn budget_with_overdraft(&self, overdraft: u64, now: Instant) -> usize {
         usize::try_from(self.payload_for(Priority { overdraft, reserve: 0 }, now)).unwrap_or(0)
     }

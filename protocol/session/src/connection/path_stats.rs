@@ -3,12 +3,23 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::path::Path;
+use super::path::ConnectionPath;
 use crate::congestion::CongestionStats;
 use crate::reliability::EndpointStats;
 use slipgate_netcode::time::Instant;
 
 /// The measurements of a connection's path.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::connection::PathStats;
+///
+/// /// Returns a line for the corner of the screen.
+/// fn overlay(path: &PathStats) -> String {
+///     let ping = path.congestion.round_trip.map_or(0, |time| time.as_millis());
+///     format!("{ping} ms, {:.1} % lost", 100.0 * path.endpoint.loss)
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathStats {
     /// Round-trip time, jitter, loss, bandwidths and counters, measured as in "Fiedler, Reliability, Ordering and
@@ -21,7 +32,7 @@ pub struct PathStats {
 }
 
 impl PathStats {
-    pub(super) fn of(path: &Path, now: Instant) -> Self {
+    pub(super) fn of(path: &ConnectionPath, now: Instant) -> Self {
         let (endpoint, congestion) = path.stats(now);
         Self { endpoint, congestion }
     }

@@ -63,7 +63,7 @@ impl ReliableControl {
         }
     }
 
-    /// Queues the message again because a probe time-out fired: it may be lost, and no loss is known yet.
+    /// Queues the message again because a probe timeout fired: it may be lost, and no loss is known yet.
     pub(super) fn on_pto(&mut self) {
         if let Self::InFlight { first, .. } = *self {
             *self = Self::Queued { first: Some(first) };

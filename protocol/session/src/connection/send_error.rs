@@ -2,25 +2,36 @@
 
 use core::fmt;
 
-use crate::channel::ChannelSendError;
+use crate::channel::{ChannelId, ChannelSendError};
 use crate::reliability::PacketSendError;
 use slipgate_netcode::PayloadError;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
 /// Why a call that sends something was refused. The connection stays open, and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no such connection, or it has ended.
+    /// There is no such connection: it has not started, or it has ended.
     Gone,
     /// The payload or packet is empty: at least 1 byte is required.
     Empty,
     /// The bytes exceed the limit: 1,200 for a payload, `max_packet_bytes` of the endpoint's settings for a packet, the
     /// channel's [`max_message_bytes`](crate::channel::ChannelConfig::max_message_bytes) for a message.
-    TooLarge,
+    TooLarge {
+        /// The bytes that the application gave.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The channel's queue is full, or no more can leave in this tick: try again later, or drop the message.
     Backlogged,
     /// The layout has no such channel.
-    NoChannel,
+    NoChannel {
+        /// The channel that was asked for.
+        channel: ChannelId,
+        /// The number of channels of the layout. Their ids start with 0.
+        channels: usize,
+    },
     /// A message was given to a channel of transfers, or a transfer to a channel of messages.
     WrongKind,
     /// The connection carries another [`Traffic`](super::Traffic): payloads, packets, or messages on channels.
@@ -30,11 +41,13 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Gone => "there is no such connection: it has not begun, or it has ended",
+            Self::TooLarge { bytes, limit } => return write!(f, "{bytes} bytes exceed the limit of {limit}"),
+            Self::NoChannel { channel, channels } => {
+                return write!(f, "there is no channel {}: the layout has {channels} channels, from id 0", channel.0);
+            }
+            Self::Gone => "there is no such connection: it has not started, or it has ended",
             Self::Empty => "payloads and packets have at least 1 byte",
-            Self::TooLarge => "the bytes exceed the limit of a payload, a packet or the channel's max_message_bytes",
             Self::Backlogged => "the queue is full, or no more can leave in this tick",
-            Self::NoChannel => "the layout has no such channel",
             Self::WrongKind => "a channel of transfers takes no messages, and a channel of messages no transfers",
             Self::WrongTraffic => {
                 "the connection carries another traffic: payloads, packets or channels, as set by with_traffic"
@@ -50,7 +63,7 @@ impl From<PayloadError> for SendError {
         match error {
             PayloadError::Gone => Self::Gone,
             PayloadError::Empty => Self::Empty,
-            PayloadError::TooLarge => Self::TooLarge,
+            PayloadError::TooLarge { bytes } => Self::TooLarge { bytes, limit: MAX_PAYLOAD_BYTES },
             PayloadError::Backlogged => Self::Backlogged,
         }
     }
@@ -60,7 +73,7 @@ impl From<PacketSendError> for SendError {
     fn from(error: PacketSendError) -> Self {
         match error {
             PacketSendError::Empty => Self::Empty,
-            PacketSendError::TooLarge => Self::TooLarge,
+            PacketSendError::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
             PacketSendError::Backlogged => Self::Backlogged,
         }
     }
@@ -70,9 +83,29 @@ impl From<ChannelSendError> for SendError {
     fn from(error: ChannelSendError) -> Self {
         match error {
             ChannelSendError::Backlogged => Self::Backlogged,
-            ChannelSendError::TooLarge => Self::TooLarge,
-            ChannelSendError::NoChannel => Self::NoChannel,
+            ChannelSendError::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
+            ChannelSendError::NoChannel { channel, channels } => Self::NoChannel { channel, channels },
             ChannelSendError::WrongKind => Self::WrongKind,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn errors_show_the_size_the_limit_and_the_channel() {
+        let too_large = ChannelSendError::TooLarge { bytes: 20_000, limit: 16_384 };
+        let no_channel = ChannelSendError::NoChannel { channel: ChannelId(9), channels: 2 };
+        for text in [too_large.to_string(), SendError::from(too_large).to_string()] {
+            assert!(text.contains("20000") && text.contains("16384"), "{text}");
+        }
+        for text in [no_channel.to_string(), SendError::from(no_channel).to_string()] {
+            assert!(text.contains("channel 9") && text.contains("2 channels"), "{text}");
+        }
+        let payload = SendError::from(PayloadError::TooLarge { bytes: 1201 });
+        assert_eq!(payload.to_string(), "1201 bytes exceed the limit of 1200");
     }
 }

@@ -25,6 +25,7 @@ mod lone_packets;
 mod loop_timing;
 mod many_messages;
 mod many_packets;
+mod packet_work;
 mod receipts_at_close;
 mod small_packets;
 mod unacknowledging_peers;
@@ -119,7 +120,7 @@ impl Pair {
         self.now = self.now.after(Duration::from_millis(millis));
     }
 
-    /// Exchanges datagrams for so long; returns how many.
+    /// Exchanges datagrams for `millis` milliseconds. Returns their number.
     fn run(&mut self, millis: u64) -> usize {
         (0..millis / 5)
             .map(|_| {
@@ -301,7 +302,7 @@ fn a_layout_without_channels_connects_and_closes() {
     assert_eq!(pair.ends.each_ref().map(Connection::close_reason), [None, None]);
     assert_eq!(pair.run(5000), 0, "both hellos are acknowledged");
     let refused = pair.ends[0].send(CHAT, b"hi", SendOptions::default(), pair.now);
-    assert_eq!(refused, Err(SendError::NoChannel));
+    assert_eq!(refused, Err(SendError::NoChannel { channel: CHAT, channels: 0 }));
     pair.ends[0].close(CloseCode(300), "good night");
     pair.run(200);
     let reason = kicked(CloseCode(300), "good night");
@@ -319,8 +320,12 @@ fn both_ends_report_different_layouts() {
     let (one, other) = (layout().hash(), other_layout().hash());
     for (end, ours, theirs) in [(0, one, other), (1, other, one)] {
         let kind = pair.ends[end].close_reason().map(|reason| reason.kind);
-        let Some(CloseKind::LayoutMismatch { local, remote }) = kind else { panic!("{kind:?}") };
+        let Some(CloseKind::LayoutMismatch { local, remote, local_version, local_channels }) = kind else {
+            panic!("{kind:?}")
+        };
         assert!(local == ours && remote.is_none_or(|found| found == theirs));
+        let layout = if end == 0 { layout() } else { other_layout() };
+        assert_eq!((local_version, local_channels), (layout.version(), layout.channels().len()));
     }
     pair.run(200);
     assert!(pair.ends.iter().all(Connection::is_closed));
@@ -338,7 +343,8 @@ fn foreign_and_close_messages_close_with_a_reason() {
     let local = layout().hash();
     let ours = |kind, code| CloseReason::from_session(ClosedBy::Local, kind, code);
     let theirs = |kind, code| CloseReason::from_session(ClosedBy::Remote, kind, code);
-    let mismatch = |remote| CloseKind::LayoutMismatch { local, remote };
+    let local_channels = layout().channels().len();
+    let mismatch = |remote| CloseKind::LayoutMismatch { local, remote, local_version: 0, local_channels };
     let (version, accused) = (CloseKind::VersionMismatch, CloseKind::Accused);
     for (behind_frame, expected) in [
         (message.to_vec(), ours(CloseKind::NotASession, CloseCode::VIOLATION)),

@@ -9,6 +9,16 @@ use crate::reliability::NumberSkips;
 use slipgate_netcode::time::Instant;
 
 /// The contents of the payloads of connections. Both ends must use the same.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::{Channel, Layout};
+/// use slipgate_session::connection::Traffic;
+///
+/// let mut layout = Layout::builder();
+/// let chat = layout.add(Channel::reliable_ordered("chat"));
+/// let traffic = Traffic::channels(layout.build().expect("one channel"));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub enum Traffic {
     /// Plain payloads: for peers of plain netcode, and for games with a protocol of their own.

@@ -163,9 +163,9 @@ pub enum EndpointConfigError {
     Fragments,
     /// A fragment of 0 bytes or more than 1 MiB.
     FragmentBytes,
-    /// A window that is no power of two from 16 to 16,384.
+    /// A window that is not a power of two from 16 to 16,384.
     Window,
-    /// A number of reassemblies that is no power of two from 16 to 16,384.
+    /// A number of reassemblies that is not a power of two from 16 to 16,384.
     Reassemblies,
     /// Less memory for reassembly than the largest packet takes.
     ReassemblyBytes,

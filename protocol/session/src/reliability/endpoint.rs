@@ -147,14 +147,14 @@ impl Endpoint {
         }
         if payload.len() > self.limits.packet_bytes {
             self.tracker.counters.too_large_to_send += 1;
-            return Err(PacketSendError::TooLarge);
+            return Err(PacketSendError::TooLarge { bytes: payload.len(), limit: self.limits.packet_bytes });
         }
         // No sequence number is used before the datagrams are written: a refused packet leaves no gap.
         let header = self.tracker.next_header();
         if payload.len() > self.fragment_above {
             self.send_fragments(header, payload, sink)?;
         } else {
-            write_datagram(sink, |writer| {
+            write_datagram(payload.len(), sink, |writer| {
                 header.emit(writer);
                 writer.bytes(payload);
             })?;
@@ -201,12 +201,14 @@ impl Endpoint {
     ) -> Result<Sequence, PacketSendError> {
         let header = self.tracker.next_header();
         let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+        // A buffer without room for the header and one byte can carry no payload at all.
+        let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
         let mut writer = Writer::new(buf);
         header.emit(&mut writer);
-        let start = writer.written().ok_or(PacketSendError::TooLarge)?;
-        let payload = buf.get_mut(start..).ok_or(PacketSendError::TooLarge)?;
+        let start = writer.written().ok_or(no_room)?;
+        let payload = buf.get_mut(start..).ok_or(no_room)?;
         let max_bytes = payload.len().min(self.limits.packet_bytes);
-        let bytes = fill(payload.get_mut(..max_bytes).ok_or(PacketSendError::TooLarge)?);
+        let bytes = fill(payload.get_mut(..max_bytes).ok_or(no_room)?);
         debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
         let bytes = bytes.min(max_bytes);
         if bytes == 0 {
@@ -245,7 +247,7 @@ impl Endpoint {
     /// Sends the ack-only packets that are due.
     pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
         while let Some(header) = self.tracker.due_ack_header(now) {
-            if write_datagram(sink, |writer| header.emit(writer)).is_err() {
+            if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
                 return;
             }
             self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, now);
@@ -263,7 +265,8 @@ impl Endpoint {
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         if count > self.limits.fragments.max_fragments {
             self.tracker.counters.too_large_to_send += 1;
-            return Err(PacketSendError::TooLarge);
+            let limit = self.limits.fragments.fragment_bytes * usize::from(self.limits.fragments.max_fragments);
+            return Err(PacketSendError::TooLarge { bytes: payload.len(), limit });
         }
         // Ask for all datagrams first: half a packet would waste the half that was sent.
         if sink.remaining() < usize::from(count) {
@@ -272,7 +275,7 @@ impl Endpoint {
         for (id, data) in (0_u8..=u8::MAX).zip(parts) {
             let embedded = (id == 0).then_some(header);
             let fragment = Fragment { sequence: header.sequence, id, count, header: embedded, data };
-            match write_datagram(sink, |writer| fragment.emit(writer)) {
+            match write_datagram(payload.len(), sink, |writer| fragment.emit(writer)) {
                 Ok(()) => self.tracker.counters.fragments_sent += 1,
                 Err(error) if id == 0 => return Err(error),
                 // The sink offered less than `remaining` promised. The sequence number is in use by now, so the
@@ -360,12 +363,18 @@ impl Endpoint {
     }
 }
 
-/// Writes one datagram into the sink.
-fn write_datagram(sink: &mut impl Sink, emit: impl FnOnce(&mut Writer<'_>)) -> Result<(), PacketSendError> {
-    let mut writer = Writer::new(sink.next_buf().ok_or(PacketSendError::Backlogged)?);
+/// Writes one datagram of a payload of `payload_bytes` into the sink.
+fn write_datagram(
+    payload_bytes: usize,
+    sink: &mut impl Sink,
+    emit: impl FnOnce(&mut Writer<'_>),
+) -> Result<(), PacketSendError> {
+    let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+    let limit = buf.len();
+    let mut writer = Writer::new(buf);
     emit(&mut writer);
-    let bytes = writer.written().ok_or(PacketSendError::TooLarge)?;
-    sink.commit(bytes);
+    let written = writer.written().ok_or(PacketSendError::TooLarge { bytes: payload_bytes, limit })?;
+    sink.commit(written);
     Ok(())
 }
 

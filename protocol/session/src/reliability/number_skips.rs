@@ -1,23 +1,22 @@
-//! Which packet numbers are skipped: no packet has them, so an acknowledgement of one is a lie (RFC 9000,
-//! section 21.4).
+//! Chooses the packet numbers that are skipped. No packet has such a number, so a peer that acknowledges one did not
+//! receive what it acknowledges (the optimistic ACK attack, RFC 9000, section 21.4).
 //!
-//! The distance between two skips is counted in bytes, because bytes are what a lying receiver is after: however fast
-//! a path is, each [`MAX_BYTES_BETWEEN`] bytes have a skip among them. Only this side can tell a skipped number
-//! from that of a lost packet.
+//! A skip follows at most [`MAX_BYTES_BETWEEN`] bytes after the previous one, so the number of bytes that a malicious
+//! receiver gains is bounded on a path of any rate. The peer cannot distinguish a skipped number from a lost packet.
 
 use core::hash::BuildHasher;
 
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::crypto::keyed::HashKey;
 
-/// The maximum bytes on the path between two skips; the mean is half of it. An acknowledgement of 13 lost packets of
-/// the largest size therefore names a skipped number on average, and one of 27 in a row always does.
+/// The maximum bytes on the path between two skips; the mean is half of it. Acknowledging 13 lost packets of the
+/// largest size therefore includes one skipped number on average; acknowledging 27 in a row always includes one.
 const MAX_BYTES_BETWEEN: u32 = 32 << 10;
-/// A smaller packet counts as this many bytes: even the smallest packets have a skip among 128.
+/// A smaller packet counts as this many bytes, so that at most 128 packets lie between two skips.
 const MIN_PACKET_BYTES: u32 = 256;
 
-/// Draws the packet numbers of one connection that are skipped. The draws are a keyed hash of their count, so a peer
-/// that sees all earlier ones cannot predict the next.
+/// Draws the skipped packet numbers of one connection. Each draw is a keyed hash of its index, so a peer that knows all
+/// earlier draws cannot predict the next one.
 #[derive(Clone)]
 pub(crate) struct NumberSkips {
     key: HashKey,
@@ -54,9 +53,9 @@ impl NumberSkips {
     fn draw(&mut self) {
         let random = self.key.hash_one((self.connection, self.draws));
         self.draws += 1;
-        // The upper half decides the distance: 1 to the maximum, each as likely.
+        // The upper half decides the distance, uniformly from 1 to the maximum.
         self.bytes_left = 1 + (((random >> 32) * u64::from(MAX_BYTES_BETWEEN)) >> 32) as u32;
-        // Bursts of losses are longer than one packet, so half of the skips are too.
+        // Loss bursts are often longer than one packet, so half of the skips have 2 or 3 numbers.
         self.numbers = (random as u16 & 3).max(1);
     }
 }
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Returns behind which of so many packets numbers are skipped, and how many.
+    /// Returns the index of each of `packets` packets with skipped numbers behind it, and their count.
     fn skips(seed: u8, connection: u64, packet_bytes: u32, packets: usize) -> Vec<(usize, u16)> {
         let mut skips = NumberSkips::new(NumberSkips::key(&Seed::from([seed; 32])), connection);
         let skipped = (0..packets).map(|packet| (packet, skips.on_packet_sent(packet_bytes)));

@@ -1,5 +1,6 @@
 //! The windows, packet events and statistics of an endpoint: everything but fragments.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::NumberSkips;
@@ -30,8 +31,8 @@ pub(super) struct PacketTracker {
     policy: Option<AckPolicy>,
     lower_layer_bytes: u32,
     sent: SendWindow,
-    /// Which numbers are skipped; `None` uses all of them.
-    skips: Option<NumberSkips>,
+    /// Which numbers are skipped; `None` uses all of them. Boxed, because endpoints of reliable 1.0 alone have none.
+    skips: Option<Box<NumberSkips>>,
     /// Whether the peer acknowledged a skipped number.
     acked_skipped: bool,
     received: ReceiveWindow,
@@ -65,7 +66,7 @@ impl PacketTracker {
 
     /// Skips numbers from now on.
     pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
-        self.skips = Some(skips);
+        self.skips = Some(Box::new(skips));
     }
 
     /// Returns the sequence number of the next packet.
@@ -257,7 +258,7 @@ impl PacketTracker {
         self.acked_skipped
     }
 
-    /// See [`SendWindow::peer_received_end`].
+    /// Returns [`SendWindow::peer_received_end`].
     pub(super) const fn peer_received_end(&self) -> u64 {
         self.sent.peer_received_end()
     }

@@ -119,7 +119,7 @@ impl RttHistory {
         Duration::from_nanos(self.sum.saturating_mul(1000) / self.samples.len().max(1) as u64)
     }
 
-    /// The standard deviation, from the sums: n² var = n Σx² - (Σx)².
+    /// Returns the standard deviation, from the sums: n² var = n Σx² - (Σx)².
     fn deviation(&self) -> Duration {
         let count = self.samples.len().max(1) as u128;
         // Saturating: rounding of the sums must not turn a zero deviation into an underflow.

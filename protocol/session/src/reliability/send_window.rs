@@ -110,6 +110,8 @@ pub(super) struct SendWindow {
     oldest_reportable: u64,
     /// One more than the newest packet that the peer is known to have received.
     peer_received_end: u64,
+    /// One more than the newest number that was acknowledged in any order while it meant one packet.
+    acked_end: u64,
     /// The skipped numbers of the last `size`, if any are skipped.
     skipped: Option<SequenceBits>,
     /// The last packets, newest last, at most `size`. It grows with the packets in flight.
@@ -128,6 +130,7 @@ impl SendWindow {
             oldest: 0,
             oldest_reportable: 0,
             peer_received_end: 0,
+            acked_end: 0,
             skipped: None,
             packets: VecDeque::new(),
             size,
@@ -196,8 +199,11 @@ impl SendWindow {
         }
         record.state = AckState::Acked;
         self.skip_resolved();
-        if state == AckState::AckOnly {
+        if matches!(state, AckState::AckOnly | AckState::Skipped) {
             return AckOutcome::AlreadyKnown;
+        }
+        if !self.may_mean_older() {
+            self.acked_end = self.acked_end.max(number + 1);
         }
         let age = now.since(sent_at);
         // 32 bits of microseconds hold more than an hour, and keep an event at 8 bytes.
@@ -221,7 +227,17 @@ impl SendWindow {
     fn was_skipped(&self, sequence: Sequence, number: u64) -> bool {
         let is_remembered = self.total - number <= self.size.into();
         let is_skipped = || self.skipped.as_ref().is_some_and(|skipped| skipped.get(sequence));
-        is_remembered && !self.is_ambiguous() && is_skipped()
+        is_remembered && !self.may_mean_older() && is_skipped()
+    }
+
+    /// Returns whether the peer has acknowledged nothing for so long that it may mean a packet with the same number a
+    /// whole number space ago.
+    ///
+    /// Unlike [`is_ambiguous`](Self::is_ambiguous), acknowledgements in overtaken packets count: a peer that sends only
+    /// such packets would make its lies count as ambiguous.
+    fn may_mean_older(&self) -> bool {
+        let oldest = self.oldest_reportable.max(self.acked_end.saturating_sub(MAX_PEER_WINDOW));
+        self.total - oldest > SEQUENCE_SPACE
     }
 
     /// Returns whether the peer has received nothing for so long that a sequence number may mean two packets.

@@ -6,8 +6,10 @@ use core::time::Duration;
 
 use super::event::{ReceivedDatagram, SessionEvent, SessionMessage};
 use crate::channel::control::CloseCode;
-use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan};
-use slipgate_netcode::ids::ClientId;
+use crate::connection::{
+    Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan, PeerSession,
+};
+use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
 
@@ -15,6 +17,8 @@ pub(super) struct ClientSession {
     client: ClientHandle,
     client_id: ClientId,
     pub(super) protocol: ClientProtocol,
+    /// Whether the client runs channels although this server runs none.
+    pub(super) peer: PeerSession,
     /// Whether its slot is queued for [`poll_event`](Self::poll_event).
     pub(super) has_events: bool,
     reporting: Reporting,
@@ -39,7 +43,15 @@ enum Reporting {
 
 impl ClientSession {
     pub(super) const fn new(client: ClientHandle, client_id: ClientId, protocol: ClientProtocol) -> Self {
-        Self { client, client_id, protocol, has_events: false, reporting: Reporting::All, last_events: VecDeque::new() }
+        Self {
+            client,
+            client_id,
+            protocol,
+            peer: PeerSession::Unknown,
+            has_events: false,
+            reporting: Reporting::All,
+            last_events: VecDeque::new(),
+        }
     }
 
     #[inline]
@@ -61,7 +73,7 @@ impl ClientSession {
     /// Processes a payload that begins at `start` in its datagram and may have waited up to `unread` in the socket.
     pub(super) fn handle(
         &mut self,
-        sequence: u64,
+        sequence: PacketNumber,
         payload: &[u8],
         start: usize,
         scratch: &mut Vec<u8>,
@@ -75,6 +87,7 @@ impl ClientSession {
         // Rejected payloads are counted by the endpoint and dropped here.
         match &mut self.protocol {
             ClientProtocol::Payloads => {
+                self.peer.on_payload(payload);
                 let span = PayloadSpan::Datagram(range);
                 let message = SessionMessage::Payload { client, sequence, span, times: times() };
                 Some(ReceivedDatagram::Message(Some(message)))

@@ -31,7 +31,7 @@ impl SessionServer {
             return self.disconnect(client);
         }
         session.close(code, text);
-        self.wake(client.slot().0);
+        self.wake(client.slot());
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::channel::{ChannelEvent, ChannelId};
 use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
 use crate::reliability::PacketEvent;
 use crate::wire::reliable::Sequence;
-use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 
 /// Something that happened to a client. Its messages come from
@@ -81,7 +81,7 @@ pub enum SessionMessage {
         /// The sender.
         client: ClientHandle,
         /// Its packet's sequence number, which orders payloads. 0 for clients in the same program.
-        sequence: u64,
+        sequence: PacketNumber,
         /// The position of its bytes.
         span: PayloadSpan,
         /// When it arrived; plain payloads have no sending time.

@@ -101,7 +101,7 @@ impl SessionServer {
             debug_assert!(entry.is_none(), "netcode frees a slot before it gives it to another client");
             let session = entry.insert(ClientSession::new(client, client_id, protocol));
             if session.has_deadlines() {
-                self.set_deadline(client.slot().0, Instant::default());
+                self.set_deadline(client.slot(), Instant::default());
             }
             self.events.push_back(SessionEvent::Connected { client, client_id });
         }
@@ -109,10 +109,10 @@ impl SessionServer {
 
     fn remove_session(&mut self, client: ClientHandle, reason: DisconnectReason) {
         let session = self.sessions.get_mut(client.slot().0 as usize).and_then(Option::take);
-        self.uplink.reset_slot(client.slot().0);
+        self.uplink.reset_slot(client.slot());
         debug_assert!(session.is_some(), "netcode reports the end of connections that it reported before");
         let Some(mut session) = session else { return };
-        self.set_deadline(client.slot().0, Instant::NEVER);
+        self.set_deadline(client.slot(), Instant::NEVER);
         report_end(&mut session, close_reason(reason), &mut self.hashing, &mut self.events);
     }
 }

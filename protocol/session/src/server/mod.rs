@@ -43,15 +43,33 @@ use crate::congestion::BytesPerSecond;
 use crate::connection::{Budget, Connection, ConnectionConfigError, Memory, PathStats, SendError, Traffic};
 use crate::reliability::NumberSkips;
 use slipgate_netcode::crypto::keyed::HashKey;
+use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::server::{ClientHandle, NetcodeServer};
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
-/// Returns the uplink of a server of so many shards, at first without a limit, for [`SessionServer::join_uplink`].
+/// Returns the uplink of a server with `shards` shards, initially without a limit, for [`SessionServer::join_uplink`].
 #[cfg(feature = "std")]
 #[must_use]
 pub fn shared_uplink(shards: u16) -> UplinkLock {
     SharedUplink::new(shards.into(), server_uplink::BURST).into()
+}
+
+/// The counters of a server since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionServerStats {
+    /// Packets of all clients that were refused because they exceeded the work budget of their sender.
+    pub packets_over_budget: u64,
+    /// Bytes of clients' transfers that were hashed.
+    pub hashed_bytes: u64,
+    /// Clients with channels that met this server without channels: it hands their packets out as payloads.
+    pub peers_with_channels: u64,
+    /// Packets of all clients that were refused because the program takes no more, by
+    /// [`set_intake`](SessionServer::set_intake).
+    pub packets_not_taken: u64,
+    /// The estimated work of all packets and messages, in nanoseconds of a core. A program that reads many datagrams in
+    /// a turn uses it to decide when to send between two reads.
+    pub work_done: u64,
 }
 
 /// A server with clients that carry a [`Traffic`] in their payloads.
@@ -63,8 +81,10 @@ pub struct SessionServer {
     /// Every datagram that had arrived by then was processed: later ones cannot have waited longer. A program that
     /// sleeps until a datagram arrives sets it when it wakes; for all others [`tick`](Self::tick) is enough.
     pub drained_at: Instant,
-    /// Packets of all clients that were refused since the start because they exceeded the work budget of their sender.
-    pub packets_over_budget: u64,
+    packets_over_budget: u64,
+    peers_with_channels: u64,
+    packets_not_taken: u64,
+    work_done: u64,
     traffic: Traffic,
     /// The key by which the packet numbers of connections are skipped, and how many connections there were.
     numbers: HashKey,
@@ -76,12 +96,12 @@ pub struct SessionServer {
     /// The lower bound of all deadlines: until then no tick reads them.
     earliest_deadline: Instant,
     /// The slot at which the next tick begins, so that no slot is always last.
-    first_slot: u32,
+    first_slot: SlotIndex,
     uplink: ServerUplink,
     hashing: HashingQueue,
     events: VecDeque<SessionEvent>,
     /// Slots of sessions that may have events; each is queued at most once.
-    slots_with_events: VecDeque<u32>,
+    slots_with_events: VecDeque<SlotIndex>,
     buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
     /// Whether the server was stopped and clients with channels still have to be informed.
     is_stopping: bool,
@@ -91,12 +111,15 @@ impl SessionServer {
     /// Creates a server upon netcode's server, which must not have clients yet.
     ///
     /// # Errors
-    /// See [`Connection::new`]: the settings of `traffic` are invalid.
+    /// - `PayloadBytes`: `max_payload_bytes` is not within 508 to 1,200.
+    /// - `SliceBytes`: the slices of a channel's transfers are too large for a payload.
+    /// - `Window`: the window of received packets exceeds 2,048, with channels.
+    /// - `Endpoint`: a setting of the endpoint is out of its bounds.
     pub fn new(netcode: NetcodeServer, traffic: Traffic, memory: Memory) -> Result<Self, ConnectionConfigError> {
         traffic.check()?;
         let slots = netcode.config().slots as usize;
         Ok(Self {
-            numbers: NumberSkips::key(&netcode.session_seed),
+            numbers: NumberSkips::key(netcode.session_seed()),
             connections: 0,
             netcode,
             traffic,
@@ -105,7 +128,7 @@ impl SessionServer {
             deadlines: Vec::with_capacity(slots),
             earliest_deadline: Instant::NEVER,
             drained_at: Instant::NEVER,
-            first_slot: 0,
+            first_slot: SlotIndex(0),
             uplink: ServerUplink::new(slots),
             hashing: HashingQueue::new(slots),
             // All clients may come or go between two polls. If all of them do both, the queue grows once.
@@ -113,6 +136,9 @@ impl SessionServer {
             slots_with_events: VecDeque::with_capacity(slots),
             buf: Box::new([0; MAX_PAYLOAD_BYTES]),
             packets_over_budget: 0,
+            peers_with_channels: 0,
+            packets_not_taken: 0,
+            work_done: 0,
             is_stopping: false,
         })
     }
@@ -128,16 +154,19 @@ impl SessionServer {
     /// Sets the traffic of clients that connect from now on.
     ///
     /// # Errors
-    /// See [`Connection::new`]: the settings of `traffic` are invalid.
+    /// - `PayloadBytes`: `max_payload_bytes` is not within 508 to 1,200.
+    /// - `SliceBytes`: the slices of a channel's transfers are too large for a payload.
+    /// - `Window`: the window of received packets exceeds 2,048, with channels.
+    /// - `Endpoint`: a setting of the endpoint is out of its bounds.
     pub fn set_traffic(&mut self, traffic: Traffic) -> Result<(), ConnectionConfigError> {
         traffic.check()?;
         self.traffic = traffic;
         Ok(())
     }
 
-    /// Sets the rate of the uplink that all clients share by their weights; `None`, the default, is no limit. The
-    /// other clients get what one client does not need, and no client's burst delays the rest. A shard sets the rate
-    /// of the whole server by it.
+    /// Sets the rate of the uplink that all clients share by their weights; `None`, the default, sets no limit. The
+    /// other clients share what one client does not need, and no client's burst delays the rest. On a shard it sets the
+    /// rate of the whole server.
     ///
     /// The limit holds back messages on channels. Plain payloads, acknowledged packets and acknowledgements cannot be
     /// held back without loss: they leave at once, and messages share the rest.
@@ -158,7 +187,7 @@ impl SessionServer {
     /// `Gone` when the client is not connected.
     pub fn set_weight(&mut self, client: ClientHandle, weight: Weight) -> Result<(), SendError> {
         self.session(client).ok_or(SendError::Gone)?;
-        self.uplink.set_weight(client.slot().0, weight);
+        self.uplink.set_weight(client.slot(), weight);
         Ok(())
     }
 
@@ -179,7 +208,7 @@ impl SessionServer {
     /// - `WrongTraffic` unless the traffic is on channels.
     #[inline]
     pub fn connection_mut(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
-        self.wake(client.slot().0);
+        self.wake(client.slot());
         let connection = self.session_mut(client)?.protocol.connection_mut().ok_or(SendError::WrongTraffic)?;
         if connection.close_reason().is_some() { Err(SendError::Gone) } else { Ok(connection) }
     }
@@ -224,7 +253,7 @@ impl SessionServer {
     #[must_use]
     pub fn budget(&self, client: ClientHandle, now: Now) -> Option<Budget> {
         let budget = self.session(client).filter(|session| !session.is_closing())?.budget(now.monotonic)?;
-        let expected = self.uplink.expected_bytes(client.slot().0);
+        let expected = self.uplink.expected_bytes(client.slot());
         // The smaller of both limits counts: the path's and the uplink's.
         Some(expected.map_or(budget, |expected| budget.within(expected)))
     }
@@ -235,10 +264,16 @@ impl SessionServer {
         self.session(client)?.path(now.monotonic)
     }
 
-    /// Returns the bytes of clients' transfers that were hashed since the start.
+    /// Returns the counters.
     #[must_use]
-    pub const fn hashed_bytes(&self) -> u64 {
-        self.hashing.hashed()
+    pub const fn stats(&self) -> SessionServerStats {
+        SessionServerStats {
+            packets_over_budget: self.packets_over_budget,
+            hashed_bytes: self.hashing.hashed(),
+            peers_with_channels: self.peers_with_channels,
+            packets_not_taken: self.packets_not_taken,
+            work_done: self.work_done,
+        }
     }
 
     // Sessions ------------------------------------------------------------------------------------------------------
@@ -251,17 +286,17 @@ impl SessionServer {
 
     #[inline]
     fn session_mut(&mut self, client: ClientHandle) -> Result<&mut ClientSession, SendError> {
-        self.session_at(client.slot().0).filter(|session| session.is(client)).ok_or(SendError::Gone)
+        self.session_at(client.slot()).filter(|session| session.is(client)).ok_or(SendError::Gone)
     }
 
     #[inline]
-    fn session_at(&mut self, slot: u32) -> Option<&mut ClientSession> {
-        self.sessions.get_mut(slot as usize)?.as_mut()
+    fn session_at(&mut self, slot: SlotIndex) -> Option<&mut ClientSession> {
+        self.sessions.get_mut(slot.0 as usize)?.as_mut()
     }
 
     /// Visits a slot's session in this tick and polls its events, because something happened on it.
     #[inline]
-    fn wake(&mut self, slot: u32) {
+    fn wake(&mut self, slot: SlotIndex) {
         let Some(session) = self.session_at(slot).filter(|session| session.has_deadlines()) else { return };
         if !core::mem::replace(&mut session.has_events, true) {
             self.slots_with_events.push_back(slot);
@@ -270,9 +305,9 @@ impl SessionServer {
     }
 
     #[inline]
-    fn set_deadline(&mut self, slot: u32, at: Instant) {
-        debug_assert!((slot as usize) < self.deadlines.len(), "only slots that were used have deadlines");
-        if let Some(deadline) = self.deadlines.get_mut(slot as usize) {
+    fn set_deadline(&mut self, slot: SlotIndex, at: Instant) {
+        debug_assert!((slot.0 as usize) < self.deadlines.len(), "only slots that were used have deadlines");
+        if let Some(deadline) = self.deadlines.get_mut(slot.0 as usize) {
             *deadline = at;
             self.earliest_deadline = self.earliest_deadline.min(at);
         }

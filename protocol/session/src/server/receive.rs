@@ -3,9 +3,11 @@
 use alloc::vec::Vec;
 
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
-use crate::connection::{Connection, Intake};
+use crate::connection::Intake;
+use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
+use slipgate_netcode::ids::PacketNumber;
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::{Instant, Now};
 
@@ -46,12 +48,13 @@ impl SessionServer {
         now: Now,
     ) -> Option<ReceivedDatagram> {
         self.sync_with_netcode();
-        self.handle_payload(client, 0, payload, 0, scratch, now.monotonic)
+        self.handle_payload(client, PacketNumber(0), payload, 0, scratch, now.monotonic)
     }
 
     /// Sets whether the packets of a client are refused: for a program that cannot take more of its messages now.
     /// Refused packets are sent again. Without channels it does nothing.
     pub fn set_intake(&mut self, client: ClientHandle, intake: Intake) {
+        self.wake(client.slot());
         if let Ok(Some(connection)) = self.session_mut(client).map(|session| session.protocol.connection_mut()) {
             connection.set_intake(intake);
         }
@@ -60,7 +63,7 @@ impl SessionServer {
     fn handle_payload(
         &mut self,
         client: ClientHandle,
-        sequence: u64,
+        sequence: PacketNumber,
         payload: &[u8],
         start: usize,
         scratch: &mut Vec<u8>,
@@ -70,9 +73,16 @@ impl SessionServer {
         let unread = now.since(self.drained_at);
         let session = self.session_mut(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
-        let over_budget = session.protocol.connection_mut().map_or(0, Connection::take_packets_over_budget);
-        self.packets_over_budget += u64::from(over_budget);
-        self.wake(client.slot().0);
+        let (refused, work) = match session.protocol.connection_mut() {
+            Some(connection) => (connection.take_refused(), connection.take_work_done()),
+            None => (RefusedPackets::default(), PLAIN_PAYLOAD_WORK + payload.len() as u64 * BYTE_WORK),
+        };
+        let runs_channels = session.peer.take();
+        self.packets_over_budget += u64::from(refused.over_budget);
+        self.packets_not_taken += u64::from(refused.not_taken);
+        self.work_done += work;
+        self.peers_with_channels += u64::from(runs_channels);
+        self.wake(client.slot());
         received
     }
 
@@ -91,10 +101,12 @@ impl SessionServer {
             ReceivedDatagram::Frames { client, payload, cursor } => {
                 let client = *client;
                 // The client may have been disconnected since its datagram was processed.
-                self.wake(client.slot().0);
+                self.wake(client.slot());
                 let connection = self.session_mut(client).ok()?.protocol.connection_mut()?;
-                let message =
-                    connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic)?;
+                let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic);
+                let work = connection.take_work_done();
+                self.work_done += work;
+                let message = message?;
                 Some(SessionMessage::from_channel(client, message, payload.start))
             }
         }

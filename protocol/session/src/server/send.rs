@@ -38,7 +38,7 @@ impl SessionServer {
         self.netcode.send(client, payload, now, outbox)?;
         // A client in the same program has no address and needs no uplink.
         if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
-            self.uplink.spend(client.slot().0, 0, payload.len() as u64 + client_sink::HEADER_BYTES);
+            self.uplink.spend(client.slot(), 0, payload.len() as u64 + client_sink::HEADER_BYTES);
         }
         Ok(())
     }
@@ -63,8 +63,8 @@ impl SessionServer {
         let ClientProtocol::Packets(packets) = &mut session.protocol else { return Err(SendError::WrongTraffic) };
         let mut sink = client_sink::ClientSink::new(netcode, client, now, outbox, buf);
         let sent = packets.send(payload, now.monotonic, &mut sink);
-        uplink.spend(client.slot().0, 0, sink.sent_bytes);
-        self.wake(client.slot().0);
+        uplink.spend(client.slot(), 0, sink.sent_bytes);
+        self.wake(client.slot());
         Ok(sent?)
     }
 
@@ -106,10 +106,12 @@ impl SessionServer {
     /// Checks whether the current layout has a channel for a message of this size.
     fn check_broadcast(&self, channel: ChannelId, bytes: usize) -> Result<(), SendError> {
         let Traffic::Channels(layout, _) = &self.traffic else { return Err(SendError::WrongTraffic) };
-        let channel = layout.channel(channel).ok_or(SendError::NoChannel)?;
-        if channel.kind == Kind::Transfers {
+        let channels = layout.channels().len();
+        let config = layout.channel(channel).ok_or(SendError::NoChannel { channel, channels })?;
+        if config.kind == Kind::Transfers {
             return Err(SendError::WrongKind);
         }
-        if bytes > channel.max_message_bytes as usize { Err(SendError::TooLarge) } else { Ok(()) }
+        let limit = config.max_message_bytes as usize;
+        if bytes > limit { Err(SendError::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 }

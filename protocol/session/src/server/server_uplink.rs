@@ -8,6 +8,7 @@ use core::time::Duration;
 use super::scheduling::{Uplink, Weight};
 use super::uplink_lock::UplinkLock;
 use crate::congestion::BytesPerSecond;
+use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::time::Instant;
 
 /// An uplink may send in one burst what it gains in this time: a tick, and the lateness of the program's clock.
@@ -38,7 +39,7 @@ impl Drop for ShardUplink {
 }
 
 impl ServerUplink {
-    /// Creates an uplink without a limit, for so many client slots.
+    /// Creates an uplink without a limit, for this many client slots.
     pub(super) const fn new(clients: usize) -> Self {
         Self { clients, weights: Vec::new(), limit: None, shard: None }
     }
@@ -51,7 +52,7 @@ impl ServerUplink {
         self.sync_limit();
     }
 
-    /// Sets the rate of the whole server; `None` is no limit.
+    /// Sets the rate of the whole server; `None` sets no limit.
     pub(super) fn set_rate(&mut self, rate: Option<BytesPerSecond>) {
         match (&self.shard, &mut self.limit, rate) {
             (Some(shard), ..) => {
@@ -98,8 +99,8 @@ impl ServerUplink {
     }
 
     /// Sets a client's share relative to other clients.
-    pub(super) fn set_weight(&mut self, slot: u32, weight: Weight) {
-        let slot = slot as usize;
+    pub(super) fn set_weight(&mut self, slot: SlotIndex, weight: Weight) {
+        let slot = slot.0 as usize;
         if slot >= self.weights.len() && slot < self.clients {
             self.weights.resize(slot + 1, Weight::default());
         }
@@ -113,14 +114,14 @@ impl ServerUplink {
     }
 
     /// Resets the weight of a slot after its client has gone.
-    pub(super) fn reset_slot(&mut self, slot: u32) {
-        if let Some(weight) = self.weights.get_mut(slot as usize) {
+    pub(super) fn reset_slot(&mut self, slot: SlotIndex) {
+        if let Some(weight) = self.weights.get_mut(slot.0 as usize) {
             *weight = Weight::default();
         }
         if let Some(uplink) = &mut self.limit {
             // The next client of the slot must not inherit the demand.
-            uplink.offer(slot as usize, 0);
-            uplink.set_weight(slot as usize, Weight::default());
+            uplink.offer(slot.0 as usize, 0);
+            uplink.set_weight(slot.0 as usize, Weight::default());
         }
     }
 
@@ -130,22 +131,22 @@ impl ServerUplink {
 
     /// Returns how many bytes of messages may leave for a client now.
     #[inline]
-    pub(super) fn allowance(&self, slot: u32) -> u64 {
-        self.limit.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot as usize))
+    pub(super) fn allowance(&self, slot: SlotIndex) -> u64 {
+        self.limit.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot.0 as usize))
     }
 
     /// Records that `total` bytes left for a client. `messages` of them count against its allowance; the others could
     /// not be held back.
-    pub(super) fn spend(&mut self, slot: u32, messages: u64, total: u64) {
+    pub(super) fn spend(&mut self, slot: SlotIndex, messages: u64, total: u64) {
         if let Some(uplink) = &mut self.limit {
-            uplink.spend(slot as usize, messages);
+            uplink.spend(slot.0 as usize, messages);
             uplink.spend_unscheduled(total.saturating_sub(messages));
         }
     }
 
     /// Returns how many bytes a client may expect to send in the tick that is being composed; `None` without a limit.
-    pub(super) fn expected_bytes(&self, slot: u32) -> Option<u64> {
-        self.limit.as_ref().map(|uplink| uplink.expected_bytes(slot as usize))
+    pub(super) fn expected_bytes(&self, slot: SlotIndex) -> Option<u64> {
+        self.limit.as_ref().map(|uplink| uplink.expected_bytes(slot.0 as usize))
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
         uplink.share(Instant::from_start(Duration::from_secs(seconds)), |uplink| {
             (0..2).for_each(|client| uplink.offer(client, 1_000_000));
         });
-        [0, 1].map(|client| uplink.allowance(client))
+        [0, 1].map(|client| uplink.allowance(SlotIndex(client)))
     }
 
     #[test]
@@ -170,7 +171,7 @@ mod tests {
             uplink.join(shard, shared.clone());
             uplink
         });
-        shards[0].set_weight(1, Weight(3));
+        shards[0].set_weight(SlotIndex(1), Weight(3));
         shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
         assert_eq!(allowances(&mut shards[0], 1), [1000, 3000]);
         shards[1].set_rate(None);
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(allowances(&mut shards[0], 3), [1000, 3000]);
         shards[1].set_rate(None);
         assert_eq!(allowances(&mut shards[0], 4), [u64::MAX; 2]);
-        shards[0].reset_slot(1);
+        shards[0].reset_slot(SlotIndex(1));
         shards[1].set_rate(Some(BytesPerSecond(80_000.0)));
         assert_eq!(allowances(&mut shards[0], 5), [2000, 2000]);
     }

@@ -6,6 +6,7 @@ use super::SessionServer;
 use super::client_sink::ClientSink;
 use crate::connection::ClientProtocol;
 use slipgate_netcode::Outbox;
+use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::time::{Instant, Now};
 
 /// The shortest interval between two visits of a session for its own deadlines.
@@ -20,7 +21,7 @@ impl SessionServer {
     }
 
     /// Ticks for a program that left datagrams of the last tick unread. No client times out in it,
-    /// because its packets may be among them, and each time-out starts again.
+    /// because its packets may be among them, and each timeout starts again.
     pub fn tick_with_backlog(&mut self, now: Now) {
         self.netcode.tick_with_backlog(now);
         self.tick_sessions(now);
@@ -33,14 +34,14 @@ impl SessionServer {
         self.share_uplink(now.monotonic);
         // The rotation gives every slot the same chance of a full outbox.
         let slots = self.deadlines.len() as u32;
-        self.first_slot = if slots == 0 { 0 } else { (self.first_slot + 1) % slots };
+        self.first_slot = SlotIndex(if slots == 0 { 0 } else { (self.first_slot.0 + 1) % slots });
     }
 
     fn tick_due_sessions(&mut self, now: Instant) {
         if self.earliest_deadline > now {
             return;
         }
-        for slot in 0..self.deadlines.len() as u32 {
+        for slot in (0..self.deadlines.len() as u32).map(SlotIndex) {
             if self.is_due(slot, now)
                 && let Some(session) = self.session_at(slot)
             {
@@ -58,10 +59,10 @@ impl SessionServer {
             if *earliest_deadline > now {
                 return;
             }
-            for (slot, (session, deadline)) in sessions.iter().zip(deadlines.iter()).enumerate() {
+            for (slot, (session, deadline)) in (0..).map(SlotIndex).zip(sessions.iter().zip(deadlines.iter())) {
                 // Only due sessions are asked: the question costs more than the deadline.
                 if *deadline <= now {
-                    uplink.offer(slot, session.as_ref().map_or(0, |session| session.wanted_bytes(now)));
+                    uplink.offer(slot.0 as usize, session.as_ref().map_or(0, |session| session.wanted_bytes(now)));
                 }
             }
         });
@@ -107,14 +108,14 @@ impl SessionServer {
         }
         // It is collected again while the slots are visited.
         self.earliest_deadline = Instant::NEVER;
-        for slot in (self.first_slot..self.deadlines.len() as u32).chain(0..self.first_slot) {
+        for slot in (self.first_slot.0..self.deadlines.len() as u32).chain(0..self.first_slot.0).map(SlotIndex) {
             if self.is_due(slot, now.monotonic) && !self.transmit_session(slot, now, outbox) {
                 // The next call continues with this slot; the deadlines of the others are still unread.
                 self.first_slot = slot;
                 self.earliest_deadline = Instant::default();
                 return false;
             }
-            if let Some(deadline) = self.deadlines.get(slot as usize) {
+            if let Some(deadline) = self.deadlines.get(slot.0 as usize) {
                 self.earliest_deadline = self.earliest_deadline.min(*deadline);
             }
         }
@@ -122,9 +123,9 @@ impl SessionServer {
     }
 
     /// Sends what is due of one session. Returns false if the outbox is full.
-    fn transmit_session(&mut self, slot: u32, now: Now, outbox: &mut impl Outbox) -> bool {
+    fn transmit_session(&mut self, slot: SlotIndex, now: Now, outbox: &mut impl Outbox) -> bool {
         let Self { netcode, sessions, buf, uplink, .. } = self;
-        let Some(session) = sessions.get_mut(slot as usize).and_then(Option::as_mut) else {
+        let Some(session) = sessions.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             self.set_deadline(slot, Instant::NEVER);
             return true;
         };
@@ -160,7 +161,7 @@ impl SessionServer {
     }
 
     #[inline]
-    fn is_due(&self, slot: u32, now: Instant) -> bool {
-        self.deadlines.get(slot as usize).is_some_and(|deadline| *deadline <= now)
+    fn is_due(&self, slot: SlotIndex, now: Instant) -> bool {
+        self.deadlines.get(slot.0 as usize).is_some_and(|deadline| *deadline <= now)
     }
 }

@@ -35,7 +35,7 @@ impl PayloadSpan {
         }
     }
 
-    /// Returns where `payload` lies; a payload that is no part of `datagram` is copied into `scratch`.
+    /// Returns where `payload` lies; a payload outside of `datagram` is copied into `scratch`.
     pub(crate) fn locate(datagram: &[u8], payload: &[u8], scratch: &mut Vec<u8>) -> Self {
         // A reassembled payload lies in the endpoint's own memory, so its address is outside of the datagram.
         let start = payload.as_ptr().addr().wrapping_sub(datagram.as_ptr().addr());

@@ -3,7 +3,7 @@
 use super::format::Check;
 use super::*;
 
-/// What a start makes of a changed file.
+/// How a server starts with a changed file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Start {
     Refused,

@@ -4,15 +4,15 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use slipgate_bench::row::Role;
+use slipgate_bench::row::ColumnRole;
 use slipgate_bench::subject::{
-    Limit, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Server, Subject, Workload,
+    BenchServer, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Subject, SubjectLimit, Workload,
 };
 
 pub(crate) const OFFICIAL: Subject = Subject {
     name: "netcode-official",
-    role: Role::Peer,
-    limit: Some(Limit { clients: netcode::MAX_CLIENTS, why: "at most 256 clients" }),
+    role: ColumnRole::Peer,
+    limit: Some(SubjectLimit { clients: netcode::MAX_CLIENTS, why: "at most 256 clients" }),
     protocol: LoadProtocol::Netcode(|| Box::new(RawPayloads)),
     start: |slots| Ok(Box::new(Official::start(slots)?)),
 };
@@ -32,7 +32,7 @@ impl Official {
     }
 }
 
-impl Server for Official {
+impl BenchServer for Official {
     fn address(&self) -> SocketAddrV4 {
         match self.server.address() {
             SocketAddr::V4(address) => address,

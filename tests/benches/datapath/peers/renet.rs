@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use renet::{ConnectionConfig, DefaultChannel, RenetClient, RenetServer};
 use renet_netcode::NetcodeServerTransport;
-use slipgate_bench::row::Role;
-use slipgate_bench::subject::{LoadProtocol, PAYLOAD_BYTES, PayloadLayer, Server, Subject, Workload};
+use slipgate_bench::row::ColumnRole;
+use slipgate_bench::subject::{BenchServer, LoadProtocol, PAYLOAD_BYTES, PayloadLayer, Subject, Workload};
 use slipgate_netcode::time::Instant;
 
 use super::renetcode::{LIMIT, settings};
@@ -19,7 +19,7 @@ use super::since;
 
 pub(crate) const RENET: Subject = Subject {
     name: "renet",
-    role: Role::Peer,
+    role: ColumnRole::Peer,
     limit: Some(LIMIT),
     protocol: LoadProtocol::Netcode(|| Box::new(Words(RenetClient::new(ConnectionConfig::default())))),
     start: |slots| Ok(Box::new(Renet::start(slots)?)),
@@ -57,7 +57,7 @@ impl Renet {
     }
 }
 
-impl Server for Renet {
+impl BenchServer for Renet {
     fn address(&self) -> SocketAddrV4 {
         self.address
     }

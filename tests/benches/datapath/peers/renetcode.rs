@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use renetcode::{NETCODE_MAX_PACKET_BYTES, NetcodeServer, ServerAuthentication, ServerConfig, ServerResult};
 use slipgate_bench::driver_socket;
-use slipgate_bench::row::Role;
+use slipgate_bench::row::ColumnRole;
 use slipgate_bench::subject::{
-    Limit, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Server, Subject, Workload,
+    BenchServer, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Subject, SubjectLimit, Workload,
 };
 
 use super::{since, wall_clock};
 
 /// The maximum number of clients of its server.
-pub(crate) const LIMIT: Limit = Limit { clients: 1024, why: "at most 1,024 clients" };
+pub(crate) const LIMIT: SubjectLimit = SubjectLimit { clients: 1024, why: "at most 1,024 clients" };
 
 pub(crate) const RENETCODE: Subject = Subject {
     name: "renetcode",
-    role: Role::Peer,
+    role: ColumnRole::Peer,
     limit: Some(LIMIT),
     protocol: LoadProtocol::Netcode(|| Box::new(RawPayloads)),
     start: |slots| Ok(Box::new(Renetcode::start(slots)?)),
@@ -63,7 +63,7 @@ fn post(socket: &UdpSocket, result: &ServerResult<'_, '_>) {
     let _ = socket.send_to(payload, addr);
 }
 
-impl Server for Renetcode {
+impl BenchServer for Renetcode {
     fn address(&self) -> SocketAddrV4 {
         self.address
     }

@@ -6,7 +6,9 @@ use std::time::Instant;
 use netcode::ServerEvent;
 use slipgate_client::ClientState;
 use slipgate_session::connection::CloseKind;
-use slipgate_tests::live::{GameClient, GameServer, IPV4, IPV6, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Ticket, Turn};
+use slipgate_tests::live::{
+    GameClient, GameServer, IPV4, IPV6, MintedToken, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Turn,
+};
 
 /// The peer's server.
 pub struct TheirServer {
@@ -114,7 +116,7 @@ impl Turn for TheirClient {
 }
 
 impl GameClient for TheirClient {
-    fn connect(ticket: &Ticket) -> Self {
+    fn connect(ticket: &MintedToken) -> Self {
         let server = ticket.token.facts().servers[0];
         let own = SocketAddr::new(if server.is_ipv4() { IPV4 } else { IPV6 }, 0);
         let mut client = netcode::Client::new(own, 0.0).expect("the system has a free port");

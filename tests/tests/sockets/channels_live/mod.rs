@@ -97,9 +97,13 @@ pub fn fetch_both(host: &mut Host, guest: &mut Guest) {
 
 impl Host {
     pub fn start(traffic: Traffic) -> Self {
+        Self::with_slots(4, traffic)
+    }
+
+    pub fn with_slots(slots: u32, traffic: Traffic) -> Self {
         let sockets = Sockets::bind(&[SocketAddr::new(IPV4, 0)]).expect("the system has a free port");
         let address = sockets.local_addresses()[0];
-        let (config, clock) = (ServerConfig::new(PROTOCOL_ID, 4, &[address]), Clock::start());
+        let (config, clock) = (ServerConfig::new(PROTOCOL_ID, slots, &[address]), Clock::start());
         let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now());
         let server = server.and_then(|server| server.with_traffic(traffic)).expect("valid settings");
         let inbox = Inbox::default();

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::measures::not_applicable;
-use crate::row::{Baseline, Limit, Row};
+use crate::row::{Baseline, BenchRow, FigureLimit};
 use crate::runner::{Runner, Setup, TestBed};
 
 /// The slots of the servers: the maximum that all subjects support.
@@ -20,10 +20,10 @@ fn connects(test_bed: &mut TestBed, clients: usize) -> io::Result<f64> {
 
 /// Returns the row: connects per second of a core.
 #[must_use]
-pub fn measure(setup: &Setup) -> Row {
+pub fn measure(setup: &Setup) -> BenchRow {
     let mut runner = Runner::empty(setup, SLOTS);
     let clients = setup.effort.of(SLOTS * 4).clamp(8, SLOTS);
     let [cells] = runner.play(|test_bed| Ok([connects(test_bed, clients)?]));
-    Row { what: "connects".into(), unit: "per core-second", more_is_better: true, cells, targets: Vec::new() }
-        .with_target(Baseline::BestPeer, Limit::AtLeast(1.4))
+    BenchRow { what: "connects".into(), unit: "per core-second", more_is_better: true, cells, targets: Vec::new() }
+        .with_target(Baseline::BestPeer, FigureLimit::AtLeast(1.4))
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::load::TICK;
 use crate::measures::{microseconds, row};
-use crate::row::{Baseline, Limit, Role, Row};
+use crate::row::{Baseline, BenchRow, ColumnRole, FigureLimit};
 use crate::runner::{Runner, Setup, TestBed};
 use crate::server_thread::Cost;
 use crate::slipgate::SLIPGATE;
@@ -37,7 +37,7 @@ pub fn echo(test_bed: &mut TestBed, pairs: usize, burst: usize) -> io::Result<(C
         }
     }
     if received * 10 < sent * 9 {
-        return Err(io::Error::other(format!("of {sent} answers only {received} came")));
+        return Err(io::Error::other(format!("only {received} of {sent} echoes arrived")));
     }
     Ok((cost, received))
 }
@@ -49,7 +49,7 @@ fn pairs(setup: &Setup, clients: usize) -> usize {
 
 /// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> BenchRow {
     let (pairs, burst) = (pairs(setup, clients), setup.burst);
     let [cells] = runner.play(|test_bed| {
         let (cost, received) = echo(test_bed, pairs, burst)?;
@@ -59,20 +59,20 @@ pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
     if clients != 256 {
         return row;
     }
-    row.with_target(Baseline::Plain, Limit::AtMost(1.0)).with_target(Baseline::BestPeer, Limit::AtMost(0.5))
+    row.with_target(Baseline::Plain, FigureLimit::AtMost(1.0)).with_target(Baseline::BestPeer, FigureLimit::AtMost(0.5))
 }
 
 /// Returns the row with this number of clients, with a target relative to fewer clients in the same rounds.
 ///
 /// # Errors
 /// `Other` if the fewer clients do not connect.
-pub fn measure_with_baseline(setup: &Setup, runner: &mut Runner, clients: usize, fewer: usize) -> io::Result<Row> {
+pub fn measure_with_baseline(setup: &Setup, runner: &mut Runner, clients: usize, fewer: usize) -> io::Result<BenchRow> {
     let burst = setup.burst;
     let mut fewer_test_bed = TestBed::full(setup, SLIPGATE, fewer)?;
     let mut rounds = Vec::with_capacity(setup.rounds + 1);
     let [cells] = runner.play(|test_bed| {
         let (cost, received) = echo(test_bed, pairs(setup, clients), burst)?;
-        if test_bed.subject.role == Role::Ours {
+        if test_bed.subject.role == ColumnRole::Ours {
             let (cost, received) = echo(&mut fewer_test_bed, pairs(setup, fewer), burst)?;
             rounds.push(microseconds(cost.nanoseconds_each(received)));
         }
@@ -82,12 +82,12 @@ pub fn measure_with_baseline(setup: &Setup, runner: &mut Runner, clients: usize,
     let rounds = rounds.into_iter().skip(1).collect();
     let named = format!("echo, {fewer} clients");
     Ok(row(format!("echo, {clients} clients"), "us/pair", cells)
-        .with_target(Baseline::Ours { named, rounds }, Limit::AtMost(1.25)))
+        .with_target(Baseline::Ours { named, rounds }, FigureLimit::AtMost(1.25)))
 }
 
 /// Returns the row of allocations per echo.
 #[must_use]
-pub fn allocations(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+pub fn allocations(setup: &Setup, runner: &mut Runner, clients: usize) -> BenchRow {
     let (pairs, burst, counted) = (pairs(setup, clients), setup.burst, setup.probe.is_some());
     let cells = runner.once(|test_bed| {
         if !counted {
@@ -97,5 +97,5 @@ pub fn allocations(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
         Ok(cost.allocations as f64 / received.max(1) as f64)
     });
     row(format!("allocations of an echo, {clients} clients"), "each", cells)
-        .with_target(Baseline::Itself, Limit::AtMost(0.0))
+        .with_target(Baseline::Itself, FigureLimit::AtMost(0.0))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::load::TICK;
 use crate::measures::{not_applicable, row};
-use crate::row::{Baseline, Limit, Role, Row};
+use crate::row::{Baseline, BenchRow, ColumnRole, FigureLimit};
 use crate::runner::{Effort, Runner, Setup, TestBed};
 use crate::subject::{PAYLOAD_BYTES, Workload};
 use crate::{cpu, server_thread};
@@ -42,7 +42,7 @@ impl FloodResult {
 /// Runs for some time. Returns the share of replies in percent, the longest gap in milliseconds, and the server's share
 /// of its core in percent.
 fn flood(test_bed: &mut TestBed, time: Duration) -> io::Result<[f64; 3]> {
-    if !test_bed.subject.is_netcode() || test_bed.subject.role == Role::Channels {
+    if !test_bed.subject.is_netcode() || test_bed.subject.role == ColumnRole::Channels {
         // A plain echo would reply to junk, and the column with channels would repeat the other.
         return Err(not_applicable());
     }
@@ -65,7 +65,7 @@ fn flood(test_bed: &mut TestBed, time: Duration) -> io::Result<[f64; 3]> {
         }
     };
     if result.junk * 10 < RATE * time.as_millis() as u64 / 1000 * 9 {
-        return Err(io::Error::other("the driver could not send so much junk"));
+        return Err(io::Error::other("the driver could not send junk at this rate"));
     }
     Ok([result.share(), result.gap.as_secs_f64() * 1000.0, load * 100.0])
 }
@@ -115,7 +115,7 @@ fn send_junk(test_bed: &TestBed, junk: &[u8], count: u64, result: &mut FloodResu
 
 /// Returns the three rows.
 #[must_use]
-pub fn measure(setup: &Setup) -> [Row; 3] {
+pub fn measure(setup: &Setup) -> [BenchRow; 3] {
     let time = Duration::from_millis(match setup.effort {
         Effort::Smoke => 300,
         Effort::Quick => 500,
@@ -127,8 +127,8 @@ pub fn measure(setup: &Setup) -> [Row; 3] {
     let mut share = row(format!("{what}: its packets answered"), "%", share);
     share.more_is_better = true;
     [
-        share.with_target(Baseline::Itself, Limit::AtLeast(95.0)),
-        row(format!("{what}: longest gap"), "ms", gap).with_target(Baseline::Itself, Limit::AtMost(100.0)),
+        share.with_target(Baseline::Itself, FigureLimit::AtLeast(95.0)),
+        row(format!("{what}: longest gap"), "ms", gap).with_target(Baseline::Itself, FigureLimit::AtMost(100.0)),
         row(format!("{what}: CPU"), "% of a core", load),
     ]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::measures::echo::echo;
 use crate::measures::{microseconds, not_applicable, row};
-use crate::row::{Baseline, Limit, Row};
+use crate::row::{Baseline, BenchRow, FigureLimit};
 use crate::runner::{Runner, Setup, TestBed};
 use crate::subject::Workload;
 
@@ -30,9 +30,9 @@ fn turns(test_bed: &mut TestBed, burst: usize) -> io::Result<f64> {
 
 /// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> Row {
+pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> BenchRow {
     let burst = setup.burst;
     let [cells] = runner.play(|test_bed| Ok([turns(test_bed, burst)?]));
     let row = row(format!("idle turn, {clients} clients"), "us", cells);
-    if clients == 10_000 { row.with_target(Baseline::Itself, Limit::AtMost(50.0)) } else { row }
+    if clients == 10_000 { row.with_target(Baseline::Itself, FigureLimit::AtMost(50.0)) } else { row }
 }

@@ -15,10 +15,10 @@ use crate::driver_socket::{self, MAX_GSO_BYTES};
 use crate::load::LoadGenerator;
 use crate::measures::{microseconds, row};
 use crate::plain::{BATCH, address_of};
-use crate::row::{Cell, Role, Row};
+use crate::row::{BenchRow, Cell, ColumnRole};
 use crate::runner::Setup;
 use crate::server_thread::{Cost, ServerThread};
-use crate::subject::{LoadProtocol, PAYLOAD_BYTES, Server, Workload};
+use crate::subject::{BenchServer, LoadProtocol, PAYLOAD_BYTES, Workload};
 
 /// The number of clients.
 const CLIENTS: usize = 256;
@@ -103,7 +103,7 @@ impl Receiver {
     }
 }
 
-impl Server for Receiver {
+impl BenchServer for Receiver {
     fn address(&self) -> SocketAddrV4 {
         address_of(&self.socket)
     }
@@ -135,7 +135,7 @@ struct Pair {
 
 impl Pair {
     fn open(setup: &Setup, sending: Sending, reading: Reading) -> io::Result<Self> {
-        let start = move |_| Ok(Box::new(Receiver::bind(reading)?) as Box<dyn Server>);
+        let start = move |_| Ok(Box::new(Receiver::bind(reading)?) as Box<dyn BenchServer>);
         let server_thread = ServerThread::start_by("joined", start, CLIENTS, setup.cores, setup.probe)?;
         let load = LoadGenerator::new(&server_thread, LoadProtocol::Plain, CLIENTS, &setup.sockets);
         Ok(Self { server_thread, load, sending })
@@ -159,7 +159,7 @@ impl Pair {
             cost.add(self.server_thread.turns(Workload::Drop, sent - before, self.load.now())?);
         }
         if cost.payloads != sent {
-            return Err(io::Error::other(format!("of {sent} datagrams {} arrived", cost.payloads)));
+            return Err(io::Error::other(format!("{} of {sent} datagrams arrived", cost.payloads)));
         }
         Ok(microseconds(cost.nanoseconds_each(sent)))
     }
@@ -169,7 +169,7 @@ impl Pair {
 ///
 /// # Errors
 /// The error of the system if a socket cannot be opened; `Other` if datagrams are lost.
-pub fn measure(setup: &Setup) -> io::Result<Vec<Row>> {
+pub fn measure(setup: &Setup) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::with_capacity(4);
     for (sending, clients) in [(Sending::One, "1 datagram of each"), (Sending::Row, "rows of 4 of each")] {
         let mut pairs =
@@ -189,10 +189,10 @@ pub fn measure(setup: &Setup) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The figures belong to the column of plain sockets with batches.
+/// Returns the cells of a row, with the figures in the column of plain sockets with batches.
 fn cells(setup: &Setup, figures: &[f64]) -> Vec<Cell> {
     let cell = |role| match role {
-        Role::Batched => Cell::Rounds(figures.to_vec()),
+        ColumnRole::Batched => Cell::Rounds(figures.to_vec()),
         _ => Cell::Blank(String::new()),
     };
     setup.subjects.iter().map(|subject| cell(subject.role)).collect()

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::measures::{not_applicable, row};
-use crate::row::{Baseline, Limit, Row};
+use crate::row::{Baseline, BenchRow, FigureLimit};
 use crate::runner::Runner;
 
 /// The reason for a blank cell in a program without an allocation counter.
@@ -11,7 +11,7 @@ pub const UNCOUNTED: &str = "only `cargo bench` counts memory";
 
 /// Returns the row with this number of clients.
 #[must_use]
-pub fn measure(runner: &mut Runner, clients: usize) -> Row {
+pub fn measure(runner: &mut Runner, clients: usize) -> BenchRow {
     let cells = runner.once(|test_bed| {
         if !test_bed.subject.is_netcode() {
             return Err(not_applicable());
@@ -21,5 +21,5 @@ pub fn measure(runner: &mut Runner, clients: usize) -> Row {
     });
     let row = row(format!("memory, {clients} clients connected"), "bytes/client", cells);
     // The fixed memory of a server dominates with few clients: tables for unknown addresses, batches.
-    if clients == 10_000 { row.with_target(Baseline::Itself, Limit::AtMost(4096.0)) } else { row }
+    if clients == 10_000 { row.with_target(Baseline::Itself, FigureLimit::AtMost(4096.0)) } else { row }
 }

@@ -13,7 +13,7 @@ pub mod tick;
 
 use std::io;
 
-use crate::row::{Baseline, Cell, Limit, Row, Target};
+use crate::row::{Baseline, BenchRow, Cell, FigureLimit, Target};
 
 /// Returns the error of a measure that does not apply to a subject.
 fn not_applicable() -> io::Error {
@@ -26,14 +26,14 @@ fn microseconds(nanoseconds: f64) -> f64 {
 }
 
 /// Creates a row in which lower figures are better.
-fn row(what: impl Into<String>, unit: &'static str, cells: Vec<Cell>) -> Row {
-    Row { what: what.into(), unit, more_is_better: false, cells, targets: Vec::new() }
+fn row(what: impl Into<String>, unit: &'static str, cells: Vec<Cell>) -> BenchRow {
+    BenchRow { what: what.into(), unit, more_is_better: false, cells, targets: Vec::new() }
 }
 
-impl Row {
+impl BenchRow {
     /// Returns the row with a further target.
     #[must_use]
-    fn with_target(mut self, baseline: Baseline, limit: Limit) -> Self {
+    fn with_target(mut self, baseline: Baseline, limit: FigureLimit) -> Self {
         self.targets.push(Target { baseline, limit });
         self
     }

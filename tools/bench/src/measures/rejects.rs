@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::load::{TICK, TOKEN_SECONDS, address};
 use crate::measures::echo::echo;
 use crate::measures::{microseconds, not_applicable, row};
-use crate::row::{Baseline, Cell, Limit, Role, Row};
+use crate::row::{Baseline, BenchRow, Cell, ColumnRole, FigureLimit};
 use crate::runner::{Runner, Setup, TestBed};
 use crate::server_thread::Cost;
 use crate::subject::Workload;
@@ -24,9 +24,9 @@ const REQUEST_BYTES: usize = 1078;
 /// The beginning of a request of another version of netcode.
 const OTHER_VERSION: &[u8; 14] = b"\0NETCODE 1.01\0";
 /// The maximum cost when the kernel drops the whole burst: an empty turn divided by the datagrams.
-const NOTHING: Limit = Limit::AtMost(0.1);
+const NOTHING: FigureLimit = FigureLimit::AtMost(0.1);
 /// The same cost relative to an empty turn of the same round, within the resolution of turns of a few microseconds.
-const AS_EMPTY: Limit = Limit::AtMost(1.2);
+const AS_EMPTY: FigureLimit = FigureLimit::AtMost(1.2);
 /// One junk datagram of this many looks like a payload packet and passes the filter: half of all first bytes state 1 to
 /// 8 sequence bytes, and 1 of 16 has its type.
 const PASSES: f64 = 32.0;
@@ -180,19 +180,19 @@ pub enum Filter {
 
 /// Returns the row of one kind.
 #[must_use]
-pub fn measure(setup: &Setup, runner: &mut Runner, hostile: Hostile, filter: Filter) -> Row {
+pub fn measure(setup: &Setup, runner: &mut Runner, hostile: Hostile, filter: Filter) -> BenchRow {
     let (datagrams, burst, on) = (setup.effort.of(DATAGRAMS), setup.burst, filter == Filter::On);
     let (mut number, mut empty) = (0, Vec::with_capacity(setup.rounds + 1));
     let [cells] = runner.play(|test_bed| {
         let role = test_bed.subject.role;
-        if role == Role::Channels || (on && role == Role::Peer) {
+        if role == ColumnRole::Channels || (on && role == ColumnRole::Peer) {
             return Err(not_applicable());
         }
         let has_filter = test_bed.server_thread.ask(move |server| server.set_filter(on))?;
-        if on && !has_filter && role == Role::Ours {
+        if on && !has_filter && role == ColumnRole::Ours {
             return Err(io::Error::other("this system has no filter"));
         }
-        let is_caught = on && role == Role::Ours && matches!(hostile, Hostile::Junk | Hostile::WrongVersion);
+        let is_caught = on && role == ColumnRole::Ours && matches!(hostile, Hostile::Junk | Hostile::WrongVersion);
         let beside = if is_caught { EmptyTurnMode::EmptyTurns } else { EmptyTurnMode::Nothing };
         let [each, of_nothing] = rejects(test_bed, hostile, datagrams, burst, &mut number, beside)?;
         if is_caught {
@@ -206,7 +206,7 @@ pub fn measure(setup: &Setup, runner: &mut Runner, hostile: Hostile, filter: Fil
 }
 
 /// Returns the row with its targets; `empty` holds the cost of empty turns in the same rounds.
-fn targets(setup: &Setup, hostile: Hostile, filter: Filter, cells: Vec<Cell>, empty: Vec<f64>) -> Row {
+fn targets(setup: &Setup, hostile: Hostile, filter: Filter, cells: Vec<Cell>, empty: Vec<f64>) -> BenchRow {
     let what = format!("rejects: {}{}", hostile.name(), if filter == Filter::On { ", with the filter" } else { "" });
     let (named, rounds) = match (hostile, filter) {
         (Hostile::WrongVersion, Filter::On) => ("an empty turn".into(), empty),
@@ -216,7 +216,7 @@ fn targets(setup: &Setup, hostile: Hostile, filter: Filter, cells: Vec<Cell>, em
         }
         _ => {
             let limit = if hostile == Hostile::BadTag { 1.8 } else { REJECTED };
-            return row(what, "us each", cells).with_target(Baseline::Plain, Limit::AtMost(limit));
+            return row(what, "us each", cells).with_target(Baseline::Plain, FigureLimit::AtMost(limit));
         }
     };
     row(what, "us each", cells)
@@ -227,7 +227,7 @@ fn targets(setup: &Setup, hostile: Hostile, filter: Filter, cells: Vec<Cell>, em
 /// Returns the maximum cost of junk when the filter passes one datagram in `PASSES`: an empty turn of the same round,
 /// plus the cost of those that pass.
 fn with_what_passes(setup: &Setup, cells: &[Cell], empty: &[f64]) -> Vec<f64> {
-    let plain = setup.subjects.iter().zip(cells).find(|(subject, _)| subject.role == Role::Plain);
+    let plain = setup.subjects.iter().zip(cells).find(|(subject, _)| subject.role == ColumnRole::Plain);
     let plain = plain.map_or(&[][..], |(_, cell)| cell.rounds());
     empty.iter().zip(plain).map(|(empty, plain)| empty + plain * REJECTED / PASSES).collect()
 }

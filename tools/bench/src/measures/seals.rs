@@ -25,7 +25,7 @@ use rand::rngs::StdRng;
 
 use crate::cpu;
 use crate::measures::row;
-use crate::row::{Baseline, Cell, Limit, Role, Row};
+use crate::row::{Baseline, BenchRow, Cell, ColumnRole, FigureLimit};
 use crate::runner::Setup;
 use crate::subject::{PRIVATE_KEY, PROTOCOL_ID};
 
@@ -228,9 +228,9 @@ fn figures(setup: &Setup, bench: &mut Bench, bytes: usize) -> io::Result<[[Vec<f
 
 fn cells(setup: &Setup, [ours, bare]: [Vec<f64>; 2]) -> Vec<Cell> {
     let cell = |role| match role {
-        Role::Ours => Cell::Rounds(ours.clone()),
-        Role::Plain => Cell::Rounds(bare.clone()),
-        Role::Channels | Role::Batched | Role::Peer => Cell::Blank(String::new()),
+        ColumnRole::Ours => Cell::Rounds(ours.clone()),
+        ColumnRole::Plain => Cell::Rounds(bare.clone()),
+        ColumnRole::Channels | ColumnRole::Batched | ColumnRole::Peer => Cell::Blank(String::new()),
     };
     setup.subjects.iter().map(|subject| cell(subject.role)).collect()
 }
@@ -239,7 +239,7 @@ fn cells(setup: &Setup, [ours, bare]: [Vec<f64>; 2]) -> Vec<Cell> {
 ///
 /// # Errors
 /// `Other` if the clients do not connect.
-pub fn measure(setup: &Setup) -> io::Result<Vec<Row>> {
+pub fn measure(setup: &Setup) -> io::Result<Vec<BenchRow>> {
     let mut bench = Bench::new()?;
     let mut rows = Vec::new();
     for bytes in SIZES {
@@ -247,7 +247,7 @@ pub fn measure(setup: &Setup) -> io::Result<Vec<Row>> {
             let row =
                 row(format!("{what} in memory, {bytes} bytes (plain: the bare cipher)"), "ns", cells(setup, figures));
             let is_judged = bytes == 100;
-            rows.push(if is_judged { row.with_target(Baseline::Plain, Limit::AtMost(1.3)) } else { row });
+            rows.push(if is_judged { row.with_target(Baseline::Plain, FigureLimit::AtMost(1.3)) } else { row });
         }
     }
     Ok(rows)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::cpu::Sharing;
 use crate::load::{LoadGenerator, TICK};
 use crate::measures::{microseconds, row};
-use crate::row::{Baseline, Cell, Limit, Role, Row};
+use crate::row::{Baseline, BenchRow, Cell, ColumnRole, FigureLimit};
 use crate::runner::{Setup, TestBed};
 use crate::server_thread::ServerThread;
 use crate::shard_group::ShardGroup;
@@ -53,7 +53,7 @@ fn echo(test_bed: &mut TestBed, pairs: usize, burst: usize) -> io::Result<[f64; 
         test_bed.load.advance(TICK);
     }
     if received * 10 < sent * 9 {
-        return Err(io::Error::other(format!("of {sent} answers only {received} came")));
+        return Err(io::Error::other(format!("only {received} of {sent} echoes arrived")));
     }
     Ok([received as f64 / wall.as_secs_f64() / 1000.0, microseconds(cpu.as_nanos() as f64 / received as f64)])
 }
@@ -62,7 +62,7 @@ fn echo(test_bed: &mut TestBed, pairs: usize, burst: usize) -> io::Result<[f64; 
 ///
 /// # Errors
 /// `Other` if clients do not connect or replies are lost.
-pub fn measure(setup: &Setup) -> io::Result<[Row; 4]> {
+pub fn measure(setup: &Setup) -> io::Result<[BenchRow; 4]> {
     let pairs = setup.effort.of(PAIRS);
     let mut test_beds = [test_bed(setup, 1)?, test_bed(setup, 2)?];
     let mut figures: [[Vec<f64>; 2]; 2] = Default::default();
@@ -82,14 +82,15 @@ pub fn measure(setup: &Setup) -> io::Result<[Row; 4]> {
     };
     let what = format!("echo by the wall clock, {CLIENTS} clients");
     let cells = |ours: &Vec<f64>| {
-        let cell = |role| if role == Role::Ours { Cell::Rounds(ours.clone()) } else { Cell::Blank(String::new()) };
+        let cell =
+            |role| if role == ColumnRole::Ours { Cell::Rounds(ours.clone()) } else { Cell::Blank(String::new()) };
         setup.subjects.iter().map(|subject| cell(subject.role)).collect()
     };
     let named = format!("{what}, 1 shard");
     let mut rows = [
         row(named.clone(), "1000/s", cells(&one)),
         row(format!("{what}, 2 shards{where_to}"), "1000/s", cells(&two))
-            .with_target(Baseline::Ours { named, rounds: one }, Limit::AtLeast(1.8)),
+            .with_target(Baseline::Ours { named, rounds: one }, FigureLimit::AtLeast(1.8)),
         row(format!("echo, {CLIENTS} clients, 1 shard: CPU"), "us/pair", cells(&one_cpu)),
         row(format!("echo, {CLIENTS} clients, 2 shards: CPU of both"), "us/pair", cells(&two_cpu)),
     ];

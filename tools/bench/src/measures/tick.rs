@@ -4,7 +4,7 @@ use std::io;
 
 use crate::load::TICK;
 use crate::measures::{microseconds, row};
-use crate::row::Row;
+use crate::row::BenchRow;
 use crate::runner::{Runner, Setup, TestBed};
 use crate::server_thread::Cost;
 use crate::subject::{PAYLOAD_BYTES, Workload};
@@ -33,14 +33,14 @@ fn ticks(test_bed: &mut TestBed, ticks: usize, copies: u32, burst: usize) -> io:
         test_bed.load.advance(TICK);
     }
     if received * 10 < sent * 9 {
-        return Err(io::Error::other(format!("of {sent} packets only {received} were answered")));
+        return Err(io::Error::other(format!("only {received} of {sent} packets were answered")));
     }
     Ok(cost)
 }
 
 /// Returns two rows: the cost of a packet pair, and the share of a core at 60 ticks a second.
 #[must_use]
-pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize, copies: u32) -> [Row; 2] {
+pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize, copies: u32) -> [BenchRow; 2] {
     let pairs = clients * copies as usize;
     let (count, burst) = (setup.effort.of(PAIRS).div_ceil(pairs), setup.burst);
     let [each, share] = runner.play(|test_bed| {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
-use super::path::{RoundTrip, acked_bytes, lost_since};
+use super::path::{RttEstimate, acked_bytes, lost_since};
 use super::{FIRST_WINDOW, MIN_WINDOW, MTU, paced};
 
 /// Reno, paced.
@@ -13,13 +13,13 @@ pub struct Aimd {
     window: f64,
     threshold: f64,
     cut_at: Option<Instant>,
-    path: RoundTrip,
+    path: RttEstimate,
     demand: Demand,
 }
 
 impl Default for Aimd {
     fn default() -> Self {
-        let path = RoundTrip::default();
+        let path = RttEstimate::default();
         Self { window: FIRST_WINDOW, threshold: f64::INFINITY, cut_at: None, path, demand: Demand::Met }
     }
 }

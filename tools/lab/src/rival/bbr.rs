@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
-use super::path::{RoundTrip, acked_bytes, lost_bytes};
+use super::path::{RttEstimate, acked_bytes, lost_bytes};
 use super::{FIRST_RATE, FIRST_WINDOW, MIN_RATE, MTU};
 
 /// 2 / ln 2: the gain that doubles the rate each round.
@@ -45,7 +45,7 @@ struct Round {
 /// BBR, main features.
 pub struct Bbr {
     state: State,
-    path: RoundTrip,
+    path: RttEstimate,
     round: Round,
     /// The delivery rates of the last rounds, in bytes per second.
     deliveries: VecDeque<(u64, f64)>,
@@ -60,7 +60,7 @@ impl Default for Bbr {
     fn default() -> Self {
         Self {
             state: State::Startup { fullest: 0.0, rounds_without_growth: 0 },
-            path: RoundTrip::default(),
+            path: RttEstimate::default(),
             round: Round::default(),
             deliveries: VecDeque::new(),
             history: VecDeque::new(),

@@ -5,7 +5,7 @@ use core::time::Duration;
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
-use super::path::{RoundTrip, acked_bytes, lost_since};
+use super::path::{RttEstimate, acked_bytes, lost_since};
 use super::{FIRST_WINDOW, MIN_WINDOW, MTU, paced};
 
 /// The steepness of the curve, in packets per cubic second (RFC 9438, section 5.1).
@@ -22,7 +22,7 @@ pub struct Cubic {
     max: f64,
     cut_at: Option<Instant>,
     epoch: Option<Epoch>,
-    path: RoundTrip,
+    path: RttEstimate,
     demand: Demand,
 }
 
@@ -43,7 +43,7 @@ impl Default for Cubic {
             max: 0.0,
             cut_at: None,
             epoch: None,
-            path: RoundTrip::default(),
+            path: RttEstimate::default(),
             demand: Demand::Met,
         }
     }

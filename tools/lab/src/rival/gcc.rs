@@ -14,7 +14,7 @@ pub(super) use overuse::{Detector, Usage};
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
-use super::path::{Arrivals, RoundTrip, one_way};
+use super::path::{Arrivals, RttEstimate, one_way};
 use super::{FIRST_RATE, MIN_RATE, MTU};
 
 /// The time over which the arrival rate is measured (`T`, section 5.6).
@@ -93,7 +93,7 @@ impl Capacity {
 pub struct Gcc {
     detector: Detector,
     state: State,
-    path: RoundTrip,
+    path: RttEstimate,
     arrivals: Arrivals,
     capacity: Option<Capacity>,
     /// The rate that the delay permits.
@@ -112,7 +112,7 @@ impl Default for Gcc {
         Self {
             detector: Detector::default(),
             state: State::Increase,
-            path: RoundTrip::default(),
+            path: RttEstimate::default(),
             arrivals: Arrivals::over(MEASURED),
             capacity: None,
             by_delay: FIRST_RATE,
@@ -199,7 +199,7 @@ impl Controller for Gcc {
 
     fn on_tick(&mut self, _: u64, _: Instant) {}
 
-    /// The arrival rate already reflects what the application does not send.
+    /// Ignores the demand: the arrival rate already reflects what the application does not send.
     fn set_demand(&mut self, _: Demand) {}
 
     fn rate(&self, _: Instant) -> BytesPerSecond {

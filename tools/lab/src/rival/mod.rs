@@ -14,7 +14,7 @@ pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use gcc::Gcc;
 pub use nada::Nada;
-use path::RoundTrip;
+use path::RttEstimate;
 use slipgate_session::congestion::BytesPerSecond;
 
 /// The largest packet, in bytes.
@@ -29,7 +29,7 @@ const FIRST_RATE: f64 = 40_000.0;
 const MIN_RATE: f64 = 2560.0;
 
 /// Returns the rate that sends a window in a round trip, with a reserve, as Linux paces TCP.
-fn paced(window: f64, slow_start: bool, path: &RoundTrip) -> BytesPerSecond {
+fn paced(window: f64, slow_start: bool, path: &RttEstimate) -> BytesPerSecond {
     let gain = if slow_start { 2.0 } else { 1.25 };
     BytesPerSecond(if path.smoothed > 0.0 { gain * window / path.smoothed } else { 10.0 * FIRST_RATE })
 }

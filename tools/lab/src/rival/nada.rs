@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use slipgate_netcode::time::Instant;
 use slipgate_session::congestion::{BytesPerSecond, Controller, Demand, Feedback};
 
-use super::path::{Arrivals, RoundTrip, lost_since, one_way};
+use super::path::{Arrivals, RttEstimate, lost_since, one_way};
 use super::{FIRST_RATE, MIN_RATE};
 
 // All constants are from figure 3; delays are in seconds.
@@ -96,7 +96,7 @@ impl Losses {
 pub struct Nada {
     rate: f64,
     max: f64,
-    path: RoundTrip,
+    path: RttEstimate,
     arrivals: Arrivals,
     losses: Losses,
     /// The minimum one-way delay of the session, by two clocks.
@@ -116,7 +116,7 @@ impl Nada {
         Self {
             rate: FIRST_RATE.min(max.0),
             max: max.0,
-            path: RoundTrip::default(),
+            path: RttEstimate::default(),
             arrivals: Arrivals::over(RECENT),
             losses: Losses::default(),
             base: f64::INFINITY,
@@ -147,13 +147,13 @@ impl Nada {
         delay + LOSS_DELAY * multiple * multiple
     }
 
-    /// Accelerated ramp-up (section 4.3, equations 3 and 4).
+    /// Applies the accelerated ramp-up (section 4.3, equations 3 and 4).
     fn ramp_up(&self, arriving: f64) -> f64 {
         let gamma = MAX_GAMMA.min(CAUSED / (self.path.smoothed + DELTA.as_secs_f64() + FILTER));
         self.rate.max((1.0 + gamma) * arriving)
     }
 
-    /// Gradual update (section 4.3, equations 5 to 7).
+    /// Applies the gradual update (section 4.3, equations 5 to 7).
     fn gradual(&self, signal: f64, change: f64, since: f64) -> f64 {
         let offset = signal - REFERENCE * self.max / self.rate;
         self.rate - KAPPA * (since / TAU * offset / TAU + ETA * change / TAU) * self.rate
@@ -177,7 +177,7 @@ impl Controller for Nada {
             && self.min.is_finite()
             && now.reached(decided, DELTA)
         {
-            // A gap in the reports is no reason for a leap.
+            // The first report after a gap must not change the rate by the length of the gap.
             self.decide(arriving, now, now.since(decided).as_secs_f64().min(TAU));
             self.decided_at = Some(now);
         }
@@ -185,7 +185,7 @@ impl Controller for Nada {
 
     fn on_tick(&mut self, _: u64, _: Instant) {}
 
-    /// What an application does not send shows in the arriving rate.
+    /// Ignores the demand: the arriving rate is lower if the application sends less.
     fn set_demand(&mut self, _: Demand) {}
 
     fn rate(&self, _: Instant) -> BytesPerSecond {

@@ -11,7 +11,7 @@ const SMOOTHING: f64 = 0.125;
 
 /// Round-trip times, in seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RoundTrip {
+pub(super) struct RttEstimate {
     /// The smoothed round-trip time; zero before the first sample.
     pub(super) smoothed: f64,
     /// The recent minimum; zero before the first sample.
@@ -20,7 +20,7 @@ pub(super) struct RoundTrip {
     pub(super) least_at: Instant,
 }
 
-impl RoundTrip {
+impl RttEstimate {
     /// Adds the sample of a report, if it has one. The minimum expires after `window`.
     pub(super) fn update(&mut self, feedback: &Feedback<'_>, window: Duration) -> Option<f64> {
         let newest = feedback.newest?;

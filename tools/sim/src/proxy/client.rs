@@ -8,15 +8,15 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use slipgate_netcode::time::Instant;
 
-use super::Settings;
-use super::stats::{ClientReport, SocketErrorClass, SocketErrors};
+use super::ProxySettings;
+use super::stats::{ProxyClientReport, SocketErrorClass, SocketErrors};
 use crate::link::Link;
 use crate::nat::Nat;
 
 /// The maximum number of datagrams from the server that one client receives in a turn, before other clients get theirs.
 const MAX_DATAGRAMS_PER_TURN: usize = 64;
 
-pub(super) struct Client {
+pub(super) struct ProxyClient {
     pub(super) address: SocketAddr,
     pub(super) link: Link,
     /// When the last datagram of the client arrived.
@@ -28,9 +28,9 @@ pub(super) struct Client {
     rebindings: u64,
 }
 
-impl Client {
+impl ProxyClient {
     pub(super) fn new(
-        settings: &Settings,
+        settings: &ProxySettings,
         address: SocketAddr,
         seed: u64,
         registry: &Registry,
@@ -98,8 +98,8 @@ impl Client {
         self.link.next_due().unwrap_or(Instant::NEVER).min(nat).min(self.last_received_at.after(idle))
     }
 
-    pub(super) fn report(&self, now: Instant) -> ClientReport {
-        ClientReport {
+    pub(super) fn report(&self, now: Instant) -> ProxyClientReport {
+        ProxyClientReport {
             address: self.address,
             upstream: self.upstream.local_addr().ok(),
             rebindings: self.rebindings,

@@ -23,9 +23,9 @@ use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
 
-use self::client::{Client, Incoming, receive};
+use self::client::{Incoming, ProxyClient, receive};
 use self::stats::SocketErrorClass;
-pub use self::stats::{ClientReport, ProxyStats, SocketErrors};
+pub use self::stats::{ProxyClientReport, ProxyStats, SocketErrors};
 use crate::conditions::Conditions;
 use crate::nat::Rebinding;
 use crate::path::Bounds;
@@ -46,7 +46,7 @@ const LISTENER: Token = Token(0);
 
 /// The settings of a proxy.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Settings {
+pub struct ProxySettings {
     /// The address for clients; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// The server.
@@ -67,7 +67,7 @@ pub struct Settings {
     pub bounds: Bounds,
 }
 
-impl Settings {
+impl ProxySettings {
     /// Creates the settings of a proxy without impairments, with the default bounds.
     #[must_use]
     pub const fn new(listen: SocketAddr, to: SocketAddr, seed: u64) -> Self {
@@ -87,13 +87,13 @@ impl Settings {
 
 /// The proxy. A turn processes everything that is due; between turns it waits.
 pub struct Proxy {
-    settings: Settings,
+    settings: ProxySettings,
     listener: UdpSocket,
     local: SocketAddr,
     is_ready: bool,
     poll: Poll,
     events: Events,
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<ProxyClient>>,
     indices: HashMap<SocketAddr, usize>,
     seeds: Random,
     buffer: Box<[u8]>,
@@ -107,7 +107,7 @@ impl Proxy {
     /// # Errors
     /// `InvalidInput` if the server's address is the proxy's own, which would be a loop; otherwise the error of the
     /// system when the address cannot be bound.
-    pub fn bind(settings: Settings) -> io::Result<Self> {
+    pub fn bind(settings: ProxySettings) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listener = UdpSocket::bind(settings.listen)?;
         let local = listener.local_addr()?;
@@ -148,7 +148,7 @@ impl Proxy {
     /// Sleeps until the next turn is needed, for at most `longest`. Waits below a millisecond are exact.
     ///
     /// # Errors
-    /// The error of the system's poll. A signal ends the wait early and is no error.
+    /// The error of the system's poll. A signal ends the wait early and is not an error.
     pub fn wait(&mut self, longest: Duration, now: Instant) -> io::Result<()> {
         let waits = self.is_ready || self.clients.iter().flatten().any(|client| client.is_ready);
         let timeout = if waits { Duration::ZERO } else { self.next_due().since(now).min(longest) };
@@ -183,7 +183,7 @@ impl Proxy {
     }
 
     /// Returns the current clients.
-    pub fn clients(&self, now: Instant) -> impl Iterator<Item = ClientReport> {
+    pub fn clients(&self, now: Instant) -> impl Iterator<Item = ProxyClientReport> {
         self.clients.iter().flatten().map(move |client| client.report(now))
     }
 
@@ -230,7 +230,7 @@ impl Proxy {
     fn add_client(&mut self, from: SocketAddr, now: Instant) -> Option<usize> {
         let index = self.clients.iter().position(Option::is_none)?;
         let seed = self.seeds.next_u64();
-        match Client::new(&self.settings, from, seed, self.poll.registry(), token(index), now) {
+        match ProxyClient::new(&self.settings, from, seed, self.poll.registry(), token(index), now) {
             Ok(client) => {
                 *self.clients.get_mut(index)? = Some(client);
                 self.indices.insert(from, index);
@@ -279,7 +279,7 @@ impl Proxy {
     }
 
     fn next_due(&self) -> Instant {
-        let next = |client: &Client| client.next_due(self.settings.idle);
+        let next = |client: &ProxyClient| client.next_due(self.settings.idle);
         self.clients.iter().flatten().map(next).min().unwrap_or(Instant::NEVER)
     }
 }

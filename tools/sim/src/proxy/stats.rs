@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::stats::PathStats;
+use crate::stats::DirectionStats;
 
 /// What the proxy has done since it was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,9 +20,9 @@ pub struct ProxyStats {
     /// How often a client got another address.
     pub rebindings: u64,
     /// All clients' datagrams to the server.
-    pub up: PathStats,
+    pub up: DirectionStats,
     /// The server's datagrams to all clients.
-    pub down: PathStats,
+    pub down: DirectionStats,
     /// Errors of sockets.
     pub socket_errors: SocketErrors,
 }
@@ -71,7 +71,7 @@ impl SocketErrors {
 
 /// The state of a current client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientReport {
+pub struct ProxyClientReport {
     /// Its address.
     pub address: SocketAddr,
     /// The address of the client as the server sees it.
@@ -79,9 +79,9 @@ pub struct ClientReport {
     /// How often that address changed.
     pub rebindings: u64,
     /// Its datagrams to the server.
-    pub up: PathStats,
+    pub up: DirectionStats,
     /// The server's datagrams to it.
-    pub down: PathStats,
+    pub down: DirectionStats,
     /// How long a datagram to the server would wait for the link now.
     pub up_queue: Duration,
     /// How long a datagram from the server would wait for the link now.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use slipgate_sim::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLimit, Reordering, Share, Stalls};
 
-use super::values::{BufferSize, BurstLength, Delay, Delays, Interval, Speed, order};
+use super::values::{BufferSize, BurstLength, Delay, Delays, Speed, StallInterval, order};
 
 /// The default delay of a reordered datagram: long enough to be overtaken at 60 datagrams per second.
 const DEFAULT_REORDERING: Duration = Duration::from_millis(30);
@@ -63,7 +63,7 @@ pub(super) struct Impairments {
 
     /// Average interval between two stalls of the link, or never
     #[arg(long, value_name = "TIME")]
-    stall_every: Option<Interval>,
+    stall_every: Option<StallInterval>,
 
     /// Duration of a stall [default: 50ms..250ms]
     #[arg(long, value_name = "TIME..TIME")]
@@ -144,8 +144,8 @@ impl Impairments {
 
     fn stalls(&self, base: Option<Stalls>) -> Result<Option<Stalls>, String> {
         let every = match self.stall_every {
-            Some(Interval::Every(every)) => Some(every),
-            Some(Interval::Never) => None,
+            Some(StallInterval::Every(every)) => Some(every),
+            Some(StallInterval::Never) => None,
             None => base.map(|stalls| stalls.every),
         };
         if self.stall_for.is_some() && every.is_none() {

@@ -17,18 +17,18 @@ use slipgate_cli::signals::Signals;
 use slipgate_cli::values::Span;
 use slipgate_os::clock::Clock;
 use slipgate_os::{entropy, listen};
-use slipgate_sim::proxy::{DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, Proxy, Settings};
+use slipgate_sim::proxy::{DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, Proxy, ProxySettings};
 use slipgate_sim::{Conditions, Preset};
 
 use self::impairments::{Impairments, list};
-use self::show::{Screen, Snapshot};
+use self::show::{ConditionerScreen, ProxySnapshot};
 use self::values::RebindInterval;
 
 /// The longest wait of the loop, which bounds the delay of a signal on systems where it does not interrupt the wait.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
-pub(crate) struct Flags {
+pub(crate) struct ConditionerFlags {
     /// Listen for clients on this address (UDP); port 0 chooses a free one
     #[arg(long, value_name = "IP:PORT")]
     listen: SocketAddr,
@@ -82,12 +82,12 @@ pub(crate) struct Flags {
     json: bool,
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &ConditionerFlags) -> Result<(), Failure> {
     let settings = settings(flags)?;
     let signals = Signals::listen().map_err(|error| system("register signal handlers", &error))?;
     let (listen, to) = (settings.listen, settings.to);
     let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
-    let mut screen = Screen::new(flags.json, flags.interval.0);
+    let mut screen = ConditionerScreen::new(flags.json, flags.interval.0);
     let mut proxy = Proxy::bind(settings.clone()).map_err(|error| cannot_listen(listen, to, &error))?;
     screen.introduce(proxy.local_address(), &settings);
     let clock = Clock::start();
@@ -96,16 +96,16 @@ pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
         let now = clock.monotonic();
         proxy.turn(now);
         if signals.take_stop() || end.is_some_and(|end| end <= now) {
-            screen.summarise(&Snapshot::of(&proxy, now));
+            screen.summarise(&ProxySnapshot::of(&proxy, now));
             return Ok(());
         }
-        screen.draw(now, || Snapshot::of(&proxy, now));
+        screen.draw(now, || ProxySnapshot::of(&proxy, now));
         let until_end = end.map_or(MAX_WAIT, |end| end.since(now));
         proxy.wait(MAX_WAIT.min(until_end), now).map_err(|error| system("wait for datagrams", &error))?;
     }
 }
 
-fn settings(flags: &Flags) -> Result<Settings, Failure> {
+fn settings(flags: &ConditionerFlags) -> Result<ProxySettings, Failure> {
     if flags.to.port() == 0 || flags.to.ip().is_unspecified() || flags.to.ip().is_multicast() {
         return Err(Failure::usage(format!("--to {}: this is not a server's address", flags.to)));
     }
@@ -122,13 +122,13 @@ fn settings(flags: &Flags) -> Result<Settings, Failure> {
             impairments.as_ref().map_or_else(|| flags.both.clone(), |impairments| impairments.or(&flags.both));
         impairments.conditions(base).map_err(|reason| Failure::usage(format!("{name}: {reason}")))
     };
-    Ok(Settings {
+    Ok(ProxySettings {
         up: direction("up", &flags.up, base(Preset::up))?,
         down: direction("down", &flags.down, base(Preset::down))?,
         rebinding: flags.rebind.map(|RebindInterval(rebinding)| rebinding),
         max_clients: flags.max_clients as usize,
         idle: flags.idle.map_or(DEFAULT_IDLE, |Span(idle)| idle.max(Duration::from_secs(1))),
-        ..Settings::new(flags.listen, flags.to, seed)
+        ..ProxySettings::new(flags.listen, flags.to, seed)
     })
 }
 

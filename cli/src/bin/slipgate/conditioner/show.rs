@@ -12,8 +12,8 @@ use crossterm::style::Print;
 use crossterm::terminal::{self, Clear, ClearType};
 use serde_json::{Value, json};
 use slipgate_netcode::time::Instant;
-use slipgate_sim::PathStats;
-use slipgate_sim::proxy::{ClientReport, Proxy, ProxyStats, Settings};
+use slipgate_sim::DirectionStats;
+use slipgate_sim::proxy::{Proxy, ProxyClientReport, ProxySettings, ProxyStats};
 
 use slipgate_cli::output::{print_error_frame, print_error_line, print_line};
 
@@ -25,12 +25,12 @@ const OTHER_LINES: u16 = 6;
 const DEFAULT_SIZE: (u16, u16) = (100, 30);
 
 /// The counters of the proxy and of its clients.
-pub(super) struct Snapshot {
-    clients: Vec<ClientReport>,
+pub(super) struct ProxySnapshot {
+    clients: Vec<ProxyClientReport>,
     stats: ProxyStats,
 }
 
-impl Snapshot {
+impl ProxySnapshot {
     pub(super) fn of(proxy: &Proxy, now: Instant) -> Self {
         Self { clients: proxy.clients(now).collect(), stats: proxy.stats() }
     }
@@ -43,14 +43,14 @@ enum Style {
     Json,
 }
 
-pub(super) struct Screen {
+pub(super) struct ConditionerScreen {
     style: Style,
     interval: Duration,
     next: Option<Instant>,
     drawn_lines: u16,
 }
 
-impl Screen {
+impl ConditionerScreen {
     pub(super) fn new(json: bool, interval: Duration) -> Self {
         let draws = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let (style, interval) = match (json, draws) {
@@ -61,7 +61,7 @@ impl Screen {
         Self { style, interval, next: None, drawn_lines: 0 }
     }
 
-    pub(super) fn introduce(&self, listen: SocketAddr, settings: &Settings) {
+    pub(super) fn introduce(&self, listen: SocketAddr, settings: &ProxySettings) {
         let rebinding = settings.rebinding.map(|rebinding| rebinding.to_string());
         if self.style == Style::Json {
             let line = json!({ "event": "start", "listen": listen.to_string(), "to": settings.to.to_string(),
@@ -78,7 +78,7 @@ impl Screen {
     }
 
     /// Draws if the interval has passed.
-    pub(super) fn draw(&mut self, now: Instant, snapshot: impl FnOnce() -> Snapshot) {
+    pub(super) fn draw(&mut self, now: Instant, snapshot: impl FnOnce() -> ProxySnapshot) {
         let next = *self.next.get_or_insert(now.after(self.interval));
         if now < next {
             return;
@@ -87,7 +87,7 @@ impl Screen {
         self.show(&snapshot());
     }
 
-    fn show(&mut self, snapshot: &Snapshot) {
+    fn show(&mut self, snapshot: &ProxySnapshot) {
         match self.style {
             // An error of the terminal must not end the proxy.
             Style::Table => {
@@ -101,7 +101,12 @@ impl Screen {
     }
 
     /// Draws over the previous table. The cursor is never hidden, so an abrupt end leaves the terminal usable.
-    fn draw_table(&mut self, snapshot: &Snapshot, size: Option<(u16, u16)>, out: &mut impl Write) -> io::Result<()> {
+    fn draw_table(
+        &mut self,
+        snapshot: &ProxySnapshot,
+        size: Option<(u16, u16)>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(DEFAULT_SIZE);
         let lines = snapshot.table(usize::from(height.saturating_sub(OTHER_LINES + 1)).max(1));
         if self.drawn_lines > 0 {
@@ -118,7 +123,7 @@ impl Screen {
     }
 
     /// Prints the totals.
-    pub(super) fn summarise(&mut self, last: &Snapshot) {
+    pub(super) fn summarise(&mut self, last: &ProxySnapshot) {
         if self.style == Style::Json {
             print_line(&last.json("summary").to_string());
             return;
@@ -132,7 +137,7 @@ impl Screen {
     }
 }
 
-impl Snapshot {
+impl ProxySnapshot {
     fn table(&self, rows: usize) -> Vec<String> {
         let mut lines = vec![format!(
             "{:<21}  {:<7} {:<4} {:>8} {:>8} {:>7} {:>7} {:>10}",
@@ -174,7 +179,8 @@ impl Snapshot {
     }
 
     fn line(&self) -> String {
-        let queue = |of: fn(&ClientReport) -> Duration| millis(self.clients.iter().map(of).max().unwrap_or_default());
+        let queue =
+            |of: fn(&ProxyClientReport) -> Duration| millis(self.clients.iter().map(of).max().unwrap_or_default());
         format!(
             "up {} (queue {}); down {} (queue {}); {}",
             counts(&self.stats.up),
@@ -207,10 +213,10 @@ impl Snapshot {
 }
 
 /// Returns the rows of a client, one for each direction.
-fn rows_of(client: &ClientReport) -> [String; 2] {
+fn rows_of(client: &ProxyClientReport) -> [String; 2] {
     let address = client.address.to_string();
     let port = client.upstream.map_or_else(|| "-".to_owned(), |upstream| upstream.port().to_string());
-    let row = |address: &str, port: &str, direction: &str, stats: &PathStats, queue: Duration| {
+    let row = |address: &str, port: &str, direction: &str, stats: &DirectionStats, queue: Duration| {
         let full = stats.tail_dropped + stats.overflowed;
         format!(
             "{address:<21}  {port:<7} {direction:<4} {:>8} {:>8} {:>7} {full:>7} {:>10}",
@@ -224,7 +230,7 @@ fn rows_of(client: &ClientReport) -> [String; 2] {
 }
 
 /// Returns the counters of one direction as text: in and out always, others if they are not zero.
-fn counts(stats: &PathStats) -> String {
+fn counts(stats: &DirectionStats) -> String {
     let mut words = format!("{} in, {} out", stats.pushed, stats.delivered);
     for (count, name) in [
         (stats.lost, "lost"),
@@ -242,7 +248,7 @@ fn counts(stats: &PathStats) -> String {
     words
 }
 
-fn path(stats: &PathStats) -> Value {
+fn path(stats: &DirectionStats) -> Value {
     json!({ "in": stats.pushed, "in_bytes": stats.pushed_bytes, "out": stats.delivered,
         "out_bytes": stats.delivered_bytes, "lost": stats.lost, "buffer_full": stats.tail_dropped,
         "out_of_bounds": stats.overflowed, "duplicated": stats.duplicated, "held_back": stats.held_back,
@@ -257,24 +263,24 @@ fn millis(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn snapshot(clients: u16) -> Snapshot {
-        let report = |port| ClientReport {
+    fn snapshot(clients: u16) -> ProxySnapshot {
+        let report = |port| ProxyClientReport {
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             upstream: Some(SocketAddr::from(([127, 0, 0, 1], port + 1000))),
             rebindings: 0,
-            up: PathStats { pushed: 10, delivered: 8, lost: 2, ..PathStats::default() },
-            down: PathStats::default(),
+            up: DirectionStats { pushed: 10, delivered: 8, lost: 2, ..DirectionStats::default() },
+            down: DirectionStats::default(),
             up_queue: Duration::from_micros(12_340),
             down_queue: Duration::ZERO,
         };
-        let clients: Vec<ClientReport> = (0..clients).map(|number| report(40_000 + number)).collect();
-        let up = PathStats { pushed: 10, delivered: 8, lost: 2, ..PathStats::default() };
-        Snapshot { stats: ProxyStats { clients: clients.len(), joined: 3, up, ..ProxyStats::default() }, clients }
+        let clients: Vec<ProxyClientReport> = (0..clients).map(|number| report(40_000 + number)).collect();
+        let up = DirectionStats { pushed: 10, delivered: 8, lost: 2, ..DirectionStats::default() };
+        ProxySnapshot { stats: ProxyStats { clients: clients.len(), joined: 3, up, ..ProxyStats::default() }, clients }
     }
 
     #[test]
     fn table_fits_the_terminal_and_counts_omitted_clients() {
-        let mut screen = Screen { style: Style::Table, interval: FRAME, next: None, drawn_lines: 0 };
+        let mut screen = ConditionerScreen { style: Style::Table, interval: FRAME, next: None, drawn_lines: 0 };
         for (clients, shown) in [(0, 0), (2, 2), (50, 2)] {
             let mut out = Vec::new();
             screen.draw_table(&snapshot(clients), Some((80, 12)), &mut out).unwrap();
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn counters_of_zero_are_omitted() {
-        assert_eq!(counts(&PathStats::default()), "0 in, 0 out");
+        assert_eq!(counts(&DirectionStats::default()), "0 in, 0 out");
         assert_eq!(
             snapshot(1).line(),
             "up 10 in, 8 out, 2 lost (queue 12.3 ms); down 0 in, 0 out (queue 0.0 ms); \

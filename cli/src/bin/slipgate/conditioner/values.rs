@@ -100,12 +100,12 @@ impl FromStr for Speed {
 
 /// The interval between two events, or the word `never`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Interval {
+pub(super) enum StallInterval {
     Every(Duration),
     Never,
 }
 
-impl FromStr for Interval {
+impl FromStr for StallInterval {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -202,9 +202,9 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!("30s".parse(), Ok(RebindInterval(Rebinding::Every(seconds(30)))));
         assert_eq!("~1m".parse(), Ok(RebindInterval(Rebinding::About(seconds(60)))));
-        assert_eq!(("never".parse(), "2s".parse()), (Ok(Interval::Never), Ok(Interval::Every(seconds(2)))));
+        assert_eq!(("never".parse(), "2s".parse()), (Ok(StallInterval::Never), Ok(StallInterval::Every(seconds(2)))));
         for text in ["30", "0s", "1ms", "~", "~~1s", "often"] {
-            assert!(text.parse::<RebindInterval>().is_err() && text.parse::<Interval>().is_err(), "{text}");
+            assert!(text.parse::<RebindInterval>().is_err() && text.parse::<StallInterval>().is_err(), "{text}");
         }
         assert_eq!("2.5".parse(), Ok(BurstLength(2.5)));
         for text in ["0.5", "-3", "nan", "inf", "1e9", ""] {

@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
-use slipgate_client::fetch::{TokenRequest, fetch};
+use slipgate_client::fetch::{FetchRequest, fetch};
 use slipgate_client::{CloseKind, CloseReason, ConnectToken};
+use slipgate_netcode::ids::ClientId;
 use slipgate_token_issuer::api_key::ApiKey;
 
 use super::game::GameSettings;
@@ -16,7 +17,7 @@ use super::player::{Player, PlayerReport};
 
 /// The client id of the first client; the value is arbitrary.
 const FIRST_CLIENT_ID: u64 = 1001;
-/// The time-out of a connection, in seconds: a small machine may need a while to serve 256 clients.
+/// The timeout of a connection, in seconds: a small machine may need a while to serve 256 clients.
 const TIMEOUT_SECONDS: u32 = 15;
 /// The longest wait between two turns; a datagram ends it earlier.
 const MAX_TURN_WAIT: Duration = Duration::from_millis(20);
@@ -43,7 +44,7 @@ pub(super) enum AfterEnd {
 /// The state and counters of a client.
 #[derive(Clone, Default)]
 pub(super) struct ClientReport {
-    pub(super) client_id: u64,
+    pub(super) client_id: ClientId,
     /// The present or last session.
     pub(super) player: PlayerReport,
     /// The sessions before.
@@ -136,9 +137,9 @@ pub(super) struct JoinSettings {
 }
 
 impl JoinSettings {
-    fn fetch_token(&self, client_id: u64) -> Result<ConnectToken, String> {
+    fn fetch_token(&self, client_id: ClientId) -> Result<ConnectToken, String> {
         let _one_at_a_time = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
-        let request = TokenRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..TokenRequest::default() };
+        let request = FetchRequest { client_id, timeout_seconds: Some(TIMEOUT_SECONDS), ..FetchRequest::default() };
         fetch(&self.issuer, self.api_key.expose(), &request).map_err(|error| error.to_string())
     }
 }
@@ -146,7 +147,7 @@ impl JoinSettings {
 impl Clients {
     pub(super) fn start(count: u32, settings: &GameSettings, join: &JoinSettings) -> Result<Self, Failure> {
         let mut clients = Self { reports: Vec::new(), threads: Vec::new(), commands: Arc::default() };
-        for client_id in (FIRST_CLIENT_ID..).take(count as usize) {
+        for client_id in (FIRST_CLIENT_ID..).map(ClientId).take(count as usize) {
             let report = Arc::new(Mutex::new(ClientReport { client_id, ..ClientReport::default() }));
             clients.reports.push(Arc::clone(&report));
             let (settings, join, commands) = (settings.clone(), join.clone(), Arc::clone(&clients.commands));
@@ -224,7 +225,7 @@ pub(super) enum ServerState {
 impl Commands {
     /// Waits for this time, or until the server has restarted; then for as long as no player may connect. A command
     /// to leave ends the wait.
-    fn pause(&self, client_id: u64, time: Duration) {
+    fn pause(&self, client_id: ClientId, time: Duration) {
         let (end, changes) = (Instant::now() + time, self.server_changes.load(Ordering::Relaxed));
         let is_early = || Instant::now() < end && self.server_changes.load(Ordering::Relaxed) <= changes + 1;
         while !self.is_leaving(client_id) && (is_early() || !self.may_connect()) {
@@ -241,8 +242,8 @@ impl Commands {
         !self.is_server_down() && self.is_sending()
     }
 
-    fn is_leaving(&self, client_id: u64) -> bool {
-        client_id < self.leave_below.load(Ordering::Relaxed)
+    fn is_leaving(&self, client_id: ClientId) -> bool {
+        client_id.0 < self.leave_below.load(Ordering::Relaxed)
     }
 
     /// Returns whether players still send messages.
@@ -263,9 +264,9 @@ fn wildcard_of_family(server: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Runs a client until it is told to leave. Each session has a token of its own.
+/// Runs a client until it is stopped. Each session has a token of its own.
 fn run_client(
-    client_id: u64,
+    client_id: ClientId,
     settings: &GameSettings,
     join: &JoinSettings,
     commands: &Commands,
@@ -296,7 +297,7 @@ fn run_client(
     player.leave().map_err(|error| error.to_string())
 }
 
-/// Plays a session. Returns why it ended, `None` when the client is told to leave.
+/// Plays a session. Returns why it ended, `None` when the client is stopped.
 fn play(
     player: &mut Player,
     after_end: AfterEnd,

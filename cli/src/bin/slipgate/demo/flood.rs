@@ -119,7 +119,7 @@ mod tests {
     fn flood_reaches_loopback_only_and_ends_when_it_is_dropped() {
         assert!(Flood::start("192.0.2.1:40000".parse().expect("an address")).is_err());
         let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        receiver.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        receiver.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
         let flood = Flood::start(receiver.local_addr().expect("an address")).expect("a flood");
         let (mut buf, mut shaped, mut ports) = ([0; 2048], 0, std::collections::BTreeSet::new());
         for _ in 0..1000 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use slipgate_cli::Failure;
 use slipgate_server::Clock;
-use slipgate_sim::proxy::{Proxy, Settings};
+use slipgate_sim::proxy::{Proxy, ProxySettings};
 
 use super::line::Line;
 
@@ -31,11 +31,11 @@ impl ImpairedPath {
     /// Starts the proxy, with a separate simulated path for each client.
     pub(super) fn start(line: Line, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
         let (up, down) = line.conditions();
-        let settings = Settings {
+        let settings = ProxySettings {
             up,
             down,
             max_clients: clients as usize,
-            ..Settings::new((server.ip(), 0).into(), server, SEED)
+            ..ProxySettings::new((server.ip(), 0).into(), server, SEED)
         };
         let proxy = Proxy::bind(settings)
             .map_err(|error| Failure::run_time(format!("the conditioner cannot listen on {}: {error}", server.ip())))?;

@@ -47,8 +47,8 @@ use slipgate_token_issuer::{Issuer, Limits};
 
 use self::live::{LiveScreen, Next};
 use self::outcome::Ending;
-use self::show::{Screen, Style};
-use self::stage::{Control, Stage};
+use self::show::{DemoScreen, Style};
+use self::stage::{DemoControl, DemoStage};
 use crate::keygen::entropy;
 
 /// The protocol id of the demo's game.
@@ -68,7 +68,7 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
 
 #[derive(Args)]
-pub(crate) struct Flags {
+pub(crate) struct DemoFlags {
     /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     clients: u32,
@@ -117,20 +117,20 @@ fn duration(text: &str) -> Result<Playtime, String> {
     text.parse().map(Playtime::For).map_err(|NotASpan| format!("{NotASpan}, or the word ever"))
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let interrupts = Interrupts::listen()?;
     match Style::of_output(flags.json) {
         Style::Live => run_live(flags, &interrupts),
         style => {
             let _flush = queue_lines(if flags.json { LogFormat::Json } else { LogFormat::Text })?;
-            run_unattended(flags, Screen::new(style), &interrupts)
+            run_unattended(flags, DemoScreen::new(style), &interrupts)
         }
     }
 }
 
 /// Runs the demo with a live screen, until `q`, the end of the playing time, or a signal.
-fn run_live(flags: &Flags, interrupts: &Interrupts) -> Result<(), Failure> {
-    let mut stage = Stage::start(flags, Control::Keys)?;
+fn run_live(flags: &DemoFlags, interrupts: &Interrupts) -> Result<(), Failure> {
+    let mut stage = DemoStage::start(flags, DemoControl::Keys)?;
     let mut screen = LiveScreen::start(&stage)?;
     let playtime = flags.duration.unwrap_or(Playtime::Ever);
     play(playtime, interrupts, &mut stage, |stage| screen.frame(stage, FRAME))?;
@@ -143,16 +143,16 @@ fn run_live(flags: &Flags, interrupts: &Interrupts) -> Result<(), Failure> {
     let result = screen.leave();
     // From here on nothing is left to restore, so a second signal may end the program.
     interrupts.may_exit.store(true, Ordering::Relaxed);
-    let outcome = end(stage, ending, &Screen::new(Style::Live));
+    let outcome = end(stage, ending, &DemoScreen::new(Style::Live));
     result.and(outcome)
 }
 
 /// Runs the demo without keys, for its playing time or until a signal.
-fn run_unattended(flags: &Flags, mut screen: Screen, interrupts: &Interrupts) -> Result<(), Failure> {
+fn run_unattended(flags: &DemoFlags, mut screen: DemoScreen, interrupts: &Interrupts) -> Result<(), Failure> {
     interrupts.may_exit_at_second_signal()?;
-    let mut stage = Stage::start(flags, Control::Unattended)?;
+    let mut stage = DemoStage::start(flags, DemoControl::Unattended)?;
     screen.introduce(&stage, flags);
-    let mut draw = |stage: &mut Stage, time| {
+    let mut draw = |stage: &mut DemoStage, time| {
         screen.draw(&stage.snapshot());
         std::thread::sleep(time);
         Ok(Next::Continue)
@@ -164,7 +164,7 @@ fn run_unattended(flags: &Flags, mut screen: Screen, interrupts: &Interrupts) ->
 }
 
 /// Disconnects the clients, stops everything and prints the summary.
-fn end(mut stage: Stage, ending: Ending, screen: &Screen) -> Result<(), Failure> {
+fn end(mut stage: DemoStage, ending: Ending, screen: &DemoScreen) -> Result<(), Failure> {
     let last = stage.snapshot();
     stage.clients.leave();
     wait_until(DISCONNECT_TIMEOUT, || stage.server_report().connected == 0);
@@ -177,8 +177,8 @@ fn end(mut stage: Stage, ending: Ending, screen: &Screen) -> Result<(), Failure>
 fn play(
     playtime: Playtime,
     interrupts: &Interrupts,
-    stage: &mut Stage,
-    mut frame: impl FnMut(&mut Stage) -> Result<Next, Failure>,
+    stage: &mut DemoStage,
+    mut frame: impl FnMut(&mut DemoStage) -> Result<Next, Failure>,
 ) -> Result<(), Failure> {
     let connecting_until = Instant::now() + CONNECT_TIMEOUT;
     let mut playing_since = None;
@@ -202,8 +202,8 @@ fn play(
 /// Lets clients send no more, and shows frames until all reliable messages arrived, none arrived for
 /// [`DELIVERY_TIMEOUT`], or the person quits.
 fn wait_for_delivery(
-    stage: &mut Stage,
-    mut frame: impl FnMut(&mut Stage) -> Result<Next, Failure>,
+    stage: &mut DemoStage,
+    mut frame: impl FnMut(&mut DemoStage) -> Result<Next, Failure>,
 ) -> Result<Ending, Failure> {
     stage.clients.stop_sending();
     let (mut progress, mut since) = (stage.clients.progress(), Instant::now());

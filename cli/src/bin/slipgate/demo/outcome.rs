@@ -1,10 +1,10 @@
-//! The outcome on the demo's run, and its summary.
+//! The outcome of the demo's run, and its summary.
 
 use serde_json::{Value, json};
 use slipgate_cli::Failure;
 
 use super::server::ServerReport;
-use super::snapshot::{Entry, Snapshot, millis};
+use super::snapshot::{DemoSnapshot, PlayerEntry, millis};
 
 /// How the playing time ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub(super) enum Ending {
     CutShort,
 }
 
-impl Entry {
+impl PlayerEntry {
     fn is_perfect(&self, ending: Ending) -> bool {
         let client = &self.client;
         let must_be_complete = ending == Ending::Complete && client.must_be_complete();
@@ -24,7 +24,7 @@ impl Entry {
     }
 }
 
-impl Snapshot {
+impl DemoSnapshot {
     /// Returns success only if every client was served, every chat line and map arrived complete and correct, no state
     /// update was older than an earlier one, and the server noticed every disconnect. A run that was cut short need
     /// not be complete.

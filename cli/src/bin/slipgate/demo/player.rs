@@ -9,6 +9,7 @@ use slipgate_client::transfer;
 use slipgate_client::{
     ChannelEvent, ChannelId, Client, ClientState, Clock, CloseReason, ConnectToken, Event, Inbox, decode,
 };
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::Instant;
 
 use super::game::{CHAT, ChatLine, GameSettings, MAP, STATE, StateUpdate};
@@ -75,7 +76,7 @@ impl PlayerReport {
 
 /// A running player.
 pub(super) struct Player {
-    id: u64,
+    id: ClientId,
     /// The number of the session, counted from 1.
     session: u32,
     client: Client,
@@ -90,7 +91,7 @@ pub(super) struct Player {
 
 impl Player {
     /// Creates a player that is not connected.
-    pub(super) fn new(id: u64, bind: SocketAddr, settings: &GameSettings) -> Result<Self, String> {
+    pub(super) fn new(id: ClientId, bind: SocketAddr, settings: &GameSettings) -> Result<Self, String> {
         let client = Sockets::bind(&[bind])
             .map(Client::with_sockets)
             .map_err(|error| format!("cannot open a socket: {error}"))?;
@@ -110,7 +111,7 @@ impl Player {
     }
 
     /// Returns the client id.
-    pub(super) const fn id(&self) -> u64 {
+    pub(super) const fn id(&self) -> ClientId {
         self.id
     }
 
@@ -149,7 +150,7 @@ impl Player {
                     self.report.connected_at = Some(std::time::Instant::now());
                     (self.next_tick, self.next_line) = (now, now);
                 }
-                Event::Message { channel, bytes, .. } => self.report.receive(self.id, channel, bytes),
+                Event::Message { channel, bytes, .. } => self.report.receive(self.id.0, channel, bytes),
                 Event::Channel(ChannelEvent::Transfer { event, .. }) => {
                     self.report.note_transfer(event, &self.settings);
                 }
@@ -170,9 +171,9 @@ impl Player {
         if self.next_line <= now {
             self.next_line = self.next_line.after(LINE_INTERVAL).max(now);
             let number = self.report.chat.sent;
-            let text = ChatLine::text(self.id, number);
+            let text = ChatLine::text(self.id.0, number);
             // If the queue is full, the same line is sent later.
-            if self.client.send_typed(CHAT, &ChatLine::new(self.id, self.session, number, &text)).is_ok() {
+            if self.client.send_typed(CHAT, &ChatLine::new(self.id.0, self.session, number, &text)).is_ok() {
                 self.report.chat.sent += 1;
             }
         }

@@ -58,12 +58,12 @@ pub(super) struct ServerSettings {
 }
 
 /// The server's bound socket.
-pub(super) struct Bound {
+pub(super) struct BoundServer {
     sockets: Sockets,
     address: SocketAddr,
 }
 
-impl Bound {
+impl BoundServer {
     pub(super) fn bind(bind: SocketAddr) -> Result<Self, Failure> {
         let sockets = Sockets::bind(&[bind]).map_err(|error| cannot_listen("server", "UDP", bind, &error))?;
         let address = sockets.local_addresses().first().copied().unwrap_or(bind);
@@ -97,7 +97,7 @@ struct Commands {
 }
 
 impl GameServer {
-    pub(super) fn start(bound: Bound, settings: &ServerSettings) -> Result<Self, Failure> {
+    pub(super) fn start(bound: BoundServer, settings: &ServerSettings) -> Result<Self, Failure> {
         let clock = Clock::start();
         let config = ServerConfig::new(settings.protocol_id, settings.slots, &[settings.advertised]);
         let mut server = Server::new(bound.sockets, config, settings.keys.clone(), clock.now())
@@ -205,7 +205,7 @@ impl GameLoop {
         let Self { server, inbox, game, .. } = self;
         while let Some(event) = inbox.next(server) {
             match event {
-                Event::Connected { client, client_id } => game.on_connected(server, client, client_id.0, now),
+                Event::Connected { client, client_id } => game.on_connected(server, client, client_id, now),
                 Event::Message { client, channel, bytes, .. } => game.on_message(server, client, channel, bytes),
                 _ => {}
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::Instant;
 use slipgate_server::typed::Bincode;
 use slipgate_server::{Budget, ChannelId, ClientHandle, PathStats, SendOptions, Server, decode};
@@ -16,7 +17,7 @@ const KICK_TEXTS: [&str; 3] =
 /// The server's view of one client.
 #[derive(Clone, Default)]
 pub(super) struct ServerSideReport {
-    pub(super) client_id: u64,
+    pub(super) client_id: ClientId,
     /// Measurements of its path.
     pub(super) path: Option<PathStats>,
     /// The suggested rate and size of updates to it.
@@ -60,7 +61,13 @@ impl ServerGame {
     }
 
     /// Adds a client and starts to send it the map.
-    pub(super) fn on_connected(&mut self, server: &mut Server, client: ClientHandle, client_id: u64, now: Instant) {
+    pub(super) fn on_connected(
+        &mut self,
+        server: &mut Server,
+        client: ClientHandle,
+        client_id: ClientId,
+        now: Instant,
+    ) {
         let report = ServerSideReport { client_id, ..ServerSideReport::default() };
         // A client that connects again leaves no record in its former slot.
         let is_former =
@@ -82,14 +89,14 @@ impl ServerGame {
         let Some(entry) = self.clients.get_mut(client.slot().0 as usize).and_then(Option::as_mut) else { return };
         let report = &mut entry.report;
         if channel == STATE {
-            match decode::<StateUpdate>(client, channel, bytes) {
+            match decode::<StateUpdate>(channel, bytes) {
                 Ok(state) => report.states.receive(&state),
                 Err(_) => report.states.wrong += 1,
             }
             return;
         }
-        let line = decode::<ChatLine<'_>>(client, channel, bytes);
-        let line = line.ok().filter(|line| line.author == report.client_id && line.number == report.lines);
+        let line = decode::<ChatLine<'_>>(channel, bytes);
+        let line = line.ok().filter(|line| line.author == report.client_id.0 && line.number == report.lines);
         if line.is_some_and(|line| line.is_correct()) {
             report.lines += 1;
             self.relay(server, client, bytes);
@@ -107,7 +114,7 @@ impl ServerGame {
             // already disconnected are skipped.
             let Some(mut client) = server.client(client) else { continue };
             if client.send_message(CHAT, line).is_err() {
-                client.kick("Your connection is too slow for this game.");
+                let _ = client.kick("Your connection is too slow for this game.");
             }
         }
     }
@@ -127,7 +134,7 @@ impl ServerGame {
         let text = KICK_TEXTS.get(self.kicks % KICK_TEXTS.len()).copied().unwrap_or_default();
         self.kicks += 1;
         if let Some(client) = clients.get(next).and_then(|client| server.client(*client)) {
-            client.kick(text);
+            let _ = client.kick(text);
         }
     }
 

@@ -9,12 +9,12 @@ use slipgate_cli::Failure;
 use slipgate_cli::output::print_line;
 use slipgate_sim::Preset;
 
-use super::Flags;
+use super::DemoFlags;
 use super::live::wrap_to_terminal;
 use super::outcome::Ending;
 use super::server::ServerReport;
-use super::snapshot::Snapshot;
-use super::stage::Stage;
+use super::snapshot::DemoSnapshot;
+use super::stage::DemoStage;
 
 /// The interval between two lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,19 +48,19 @@ impl Style {
     }
 }
 
-pub(super) struct Screen {
+pub(super) struct DemoScreen {
     style: Style,
     next_line: Instant,
 }
 
-impl Screen {
+impl DemoScreen {
     pub(super) fn new(style: Style) -> Self {
         Self { style, next_line: Instant::now() + LINE_INTERVAL }
     }
 
-    pub(super) fn introduce(&self, stage: &Stage, flags: &Flags) {
+    pub(super) fn introduce(&self, stage: &DemoStage, flags: &DemoFlags) {
         let (issuer, server, public_address) = (stage.issuer_address(), stage.server_address, stage.advertised());
-        let Flags { clients, rate, map, preset, .. } = flags;
+        let DemoFlags { clients, rate, map, preset, .. } = flags;
         let preset = preset.map(Preset::name);
         if self.style == Style::Json {
             let line = json!({ "event": "start", "issuer": format!("http://{issuer}"), "server": server.to_string(),
@@ -82,7 +82,7 @@ impl Screen {
     }
 
     /// Prints a line if one is due.
-    pub(super) fn draw(&mut self, snapshot: &Snapshot) {
+    pub(super) fn draw(&mut self, snapshot: &DemoSnapshot) {
         if Instant::now() < self.next_line {
             return;
         }
@@ -94,7 +94,7 @@ impl Screen {
     }
 
     /// Prints the summary and returns the outcome.
-    pub(super) fn summarise(&self, last: &Snapshot, end: &ServerReport, ending: Ending) -> Result<(), Failure> {
+    pub(super) fn summarise(&self, last: &DemoSnapshot, end: &ServerReport, ending: Ending) -> Result<(), Failure> {
         let outcome = last.outcome(end, ending);
         let text = last.summary(outcome.is_ok(), ending);
         match self.style {

@@ -18,20 +18,20 @@ const EXPECTED_DISCARDS: [(Discard, &str); 2] = [
 ];
 
 /// The state of all clients and of the server.
-pub(super) struct Snapshot {
-    pub(super) clients: Vec<Entry>,
+pub(super) struct DemoSnapshot {
+    pub(super) clients: Vec<PlayerEntry>,
     pub(super) server: ServerReport,
     map_bytes: u32,
 }
 
 /// A client, as reported by itself and by the server.
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Entry {
+pub(super) struct PlayerEntry {
     pub(super) client: ClientReport,
     pub(super) at_server: ServerSideReport,
 }
 
-impl Entry {
+impl PlayerEntry {
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.at_server.path.and_then(|path| path.congestion.round_trip)
     }
@@ -60,30 +60,30 @@ impl Entry {
     }
 }
 
-impl Snapshot {
+impl DemoSnapshot {
     pub(super) fn new(clients: Vec<ClientReport>, server: ServerReport, settings: &GameSettings) -> Self {
         let entry = |client: ClientReport| {
             let report = server.clients.iter().find(|report| report.client_id == client.client_id);
             let mut at_server = report.cloned().unwrap_or_default();
             // The server's report may be older than the client's, so its count of sent updates may lag behind.
             at_server.states_sent = at_server.states_sent.max(client.player.states.received);
-            Entry { client, at_server }
+            PlayerEntry { client, at_server }
         };
         let clients = clients.into_iter().map(entry).collect();
         Self { clients, server, map_bytes: settings.map.bytes().len() as u32 }
     }
 
-    pub(super) fn sum(&self, of: impl Fn(&Entry) -> u64) -> u64 {
+    pub(super) fn sum(&self, of: impl Fn(&PlayerEntry) -> u64) -> u64 {
         self.clients.iter().map(of).sum()
     }
 
-    pub(super) fn count(&self, is: impl Fn(&Entry) -> bool) -> usize {
+    pub(super) fn count(&self, is: impl Fn(&PlayerEntry) -> bool) -> usize {
         self.clients.iter().filter(|entry| is(entry)).count()
     }
 
     /// Returns the wrong messages of all clients, and those that former connections sent to the server.
     pub(super) fn wrong(&self) -> u64 {
-        self.sum(Entry::wrong) + self.server.past_wrong
+        self.sum(PlayerEntry::wrong) + self.server.past_wrong
     }
 
     /// Returns the number of connected clients.
@@ -98,18 +98,18 @@ impl Snapshot {
 
     /// Returns the longest round trip of a connected client.
     pub(super) fn slowest(&self) -> Option<Duration> {
-        self.of_connected(Entry::round_trip).max()
+        self.of_connected(PlayerEntry::round_trip).max()
     }
 
     pub(super) fn largest_jitter(&self) -> Option<Duration> {
-        self.of_connected(Entry::jitter).max()
+        self.of_connected(PlayerEntry::jitter).max()
     }
 
     pub(super) fn largest_loss(&self) -> Option<f64> {
-        self.of_connected(Entry::loss).reduce(f64::max)
+        self.of_connected(PlayerEntry::loss).reduce(f64::max)
     }
 
-    fn of_connected<T>(&self, value: impl Fn(&Entry) -> Option<T>) -> impl Iterator<Item = T> {
+    fn of_connected<T>(&self, value: impl Fn(&PlayerEntry) -> Option<T>) -> impl Iterator<Item = T> {
         let connected = self.clients.iter().filter(|entry| entry.client.player.state.is_connected());
         connected.filter_map(value)
     }
@@ -175,7 +175,7 @@ impl Snapshot {
             "payloads_received": stats.payloads_received, "payloads_sent": stats.payloads_sent, "dropped": drops } })
     }
 
-    fn json_of(&self, entry: &Entry) -> Value {
+    fn json_of(&self, entry: &PlayerEntry) -> Value {
         let millis = |time: Option<Duration>| time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3);
         let (client, player, at_server) = (&entry.client, &entry.client.player, &entry.at_server);
         let budget = at_server.budget.map(|budget| {

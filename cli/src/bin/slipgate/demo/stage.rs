@@ -14,10 +14,10 @@ use super::flood::Flood;
 use super::game::GameSettings;
 use super::impaired_path::ImpairedPath;
 use super::line::Line;
-use super::server::{Bound, GameServer, ServerReport, ServerSettings};
+use super::server::{BoundServer, GameServer, ServerReport, ServerSettings};
 use super::server_game::ServerSideReport;
-use super::snapshot::Snapshot;
-use super::{Flags, PROTOCOL_ID, start_issuer};
+use super::snapshot::DemoSnapshot;
+use super::{DemoFlags, PROTOCOL_ID, start_issuer};
 use crate::keygen::entropy;
 
 /// How long a restart tries to open the server's port again.
@@ -25,13 +25,13 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether a person at a terminal controls the demo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Control {
+pub(super) enum DemoControl {
     Keys,
     Unattended,
 }
 
 /// All running parts.
-pub(super) struct Stage {
+pub(super) struct DemoStage {
     issuer: RunningService,
     pub(super) server_address: SocketAddr,
     path: Option<ImpairedPath>,
@@ -64,14 +64,14 @@ pub(super) struct Restarted {
     pub(super) all_back: Duration,
 }
 
-impl Stage {
-    pub(super) fn start(flags: &Flags, control: Control) -> Result<Self, Failure> {
+impl DemoStage {
+    pub(super) fn start(flags: &DemoFlags, control: DemoControl) -> Result<Self, Failure> {
         let (private_key, api_key) = (Key::random(&mut entropy()?), ApiKey::random(&mut entropy()?));
         let game = GameSettings::new(flags.rate, flags.map)?;
-        let bound = Bound::bind(flags.server)?;
+        let bound = BoundServer::bind(flags.server)?;
         let (server_address, line) = (bound.address(), Line(flags.preset));
         // The line can be changed only if there is a proxy. Without one, nothing is between clients and server.
-        let needs_path = control == Control::Keys || flags.preset.is_some();
+        let needs_path = control == DemoControl::Keys || flags.preset.is_some();
         let path = needs_path.then(|| ImpairedPath::start(line, server_address, flags.clients)).transpose()?;
         // Clients connect to the address that their tokens list: the proxy's, if there is one.
         let advertised = path.as_ref().map_or(server_address, ImpairedPath::address);
@@ -84,7 +84,7 @@ impl Stage {
         };
         let server = GameServer::start(bound, &server_settings)?;
         let issuer = start_issuer(flags.issuer, private_key.into(), advertised, &api_key)?;
-        let after_end = if control == Control::Keys { AfterEnd::Rejoin } else { AfterEnd::Fail };
+        let after_end = if control == DemoControl::Keys { AfterEnd::Rejoin } else { AfterEnd::Fail };
         let url = format!("http://{}", issuer.address());
         let (api_key, fetching) = (Arc::new(api_key), Arc::default());
         let join = JoinSettings { issuer: url, api_key, server: advertised, after_end, fetching };
@@ -118,8 +118,8 @@ impl Stage {
         self.line
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.clients.reports(), self.server_report(), &self.server_settings.game)
+    pub(super) fn snapshot(&self) -> DemoSnapshot {
+        DemoSnapshot::new(self.clients.reports(), self.server_report(), &self.server_settings.game)
     }
 
     pub(super) fn server_report(&self) -> ServerReport {
@@ -171,9 +171,9 @@ impl Stage {
         Ok(())
     }
 
-    fn bind_again(&self, began_at: Instant) -> Result<Bound, Failure> {
+    fn bind_again(&self, began_at: Instant) -> Result<BoundServer, Failure> {
         loop {
-            match Bound::bind(self.server_address) {
+            match BoundServer::bind(self.server_address) {
                 Err(_) if began_at.elapsed() < BIND_TIMEOUT => std::thread::sleep(Duration::from_millis(10)),
                 result => return result,
             }

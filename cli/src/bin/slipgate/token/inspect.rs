@@ -22,7 +22,7 @@ use slipgate_cli::output::print_line;
 const MAX_BYTES: usize = 8192;
 
 #[derive(Args)]
-pub(crate) struct Flags {
+pub(crate) struct InspectFlags {
     /// File with the token: 2048 bytes, or base64; - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -69,7 +69,7 @@ struct Private {
     minted_unix_ms: Option<u64>,
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &InspectFlags) -> Result<(), Failure> {
     let token = read(&flags.file)?;
     let private = flags.key_file.as_deref().map(|path| open(&token, path)).transpose()?;
     let shown = Shown::of(&token, private.as_ref(), flags.show_session_keys);
@@ -130,7 +130,7 @@ impl Shown {
         print_line(&format!("protocol id       {}", self.protocol_id));
         print_line(&format!("created           {} (unix seconds)", self.created));
         print_line(&format!("expires           {} ({validity} by this machine's clock)", self.expires));
-        print_line(&format!("time-out          {} s", self.timeout_seconds));
+        print_line(&format!("timeout           {} s", self.timeout_seconds));
         print_line(&format!("servers           {}", self.servers.join(", ")));
         match &self.private {
             None => print_line("private part      encrypted; give --key-file to show it"),
@@ -160,7 +160,7 @@ impl Private {
     fn print(&self) {
         print_line("private part      decrypted:");
         print_line(&format!("  client id       {}", self.client_id));
-        print_line(&format!("  time-out        {} s", self.timeout_seconds));
+        print_line(&format!("  timeout         {} s", self.timeout_seconds));
         print_line(&format!("  servers         {}", self.servers.join(", ")));
         print_line(&format!("  user data       {}", if self.user_data.is_empty() { "none" } else { &self.user_data }));
         match self.minted_unix_ms {

@@ -21,7 +21,7 @@ use crate::secret_file::{self, Existing};
 use slipgate_cli::output::print_line;
 
 #[derive(Args)]
-pub(crate) struct Flags {
+pub(crate) struct MintFlags {
     /// File with the private keys; the newest seals the token
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     lifetime: u32,
 
-    /// Time-out of the connection; negative disables it (development)
+    /// Timeout of the connection; negative disables it (development)
     #[arg(long, value_name = "SECONDS", default_value_t = 5, allow_negative_numbers = true)]
     timeout: i32,
 
@@ -59,7 +59,7 @@ pub(crate) struct Flags {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &MintFlags) -> Result<(), Failure> {
     let keys = read_key_file(&flags.key_file).map_err(|error| Failure::run_time(error.to_string()))?;
     let newest = keys.first().ok_or_else(|| Failure::run_time("the key file holds no key"))?;
     let servers = servers(&flags.servers)?;

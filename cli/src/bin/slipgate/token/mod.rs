@@ -7,16 +7,16 @@ use clap::Subcommand;
 use slipgate_cli::Failure;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TokenCommand {
     /// Mint a connect token with the private key, without an issuer
-    Mint(mint::Flags),
+    Mint(mint::MintFlags),
     /// Show the content of a connect token
-    Inspect(inspect::Flags),
+    Inspect(inspect::InspectFlags),
 }
 
-pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+pub(crate) fn run(command: &TokenCommand) -> Result<(), Failure> {
     match command {
-        Command::Mint(flags) => mint::run(flags),
-        Command::Inspect(flags) => inspect::run(flags),
+        TokenCommand::Mint(flags) => mint::run(flags),
+        TokenCommand::Inspect(flags) => inspect::run(flags),
     }
 }

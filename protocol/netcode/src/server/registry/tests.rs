@@ -355,3 +355,15 @@ fn reservation_lasts_for_exactly_one_second() {
         assert_eq!(claimed, if is_reserved { Err(ClaimError::Full) } else { Ok(index) }, "{now} ms");
     }
 }
+
+#[test]
+fn tokens_that_expired_by_the_start_may_have_been_used_before() {
+    for (cutoff, expected) in [(TokenCutoff::AtStart, true), (TokenCutoff::None, false)] {
+        let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let mut config = ServerConfig::new(1, SLOTS, &[advertised]);
+        config.token_cutoff = cutoff;
+        let registry = ClientRegistry::new(&config, 1, &Seed::from([1; 32]), at(0), None).unwrap();
+        let is_refused = |expires| registry.history.may_have_forgotten(UnixSeconds(expires));
+        assert_eq!([1, 999, 1000, 1001].map(is_refused), [expected, expected, expected, false], "{cutoff:?}");
+    }
+}

@@ -181,3 +181,84 @@ impl PartialMessages {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reliability::MemoryBudget;
+
+    const LIMIT: u32 = 16 * 1024;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    /// Adds pieces from the start of a message of this many pieces. Returns whether it is complete, and how many
+    /// messages were discarded.
+    fn add(partials: &mut PartialMessages, pool: &mut ChunkPool, id: u32, pieces: usize, of: u32) -> (bool, u64) {
+        let data = alloc::vec![7; pieces * PIECE_BYTES];
+        let slice = MessageSlice { id: MessageId::new(id), bytes: of * PIECE_BYTES as u32, first: 0, data: &data };
+        let (complete, discarded) = partials.add(&slice, LIMIT, pool, at(0));
+        let is_complete = complete.is_some();
+        complete.into_iter().for_each(|assembly| pool.release(assembly.chunks));
+        (is_complete, discarded)
+    }
+
+    /// Returns a pool that has its reserve alone, and the chunks of that.
+    fn small_pool() -> (ChunkPool, usize) {
+        let pool = ChunkPool::new(Some(MemoryBudget::new(0)));
+        let chunks = pool.available(usize::MAX);
+        (pool, chunks)
+    }
+
+    #[test]
+    fn older_messages_give_way_when_memory_is_scarce() {
+        let (mut pool, chunks) = small_pool();
+        let mut partials = PartialMessages::new();
+        assert_eq!(add(&mut partials, &mut pool, 1, 10, 11), (false, 0));
+        assert_eq!(add(&mut partials, &mut pool, 2, chunks - 10, 40), (false, 0), "the memory is full");
+        assert_eq!(add(&mut partials, &mut pool, 3, 5, 6), (false, 2));
+        assert_eq!(partials.list.iter().map(|partial| partial.id).collect::<Vec<_>>(), [MessageId::new(3)]);
+        assert_eq!(pool.available(usize::MAX), chunks - 5);
+    }
+
+    #[test]
+    fn oldest_message_gives_way_at_each_limit() {
+        let (mut pool, mut partials) = (ChunkPool::new(None), PartialMessages::new());
+        for id in 0..MAX_PARTIALS as u32 {
+            assert_eq!(add(&mut partials, &mut pool, id, 1, 2), (false, 0));
+        }
+        assert_eq!(add(&mut partials, &mut pool, 0, 1, 2), (false, 0), "a slice of a known message");
+        assert_eq!(add(&mut partials, &mut pool, 100, 1, 2), (false, 1), "the seventeenth message");
+        assert_eq!(partials.list.first().map(|oldest| oldest.id), Some(MessageId::new(2)), "0 was used later than 1");
+
+        let (mut pool, mut partials) = (ChunkPool::new(None), PartialMessages::new());
+        let pieces = LIMIT / PIECE_BYTES as u32;
+        for id in 0..MAX_PARTIAL_MESSAGES as u32 {
+            assert_eq!(add(&mut partials, &mut pool, id, 1, pieces), (false, 0), "four of the maximum size");
+        }
+        assert_eq!(add(&mut partials, &mut pool, 4, 1, pieces), (false, 1), "the fifth");
+        assert_eq!(add(&mut partials, &mut pool, 5, 1, 2), (false, 1), "a small one");
+        assert_eq!(add(&mut partials, &mut pool, 5, 1, 3), (false, 1), "another size under the same id");
+        assert_eq!(partials.list.len(), 4);
+    }
+
+    #[test]
+    fn message_is_discarded_a_second_after_its_latest_slice() {
+        let (mut pool, mut partials) = (ChunkPool::new(None), PartialMessages::new());
+        assert_eq!(partials.tick(at(5000), &mut pool), 0);
+        add(&mut partials, &mut pool, 1, 1, 2);
+        add(&mut partials, &mut pool, 2, 1, 2);
+        assert_eq!((partials.tick(at(999), &mut pool), partials.tick(at(1000), &mut pool)), (0, 2));
+        assert!(partials.list.is_empty());
+    }
+
+    #[test]
+    fn message_larger_than_the_memory_is_discarded_itself() {
+        let (mut pool, chunks) = small_pool();
+        let mut partials = PartialMessages::new();
+        assert_eq!(add(&mut partials, &mut pool, 1, 10, 11), (false, 0));
+        assert_eq!(add(&mut partials, &mut pool, 2, chunks + 1, 40), (false, 2));
+        assert_eq!((partials.list.len(), pool.available(usize::MAX)), (0, chunks));
+    }
+}

@@ -196,3 +196,51 @@ fn take_reliable(
         FrameBody::Transfer { .. } => Err(ChannelViolation::WrongFrame(context.channel)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_start(Duration::from_millis(millis))
+    }
+
+    /// Takes frames of a kind of channel. Returns the messages that were delivered and dropped a second later.
+    fn counts(kind: Kind, frames: &[FrameBody]) -> (u64, u64) {
+        let (mut receiver, config) = (ChannelReceiver::new(kind), ChannelConfig::from(kind));
+        let (mut pool, mut scratch) = (ChunkPool::new(None), Vec::new());
+        for body in frames {
+            let context = &mut ReceiveContext {
+                channel: ChannelId(0),
+                config: &config,
+                packet: &[7; 200],
+                pool: &mut pool,
+                scratch: &mut scratch,
+                now: at(0),
+            };
+            receiver.take(body.clone(), context).unwrap();
+            while receiver.pop(&mut pool, &mut scratch) {}
+        }
+        receiver.tick(at(1000), &mut pool);
+        (receiver.stats.delivered, receiver.stats.dropped)
+    }
+
+    #[test]
+    fn each_message_is_counted_as_delivered_or_dropped() {
+        let whole = |id| FrameBody::Whole { id: MessageId::new(id), data: 0..9 };
+        let slice = |id, first| FrameBody::Slice { id: MessageId::new(id), bytes: 200, first, data: 0..72 };
+        let part = |id| FrameBody::Slice { id: MessageId::new(id), bytes: 200, first: 0, data: 0..128 };
+        for (kind, frames, expected) in [
+            (Kind::Unreliable, alloc::vec![whole(0), whole(1), whole(2)], (3, 0)),
+            (Kind::Unreliable, alloc::vec![part(0), slice(0, 1), part(1), part(2)], (1, 2)),
+            (Kind::Sequenced, alloc::vec![whole(5), whole(4), whole(6), whole(6)], (2, 2)),
+            (Kind::Sequenced, alloc::vec![part(1), part(2), whole(3), part(9), part(8)], (1, 4)),
+            (Kind::ReliableUnordered, alloc::vec![whole(1), whole(1), whole(0)], (2, 1)),
+            (Kind::ReliableOrdered, alloc::vec![whole(2), whole(1), whole(0), whole(0)], (3, 1)),
+        ] {
+            assert_eq!(counts(kind, &frames), expected, "{kind:?}: {frames:?}");
+        }
+    }
+}

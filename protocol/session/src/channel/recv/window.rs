@@ -127,7 +127,7 @@ impl MessageWindow {
         // Slices of it may have arrived before the sender sent it whole in a larger packet.
         self.drop_partial(index, pool);
         if config.kind == Kind::ReliableUnordered || index == 0 {
-            self.settle(index);
+            self.set_settled(index);
             return Ok(FrameOutcome::Deliver);
         }
         self.reserve(channel, config, data.len() as u32)?;
@@ -180,7 +180,7 @@ impl MessageWindow {
         let Some(index) = self.open(channel, config, id, pool)? else { return Ok(FrameOutcome::Dropped) };
         // A withdrawal may overtake or follow slices of the message.
         self.drop_partial(index, pool);
-        self.settle(index);
+        self.set_settled(index);
         Ok(FrameOutcome::Kept)
     }
 
@@ -354,7 +354,7 @@ impl MessageWindow {
         pool.assemble(&chunks, bytes, scratch);
         pool.release(chunks);
         self.bytes -= bytes;
-        self.settle(index);
+        self.set_settled(index);
         FrameOutcome::Assembled
     }
 
@@ -375,7 +375,7 @@ impl MessageWindow {
         self.put(index, WindowSlot::Nothing);
     }
 
-    fn settle(&mut self, index: usize) {
+    fn set_settled(&mut self, index: usize) {
         self.put(index, WindowSlot::Settled);
         self.skip_settled();
     }

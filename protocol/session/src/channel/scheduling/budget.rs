@@ -14,7 +14,7 @@
 //!
 //! DECISION: higher classes overdraw the credit, instead of a part of it being reserved for them. Both are the same on
 //! average. But a reserved part would have to fit into the credit beside a whole packet of the lowest class, and with
-//! so much more credit an idle connection could send a larger burst into a thin path.
+//! that much more credit an idle connection could send a larger burst into a thin path.
 
 use alloc::vec::Vec;
 use core::time::Duration;

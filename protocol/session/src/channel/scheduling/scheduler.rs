@@ -245,7 +245,7 @@ mod tests {
         };
         assert_eq!(first(1499, [1490, 1000, 1001]), 0);
         let order = [0; 5].map(|_| first(1501, [1500, 1000, 1001]));
-        assert_eq!(order, [1, 1, 2, 2, 0], "who has waited longest goes first");
+        assert_eq!(order, [1, 1, 2, 2, 0], "the channel that has waited longest goes first");
         assert_eq!(first(2000, [2000, 1000, 1001]), 0);
         let order = [0; 5].map(|_| first(2001, [2000, 1000, 1001]));
         assert_eq!(order, [2, 2, 1, 1, 0], "again half a second later, the higher class first");

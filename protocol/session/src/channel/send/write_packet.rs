@@ -86,15 +86,15 @@ impl Channels {
         }
     }
 
-    /// Returns whether so much is in flight that no more should be sent until a packet is acked or lost. Packets that
-    /// are sent all the same make the oldest one count as lost.
+    /// Returns whether the window of packets in flight is full: send no more until a packet is acked or lost. A packet
+    /// that is sent nevertheless makes the oldest one count as lost.
     pub(crate) fn is_full(&self) -> bool {
         self.newest.is_some_and(|newest| self.in_flight.is_full(newest))
     }
 
     /// Notes that packets up to this number were sent without frames of channels. Call it at least every 32,767
     /// numbers, so that newer packets can be distinguished from older ones.
-    pub fn skip(&mut self, packet: Sequence) {
+    pub(crate) fn skip(&mut self, packet: Sequence) {
         self.advance_to(packet);
     }
 

@@ -48,7 +48,7 @@ fn loss_is_reported_at_once_and_a_late_arrival_once() {
         let (first, frames) = one.packet(100).unwrap();
         one.channels.on_lost(first);
         if kind.is_reliable() {
-            assert!(one.reported().is_empty(), "it leaves anew");
+            assert!(one.reported().is_empty(), "it leaves again");
             let (again, frames) = one.packet(100).unwrap();
             other.take(&frames).unwrap();
             one.channels.on_lost(again);
@@ -212,7 +212,7 @@ fn unpolled_receipt_sets_a_deadline() {
     let [mut one, _] = End::pair(&[of(Kind::Unreliable)]);
     one.send_with_receipt(C, b"too late", 1);
     one.pass(300);
-    assert_eq!(one.channels.next_deadline(one.now), Some(one.now));
+    assert_eq!(one.channels.next_deadline(one.now, Duration::ZERO), Some(one.now));
     assert_eq!(one.reported(), [(1, DeliveryStatus::Expired)]);
-    assert_ne!(one.channels.next_deadline(one.now), Some(one.now));
+    assert_ne!(one.channels.next_deadline(one.now, Duration::ZERO), Some(one.now));
 }

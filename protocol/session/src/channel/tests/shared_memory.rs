@@ -31,29 +31,34 @@ fn without_memory(kind: Kind) -> [End; 2] {
 
 #[test]
 fn packet_without_memory_is_refused_and_arrives_later() {
-    let memory = MemoryBudget::new(5000);
-    let mut one = End::new(&[of(Kind::ReliableOrdered)]);
-    let mut other = sharing(&[of(Kind::ReliableOrdered)], &memory);
-    for number in 0..40 {
-        one.send(C, &message(number, 1000));
-    }
-    let packets: Vec<_> = one.packets(1180);
-    let (missing, rest) = packets.split_first().unwrap();
-    let (taken, refused): (Vec<_>, Vec<_>) = rest.iter().partition(|(_, frames)| {
-        let fits = other.channels.can_take(frames);
-        if fits {
-            other.take(frames).unwrap();
+    for (budget, packet_bytes) in
+        [4500, 5000, 6500].into_iter().flat_map(|budget| (1175..1181).map(move |p| (budget, p)))
+    {
+        let memory = MemoryBudget::new(budget);
+        let mut one = End::new(&[of(Kind::ReliableOrdered)]);
+        let mut other = sharing(&[of(Kind::ReliableOrdered)], &memory);
+        for number in 0..40 {
+            one.send(C, &message(number, 1000));
         }
-        fits
-    });
-    assert!(taken.len() >= 6 && refused.len() > 20, "{} taken", taken.len());
-    assert!(other.received.is_empty() && memory.left() < 1000);
-    for (sequence, frames) in [missing].into_iter().chain(refused) {
-        assert!(other.channels.can_take(frames), "messages in order need no memory");
-        other.take(frames).unwrap();
-        one.channels.on_acked(*sequence);
+        let packets: Vec<_> = one.packets(packet_bytes);
+        let (missing, rest) = packets.split_first().unwrap();
+        let (taken, refused): (Vec<_>, Vec<_>) = rest.iter().partition(|(_, frames)| {
+            let fits = other.channels.can_take(frames);
+            if fits {
+                other.take(frames).unwrap();
+            }
+            fits
+        });
+        assert!(taken.len() >= 6 && refused.len() > 20, "{} taken of {budget}", taken.len());
+        assert!(other.received.is_empty() && memory.left() < 2500, "{} left of {budget}", memory.left());
+        for (sequence, frames) in [missing].into_iter().chain(refused) {
+            assert!(other.channels.can_take(frames), "messages in order need no memory");
+            other.take(frames).unwrap();
+            one.channels.on_acked(*sequence);
+        }
+        let expected: Vec<_> = (0..40).map(|number| message(number, 1000)).collect();
+        assert_eq!(other.received(), expected, "budget {budget}, packets of {packet_bytes}");
     }
-    assert_eq!(other.received(), (0..40).map(|number| message(number, 1000)).collect::<Vec<_>>());
 }
 
 #[test]

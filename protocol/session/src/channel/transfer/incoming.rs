@@ -58,11 +58,6 @@ impl IncomingTransfers {
         self.active.into_iter().filter_map(|active| active.receiver.into_partial()).chain(self.partials)
     }
 
-    pub(super) fn label(&self, id: TransferId) -> Option<u64> {
-        let active = self.active.iter().find(|active| active.receiver.id() == id)?;
-        Some(active.receiver.begin().label)
-    }
-
     pub(super) fn progress(&self) -> impl Iterator<Item = (TransferId, TransferProgress)> {
         self.active.iter().map(|active| (active.receiver.id(), active.receiver.progress()))
     }

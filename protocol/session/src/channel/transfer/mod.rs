@@ -196,6 +196,20 @@ pub enum Reception {
 const SLICE_BYTES: u16 = 160;
 
 /// The settings of transfers, for both directions.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig};
+/// use slipgate_session::channel::{Channel, Layout};
+///
+/// // Replays of at most 4 MiB, which the program accepts or refuses one by one.
+/// let mut replays = Channel::transfers("replays");
+/// replays.transfers =
+///     TransferConfig { max_transfer_bytes: 4 << 20, admission: TransferAdmission::Ask, ..TransferConfig::default() };
+/// let mut layout = Layout::builder();
+/// layout.add(replays);
+/// assert!(layout.build().is_ok());
+/// ```
 #[derive(Clone, Debug)]
 pub struct TransferConfig {
     /// Bytes of each slice that this end sends, 128 to 1,152; 160 by default. One frame carries as many slices as fit
@@ -263,7 +277,9 @@ impl TransferConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// The first setting that is out of its bounds, see [`TransferConfigError`].
+    /// - `SliceBytes`: `slice_bytes` is not within 128 to 1,152.
+    /// - `TransferBytes`: `max_transfer_bytes` exceeds 64 MiB or `max_bytes_at_once`.
+    /// - `AtOnce`: `max_at_once` is not within 1 to 64.
     pub(crate) fn check(&self) -> Result<(), TransferConfigError> {
         if !(MIN_SLICE_BYTES..=MAX_SLICE_BYTES).contains(&self.slice_bytes) {
             return Err(TransferConfigError::SliceBytes);
@@ -304,6 +320,19 @@ impl core::error::Error for TransferConfigError {}
 
 /// An event of a transfer. `Offered`, `Received` and `Broken` concern transfers of the peer, the others those of this
 /// end.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::transfer::TransferEvent;
+///
+/// /// Returns the map, when all of it has arrived.
+/// fn map(event: TransferEvent) -> Option<Vec<u8>> {
+///     match event {
+///         TransferEvent::Received { content, .. } => Some(content.into_vec()),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub enum TransferEvent {
     /// The peer offers a transfer, and [`TransferAdmission::Ask`] is set: accept or refuse it.
@@ -345,6 +374,20 @@ pub enum TransferEvent {
 }
 
 /// A transfer that the peer offers.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::transfer::{TransferEvent, Transfers};
+///
+/// /// Accepts maps, which have label 7, and refuses the rest.
+/// fn decide(transfers: &mut Transfers, event: &TransferEvent) {
+///     match event {
+///         TransferEvent::Offered(offer) if offer.label == 7 => _ = transfers.accept(offer.id),
+///         TransferEvent::Offered(offer) => _ = transfers.refuse(offer.id),
+///         _ => {}
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransferOffer {
     /// The transfer.
@@ -385,7 +428,7 @@ pub enum TransferViolation {
     /// Slices of a length that does not follow from the announcement.
     SliceLength,
     /// A reply to a transfer that was never started.
-    NeverBegun,
+    NeverStarted,
     /// An `Accept` of slices that the transfer does not have.
     Range,
 }
@@ -400,7 +443,7 @@ impl fmt::Display for TransferViolation {
             Self::NotAccepted => "a slice belongs to a transfer that was not accepted",
             Self::SliceIndex => "a slice lies beyond the end of its transfer",
             Self::SliceLength => "a slice has another length than announced",
-            Self::NeverBegun => "a reply refers to a transfer that was never started",
+            Self::NeverStarted => "a reply refers to a transfer that was never started",
             Self::Range => "a reply refers to slices that the transfer does not have",
         })
     }

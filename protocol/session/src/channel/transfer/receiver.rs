@@ -301,6 +301,16 @@ fn write_accept(id: TransferId, store: &SliceStore, span: Range<u32>, buf: &mut 
 }
 
 /// The content of a received transfer, verified by its digest. It is stored in chunks.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::transfer::TransferContent;
+///
+/// /// Writes the content to a file without copying it first.
+/// fn save(content: &TransferContent, file: &mut impl std::io::Write) -> std::io::Result<()> {
+///     content.chunks().try_for_each(|chunk| file.write_all(chunk))
+/// }
+/// ```
 pub struct TransferContent {
     length: u32,
     regions: Vec<Option<Box<SliceRegion>>>,
@@ -353,6 +363,19 @@ impl fmt::Debug for TransferContent {
 /// slices of the same size.
 ///
 /// It takes the memory of what has arrived, which counts in no [`MemoryBudget`] while the application owns it.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::channel::transfer::{PartialTransfer, Transfers};
+///
+/// /// Continues the transfers of a broken connection on the next one.
+/// fn resume(partials: Vec<PartialTransfer>, transfers: &mut Transfers) {
+///     for partial in partials {
+///         println!("{} bytes have arrived", partial.progress().bytes);
+///         let _ = transfers.keep(partial);
+///     }
+/// }
+/// ```
 pub struct PartialTransfer {
     digest: ContentDigest,
     store: Box<SliceStore>,

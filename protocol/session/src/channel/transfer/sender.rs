@@ -171,11 +171,11 @@ impl TransferSender {
     ///
     /// # Errors
     /// - [`TransferViolation::Range`] for slices that the transfer does not have.
-    /// - [`TransferViolation::NeverBegun`] for a reply to a transfer that was not offered.
+    /// - [`TransferViolation::NeverStarted`] for a reply to a transfer that was not offered.
     pub(super) fn on_frame(&mut self, frame: &TransferFrame<'_>) -> Result<Reception, TransferViolation> {
         // A peer cannot reply to a transfer that it has not seen.
         if !self.is_known {
-            return Err(TransferViolation::NeverBegun);
+            return Err(TransferViolation::NeverStarted);
         }
         match *frame {
             TransferFrame::Accept { first, end, have, .. } => return self.on_accept(first, end, have),

@@ -50,7 +50,9 @@ impl Transfers {
     /// Creates a channel with these settings. Received transfers take their memory from `budget`, if there is one.
     ///
     /// # Errors
-    /// The first setting that is out of its bounds, see [`TransferConfigError`].
+    /// - `SliceBytes`: `slice_bytes` is not within 128 to 1,152.
+    /// - `TransferBytes`: `max_transfer_bytes` exceeds 64 MiB or `max_bytes_at_once`.
+    /// - `AtOnce`: `max_at_once` is not within 1 to 64.
     pub fn new(config: TransferConfig, budget: Option<MemoryBudget>) -> Result<Self, TransferConfigError> {
         config.check()?;
         Ok(Self { outgoing: OutgoingTransfers::new(&config), incoming: IncomingTransfers::new(config, budget) })
@@ -103,12 +105,6 @@ impl Transfers {
     /// Returns the progress of outgoing transfers, waiting ones included.
     pub fn sending(&self) -> impl Iterator<Item = (TransferId, TransferProgress)> {
         self.outgoing.progress()
-    }
-
-    /// Returns the peer's label of an incoming transfer in progress.
-    #[must_use]
-    pub fn label(&self, id: TransferId) -> Option<u64> {
-        self.incoming.label(id)
     }
 
     /// Returns the progress of incoming transfers.
@@ -312,7 +308,7 @@ impl OutgoingTransfers {
         let was_started = self.next_id.0.wrapping_sub(id.0).wrapping_sub(1) < 1 << 15;
         let waits = self.waiting.iter().any(|waiting| waiting.id == id);
         // A reply to a transfer that has ended is late. A reply to one that was never started is a violation.
-        if was_started && !waits { Ok(Reception::Ignored) } else { Err(TransferViolation::NeverBegun) }
+        if was_started && !waits { Ok(Reception::Ignored) } else { Err(TransferViolation::NeverStarted) }
     }
 
     pub(super) fn poll_event(&mut self) -> Option<TransferEvent> {

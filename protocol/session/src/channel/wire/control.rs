@@ -40,6 +40,15 @@ pub struct Hello {
 
 /// Why a connection closes. Codes from 256 on belong to the application, which can also send 0 and
 /// [`CloseCode::SHUTDOWN`]. Other codes of an application are sent as 0.
+///
+/// # Examples
+/// ```
+/// use slipgate_session::connection::CloseCode;
+///
+/// /// The game has a new version: the client shows where to get it.
+/// const UPDATE: CloseCode = CloseCode(CloseCode::FIRST_OF_APPLICATION.0 + 1);
+/// assert_eq!(UPDATE.to_string(), "257");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct CloseCode(pub u16);
 

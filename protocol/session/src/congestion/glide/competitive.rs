@@ -39,8 +39,8 @@ impl CompetitiveMode {
     }
 
     /// Starts compete mode. `fall` is that of the probe that found cross traffic, `before` the rate before the queue
-    /// grew; `newcomer` if the cross traffic was there first.
-    pub(super) fn begin(&mut self, sample: &PathSample, fall: f64, before: f64, newcomer: bool) {
+    /// grew; `joined` if the cross traffic was there first.
+    pub(super) fn begin(&mut self, sample: &PathSample, fall: f64, before: f64, joined: bool) {
         let mut rate = sample.delivery;
         if fall < NO_SHARE_FALL {
             rate = rate.max(before);
@@ -52,9 +52,9 @@ impl CompetitiveMode {
         }
         self.probe_count = 0;
         let (bytes, packet) = (rate * sample.round_trip, sample.largest_packet);
-        // A newcomer whose probe moved nothing has almost no share yet, and searches for it like a new TCP
+        // A joining flow whose probe moved nothing has almost no share yet, and searches for it like a new TCP
         // connection.
-        self.window = if newcomer && fall < NO_SHARE_FALL {
+        self.window = if joined && fall < NO_SHARE_FALL {
             CubicWindow::in_slow_start(bytes, packet, sample.now)
         } else {
             CubicWindow::new(bytes, packet, sample.now)
@@ -130,17 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn newcomer_without_a_share_doubles_until_a_loss() {
-        for (newcomer, fall, grown) in [(true, 0.05, 2.0), (true, 0.2, 1.0), (false, 0.05, 1.0)] {
+    fn joining_flow_without_a_share_doubles_until_a_loss() {
+        for (joined, fall, grown) in [(true, 0.05, 2.0), (true, 0.2, 1.0), (false, 0.05, 1.0)] {
             let mut competitive = CompetitiveMode::new(1200.0);
-            competitive.begin(&queued(0.2, 100.0), fall, 1e6, newcomer);
+            competitive.begin(&queued(0.2, 100.0), fall, 1e6, joined);
             let before = competitive.window();
             let full = (before / 1200.0) as usize;
             let sample = PathSample { app_limited: false, ..queued(0.2, 100.1) };
             competitive.on_feedback(&sample, &vec![sent(100.01); full], &[], 0.0, true);
             assert!(
                 (competitive.window() / before - grown).abs() < 0.05,
-                "{newcomer} {fall}: {}",
+                "{joined} {fall}: {}",
                 competitive.window() / before
             );
             competitive.on_feedback(&sample, &[], &[sent(100.05)], 0.0, true);

@@ -143,7 +143,7 @@ impl DelayEstimator {
     /// varies: two loops of nearly the same length drift past each other.
     pub(super) fn sample(&mut self, queue: f64, socket_delay: f64, is_steady: bool, now: f64) {
         if let Some(previous) = self.previous.filter(|_| is_steady) {
-            // The jitter of a stall is none of the path's usual jitter.
+            // The path's usual jitter does not include that of a stall.
             let difference = (queue - previous).abs().min(MAX_JITTER);
             self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
         }

@@ -83,7 +83,7 @@ pub(super) enum Belief {
 #[derive(Clone, Debug)]
 pub(super) struct DownProbes {
     active: Option<DownProbe>,
-    begun_at: f64,
+    started_at: f64,
     unclear_at: f64,
     ineffective_count: u32,
     self_inflicted_at: f64,
@@ -97,7 +97,7 @@ impl DownProbes {
     pub(super) fn new() -> Self {
         Self {
             active: None,
-            begun_at: f64::NEG_INFINITY,
+            started_at: f64::NEG_INFINITY,
             unclear_at: f64::NEG_INFINITY,
             ineffective_count: 0,
             self_inflicted_at: f64::NEG_INFINITY,
@@ -115,7 +115,7 @@ impl DownProbes {
         let end = begin + (QUEUE_SHARE * sample.queue).clamp(MIN_PROBE, MAX_PROBE);
         let delivery = sample.delivery;
         self.active = Some(DownProbe { begin, end, window, delivery, before: None, after: None });
-        self.begun_at = begin;
+        self.started_at = begin;
         // Hold the rate a little longer, so that the samples after the end are not mixed.
         end + OVERLAP * window
     }
@@ -126,7 +126,7 @@ impl DownProbes {
 
     /// Returns the time since the newest probe started.
     pub(super) fn age(&self, now: f64) -> f64 {
-        now - self.begun_at
+        now - self.started_at
     }
 
     /// Returns the fall at the newest probe, as a share of that expected of a self-inflicted queue.

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(Startup::new().on_feedback(&queued(0.008, 1.0), 2e6, 4e4), StartupStep::End(9e5));
     }
 
-    /// Delivers so much, with the two newest samples above the least of late by so much.
+    /// Returns a sample with this delivery rate in bytes/s, whose two newest delays exceed the minimum by `delay`.
     fn trembling(delivery: f64, delay: f64) -> PathSample {
         PathSample { delivery, arrivals: delivery, instant_queue: delay, ..QUIET }
     }

@@ -15,9 +15,9 @@ struct Path {
     rate: f64,
     round_trip: f64,
     buffer: f64,
-    /// Each so many packets one is lost, if any.
+    /// One packet of this many is lost, if any.
     lose_every: Option<u64>,
-    tells_times: bool,
+    reports_times: bool,
     glide: Glide,
     now: f64,
     free_at: f64,
@@ -45,7 +45,7 @@ impl Path {
             round_trip: round_trip_ms / 1000.0,
             buffer: buffer_ms / 1000.0,
             lose_every: None,
-            tells_times: true,
+            reports_times: true,
             glide,
             now: 1.0,
             free_at: 0.0,
@@ -142,7 +142,7 @@ impl Path {
                 now: Self::moment(self.now),
                 newest: Some(NewestAck {
                     sent_at,
-                    received_at: self.tells_times.then_some(received_at),
+                    received_at: self.reports_times.then_some(received_at),
                     ack_delay: Duration::ZERO,
                     socket_delay: Duration::ZERO,
                 }),
@@ -180,7 +180,7 @@ fn paths_are_used_with_short_queues() {
 #[test]
 fn round_trip_replaces_missing_arrival_times() {
     let mut path = Path::new(4.0, 50.0, 500.0);
-    path.tells_times = false;
+    path.reports_times = false;
     path.run(5.0);
     let used = path.run(20.0);
     // One frame more than otherwise: a peer without arrival times may read that late.

@@ -147,18 +147,18 @@ proptest! {
         let (mut awaited, mut lost) = (std::collections::BTreeMap::new(), std::collections::BTreeSet::new());
         let (mut next, mut now) = (first, 0);
         for (what, amount) in steps {
-            let mut verdicts = Vec::new();
+            let mut lost_now = Vec::new();
             match what {
                 0..=3 => {
                     next = next.wrapping_add(amount / 40);
                     let sequence = Sequence(next);
-                    sent_packets.on_packet_sent(sequence, amount.into(), at(now), |lost, _| verdicts.push(lost.0));
+                    sent_packets.on_packet_sent(sequence, amount.into(), at(now), |lost, _| lost_now.push(lost.0));
                     awaited.insert(next, (u64::from(amount), now));
                     next = next.wrapping_add(1);
                 }
                 4 if amount > 45 => {
                     next = next.wrapping_add(amount / 40);
-                    sent_packets.skip(Sequence(next), |sequence, _| verdicts.push(sequence.0));
+                    sent_packets.skip(Sequence(next), |sequence, _| lost_now.push(sequence.0));
                     next = next.wrapping_add(1);
                 }
                 4..=5 => {
@@ -175,14 +175,14 @@ proptest! {
                 }
                 _ => {
                     now += u64::from(amount) * 3;
-                    sent_packets.detect_lost(&TIMING, at(now), |sequence, _| verdicts.push(sequence.0));
+                    sent_packets.detect_lost(&TIMING, at(now), |sequence, _| lost_now.push(sequence.0));
                     let overdue = |(sequence, (_, then)): (&u16, &(u64, u64))| {
-                        !verdicts.contains(sequence) && *then + 1000 <= now
+                        !lost_now.contains(sequence) && *then + 1000 <= now
                     };
                     prop_assert!(!awaited.iter().any(overdue));
                 }
             }
-            for sequence in verdicts {
+            for sequence in lost_now {
                 prop_assert!(awaited.remove(&sequence).is_some(), "{} was not awaited", sequence);
                 lost.insert(sequence);
             }

@@ -18,8 +18,8 @@ use slipgate_netcode::time::Instant;
 /// Congestion Avoidance over UDP", because nothing else measures the path any more.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many close messages leave at once from a program that cannot wait: as with netcode's disconnect packets, one of
-/// several gets through.
+/// The number of close messages that a program which cannot wait sends at once: like netcode's disconnect packets,
+/// they are repeated because some may be lost.
 const CLOSES_AT_ONCE: usize = 3;
 
 /// The progress of closing.
@@ -116,7 +116,7 @@ impl Connection {
 
     /// Sends the close message until it is acknowledged or the time is up.
     pub(super) fn transmit_close(&mut self, closing: Closing, now: Instant, sink: &mut impl Sink) {
-        // The time-out begins with the first transmission, which a slow loop may delay.
+        // The timeout begins with the first transmission, which a slow loop may delay.
         let since = closing.since.unwrap_or(now);
         if closing.control.is_acked() || now.reached(since, self.close_timeout) {
             self.stage = Stage::Closed;

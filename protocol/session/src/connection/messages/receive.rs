@@ -6,12 +6,14 @@ use core::time::Duration;
 
 use super::{Connection, Stage, min_payload};
 use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello, VERSION};
-use crate::channel::{ChannelId, ChannelViolation, FrameCursor, ReceivedMessage};
+use crate::channel::{ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
 use crate::connection::reliable_control::ReliableControl;
-use crate::connection::work_budget::{BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, WorkPermit};
-use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
+use crate::connection::work_budget::{
+    BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, RefusedPackets, WorkPermit,
+};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Delivery, Intake};
 use crate::reject::Reject;
 use crate::reliability::Acceptance;
 use crate::wire::PayloadSpan;
@@ -30,6 +32,8 @@ pub struct MessageCursor {
     start: usize,
     frames: FrameCursor,
     times: PacketTimes,
+    /// Whether the rest may wait until other clients had their turn.
+    pub delivery: Delivery,
 }
 
 /// A message that arrived on a channel.
@@ -64,7 +68,7 @@ impl Connection {
     /// closes the connection: see [`close_reason`](Self::close_reason).
     pub fn handle(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<MessageCursor>, Reject> {
         self.on_received(now);
-        self.request_work(datagram, now)?;
+        self.request_work(datagram, unread, now)?;
         let DatagramParts { frame, rest, frames } = match self.parse(datagram) {
             Ok(parts) => parts,
             Err(reject) => {
@@ -84,7 +88,7 @@ impl Connection {
         let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
-        // A number that was skipped on purpose is no fault: the peer acknowledges what it did not receive.
+        // A skipped number cannot be acknowledged by mistake: the peer acknowledges what it did not receive.
         if self.path.acked_skipped() || self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
             self.break_off_violation(ChannelViolation::AcksOfUnsent);
         }
@@ -100,12 +104,13 @@ impl Connection {
         }
         debug_assert!(times.is_some(), "a datagram with frames is a whole packet");
         let times = times.unwrap_or(PacketTimes { arrived: now, sent: None });
-        Ok(Some(MessageCursor { start: datagram.len() - frames.len(), frames: FrameCursor::default(), times }))
+        let (start, frames) = (datagram.len() - frames.len(), FrameCursor::default());
+        Ok(Some(MessageCursor { start, frames, times, delivery: Delivery::Continues }))
     }
 
     /// Takes budget for a packet. One beyond the budget is refused before anything of it is read (§5.11).
-    fn request_work(&mut self, datagram: &[u8], now: Instant) -> Result<(), Reject> {
-        if self.work.request(now) == WorkPermit::Refused {
+    fn request_work(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<(), Reject> {
+        if self.work.request(unread, now) == WorkPermit::Refused {
             self.path.count_reject(Reject::OverBudget);
             if self.work.is_flood() {
                 self.break_off_violation(ChannelViolation::Flood);
@@ -117,13 +122,23 @@ impl Connection {
     }
 
     /// Sets whether packets of the peer are refused.
-    pub(crate) const fn set_intake(&mut self, intake: Intake) {
-        self.work.set_intake(intake);
+    pub(crate) fn set_intake(&mut self, intake: Intake) {
+        if intake == Intake::Flooded {
+            self.break_off_violation(ChannelViolation::Flood);
+        } else {
+            self.work.set_intake(intake);
+        }
     }
 
-    /// Returns how many packets exceeded the work budget since the last call.
-    pub(crate) const fn take_packets_over_budget(&mut self) -> u32 {
+    /// Returns how many packets were refused since the last call.
+    pub(crate) const fn take_refused(&mut self) -> RefusedPackets {
         self.work.take_refused()
+    }
+
+    /// Returns the estimated work of the peer's packets and messages since the last call, in nanoseconds.
+    #[inline]
+    pub(crate) const fn take_work_done(&mut self) -> u64 {
+        self.work.take_done()
     }
 
     /// Records that the layer below received something authentic of the peer at that time, if only a keep-alive. A
@@ -196,10 +211,13 @@ impl Connection {
         let next = self.channels.next(frames, &mut cursor.frames, scratch, now);
         self.work.charge(u64::from(self.channels.take_frames_read()) * FRAME_WORK);
         match next {
-            Ok(message) => {
-                let message = message?;
-                self.work.charge_message();
+            Ok(Some(message)) => {
+                cursor.delivery = self.work.charge_message(now);
                 Some(located(message, cursor))
+            }
+            Ok(None) => {
+                self.work.on_packet_delivered();
+                None
             }
             Err(violation) => {
                 self.break_off_violation(violation);
@@ -250,14 +268,20 @@ impl Connection {
         if !(hello.oldest_version..=hello.version).contains(&VERSION) {
             return Some((CloseKind::VersionMismatch, CloseCode::VERSION_MISMATCH));
         }
-        let mismatch = CloseKind::LayoutMismatch { local: self.layout, remote: Some(hello.layout) };
+        let mismatch = self.layout_mismatch(Some(hello.layout));
         (hello.layout != self.layout).then_some((mismatch, CloseCode::LAYOUT_MISMATCH))
+    }
+
+    fn layout_mismatch(&self, remote: Option<LayoutHash>) -> CloseKind {
+        let layout = self.channels.layout();
+        let (local_version, local_channels) = (layout.version(), layout.channels().len());
+        CloseKind::LayoutMismatch { local: self.layout, remote, local_version, local_channels }
     }
 
     fn on_bye(&mut self, bye: &Bye<'_>) {
         let from_session = |kind| CloseReason::from_session(ClosedBy::Remote, kind, bye.code);
         let reason = match bye.code {
-            CloseCode::LAYOUT_MISMATCH => from_session(CloseKind::LayoutMismatch { local: self.layout, remote: None }),
+            CloseCode::LAYOUT_MISMATCH => from_session(self.layout_mismatch(None)),
             CloseCode::VERSION_MISMATCH => from_session(CloseKind::VersionMismatch),
             CloseCode::VIOLATION => from_session(CloseKind::Accused),
             // Codes that are reserved for later versions are treated as an application's.

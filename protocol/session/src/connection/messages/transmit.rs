@@ -185,7 +185,7 @@ impl Connection {
             // The session frame and the hello use up a part of the budget.
             let before = max_bytes.saturating_sub(rest.len());
             let frames = channels.write_within(sequence, now, rest, budget.after(before));
-            // A hello that is in flight already is no reason for a packet of its own.
+            // A hello that is in flight already does not need a packet of its own.
             if frames > 0 || hello.wants_packet() { start + frames } else { 0 }
         });
         if sent > 0
@@ -197,7 +197,7 @@ impl Connection {
         sent
     }
 
-    /// Handles a probe time-out: packets are in flight and nothing was acknowledged for long, so their contents may
+    /// Handles a probe timeout: packets are in flight and nothing was acknowledged for long, so their contents may
     /// be lost.
     fn on_pto(&mut self, now: Instant) {
         self.hello.on_pto();

@@ -23,17 +23,17 @@ const RECEIVER: usize = 1;
 /// A change of the path, or of a machine at one end.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// The rate is lower for so many milliseconds.
+    /// The rate is lower for this many milliseconds.
     Fall { rate: f64, lasts: u64 },
-    /// Nothing gets through in either direction for so many milliseconds.
+    /// Nothing gets through in either direction for this many milliseconds.
     Dark { lasts: u64 },
     /// After 300 ms each direction is 30 ms longer.
     Longer,
-    /// Datagrams of both directions wait for so many milliseconds.
+    /// Datagrams of both directions wait for this many milliseconds.
     Stall { lasts: u64 },
-    /// The machine of one end sleeps for so many milliseconds.
+    /// The machine of one end sleeps for this many milliseconds.
     Sleep { end: usize, lasts: u64, clock: Clock, arrivals: Arrivals },
-    /// The clock of one end jumps ahead by so many milliseconds.
+    /// The clock of one end jumps ahead by this many milliseconds.
     Jump { end: usize, by: u64 },
 }
 
@@ -157,7 +157,7 @@ impl Scenario {
         tenths
     }
 
-    /// Returns when a datagram arrives, if it does. The path back has no queue.
+    /// Returns when a datagram arrives, `None` if it is dropped. The path back has no queue.
     fn arrival(&self, sender: bool, bytes: usize, free_at: &mut f64, at: u64) -> Option<u64> {
         if self.change.is_dark(at) || (sender && *free_at - at as f64 > BUFFER) {
             return None;

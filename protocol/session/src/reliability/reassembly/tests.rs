@@ -48,12 +48,13 @@ fn incomplete(reassembly: &Reassembly) -> Vec<u16> {
 fn memory_of_an_expired_packet_serves_the_next_one() {
     let (mut reassembly, _) = with_memory_for(2);
     for sequence in 0..10 {
-        let start = at(1000 * u64::from(sequence));
+        let start = at(2000 * u64::from(sequence));
         for id in 1..3 {
             assert_eq!(take(&mut reassembly, sequence, id, 3, start), Ok(FragmentOutcome::Waiting), "{sequence} {id}");
         }
         let full = reassembly.bytes();
-        reassembly.tick(at(1000 * u64::from(sequence) + 1000));
+        // The first tick is exactly in time, the others are late.
+        reassembly.tick(at(2000 * u64::from(sequence) + 1000 + 50 * u64::from(sequence)));
         assert_eq!(incomplete(&reassembly), [0; 0], "{sequence}");
         assert_eq!((reassembly.given_up(), reassembly.bytes()), (u64::from(sequence) + 1, full), "{sequence}");
     }
@@ -142,4 +143,25 @@ fn the_largest_packet_is_assembled_and_a_larger_one_not() {
         assert_eq!(take(&mut reassembly, 3, id, 9, at(0)), Ok(FragmentOutcome::Waiting), "{id}");
     }
     assert_eq!(reassembly.given_up(), 0);
+}
+
+#[test]
+fn packets_are_discarded_when_they_fall_out_of_the_window() {
+    let (mut reassembly, _) = with_memory_for(8);
+    reassembly.advance(Sequence(9));
+    take(&mut reassembly, 8, 1, 3, at(0)).unwrap();
+    take(&mut reassembly, 9, 1, 3, at(0)).unwrap();
+    for (newest, left) in [(12, &[8, 9][..]), (23, &[8, 9]), (24, &[9]), (25, &[])] {
+        reassembly.advance(Sequence(newest));
+        assert_eq!(incomplete(&reassembly), left, "{newest}");
+    }
+}
+
+#[test]
+fn fixed_memory_is_charged_to_the_budget() {
+    let (mut reassembly, budget) = with_memory_for(8);
+    take(&mut reassembly, 1, 1, 3, at(0)).unwrap();
+    let fixed = 16 * size_of::<Option<PartialPacket>>() + 3 * BYTES;
+    assert!((fixed..fixed + 8 * BYTES).contains(&reassembly.bytes()), "{} bytes", reassembly.bytes());
+    assert_eq!(budget.left() + reassembly.bytes(), 1 << 20);
 }

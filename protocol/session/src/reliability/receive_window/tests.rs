@@ -213,3 +213,12 @@ fn extended_acks_cover_twice_the_unreported_span() {
     arrive(&mut received, 101..601);
     assert_eq!(received.extended_acks(&mut bits), 28, "no more than there is buf for");
 }
+
+#[test]
+fn extended_acks_report_nothing_from_before_the_window() {
+    let mut window = received(64, 0..200);
+    (136..200).for_each(|sequence| window.require_ack(Sequence(sequence), Instant::default()));
+    let mut bits = [0xaa; 12];
+    assert_eq!(window.extended_acks(&mut bits), 12);
+    assert_eq!(bits, [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0], "64 packets, 32 of them in the header");
+}

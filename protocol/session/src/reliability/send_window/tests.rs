@@ -172,3 +172,36 @@ fn window_bounds_the_remembered_packets() {
     assert_eq!((sent.packets.len(), sent.events.capacity()), (0, 0));
     assert_eq!(sent.packets.capacity(), 0);
 }
+
+/// A peer that names its newest packets only in datagrams which it seems to have sent earlier.
+#[test]
+fn lie_is_found_after_a_number_space_of_overtaken_acks() {
+    for order in [ArrivalOrder::Newest, ArrivalOrder::Overtaken] {
+        let mut sent = SendWindow::new(16);
+        for _ in 0..100_000 {
+            on_packet_sent(&mut sent, 1, at(0));
+            sent.on_ack(sent.next() - 1, ArrivalOrder::Overtaken, at(1));
+        }
+        sent.skip(at(1));
+        on_packet_sent(&mut sent, 1, at(1));
+        let skipped = sent.next() - 2;
+        assert_eq!(sent.on_ack(skipped, order, at(2)), AckOutcome::Skipped, "{order:?}");
+    }
+}
+
+/// A peer that received nothing for a whole number space may mean an old packet with the same number.
+#[test]
+fn old_number_is_no_lie_after_a_number_space_of_silence() {
+    for (unheard, expected) in [(49_000, AckOutcome::Skipped), (65_537, AckOutcome::AlreadyKnown)] {
+        let mut sent = SendWindow::new(16);
+        on_packet_sent(&mut sent, 40_000, at(0));
+        sent.on_ack(Sequence(39_999), ArrivalOrder::Newest, at(1));
+        on_packet_sent(&mut sent, unheard, at(2));
+        sent.skip(at(2));
+        // The window is full of packets, which make room for no number that is skipped.
+        sent.declare_overdue_lost(DEADLINE, at(1002));
+        sent.skip(at(2));
+        let skipped = sent.next() - 1;
+        assert_eq!(sent.on_ack(skipped, ArrivalOrder::Newest, at(2)), expected, "{unheard}");
+    }
+}

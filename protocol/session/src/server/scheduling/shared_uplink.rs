@@ -74,7 +74,7 @@ impl SharedUplink {
     }
 
     /// Returns the flag that says whether there is a limit, to be read without the lock.
-    #[cfg(any(feature = "std", test))]
+    #[cfg(feature = "std")]
     pub(crate) fn limited(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.limited)
     }

@@ -85,7 +85,7 @@ impl ReliableHeader {
 
     /// Returns the bytes of the canonical form.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let ack = if self.short_ack().is_some() { 1 } else { 2 };
         let present = self.acks.bits.to_le_bytes().iter().filter(|byte| **byte != u8::MAX).count();
         PREFIX_AND_SEQUENCE_BYTES + ack + present

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::super::server::ServerReport;
-use super::super::snapshot::Snapshot;
+use super::super::snapshot::DemoSnapshot;
 
 /// The interval between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ impl History {
     }
 
     /// Takes a sample if it is due. `flood_sent` is the number of junk datagrams that the running flood has sent.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, flood_sent: Option<u64>, now: Instant) {
+    pub(super) fn update(&mut self, snapshot: &DemoSnapshot, flood_sent: Option<u64>, now: Instant) {
         if now < self.next_sample {
             return;
         }

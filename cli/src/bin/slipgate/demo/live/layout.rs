@@ -18,9 +18,9 @@
 use std::time::{Duration, Instant};
 
 use super::super::line::{LINES, Line};
-use super::super::snapshot::Snapshot;
+use super::super::snapshot::DemoSnapshot;
 use super::history::{History, Sample};
-use super::row::{Row, Tone, first_that_fits, wrap};
+use super::row::{ScreenRow, Tone, first_that_fits, wrap};
 use super::table::{Table, short_millis};
 
 /// The bars of a sparkline, from low to high.
@@ -39,7 +39,7 @@ const MAX_EVENT_ROWS: usize = 12;
 
 /// Everything that the screen shows.
 pub(super) struct View<'a> {
-    pub(super) snapshot: &'a Snapshot,
+    pub(super) snapshot: &'a DemoSnapshot,
     pub(super) history: &'a History,
     pub(super) line: Line,
     /// Where issuer and server listen.
@@ -81,13 +81,13 @@ impl Plan {
 }
 
 /// Returns the rows of a screen of this size: at most `height`, each at most `width` columns wide.
-pub(super) fn rows(view: &View<'_>, width: usize, height: usize) -> Vec<Row> {
+pub(super) fn rows(view: &View<'_>, width: usize, height: usize) -> Vec<ScreenRow> {
     let snapshot = view.snapshot;
     let plan = Plan::of(height, snapshot.clients.len());
-    let gap = |number: usize| (plan.gaps >= number).then(Row::default);
+    let gap = |number: usize| (plan.gaps >= number).then(ScreenRow::default);
     let table = Table::of_width(width);
     let mut rows = vec![title(view, width)];
-    rows.extend((plan.addresses > 0).then(|| Row::new(Tone::Dim, first_that_fits(width, &[view.addresses]))));
+    rows.extend((plan.addresses > 0).then(|| ScreenRow::new(Tone::Dim, first_that_fits(width, &[view.addresses]))));
     rows.push(line(view.line, width));
     rows.extend((plan.description > 0).then(|| description(view.line, width)));
     rows.extend([round_trip(view.history, width), cpu(view.history, width), drops(view, width)]);
@@ -99,38 +99,38 @@ pub(super) fn rows(view: &View<'_>, width: usize, height: usize) -> Vec<Row> {
     rows.extend(events(view.history, width, plan.events));
     // The keys stand at the bottom.
     rows.truncate(height.saturating_sub(1));
-    rows.resize_with(height.saturating_sub(1), Row::default);
+    rows.resize_with(height.saturating_sub(1), ScreenRow::default);
     rows.push(keys(width, view.history.samples().next_back().is_some_and(|sample| sample.flood.is_some())));
     rows
 }
 
 /// Returns the rows of as many players as fit, and how many are left out.
-fn players(snapshot: &Snapshot, table: &Table, max: usize, width: usize) -> Vec<Row> {
+fn players(snapshot: &DemoSnapshot, table: &Table, max: usize, width: usize) -> Vec<ScreenRow> {
     let players = snapshot.clients.len();
     let shown = if players <= max { players } else { max.saturating_sub(1) };
     let rows = snapshot.clients.iter().take(shown).map(|entry| table.player(entry, snapshot.map_bytes()));
-    let mut rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<ScreenRow> = rows.collect();
     if shown < players && max > 0 {
-        let left_out = Row::new(Tone::Dim, &format!("{:>7}and {} more players", "", players - shown));
-        rows.push(Row::default().and_if_it_fits(left_out, width));
+        let left_out = ScreenRow::new(Tone::Dim, &format!("{:>7}and {} more players", "", players - shown));
+        rows.push(ScreenRow::default().and_if_it_fits(left_out, width));
     }
     rows
 }
 
-fn title(view: &View<'_>, width: usize) -> Row {
+fn title(view: &View<'_>, width: usize) -> ScreenRow {
     let players = view.snapshot.clients.len();
     let time = clock(view.history.elapsed(view.now));
     let about = format!("  {players} players, a game server and a token issuer on this machine");
     let short = format!("  {players} players");
-    let title = Row::new(Tone::Bold, first_that_fits(width, &["Slipgate demo", "Slipgate"]));
+    let title = ScreenRow::new(Tone::Bold, first_that_fits(width, &["Slipgate demo", "Slipgate"]));
     let free = width.saturating_sub(title.width() + time.len() + 1);
     let title = title.with(Tone::Plain, first_that_fits(free, &[&about, &short]));
     let pad = " ".repeat(width.saturating_sub(title.width() + time.len()).max(1));
-    title.and_if_it_fits(Row::new(Tone::Plain, &pad).with(Tone::Dim, &time), width)
+    title.and_if_it_fits(ScreenRow::new(Tone::Plain, &pad).with(Tone::Dim, &time), width)
 }
 
 /// Returns the lines with their keys; where there is no room, only the keys and the name of the chosen line.
-fn line(chosen: Line, width: usize) -> Row {
+fn line(chosen: Line, width: usize) -> ScreenRow {
     let tone = |line: Line| if line == chosen { Tone::Chosen } else { Tone::Plain };
     let (mut full, mut short) = (label("line", width), label("line", width));
     for (number, line) in (1..).zip(LINES) {
@@ -138,31 +138,31 @@ fn line(chosen: Line, width: usize) -> Row {
         full = full.with(Tone::Plain, gap).with(tone(line), &format!("{number} {}", line.name()));
         short = short.with(tone(line), &number.to_string()).with(Tone::Plain, " ");
     }
-    let name = Row::new(Tone::Plain, chosen.name());
+    let name = ScreenRow::new(Tone::Plain, chosen.name());
     let rows = [full, short.and(name.clone()), name];
     rows.into_iter().find(|row| row.width() <= width).unwrap_or_default()
 }
 
-fn description(line: Line, width: usize) -> Row {
+fn description(line: Line, width: usize) -> ScreenRow {
     let indent = " ".repeat(LABEL + 1);
     let lines = wrap(line.description(), width.saturating_sub(indent.len()));
     let first = lines.first().map_or("", |line| line.trim_end_matches(','));
-    Row::default().and_if_it_fits(Row::new(Tone::Dim, &format!("{indent}{first}")), width)
+    ScreenRow::default().and_if_it_fits(ScreenRow::new(Tone::Dim, &format!("{indent}{first}")), width)
 }
 
 /// Returns the label of a row, of a fixed width.
-fn label(text: &str, width: usize) -> Row {
-    Row::default().and_if_it_fits(Row::new(Tone::Dim, &format!("{text:<LABEL$} ")), width)
+fn label(text: &str, width: usize) -> ScreenRow {
+    ScreenRow::default().and_if_it_fits(ScreenRow::new(Tone::Dim, &format!("{text:<LABEL$} ")), width)
 }
 
-fn round_trip(history: &History, width: usize) -> Row {
+fn round_trip(history: &History, width: usize) -> ScreenRow {
     let seconds = |sample: &Sample| sample.round_trip.map(|time| time.as_secs_f64());
     let latest = history.samples().next_back().and_then(|sample| sample.round_trip);
     let most = |most: f64| format!("up to {}", short_millis(Duration::try_from_secs_f64(most).ok()));
     sparkline("round trip", &short_millis(latest), history, width, seconds, FULL_ROUND_TRIP, most)
 }
 
-fn cpu(history: &History, width: usize) -> Row {
+fn cpu(history: &History, width: usize) -> ScreenRow {
     let latest = history.samples().next_back().and_then(|sample| sample.cpu);
     let text = latest.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
     let most = |most: f64| format!("up to {:.0} %", most * 100.0);
@@ -179,8 +179,8 @@ fn sparkline(
     value: impl Fn(&Sample) -> Option<f64>,
     full: f64,
     most: impl Fn(f64) -> String,
-) -> Row {
-    let row = label(name, width).and_if_it_fits(Row::new(Tone::Bold, &format!("{latest:>VALUE$}  ")), width);
+) -> ScreenRow {
+    let row = label(name, width).and_if_it_fits(ScreenRow::new(Tone::Bold, &format!("{latest:>VALUE$}  ")), width);
     // The text behind the sparkline has a fixed width, so that the sparkline does not move.
     let columns = width.saturating_sub(row.width() + 2 + "up to 00.0 ms".len());
     if columns < MIN_SPARKLINE {
@@ -200,11 +200,11 @@ fn bar(value: f64, full: f64) -> char {
 }
 
 /// Returns the row of junk and drops: rates during a flood, otherwise the sums so far.
-fn drops(view: &View<'_>, width: usize) -> Row {
+fn drops(view: &View<'_>, width: usize) -> ScreenRow {
     let latest = view.history.samples().next_back();
     if let Some((sample, flood)) = latest.and_then(|sample| Some((sample, sample.flood?))) {
         let row = label("flood", width);
-        let row = row.and_if_it_fits(Row::new(Tone::Bad, &format!("{}/s", grouped(flood))), width);
+        let row = row.and_if_it_fits(ScreenRow::new(Tone::Bad, &format!("{}/s", grouped(flood))), width);
         let mut parts = vec![("by the kernel", sample.dropped_by_system)];
         parts.extend(sample.drops.iter().copied());
         return list(row, "  dropped: ", "/s", &parts, width);
@@ -215,16 +215,16 @@ fn drops(view: &View<'_>, width: usize) -> Row {
     parts.retain(|(_, count)| *count > 0);
     let row = label("dropped", width);
     if parts.is_empty() {
-        return row.and_if_it_fits(Row::new(Tone::Plain, "none"), width);
+        return row.and_if_it_fits(ScreenRow::new(Tone::Plain, "none"), width);
     }
     list(row, "", "", &parts, width)
 }
 
 /// Appends as many counters to a row as fit.
-fn list(row: Row, prefix: &str, unit: &str, parts: &[(&str, u64)], width: usize) -> Row {
+fn list(row: ScreenRow, prefix: &str, unit: &str, parts: &[(&str, u64)], width: usize) -> ScreenRow {
     let (mut row, mut separator) = (row, prefix);
     for (name, count) in parts {
-        let piece = Row::new(Tone::Plain, &format!("{separator}{}{unit} {name}", grouped(*count)));
+        let piece = ScreenRow::new(Tone::Plain, &format!("{separator}{}{unit} {name}", grouped(*count)));
         let longer = row.clone().and_if_it_fits(piece, width);
         if longer == row {
             break;
@@ -235,16 +235,16 @@ fn list(row: Row, prefix: &str, unit: &str, parts: &[(&str, u64)], width: usize)
 }
 
 /// Returns the last rows of the wrapped events.
-fn events(history: &History, width: usize, max: usize) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn events(history: &History, width: usize, max: usize) -> Vec<ScreenRow> {
+    let mut rows: Vec<ScreenRow> = Vec::new();
     for (at, text) in history.events().rev() {
         let time = format!("{:>5} ", clock(*at));
         let lines = wrap(text, width.saturating_sub(time.len()));
         let new = lines.iter().enumerate().map(|(index, line)| {
             let start = if index == 0 { time.clone() } else { " ".repeat(time.len()) };
-            Row::default().and_if_it_fits(Row::new(Tone::Dim, &start).with(Tone::Plain, line), width)
+            ScreenRow::default().and_if_it_fits(ScreenRow::new(Tone::Dim, &start).with(Tone::Plain, line), width)
         });
-        let new: Vec<Row> = new.collect();
+        let new: Vec<ScreenRow> = new.collect();
         if rows.len() + new.len() > max {
             break;
         }
@@ -254,17 +254,17 @@ fn events(history: &History, width: usize, max: usize) -> Vec<Row> {
     rows
 }
 
-fn keys(width: usize, is_flooding: bool) -> Row {
+fn keys(width: usize, is_flooding: bool) -> ScreenRow {
     let flood = if is_flooding { "stop the flood" } else { "flood with junk" };
     let full = [("1-5", "line"), ("k", "kick a player"), ("r", "restart the server"), ("f", flood), ("q", "quit")];
     let short = [("1-5", "line"), ("k", "kick"), ("r", "restart"), ("f", "flood"), ("q", "quit")];
     let row = |keys: &[(&str, &str)]| {
-        keys.iter().enumerate().fold(Row::default(), |row, (index, (key, meaning))| {
+        keys.iter().enumerate().fold(ScreenRow::default(), |row, (index, (key, meaning))| {
             let gap = if index == 0 { "" } else { "   " };
             row.with(Tone::Plain, gap).with(Tone::Chosen, &format!(" {key} ")).with(Tone::Plain, &format!(" {meaning}"))
         })
     };
-    let letters = Row::new(Tone::Plain, "1-5 k r f q");
+    let letters = ScreenRow::new(Tone::Plain, "1-5 k r f q");
     let rows = [row(&full), row(&short), letters];
     rows.into_iter().find(|row| row.width() <= width).unwrap_or_default()
 }

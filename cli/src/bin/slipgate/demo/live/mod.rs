@@ -19,7 +19,7 @@ use self::story::Story;
 use self::terminal::LiveTerminal;
 use super::flood::FLOOD_RATE;
 use super::line::Line;
-use super::stage::Stage;
+use super::stage::DemoStage;
 
 /// What the demo does after a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct LiveScreen {
 
 impl LiveScreen {
     /// Puts the terminal into its live mode.
-    pub(super) fn start(stage: &Stage) -> Result<Self, Failure> {
+    pub(super) fn start(stage: &DemoStage) -> Result<Self, Failure> {
         let no_colour = std::env::var_os("NO_COLOR");
         let terminal = LiveTerminal::enter(colours(no_colour.as_deref()))
             .map_err(|error| Failure::run_time(format!("cannot control the terminal: {error}")))?;
@@ -50,7 +50,7 @@ impl LiveScreen {
     }
 
     /// Draws a frame and handles keys, for at most this time.
-    pub(super) fn frame(&mut self, stage: &mut Stage, time: Duration) -> Result<Next, Failure> {
+    pub(super) fn frame(&mut self, stage: &mut DemoStage, time: Duration) -> Result<Next, Failure> {
         self.draw(stage);
         if !self.terminal.is_live() {
             return Ok(Next::Quit);
@@ -61,7 +61,7 @@ impl LiveScreen {
         }
     }
 
-    fn draw(&mut self, stage: &mut Stage) {
+    fn draw(&mut self, stage: &mut DemoStage) {
         let (now, snapshot) = (Instant::now(), stage.snapshot());
         let events = self.story.update(&snapshot, stage.take_restarted());
         events.into_iter().for_each(|event| self.history.add_event(now, event));
@@ -73,7 +73,7 @@ impl LiveScreen {
         let _ = self.terminal.draw(&layout::rows(&view, width, height));
     }
 
-    fn handle(&mut self, key: char, stage: &mut Stage) -> Result<Next, Failure> {
+    fn handle(&mut self, key: char, stage: &mut DemoStage) -> Result<Next, Failure> {
         match key {
             'q' => return Ok(Next::Quit),
             'k' => stage.kick_one(),
@@ -93,7 +93,7 @@ impl LiveScreen {
         Ok(Next::Continue)
     }
 
-    fn toggle_flood(&mut self, stage: &mut Stage) -> Result<(), Failure> {
+    fn toggle_flood(&mut self, stage: &mut DemoStage) -> Result<(), Failure> {
         match stage.flood_sent() {
             None => self.add_event(&format!("A flood begins: {FLOOD_RATE} datagrams of junk a second.")),
             Some(sent) => self.add_event(&format!("The flood ends after {sent} datagrams.")),

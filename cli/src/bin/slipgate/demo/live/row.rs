@@ -48,12 +48,12 @@ impl Tone {
 
 /// A row of the screen. Every character in it is one column wide.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Row {
+pub(super) struct ScreenRow {
     pieces: Vec<(Tone, String)>,
     width: usize,
 }
 
-impl Row {
+impl ScreenRow {
     pub(super) fn new(tone: Tone, text: &str) -> Self {
         Self::default().with(tone, text)
     }
@@ -156,16 +156,16 @@ mod tests {
 
     #[test]
     fn row_counts_columns_and_has_no_control_characters() {
-        let row = Row::new(Tone::Bad, "a\u{1b}[31mb\n").and(Row::new(Tone::Plain, "▁█…漢"));
+        let row = ScreenRow::new(Tone::Bad, "a\u{1b}[31mb\n").and(ScreenRow::new(Tone::Plain, "▁█…漢"));
         assert_eq!((row.width(), row.text().as_str()), (12, "a?[31mb?▁█…?"));
-        assert_eq!(Row::new(Tone::Good, "up").styled(Colours::Off), "up");
-        assert_eq!(Row::new(Tone::Dim, "up").styled(Colours::Off), "\u{1b}[2mup\u{1b}[0m");
+        assert_eq!(ScreenRow::new(Tone::Good, "up").styled(Colours::Off), "up");
+        assert_eq!(ScreenRow::new(Tone::Dim, "up").styled(Colours::Off), "\u{1b}[2mup\u{1b}[0m");
     }
 
     #[test]
     fn row_takes_whole_pieces_up_to_the_width() {
-        let row = Row::new(Tone::Plain, "four").and_if_it_fits(Row::new(Tone::Plain, "five5"), 8);
+        let row = ScreenRow::new(Tone::Plain, "four").and_if_it_fits(ScreenRow::new(Tone::Plain, "five5"), 8);
         assert_eq!(row.text(), "four");
-        assert_eq!(row.and_if_it_fits(Row::new(Tone::Plain, "four"), 8).text(), "fourfour");
+        assert_eq!(row.and_if_it_fits(ScreenRow::new(Tone::Plain, "four"), 8).text(), "fourfour");
     }
 }

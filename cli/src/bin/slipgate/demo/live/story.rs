@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use slipgate_client::CloseKind;
 
-use super::super::snapshot::{Entry, Snapshot};
+use super::super::snapshot::{DemoSnapshot, PlayerEntry};
 use super::super::stage::Restarted;
 
 /// What the story has reported so far.
@@ -31,7 +31,7 @@ impl Story {
     }
 
     /// Returns what has happened since the last call.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, restarted: Option<Restarted>) -> Vec<String> {
+    pub(super) fn update(&mut self, snapshot: &DemoSnapshot, restarted: Option<Restarted>) -> Vec<String> {
         let mut events = Vec::new();
         let players = snapshot.clients.len();
         if !self.has_started {
@@ -60,7 +60,7 @@ impl Story {
     }
 
     /// Returns the sentence that all players are connected for the first time.
-    fn first_connected(&mut self, snapshot: &Snapshot) -> Option<String> {
+    fn first_connected(&mut self, snapshot: &DemoSnapshot) -> Option<String> {
         if self.are_all_connected || snapshot.connected() < snapshot.clients.len() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Story {
 }
 
 impl Reported {
-    fn update(&mut self, entry: &Entry) -> Vec<String> {
+    fn update(&mut self, entry: &PlayerEntry) -> Vec<String> {
         let (client, id) = (&entry.client, entry.client.client_id);
         let mut events = Vec::new();
         if client.past.count > self.ends {

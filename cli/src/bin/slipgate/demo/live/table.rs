@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use slipgate_client::CloseKind;
 
-use super::super::snapshot::{Entry, Snapshot};
-use super::row::{Row, Tone, wrap};
+use super::super::snapshot::{DemoSnapshot, PlayerEntry};
+use super::row::{ScreenRow, Tone, wrap};
 
 /// The columns from left to right: heading, width, and rank. On a narrow screen the columns with the highest rank are
 /// left out first.
@@ -50,12 +50,12 @@ impl Table {
         Self { shown, width }
     }
 
-    pub(super) fn heading(&self) -> Row {
+    pub(super) fn heading(&self) -> ScreenRow {
         self.row(&COLUMNS.map(|(heading, _, _)| (Tone::Dim, heading.to_owned())))
     }
 
     /// Returns the row of a player. One that is away shows why, instead of measurements.
-    pub(super) fn player(&self, entry: &Entry, map_bytes: u32) -> Row {
+    pub(super) fn player(&self, entry: &PlayerEntry, map_bytes: u32) -> ScreenRow {
         let client = &entry.client;
         if let Some(error) = &client.error {
             return self.away(entry, (Tone::Bad, "failed"), error);
@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// Returns the row that sums up all players.
-    pub(super) fn total(&self, snapshot: &Snapshot) -> Row {
+    pub(super) fn total(&self, snapshot: &DemoSnapshot) -> ScreenRow {
         let (players, connected) = (snapshot.clients.len(), snapshot.connected());
         let maps = snapshot.count(|entry| entry.client.player.map.complete > 0);
         let wrong = snapshot.wrong();
@@ -108,8 +108,8 @@ impl Table {
         ])
     }
 
-    fn row(&self, cells: &[Cell; COLUMNS.len()]) -> Row {
-        let mut row = Row::default();
+    fn row(&self, cells: &[Cell; COLUMNS.len()]) -> ScreenRow {
+        let mut row = ScreenRow::default();
         for index in &self.shown {
             let (Some((tone, text)), Some((_, width, _))) = (cells.get(*index), COLUMNS.get(*index)) else { continue };
             if row.width() > 0 {
@@ -127,15 +127,15 @@ impl Table {
         row
     }
 
-    fn away(&self, entry: &Entry, (tone, state): (Tone, &str), reason: &str) -> Row {
-        let id = Row::new(Tone::Bold, &format!("{:>6}", entry.client.client_id));
-        let row = Row::default().and_if_it_fits(id, self.width);
-        let row = row.and_if_it_fits(Row::new(tone, &format!(" {state:<10}")), self.width);
+    fn away(&self, entry: &PlayerEntry, (tone, state): (Tone, &str), reason: &str) -> ScreenRow {
+        let id = ScreenRow::new(Tone::Bold, &format!("{:>6}", entry.client.client_id));
+        let row = ScreenRow::default().and_if_it_fits(id, self.width);
+        let row = row.and_if_it_fits(ScreenRow::new(tone, &format!(" {state:<10}")), self.width);
         let free = self.width.saturating_sub(row.width() + 1);
         let lines = wrap(reason, free.saturating_sub(2));
         let first = lines.first().map_or("", String::as_str);
         let rest = if lines.len() > 1 { " …" } else { "" };
-        row.and_if_it_fits(Row::new(tone, &format!(" {first}{rest}")), self.width)
+        row.and_if_it_fits(ScreenRow::new(tone, &format!(" {first}{rest}")), self.width)
     }
 }
 

@@ -14,7 +14,7 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 
-use super::row::{Colours, Row};
+use super::row::{Colours, ScreenRow};
 
 /// Columns and rows assumed for a terminal that does not report its size.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
@@ -60,7 +60,7 @@ impl LiveTerminal {
     }
 
     /// Draws the rows. Only rows that have changed are sent.
-    pub(super) fn draw(&mut self, rows: &[Row]) -> io::Result<()> {
+    pub(super) fn draw(&mut self, rows: &[ScreenRow]) -> io::Result<()> {
         if !self.is_live() {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! The outcome and the display, with hand-made reports.
 
 use slipgate_netcode::discard::Discard;
+use slipgate_netcode::ids::ClientId;
 
 use super::super::clients::ClientReport;
 use super::super::game::GameSettings;
@@ -8,25 +9,29 @@ use super::super::server_game::ServerSideReport;
 use super::*;
 
 /// Returns reports of three clients that were served and received everything.
-pub(in super::super) fn perfect_run() -> (Snapshot, ServerReport) {
-    let client = |client_id| {
-        let mut client = ClientReport { client_id, ..ClientReport::default() };
+pub(in super::super) fn perfect_run() -> (DemoSnapshot, ServerReport) {
+    let client = |client_id: u32| {
+        let mut client = ClientReport { client_id: ClientId(client_id.into()), ..ClientReport::default() };
         let player = &mut client.player;
-        player.slot = Some(client_id as u32 - 1);
+        player.slot = Some(client_id - 1);
         (player.chat.sent, player.chat.returned, player.states.received, player.map.complete) = (8, 8, 600, 1);
         client
     };
     let clients = (1..=3)
-        .map(|client_id| ServerSideReport { client_id, states_sent: 610, ..ServerSideReport::default() })
+        .map(|client_id| ServerSideReport {
+            client_id: ClientId(client_id),
+            states_sent: 610,
+            ..ServerSideReport::default()
+        })
         .collect();
     let mut server = ServerReport { slots: 3, clients, ..ServerReport::default() };
     (server.stats.connects, server.stats.disconnects) = (3, 3);
     let settings = GameSettings::new(60, 1).expect("the settings are sound");
-    (Snapshot::new((1..=3).map(client).collect(), server.clone(), &settings), server)
+    (DemoSnapshot::new((1..=3).map(client).collect(), server.clone(), &settings), server)
 }
 
-fn outcome(style: Style, snapshot: &Snapshot, end: &ServerReport) -> Result<(), Failure> {
-    Screen::new(style).summarise(snapshot, end, Ending::Complete)
+fn outcome(style: Style, snapshot: &DemoSnapshot, end: &ServerReport) -> Result<(), Failure> {
+    DemoScreen::new(style).summarise(snapshot, end, Ending::Complete)
 }
 
 /// Changes a report of a perfect run so that one thing is wrong.

@@ -46,12 +46,12 @@ fn frames_of_wrong_shapes_are_violations() {
         (slice(0, 0, 1023), TransferViolation::SliceLength),
         (slice(0, 0, 1025), TransferViolation::SliceLength),
         (slice(0, 9, 1024), TransferViolation::SliceLength),
-        (frame(&TransferFrame::Done { id: TransferId(0) }), TransferViolation::NeverBegun),
+        (frame(&TransferFrame::Done { id: TransferId(0) }), TransferViolation::NeverStarted),
         (
             frame(&TransferFrame::Refuse { id: TransferId(3), reason: TransferReason::Busy }),
-            TransferViolation::NeverBegun,
+            TransferViolation::NeverStarted,
         ),
-        (vec![4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], TransferViolation::NeverBegun),
+        (vec![4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], TransferViolation::NeverStarted),
         (vec![4, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0], TransferViolation::Malformed),
         (vec![4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 2], TransferViolation::Malformed),
     ];
@@ -96,7 +96,7 @@ fn reply_beyond_the_transfers_end_is_a_violation() {
     let mut left = default_transfers();
     left.begin(transfer(2, 3000), 0).unwrap();
     let mut buf = [0; 1200];
-    assert_eq!(left.on_frame(&[5, 0, 0]), Err(TransferViolation::NeverBegun), "nothing was said yet");
+    assert_eq!(left.on_frame(&[5, 0, 0]), Err(TransferViolation::NeverStarted), "nothing was said yet");
     left.write(&mut buf).unwrap();
     assert_eq!(left.on_frame(&[4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]), Err(TransferViolation::Range));
     assert_eq!(left.on_frame(&[4, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), Err(TransferViolation::Range));

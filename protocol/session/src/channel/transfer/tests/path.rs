@@ -19,7 +19,7 @@ struct InFlight {
 struct Direction {
     random: u64,
     flying: Vec<InFlight>,
-    verdicts: Vec<(u32, bool, Vec<SentTransferFrame>)>,
+    outcomes: Vec<(u32, bool, Vec<SentTransferFrame>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ struct PathImpairments {
 
 impl Direction {
     fn new(random: u64) -> Self {
-        Self { random, flying: Vec::new(), verdicts: Vec::new() }
+        Self { random, flying: Vec::new(), outcomes: Vec::new() }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -61,12 +61,12 @@ impl Direction {
                 }
             }
             let late = now + self.below(5) as u32;
-            self.verdicts.push((late, packet.copies > 0, packet.parts));
+            self.outcomes.push((late, packet.copies > 0, packet.parts));
         }
-        let verdicts = core::mem::take(&mut self.verdicts);
-        for (at, arrived, parts) in verdicts {
+        let outcomes = core::mem::take(&mut self.outcomes);
+        for (at, arrived, parts) in outcomes {
             if at > now {
-                self.verdicts.push((at, arrived, parts));
+                self.outcomes.push((at, arrived, parts));
             } else {
                 parts.iter().for_each(|sent| if arrived { from.on_acked(*sent) } else { from.on_lost(*sent) });
             }

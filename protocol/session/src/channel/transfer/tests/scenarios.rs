@@ -95,7 +95,7 @@ fn asked_application_accepts_or_refuses() {
         .map(|event| if let TransferEvent::Offered(offer) = event { offer } else { panic!("{event:?}") })
         .collect();
     assert_eq!(offers.iter().map(|offer| (offer.label, offer.length)).collect::<Vec<_>>(), [(4, 3000), (5, 3000)]);
-    assert!(events(&mut right).is_empty(), "told once");
+    assert!(events(&mut right).is_empty(), "reported once");
     assert!(right.accept(wanted) && !right.accept(wanted) && !right.accept(TransferId(9)));
     assert!(right.refuse(unwanted).is_none());
     talk(&mut left, &mut right);

@@ -11,7 +11,7 @@ use super::drops as drops_row;
 use super::*;
 
 /// Returns a run that has something to show in each part of the screen.
-fn busy_run() -> (Snapshot, History, Instant) {
+fn busy_run() -> (DemoSnapshot, History, Instant) {
     let (mut snapshot, _) = perfect_run();
     for entry in &mut snapshot.clients {
         entry.client.player.state = ClientState::Connected;
@@ -39,7 +39,7 @@ fn screen(width: usize, height: usize) -> Vec<String> {
     let line = Line(Some(Preset::DslBufferbloat));
     let addresses = "issuer http://127.0.0.1:40047 (HTTP)   server 127.0.0.1:60793 (UDP)";
     let view = View { snapshot: &snapshot, history: &history, line, addresses, now };
-    rows(&view, width, height).iter().map(Row::text).collect()
+    rows(&view, width, height).iter().map(ScreenRow::text).collect()
 }
 
 /// Returns the words of a screen, without bars.

@@ -15,7 +15,7 @@ mod pseudo_terminal;
 #[ignore = "panics on purpose"]
 fn panics_in_live_mode() {
     let mut terminal = LiveTerminal::enter(Colours::On).expect("a terminal");
-    terminal.draw(&[Row::new(Tone::Bold, "a live screen")]).expect("a terminal");
+    terminal.draw(&[ScreenRow::new(Tone::Bold, "a live screen")]).expect("a terminal");
     let thread = std::thread::spawn(|| panic!("on purpose"));
     assert!(thread.join().is_err() && !terminal.is_live());
     panic!("again");

@@ -1,6 +1,7 @@
 //! Which bytes a window counts, and how many pieces a preview counts.
 
 use super::*;
+use crate::reliability::MemoryBudget;
 
 const CHANNEL: ChannelId = ChannelId(0);
 const LIMIT: u32 = 1000;
@@ -120,4 +121,93 @@ fn a_preview_counts_what_a_packet_leaves_behind() {
     // Messages of an unordered channel are delivered at once, wherever they are; their slices wait.
     let bench = Bench::new(Kind::ReliableUnordered);
     assert_eq!(of(&bench, &[whole(5, two), slice(6, bytes, 0, one)]), [0, 1]);
+}
+
+// The bytes of the lists ---------------------------------------------------------------------------------------------
+
+const SLOT: usize = size_of::<WindowSlot>();
+
+/// Returns a window of 4,096 messages whose memory is charged to a budget of this many bytes.
+fn charged_bench(memory: &MemoryBudget) -> Bench {
+    let config = ChannelConfig { queue_messages: 4096, ..ChannelConfig::from(Kind::ReliableOrdered) };
+    let pool = ChunkPool::new(Some(memory.clone()));
+    Bench { window: MessageWindow::new(), config, pool, scratch: Vec::new() }
+}
+
+#[test]
+fn lists_are_charged_beyond_their_free_entries() {
+    assert_eq!(charged_bytes(FREE_SLOTS, FREE_ASSEMBLIES), 0);
+    assert_eq!(charged_bytes(FREE_SLOTS + 3, 0), 3 * SLOT);
+    assert_eq!(charged_bytes(0, FREE_ASSEMBLIES + 3), 3 * ASSEMBLY_BYTES);
+    assert_eq!(charged_bytes(FREE_SLOTS + 2, FREE_ASSEMBLIES + 1), 2 * SLOT + ASSEMBLY_BYTES);
+    assert_eq!(max_list_bytes(1), 0);
+    assert_eq!(max_list_bytes(3000), charged_bytes(4096, 4096));
+}
+
+#[test]
+fn a_preview_counts_the_growth_of_the_lists() {
+    let whole = |id| FrameBody::Whole { id: MessageId::new(id), data: 0..9 };
+    let slice = |id, first| FrameBody::Slice { id: MessageId::new(id), bytes: 1000, first, data: 0..PIECE_BYTES };
+    let slices = |ids: core::ops::Range<u32>| ids.map(|id| slice(id, 0)).collect::<Vec<_>>();
+    let needed = |bench: &Bench, frames: &[FrameBody]| {
+        let mut preview = WindowPreview::default();
+        for frame in frames {
+            bench.window.preview(bench.config.kind, frame, &mut preview);
+        }
+        bench.window.list_bytes_needed(&bench.config, &preview)
+    };
+    let memory = MemoryBudget::new(1 << 20);
+    let mut bench = charged_bench(&memory);
+    for (name, frames, expected) in [
+        ("free slots", vec![whole(127)], 0),
+        ("a slot more", vec![whole(128)], charged_bytes(256, 0)),
+        ("257 slots", vec![whole(256)], charged_bytes(512, 0)),
+        ("256 slots when the first message has left", vec![whole(0), whole(256)], charged_bytes(256, 0)),
+        ("whole messages need no assembly", (1..100).map(whole).collect(), 0),
+        ("the oldest missing message has an assembly", slices(0..8), 0),
+        ("seven behind it, and a spare one", slices(1..8), 0),
+        ("eight behind it", slices(1..9), charged_bytes(0, 16)),
+    ] {
+        assert_eq!(needed(&bench, &frames), expected, "{name}");
+    }
+    for id in 1..5 {
+        bench.slice(id, 1000, 0, PIECE_BYTES).unwrap();
+    }
+    assert_eq!(needed(&bench, &slices(5..8)), 0, "with four in the window");
+    assert_eq!(needed(&bench, &slices(5..9)), charged_bytes(0, 16), "with four in the window");
+}
+
+#[test]
+fn lists_are_charged_as_they_grow_and_freed_when_unused() {
+    let memory = MemoryBudget::new(1 << 20);
+    let mut bench = charged_bench(&memory);
+    let at = |seconds| Instant::from_start(core::time::Duration::from_secs(seconds));
+    bench.whole(10, 9).unwrap();
+    assert_eq!(bench.window.charged, 0);
+    bench.whole(256, 9).unwrap();
+    assert_eq!((bench.window.slots.capacity(), bench.window.charged), (512, charged_bytes(512, 0)));
+    for id in 11..20 {
+        bench.slice(id, 1000, 0, PIECE_BYTES).unwrap();
+        assert_eq!(bench.window.charged, charged_bytes(512, bench.window.assemblies.capacity()), "with {id}");
+    }
+    assert_eq!(bench.window.assemblies.capacity(), 16);
+    bench.window.tick(at(100), &mut bench.pool);
+    for id in 0..=256 {
+        bench.withdraw(id).unwrap();
+        bench.pop_all();
+    }
+    assert!(bench.window.slots.is_empty());
+    bench.window.tick(at(109), &mut bench.pool);
+    assert_eq!(bench.window.charged, charged_bytes(512, 16), "kept for 10 s");
+    bench.window.tick(at(110), &mut bench.pool);
+    assert_eq!((bench.window.charged, bench.window.slots.capacity(), memory.left()), (0, 0, 1 << 20));
+
+    bench.whole(257, 9).unwrap();
+    bench.whole(260, 9).unwrap();
+    for id in 258..=259 {
+        bench.withdraw(id).unwrap();
+    }
+    bench.pop_all();
+    bench.window.tick(at(1000), &mut bench.pool);
+    assert!(bench.window.slots.capacity() > 0, "what is not charged is kept");
 }

@@ -1,0 +1,37 @@
+//! The time of honest mints by `slipgate-token-issuer` while other connections attack it, beside the quiet time.
+//!
+//! `cargo bench -p slipgate-cli --bench issuer` runs every attack; `-- slow` those with "slow" in their names. Rounds
+//! without and with the attack alternate, and half of the mints open a new connection, the others keep theirs alive.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed benchmark panics")]
+
+#[cfg(target_os = "linux")]
+mod attacks;
+#[cfg(target_os = "linux")]
+mod honest;
+#[cfg(target_os = "linux")]
+mod requests;
+
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the tests of the programs use more of it")]
+#[path = "../../tests/programs/issuer/program.rs"]
+mod program;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_named = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    println!(
+        "Attack | connections | p50 ms, quiet | p99 ms, quiet | p99 ratio, goal 3 | max ms | failed | issuer's cores"
+    );
+    println!("--- | --- | --- | --- | --- | --- | --- | ---");
+    for attack in attacks::ATTACKS.iter().filter(|attack| is_named(attack.name)) {
+        honest::run(attack);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("this benchmark needs Linux: the attacks come from several addresses of 127.0.0.0/8");
+}

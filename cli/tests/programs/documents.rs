@@ -1,0 +1,246 @@
+//! The code blocks of README and guide that are no Rust: each command line is run or parsed by its program, each
+//! configuration file starts a program, and each dependency names features that exist.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![cfg(unix)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::server::program::{Program, TestFolder};
+
+const PAGES: &[&str] = &[
+    "README.md",
+    "cli/README.md",
+    "client/README.md",
+    "docs/backend.md",
+    "docs/channels.md",
+    "docs/game.md",
+    "docs/operations.md",
+    "docs/performance.md",
+    "docs/server.md",
+    "server/README.md",
+    "specs/http-api.md",
+    "token-issuer/README.md",
+    "tools/lab/README.md",
+    "tools/sim/README.md",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Returns the blocks of a page in one of these languages.
+fn blocks(page: &str, languages: &[&str]) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let mut found = Vec::new();
+    let mut parts = text.split("\n```");
+    parts.next();
+    // The odd parts begin with the language, the even ones with the text behind the block.
+    for part in parts.step_by(2) {
+        let (language, block) = part.split_once('\n').unwrap();
+        found.extend(languages.contains(&language).then(|| block.to_owned()));
+    }
+    found
+}
+
+/// Returns the words of each command of a console block, without prompts, output and comments.
+fn commands(block: &str) -> Vec<Vec<String>> {
+    let joined = block.replace("\\\n", " ");
+    let has_prompts = joined.lines().any(|line| line.starts_with("$ ") || line.starts_with("# "));
+    let lines = joined.lines().filter_map(|line| match line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")) {
+        None if has_prompts => None,
+        None => Some(line),
+        command => command,
+    });
+    lines.map(words).filter(|words| !words.is_empty()).collect()
+}
+
+/// Splits a command line as a shell does, as far as the documents need it.
+fn words(line: &str) -> Vec<String> {
+    let (mut found, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, ' ') => found.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    found.extend(word);
+    found
+}
+
+/// Returns the program of ours that a command runs, and its arguments.
+fn program(command: &[String]) -> Option<(&str, &[String])> {
+    let first = command[0].as_str();
+    if ["slipgate", "slipgate-server", "slipgate-client", "slipgate-token-issuer"].contains(&first) {
+        return Some((first, &command[1..]));
+    }
+    if first != "cargo" || command[1] != "run" {
+        return None;
+    }
+    let separator = command.iter().position(|word| word == "--").expect("the arguments of the program follow --");
+    let name = command[..separator].iter().position(|word| word == "--bin").map(|index| command[index + 1].as_str());
+    Some((name.unwrap_or("slipgate"), &command[separator + 1..]))
+}
+
+fn binary(name: &str) -> Command {
+    Command::new(match name {
+        "slipgate" => env!("CARGO_BIN_EXE_slipgate"),
+        "slipgate-server" => env!("CARGO_BIN_EXE_slipgate-server"),
+        "slipgate-client" => env!("CARGO_BIN_EXE_slipgate-client"),
+        "slipgate-token-issuer" => env!("CARGO_BIN_EXE_slipgate-token-issuer"),
+        _ => panic!("there is no program {name}"),
+    })
+}
+
+/// Runs a command in a folder, and returns its output. A program that serves or measures only parses its arguments.
+fn run(name: &str, arguments: &[String], folder: &Path, digest: &str) -> String {
+    let arguments: Vec<String> = arguments
+        .iter()
+        .take_while(|argument| *argument != ">")
+        .map(|argument| if argument.starts_with("hmac-sha256:") { digest.to_owned() } else { argument.clone() })
+        .collect();
+    let ends_by_itself = name == "slipgate" && ["keygen", "token"].contains(&arguments[0].as_str());
+    let mut command = binary(name);
+    command.args(&arguments).args((!ends_by_itself).then_some("--help")).current_dir(folder);
+    let output = command.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{name} {}: {error}", arguments.join(" "));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns the names of the workspace's packages.
+fn packages() -> BTreeSet<String> {
+    let workspace: toml::Table = toml::from_str(&fs::read_to_string(root().join("Cargo.toml")).unwrap()).unwrap();
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    let folders = members.iter().map(|member| root().join(member.as_str().unwrap())).chain([root()]);
+    let manifests = folders.map(|folder| fs::read_to_string(folder.join("Cargo.toml")).unwrap());
+    manifests
+        .map(|text| toml::from_str::<toml::Table>(&text).unwrap()["package"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Checks a command of another program: packages that exist, and requests that are JSON.
+fn check_other(command: &[String], packages: &BTreeSet<String>) {
+    let value_of = |flag: &str| command.iter().position(|word| word == flag).map(|index| &command[index + 1]);
+    match command[0].as_str() {
+        "cargo" => {
+            assert!(["build", "test", "bench"].contains(&command[1].as_str()), "{command:?}");
+            assert!(value_of("-p").is_none_or(|name| packages.contains(name)), "{command:?}");
+        }
+        "curl" => {
+            let body = value_of("-d").map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap());
+            let interface = fs::read_to_string(root().join("specs/openapi.yaml")).unwrap();
+            for field in body.iter().flat_map(|body| body.as_object().unwrap().keys()) {
+                assert!(interface.contains(&format!("\n        {field}:\n")), "{field} is not a field of a request");
+            }
+            let path = command[1].strip_prefix("http://127.0.0.1:8080").unwrap();
+            assert!(interface.contains(&format!("\n  {path}:\n")), "{path} is not a path of the issuer");
+        }
+        "sysctl" => assert!(command[2].starts_with("net.core."), "{command:?}"),
+        other => panic!("no check for {other}: {command:?}"),
+    }
+}
+
+#[test]
+fn commands_of_the_documents_are_accepted() {
+    let (packages, mut checked) = (packages(), 0);
+    for page in PAGES {
+        let folder = TestFolder::new();
+        let inner = folder.path("repository");
+        fs::create_dir(&inner).unwrap();
+        let mut digest = format!("hmac-sha256:{}:{}", "0".repeat(64), "1".repeat(64));
+        for command in blocks(page, &["console", "sh"]).iter().flat_map(|block| commands(block)) {
+            let Some((name, arguments)) = program(&command) else {
+                check_other(&command, &packages);
+                continue;
+            };
+            // A page may show the use of a key that another page makes.
+            if arguments.first().is_some_and(|command| command == "token") && !inner.join("private.key").exists() {
+                let _ = binary("slipgate").args(["keygen", "private.key"]).current_dir(&inner).status().unwrap();
+            }
+            let output = run(name, arguments, &inner, &digest);
+            let made = output.split_whitespace().find(|word| word.starts_with("hmac-sha256:"));
+            digest = made.map_or(digest, str::to_owned);
+            checked += 1;
+        }
+    }
+    assert!(checked > 18, "only {checked} commands were found: this test no longer reads the documents");
+}
+
+/// Returns the features of the package in a folder, and of which of them are the default.
+fn features(folder: &Path) -> BTreeSet<String> {
+    let manifest: toml::Table = toml::from_str(&fs::read_to_string(folder.join("Cargo.toml")).unwrap()).unwrap();
+    let features = manifest.get("features").and_then(toml::Value::as_table);
+    features.map(|features| features.keys().cloned().collect()).unwrap_or_default()
+}
+
+#[test]
+fn toml_blocks_of_the_documents_are_accepted() {
+    let (mut dependencies, mut configurations) = (0, 0);
+    for (page, block) in PAGES.iter().flat_map(|page| blocks(page, &["toml"]).into_iter().map(move |text| (page, text)))
+    {
+        let table: toml::Table = toml::from_str(&block).unwrap_or_else(|error| panic!("{page}: {error}"));
+        let Some(listed) = table.get("dependencies").and_then(toml::Value::as_table) else {
+            configurations += 1;
+            let folder = TestFolder::new();
+            fs::rename(folder.path("keys"), folder.path("private.key")).unwrap();
+            folder.write("server.toml", &block, 0o600);
+            // The flag replaces the addresses of the file, whose port another program may have.
+            let server = Program::start(folder.bare(&["--config", "server.toml", "--bind", "127.0.0.1:0"]));
+            let slots = table["slots"].as_integer().unwrap().to_string();
+            assert_eq!(server.fact("slots"), slots, "{page}");
+            continue;
+        };
+        for (name, dependency) in listed {
+            dependencies += 1;
+            let folder = match dependency["path"].as_str().unwrap().strip_prefix("…/slipgate").unwrap() {
+                "" => root(),
+                inner => root().join(inner.trim_start_matches('/')),
+            };
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            assert!(manifest.contains(&format!("name = \"{name}\"\n")), "{page}: {name}");
+            let exist = features(&folder);
+            let asked = dependency.get("features").and_then(toml::Value::as_array).into_iter().flatten();
+            asked.for_each(|feature| assert!(exist.contains(feature.as_str().unwrap()), "{page}: {feature:?}"));
+        }
+    }
+    assert!(dependencies >= 4 && configurations >= 1, "{dependencies} and {configurations}");
+}
+
+#[test]
+fn json_blocks_of_the_documents_are_json() {
+    let blocks: Vec<_> = PAGES.iter().flat_map(|page| blocks(page, &["json"])).collect();
+    assert!(blocks.len() >= 2);
+    blocks.iter().for_each(|block| drop(serde_json::from_str::<serde_json::Value>(block).expect(block)));
+}
+
+#[test]
+fn each_page_with_commands_or_settings_is_checked() {
+    let pages = ["", "docs", "cli", "client", "server", "specs", "token-issuer", "tools/lab", "tools/sim", "fuzz"];
+    for folder in pages {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            if path.extension().is_some_and(|extension| extension == "md") && !PAGES.contains(&name.as_str()) {
+                assert!(blocks(&name, &["console", "sh", "toml", "json"]).is_empty(), "add {name} to PAGES");
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_are_found() {
+    let block = "$ slipgate keygen 'a b' \\\n    --rotate   # a comment\nhmac-sha256:…\n# sysctl -w x=1\n";
+    assert_eq!(commands(block), [vec!["slipgate", "keygen", "a b", "--rotate"], vec!["sysctl", "-w", "x=1"]]);
+    assert_eq!(commands("cargo test -p x # y\n"), [["cargo", "test", "-p", "x"]]);
+}
