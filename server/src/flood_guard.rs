@@ -23,8 +23,8 @@ use slipgate_udp::{BlockedSender, Passing};
 
 /// The senders that are remembered at once. The program of the kernel filter grows by 5 to 11 instructions for each.
 const MAX_SENDERS: usize = 16;
-/// Datagrams beyond a budget within [`WINDOW`] after which their sender is blocked: one batch. After a block it is the
-/// same: an honest sender that slows down still exceeds its budget by a few datagrams, and that must not end its session.
+/// Datagrams beyond a budget within [`WINDOW`] after which their sender is blocked: one batch. The same number applies
+/// after a block: an honest sender that slows down exceeds its budget by a few datagrams, and keeps its session.
 const MAX_EXCESS: u32 = 64;
 /// A tick at 60 Hz: after it a client has new budgets.
 const WINDOW: Duration = Duration::from_millis(16);
