@@ -62,7 +62,9 @@ impl Bottleneck {
 
     fn limit(&self, verb: &str, rate: &str, buffer: u32) -> Result<()> {
         let (middle, limit) = (format!("{}m", self.prefix), buffer.to_string());
-        let tbf = ["tbf", "rate", rate, "burst", "3200", "limit", &limit];
+        // The bucket holds one packet. A larger one fills while the controller empties the queue, and the next packets
+        // pass above the rate without a delay: that is not what a line of this rate does.
+        let tbf = ["tbf", "rate", rate, "burst", "1600", "limit", &limit];
         run("tc", &[&["-n", &middle, "qdisc", verb, "dev", "down0", "root"], &tbf[..]].concat()).map(drop)
     }
 
