@@ -1,5 +1,14 @@
 //! The slices that have arrived, and their hashing. Memory grows with them: a transfer that is announced and never sent
 //! takes at most 4 KiB.
+//!
+//! A chunk is allocated whole for its first slice, which is fastest for slices in order. A sender that scatters slices
+//! would make a receiver allocate 16 times of what it sends. Chunks therefore become *packed* beyond twice the bytes
+//! that have arrived:
+//!
+//! ```text
+//!  whole    │ 0 │   │ 2 │   │ … 15 │     each slice at its own offset
+//!  packed   │ 0 │ 2 │                    the slices that have arrived, in order, without gaps
+//! ```
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,6 +31,7 @@ const REGION_SLICES: u32 = REGION_CHUNKS * CHUNK_SLICES;
 pub(super) struct SliceRegion {
     /// Which slices of each chunk have arrived.
     masks: [u16; REGION_CHUNKS as usize],
+    /// A chunk of its full length is whole, a shorter one is packed.
     pub(super) chunks: [Option<Box<[u8]>>; REGION_CHUNKS as usize],
 }
 
@@ -29,6 +39,8 @@ pub(super) struct SliceRegion {
 pub(super) struct SliceStore {
     pub(super) shape: TransferShape,
     regions: Vec<Option<Box<SliceRegion>>>,
+    /// The bytes of all chunks.
+    chunk_bytes: usize,
     arrived: u32,
     last_arrived: bool,
     hash: Sha256,
@@ -66,6 +78,7 @@ impl SliceStore {
         lease.take(regions * size_of::<Option<Box<SliceRegion>>>()).then(|| Self {
             shape,
             regions: core::iter::repeat_with(|| None).take(regions).collect(),
+            chunk_bytes: 0,
             arrived: 0,
             last_arrived: false,
             hash: Sha256::new(),
@@ -79,24 +92,46 @@ impl SliceStore {
 
     /// Stores a slice. The caller has checked its number and length against the shape.
     pub(super) fn put(&mut self, index: u32, bytes: &[u8], lease: &mut MemoryLease) -> SliceStored {
-        let (chunk, bit) = (index / CHUNK_SLICES, 1 << (index % CHUNK_SLICES));
+        let (chunk, slice) = (index / CHUNK_SLICES, index % CHUNK_SLICES);
         // A duplicate must not be written: its chunk may be hashed already.
-        if self.mask(chunk) & bit != 0 {
+        if self.mask(chunk) & 1 << slice != 0 {
             return SliceStored::Duplicate;
         }
-        // The last chunk may be shorter, but its slices start at the same offsets.
-        let from = (index % CHUNK_SLICES) as usize * usize::from(self.shape.slice_bytes);
-        let stored = self.chunk(chunk, lease).and_then(|(mask, chunk)| {
-            chunk.get_mut(from..from + bytes.len())?.copy_from_slice(bytes);
-            *mask |= bit;
-            Some(())
-        });
-        if stored.is_none() {
+        if self.insert(chunk, slice, bytes, lease).is_none() {
             return SliceStored::NoMemory;
         }
         self.arrived += 1;
         self.last_arrived |= index + 1 == self.shape.slices();
         SliceStored::New
+    }
+
+    /// Inserts a slice into its chunk. Returns `None` if there is no memory for it.
+    fn insert(&mut self, chunk: u32, slice: u32, bytes: &[u8], lease: &mut MemoryLease) -> Option<()> {
+        let (whole, slice_bytes) = (self.shape.chunk(chunk)?.len(), usize::from(self.shape.slice_bytes));
+        let allowed = 2 * self.progress().bytes as usize + MAX_BYTES_AHEAD;
+        let chunk_bytes = self.chunk_bytes;
+        let (mask, content) = self.entry(chunk, lease)?;
+        let before = content.as_deref().map_or(0, <[u8]>::len);
+        let fits_whole = chunk_bytes + (whole - before) <= allowed;
+        let after = if fits_whole { whole } else { (before + bytes.len()).min(whole) };
+        if !lease.take(after - before) {
+            return None;
+        }
+        if after < whole {
+            let offset = (*mask & ((1 << slice) - 1)).count_ones() as usize * slice_bytes;
+            let (earlier, later) = content.as_deref().unwrap_or_default().split_at_checked(offset)?;
+            *content = Some([earlier, bytes, later].concat().into_boxed_slice());
+        } else {
+            if before < whole {
+                *content = Some(unpack(content.as_deref().unwrap_or_default(), *mask, slice_bytes, whole));
+            }
+            // The last chunk may be shorter, but its slices start at the same offsets.
+            let offset = slice as usize * slice_bytes;
+            content.as_deref_mut()?.get_mut(offset..offset + bytes.len())?.copy_from_slice(bytes);
+        }
+        *mask |= 1 << slice;
+        self.chunk_bytes += after - before;
+        Some(())
     }
 
     /// Hashes at most `chunks` more chunks within the budget, and compares the digest after the last one.
@@ -179,22 +214,30 @@ impl SliceStore {
         self.region(chunk)?.chunks.get((chunk % REGION_CHUNKS) as usize)?.as_deref()
     }
 
-    /// Returns a chunk and its mask. The chunk is allocated with its first slice.
-    fn chunk(&mut self, chunk: u32, lease: &mut MemoryLease) -> Option<(&mut u16, &mut [u8])> {
-        let bytes = self.shape.chunk(chunk)?.len();
+    /// Returns the mask and the content of a chunk. Its region is allocated with the first slice.
+    fn entry(&mut self, chunk: u32, lease: &mut MemoryLease) -> Option<(&mut u16, &mut Option<Box<[u8]>>)> {
         let region = self.regions.get_mut((chunk / REGION_CHUNKS) as usize)?;
-        // A region is a table of 64 chunks, allocated with its first slice.
+        // A region is a table of 64 chunks.
         if region.is_none() {
             *region = lease.take(size_of::<SliceRegion>()).then(SliceRegion::empty);
         }
         let region = region.as_deref_mut()?;
         let index = (chunk % REGION_CHUNKS) as usize;
-        let (mask, chunk) = (region.masks.get_mut(index)?, region.chunks.get_mut(index)?);
-        if chunk.is_none() {
-            *chunk = lease.take(bytes).then(|| vec![0; bytes].into_boxed_slice());
-        }
-        Some((mask, chunk.as_deref_mut()?))
+        Some((region.masks.get_mut(index)?, region.chunks.get_mut(index)?))
     }
+}
+
+/// Returns a whole chunk of `length` bytes with the slices of a packed one, which are those in `mask`.
+fn unpack(packed: &[u8], mask: u16, slice_bytes: usize, length: usize) -> Box<[u8]> {
+    let mut whole = vec![0; length];
+    let places = whole.chunks_mut(slice_bytes).enumerate().filter(|(slice, _)| mask & 1 << slice != 0);
+    for ((_, place), slice) in places.zip(packed.chunks(slice_bytes)) {
+        // Only the last slice of a transfer is shorter, at both places.
+        if place.len() == slice.len() {
+            place.copy_from_slice(slice);
+        }
+    }
+    whole.into_boxed_slice()
 }
 
 impl SliceRegion {
@@ -205,6 +248,8 @@ impl SliceRegion {
 
 /// Slices of one chunk, the unit of allocation and hashing.
 pub(super) const CHUNK_SLICES: u32 = 16;
+/// The bytes of a transfer's chunks beyond twice what has arrived: three chunks of the largest slices.
+const MAX_BYTES_AHEAD: usize = 64 << 10;
 
 /// The length of a transfer and of its slices. The last slice may be shorter. An empty transfer has no slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -440,6 +485,57 @@ mod tests {
             (4, 100, Err(TransferViolation::SliceIndex)),
         ] {
             assert_eq!(shape.run(first, bytes), count, "{bytes} bytes from {first} on");
+        }
+    }
+
+    /// Stores the slices of `content` in this order. Returns the store. Asserts that its memory is bounded.
+    fn store(shape: TransferShape, content: &[u8], order: impl Iterator<Item = u32>) -> SliceStore {
+        let mut lease = MemoryLease::new(None);
+        let mut store = SliceStore::new(shape, &mut lease).unwrap();
+        let tables = lease.bytes() + (shape.chunks().div_ceil(REGION_CHUNKS) as usize) * size_of::<SliceRegion>();
+        for index in order {
+            let slice = &content[shape.slice(index).unwrap()];
+            assert_eq!(store.put(index, slice, &mut lease), SliceStored::New);
+            assert_eq!(store.put(index, slice, &mut lease), SliceStored::Duplicate);
+            let arrived = store.progress().bytes as usize;
+            assert!(lease.bytes() <= tables + 2 * arrived + MAX_BYTES_AHEAD, "{} for {arrived}", lease.bytes());
+        }
+        store
+    }
+
+    #[test]
+    fn slices_in_any_order_take_twice_their_memory_at_most() {
+        for (length, slice_bytes) in [(2_000_000, 1000), (2_000_123, 1136), (300_001, 128), (128, 128), (1, 128)] {
+            let shape = TransferShape { length, slice_bytes };
+            let content: Vec<u8> = (0..length).map(|byte| (byte / 7 % 251) as u8).collect();
+            let digest = ContentDigest::of(&content);
+            let slices = shape.slices();
+            // Numbers coprime to that of the slices: each slice comes once.
+            let is_coprime =
+                |step: &u32| (2..=*step).all(|factor| !(step.is_multiple_of(factor) && slices.is_multiple_of(factor)));
+            for step in [1, 17, 257, 1021].into_iter().filter(is_coprime) {
+                for is_reversed in [false, true] {
+                    let index = |at: u32| (if is_reversed { slices - 1 - at } else { at }) * step % slices;
+                    let mut store = store(shape, &content, (0..slices).map(index));
+                    let found = store.verify(digest, u32::MAX, &mut HashBudget::default());
+                    let found = if found == DigestCheck::Unfinished {
+                        store.verify(digest, u32::MAX, &mut HashBudget::default())
+                    } else {
+                        found
+                    };
+                    assert_eq!(found, DigestCheck::Right, "{length} bytes, step {step}, reversed: {is_reversed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slices_in_order_take_whole_chunks() {
+        let shape = TransferShape { length: 1 << 20, slice_bytes: 1136 };
+        let content = vec![7; 1 << 20];
+        for arrived in 1..shape.slices() {
+            let store = store(shape, &content, 0..arrived);
+            assert_eq!(store.chunk_bytes, shape.chunk((arrived - 1) / CHUNK_SLICES).unwrap().end);
         }
     }
 
