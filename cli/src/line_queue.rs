@@ -4,6 +4,9 @@
 //!  any thread ── push, never waits ──▶ queue, at most 1 MiB ──▶ writer thread, may wait ──▶ stderr or stdout
 //!                                        └ full: the line is counted as lost, and the count is written in its place
 //! ```
+//!
+//! The first line is written at once. The thread then pauses for a few milliseconds, so that thousands of lines per
+//! second do not wake it thousands of times.
 // DECISION: not `tracing-appender`. Its guard prints to stdout if a stuck stream leaves its queue full at the exit, and
 // may block or panic there. It also counts lost lines without reporting them.
 
@@ -20,6 +23,10 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 const RESUME_BYTES: usize = MAX_BYTES / 2;
 /// How long the exit of a program waits until the last lines are written.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// The thread takes and writes lines of about this size at once.
+const BATCH_BYTES: usize = 64 * 1024;
+/// How long the thread pauses when it has written all lines. Waking it costs more than a line.
+const GATHER_PAUSE: Duration = Duration::from_millis(5);
 /// The pause before the next attempt on a stream that is set to non-blocking and full.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -48,6 +55,8 @@ struct State {
     /// Lines lost since the last entry.
     lost: u64,
     is_writing: bool,
+    /// Whether the thread waits to be woken.
+    is_waiting: bool,
 }
 
 enum Entry {
@@ -81,8 +90,11 @@ impl LineQueue {
         }
         state.bytes += line.len();
         state.entries.push_back(Entry::Line(line.to_vec()));
+        let wakes = state.is_waiting;
         drop(state);
-        self.0.changed.notify_all();
+        if wakes {
+            self.0.changed.notify_all();
+        }
     }
 }
 
@@ -115,15 +127,18 @@ impl State {
         self.entries.is_empty() && self.lost == 0
     }
 
-    /// Takes the oldest entry. Lines lost since the last one count as an entry.
-    fn take(&mut self) -> Option<Entry> {
-        let oldest = self.entries.pop_front();
-        let entry = oldest.or_else(|| (self.lost > 0).then(|| Entry::Lost(std::mem::take(&mut self.lost))));
-        if let Some(Entry::Line(line)) = &entry {
-            self.bytes -= line.len();
+    /// Moves the oldest entries, about [`BATCH_BYTES`], into `batch`. Lines lost since the last one count as an entry.
+    fn take(&mut self, batch: &mut Vec<Entry>) {
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES && !self.is_empty() {
+            let oldest = self.entries.pop_front().unwrap_or_else(|| Entry::Lost(std::mem::take(&mut self.lost)));
+            if let Entry::Line(line) = &oldest {
+                bytes += line.len();
+            }
+            batch.push(oldest);
         }
-        self.is_writing = entry.is_some();
-        entry
+        self.bytes -= bytes;
+        self.is_writing = !batch.is_empty();
     }
 }
 
@@ -134,31 +149,45 @@ impl Shared {
     }
 
     fn write_lines(&self, mut stream: impl Write, report: &LossReport) {
+        let (mut batch, mut bytes) = (Vec::new(), Vec::new());
         loop {
-            let bytes = match self.wait_for_entry() {
-                Entry::Line(line) => line,
-                Entry::Lost(lost) => report(lost),
-            };
+            self.wait_for_entries(&mut batch);
+            bytes.clear();
+            for entry in batch.drain(..) {
+                match entry {
+                    Entry::Line(line) => bytes.extend(line),
+                    Entry::Lost(lost) => bytes.extend(report(lost)),
+                }
+            }
             // A closed stream has no reader to tell.
-            let _ = write_line(&mut stream, &bytes);
+            let _ = write_whole(&mut stream, &bytes);
         }
     }
 
-    /// Waits for an entry. The one before it is written by now.
-    fn wait_for_entry(&self) -> Entry {
+    /// Waits for entries. Those before them are written by now.
+    fn wait_for_entries(&self, batch: &mut Vec<Entry>) {
+        self.lock().take(batch);
+        if !batch.is_empty() {
+            return;
+        }
+        // An exit waits for this.
+        self.changed.notify_all();
+        thread::sleep(GATHER_PAUSE);
         let mut state = self.lock();
         loop {
-            if let Some(entry) = state.take() {
-                return entry;
+            state.take(batch);
+            if !batch.is_empty() {
+                return;
             }
-            self.changed.notify_all();
+            state.is_waiting = true;
             state = self.changed.wait_while(state, |state| state.is_empty()).unwrap_or_else(PoisonError::into_inner);
+            state.is_waiting = false;
         }
     }
 }
 
-/// Writes the whole line. Waits for a full stream, even one that another program has set to non-blocking.
-fn write_line(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all bytes. Waits for a full stream, even one that another program has set to non-blocking.
+fn write_whole(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -182,9 +211,11 @@ mod tests {
     struct Pipe(SyncSender<Vec<u8>>);
 
     impl Write for Pipe {
-        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-            self.0.send(line.to_vec()).map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
-            Ok(line.len())
+        fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                self.0.send(line.to_vec()).map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+            }
+            Ok(lines.len())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -216,8 +247,8 @@ mod tests {
         let (queue, guard, reader) = start();
         let pushed = 3000;
         (0..pushed).for_each(|number| queue.push(&line(number)));
-        // The writer thread may have taken one line before the queue was full.
-        let kept = MAX_BYTES / 1024;
+        // The writer thread may have taken one batch before the queue was full.
+        let (kept, batch) = (MAX_BYTES / 1024, BATCH_BYTES / 1024);
         let mut read = 0;
         let mut next = reader.recv().unwrap();
         while !next.starts_with(b"lost ") {
@@ -225,7 +256,7 @@ mod tests {
             read += 1;
             next = reader.recv().unwrap();
         }
-        assert!((kept..=kept + 1).contains(&read), "{read}");
+        assert!((kept..=kept + batch).contains(&read), "{read}");
         assert_eq!(next, format!("lost {}\n", pushed - read).into_bytes());
         queue.push(b"goes on\n");
         assert_eq!(reader.recv().unwrap(), b"goes on\n");
@@ -281,7 +312,7 @@ mod tests {
             }
         }
         let mut stream = Full(Vec::new(), 0);
-        write_line(&mut stream, b"line\n").unwrap();
+        write_whole(&mut stream, b"line\n").unwrap();
         assert_eq!(stream.0, b"line\n");
     }
 }

@@ -1,13 +1,17 @@
-//! The time of honest mints by `slipgate-token-issuer` while other connections attack it, beside the quiet time.
+//! The time of honest mints by `slipgate-token-issuer` while other connections attack it, beside the quiet time;
+//! and the cost of a token beside a bare HTTP handler.
 //!
-//! `cargo bench -p slipgate-cli --bench issuer` runs every attack; `-- slow` those with "slow" in their names. Rounds
-//! without and with the attack alternate, and half of the mints open a new connection, the others keep theirs alive.
+//! `cargo bench -p slipgate-cli --bench issuer` runs all; `-- slow` the attacks with "slow" in their names, `-- cost`
+//! only the cost. Rounds without and with the attack alternate. Half of the mints open a new connection, the others
+//! keep theirs alive.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed benchmark panics")]
 
 #[cfg(target_os = "linux")]
 mod attacks;
+#[cfg(target_os = "linux")]
+mod cost;
 #[cfg(target_os = "linux")]
 mod honest;
 #[cfg(target_os = "linux")]
@@ -20,8 +24,15 @@ mod program;
 
 #[cfg(target_os = "linux")]
 fn main() {
+    if std::env::args().any(|word| word == cost::SERVE_BARE) {
+        return cost::serve_bare();
+    }
     let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_named = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    if is_named("cost") {
+        cost::run();
+        println!();
+    }
     println!(
         "Attack | connections | p50 ms, quiet | p99 ms, quiet | p99 ratio, goal 3 | max ms | failed | issuer's cores"
     );

@@ -10,7 +10,7 @@ use crate::program::{MAX_WAIT, Program, TestFolder};
 
 /// The issuer's address, and what is sent to it.
 pub(crate) struct Requests {
-    server: SocketAddr,
+    pub(crate) server: SocketAddr,
     pub(crate) health: Vec<u8>,
     pub(crate) mint: Vec<u8>,
     /// A request for a token with an API key that the issuer does not know.
@@ -51,6 +51,19 @@ impl Requests {
             }
             _ => Ok(socket.into()),
         }
+    }
+
+    /// Mints a token. Returns the body of the response.
+    pub(crate) fn body_of_a_token(&self) -> Vec<u8> {
+        let mut stream = self.connect().unwrap();
+        stream.write_all(&self.mint).unwrap();
+        let (mut response, mut buf) = (Vec::new(), [0; 8192]);
+        while !response.ends_with(b"]}") {
+            let count = stream.read(&mut buf).unwrap();
+            response.extend_from_slice(&buf[..count]);
+        }
+        let head = response.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+        response.split_off(head + 4)
     }
 
     /// Mints a token. Returns whether the issuer answered before the connection ended.
