@@ -6,18 +6,18 @@
 /// Returns freed memory to the system whenever much of it has gathered. For glibc; other allocators do it themselves.
 #[derive(Debug)]
 pub struct HeapTrimmer {
-    /// The minimum of free bytes since the last return, modulo 2^32.
-    min_free: u32,
+    /// The minimum of [`unused_bytes`] since the last return.
+    min_unused: u32,
 }
 
 /// The number of newly freed bytes that are worth a return: it takes milliseconds.
-const MIN_FREED_BYTES: u32 = 8 << 20;
+const MIN_FREED_BYTES: i32 = 8 << 20;
 
 impl HeapTrimmer {
     /// Begins to observe. Returns `None` on systems where there is nothing to do.
     #[must_use]
     pub fn new() -> Option<Self> {
-        free_bytes().map(|min_free| Self { min_free })
+        unused_bytes().map(|min_unused| Self { min_unused })
     }
 
     /// Returns freed memory to the system if at least 8 MiB were freed since the last time. Returns whether it did.
@@ -25,24 +25,34 @@ impl HeapTrimmer {
     /// Call it about once per second, on a thread that may wait: it takes milliseconds for 100 MiB, and other threads
     /// that allocate meanwhile wait for it.
     pub fn trim(&mut self) -> bool {
-        let Some(free) = free_bytes() else { return false };
-        let freed = free.wrapping_sub(self.min_free).cast_signed();
-        if freed < MIN_FREED_BYTES.cast_signed() {
+        let Some(unused) = unused_bytes() else { return false };
+        let freed = unused.wrapping_sub(self.min_unused).cast_signed();
+        if freed < MIN_FREED_BYTES {
             if freed < 0 {
-                self.min_free = free;
+                self.min_unused = unused;
             }
             return false;
         }
-        // The returned pages still count as free, so only what is freed later counts again.
-        self.min_free = free;
         return_free_memory();
+        // Pages that could not be returned do not count again.
+        self.min_unused = unused_bytes().unwrap_or(unused);
         true
     }
 }
 
+/// Returns the process's memory that is in the machine's memory and not in use by the program, modulo 2^32. It includes
+/// code and stacks. `None` if the system does not tell.
+///
+/// The allocator's own count of free bytes is not enough: it includes pages that were returned before. Memory that was
+/// allocated there and freed between two looks would not count.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn free_bytes() -> Option<u32> {
-    Some(super::syscalls::free_heap_bytes())
+fn unused_bytes() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
+    // The allocator counts modulo 2^32, too.
+    let resident = (kib << 10) as u32;
+    Some(resident.wrapping_sub(super::syscalls::used_heap_bytes()))
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -51,9 +61,28 @@ fn return_free_memory() {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn free_bytes() -> Option<u32> {
+fn unused_bytes() -> Option<u32> {
     None
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn return_free_memory() {}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_used_again_between_two_looks_is_returned() {
+        let mut trimmer = HeapTrimmer::new().unwrap();
+        // What lives on at the end of the heap keeps glibc from returning what was freed before it.
+        let mut kept = Vec::new();
+        for round in 0..4 {
+            let mut blocks: Vec<_> = (0..8192).map(|_| vec![1_u8; 4096]).collect();
+            kept.extend(blocks.pop());
+            drop(blocks);
+            assert!(trimmer.trim(), "round {round}");
+            assert!(!trimmer.trim(), "round {round}: nothing was freed since");
+        }
+    }
+}

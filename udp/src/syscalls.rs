@@ -238,11 +238,13 @@ pub(super) fn pin_to_one_cpu() -> usize {
     }
 }
 
-/// Returns how many bytes the C library's allocator keeps that the program has freed, modulo 2^32.
+/// Returns how many bytes of the C library's allocator the program uses, modulo 2^32.
 #[cfg(target_env = "gnu")]
-pub(super) fn free_heap_bytes() -> u32 {
+pub(super) fn used_heap_bytes() -> u32 {
     // SAFETY: it reads counts, under the allocator's locks. (`mallinfo2` needs glibc 2.33.)
-    unsafe { libc::mallinfo() }.fordblks.cast_unsigned()
+    let info = unsafe { libc::mallinfo() };
+    // Large allocations are outside of the heap, each with a mapping of its own.
+    info.uordblks.cast_unsigned().wrapping_add(info.hblkhd.cast_unsigned())
 }
 
 /// Returns freed memory to the system, in whole pages.
