@@ -1,7 +1,9 @@
 //! One connection: HTTP/1.1 on its socket, and the conditions on which it stays open.
 
+use core::future::poll_fn;
 use core::pin::pin;
 use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use super::HttpLimits;
 use super::connection_io::ConnectionIo;
 use super::connection_state::{ConnectionState, RequestTiming};
 use super::guard::closing;
+use super::turns::Turns;
 
 /// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -32,10 +35,17 @@ const PIPELINE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn serve_connection(
     stream: TcpStream,
     router: Router,
+    turns: Turns,
     state: Arc<ConnectionState>,
     limits: HttpLimits,
     mut stop: watch::Receiver<()>,
 ) {
+    let turn = tokio::select! {
+        turn = timeout(limits.header_timeout, turns.wait(&stream, &state)) => turn,
+        _ = stop.changed() => return,
+    };
+    let Ok(Ok(turn)) = turn else { return };
+    let mut turn = Some(turn);
     // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that delay.
     let _ = stream.set_nodelay(true);
     let io = ConnectionIo::new(stream, Arc::clone(&state), limits);
@@ -47,8 +57,14 @@ pub(super) async fn serve_connection(
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(io), respond);
     let mut served = pin!(served);
+    // A request that has arrived is served in the first poll, and the turn ends with it.
+    let serving = poll_fn(|cx| {
+        let served = served.as_mut().poll(cx);
+        turn.take();
+        served
+    });
     tokio::select! {
-        _ = served.as_mut() => return,
+        _ = serving => return,
         _ = stop.changed() => state.stop(),
         () = sleep(limits.connection_age) => {}
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  accept ─▶ serve, connections: limits of all and of each address, which connection gives way
+//!              └▶ turns: valid API keys first, others one after the other
 //!              └▶ connection: header, write and idle timeouts, age, pipelining
 //!              └▶ guard: request timeout, body limit, headers of every response
 //!                   └▶ routes: authorization ─▶ request: parsing ─▶ client_limit ─▶ Issuer::mint ─▶ response
@@ -20,6 +21,7 @@ mod request;
 mod routes;
 mod serve;
 mod spawn;
+mod turns;
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -90,7 +90,7 @@ fn authorize(api_keys: &ApiKeys, headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Returns the credentials of the scheme `Bearer`. Scheme names are case-insensitive (RFC 9110, section 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
     let key = rest.strip_prefix(b" ")?;
     scheme.eq_ignore_ascii_case(b"Bearer").then_some(key.trim_ascii())

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::serve_connection;
 use super::connections::{ConnectionSource, Connections};
+use super::turns::Turns;
 use super::{HttpLimits, TokenService, router};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
@@ -39,6 +40,7 @@ pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl 
     let limits = service.limits;
     let (running, stop) = watch::channel(());
     let mut acceptor = Acceptor {
+        turns: Turns::new(service.clone()),
         router: router(service),
         limits,
         stop,
@@ -64,6 +66,7 @@ pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl 
 /// Starts accepted connections, and closes others for them.
 struct Acceptor {
     router: Router,
+    turns: Turns,
     limits: HttpLimits,
     /// Completes when the service stops.
     stop: watch::Receiver<()>,
@@ -92,8 +95,8 @@ impl Acceptor {
             self.connections.wait_for_room().await;
         }
         let state = self.connections.new_state(Instant::now());
-        let connection =
-            serve_connection(stream, self.router.clone(), Arc::clone(&state), self.limits, self.stop.clone());
+        let (router, turns) = (self.router.clone(), self.turns.clone());
+        let connection = serve_connection(stream, router, turns, Arc::clone(&state), self.limits, self.stop.clone());
         self.connections.spawn(source, state, connection);
         self.accepted = self.accepted.wrapping_add(1);
         if self.accepted.is_multiple_of(ACCEPT_BATCH) {
