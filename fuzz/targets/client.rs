@@ -185,38 +185,12 @@ impl World {
 
     fn perform(&mut self, operation: u8, input: &mut Input<'_>) {
         match operation & 15 {
-            0 => {
-                let datagram = self.attempt.server.keep_alive(input.u8().into(), input.u8().into());
-                self.deliver(datagram);
-            }
-            1 => {
-                let datagram = self.attempt.server.challenge(input.u8());
-                self.deliver(datagram);
-            }
-            2 => {
-                let how = input.u8();
-                let server = &mut self.attempt.server;
-                let datagram = if how & 1 == 0 { server.denial() } else { server.disconnect() };
+            0..=2 | 4..=6 | 9 | 10 => {
+                let datagram = self.datagram(operation, input);
                 self.deliver(datagram);
             }
             3 => self.answer(),
-            4..=6 => {
-                self.advance_sequence(operation >> 4, input);
-                let payload = invented_datagram(operation >> 5, self.attempt.sequence, LAYOUT.hash(), input);
-                let datagram = self.attempt.server.payload(&payload[..payload.len().clamp(1, MAX_PAYLOAD_BYTES)]);
-                self.deliver(datagram);
-            }
             7 | 8 => self.flood(operation, input),
-            9 => {
-                let sealed = self.seal_any(input);
-                self.deliver(sealed);
-            }
-            10 => {
-                let mut datagram = self.last_sent.first().cloned().unwrap_or_default();
-                let at = usize::from(input.u8()) * datagram.len() / 256;
-                datagram.get_mut(at).into_iter().for_each(|byte| *byte ^= operation >> 4);
-                self.deliver(datagram);
-            }
             11 => self.from_elsewhere(input),
             12 => self.send(input),
             13 => {
@@ -232,6 +206,29 @@ impl World {
         }
         if operation & 0x80 != 0 {
             self.turn();
+        }
+    }
+
+    /// Returns a datagram of the server, an invented one, or one that the client sent with a byte changed.
+    fn datagram(&mut self, operation: u8, input: &mut Input<'_>) -> Vec<u8> {
+        let server = &mut self.attempt.server;
+        match operation & 15 {
+            0 => server.keep_alive(input.u8().into(), input.u8().into()),
+            1 => server.challenge(input.u8()),
+            2 if input.u8() & 1 == 0 => server.denial(),
+            2 => server.disconnect(),
+            4..=6 => {
+                self.advance_sequence(operation >> 4, input);
+                let payload = invented_datagram(operation >> 5, self.attempt.sequence, LAYOUT.hash(), input);
+                self.attempt.server.payload(&payload[..payload.len().clamp(1, MAX_PAYLOAD_BYTES)])
+            }
+            9 => self.seal_any(input),
+            _ => {
+                let mut datagram = self.last_sent.first().cloned().unwrap_or_default();
+                let at = usize::from(input.u8()) * datagram.len() / 256;
+                datagram.get_mut(at).into_iter().for_each(|byte| *byte ^= operation >> 4);
+                datagram
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Senders whose datagrams the kernel drops for a while, because they send far more than they may.
+//! The kernel drops the datagrams of senders for a while, because they send far more than they may.
 //!
 //! The server would drop these datagrams itself, but at 400,000 a second reading them takes a core, and the receive
 //! buffer overflows for all clients. A client that used up its budget is proven by its authentic packets. Forged ones
@@ -55,8 +55,8 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub(crate) enum Excess {
     /// A client is beyond its budget.
     Client,
-    /// An address without a connection. It counts only for a sender that was blocked before as a client, or whose
-    /// session ended by a violation.
+    /// An address without a connection. It counts only for a sender that was blocked before as a client, or that lost
+    /// its session by a violation.
     Stranger,
 }
 
@@ -252,7 +252,7 @@ impl FloodGuard {
         self.next_end = self.senders.iter().filter_map(|sender| sender.treatment.end()).min();
     }
 
-    /// Iterates over the senders whose datagrams the kernel drops.
+    /// Iterates over the blocked senders: the kernel drops their datagrams.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = BlockedSender> + '_ {
         self.senders.iter().filter_map(|sender| {
             let passing = match sender.treatment {

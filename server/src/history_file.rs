@@ -153,17 +153,11 @@ impl HistoryFile {
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
         let header = old.rewritten(since, next.saturating_sub(used.len() as u64));
-        let rewritten = write_new(&path, &header, &used);
-        let (new, end) = match rewritten {
+        let is_usable = (origin, torn_bytes, version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained);
+        let (new, end) = match write_new(&path, &header, &used) {
             Ok(rewritten) => rewritten,
-            Err(error)
-                if is_for_lack_of_room(&error)
-                    && (origin, torn_bytes, version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained) =>
-            {
-                warn!(
-                    path = %path.display(), %error,
-                    "the history file cannot be rewritten without its expired records; it is used as it is"
-                );
+            Err(error) if is_usable && is_for_lack_of_room(&error) => {
+                warn_of_expired_records(&path, &error);
                 return Ok(Self::opened(path, lock, file, old, used, origin, old_end));
             }
             Err(error) => return Err(error.into()),
@@ -332,6 +326,11 @@ impl HistoryFile {
         }
         JournalError
     }
+}
+
+fn warn_of_expired_records(path: &Path, error: &io::Error) {
+    let path = path.display();
+    warn!(%path, %error, "the history file cannot be rewritten without its expired records; it is used as it is");
 }
 
 impl Disk for HistoryFile {

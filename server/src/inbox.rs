@@ -302,43 +302,62 @@ impl Inbox {
             if let Some(event) = server.poll_event() {
                 return Some(ServerInboxItem::Event(event));
             }
-            if let Some((source, mut received)) = self.current.take() {
-                if self.in_a_row >= MAX_MESSAGES_IN_A_ROW && self.park(source, &received) {
-                    continue;
-                }
-                let datagram = match source {
-                    EventSource::Batch(index) => self.batch.bytes(index),
-                    EventSource::Loopback => &self.loopback_buf,
-                    EventSource::Parked(index) => self.parked.bytes(index),
-                };
-                if let Some(message) = server.next(datagram, &mut received, &mut self.scratch) {
-                    self.in_a_row += 1;
-                    self.current = Some((source, received));
+            if let Some((source, received)) = self.current.take() {
+                if let Some(message) = self.next_message(source, received, server) {
                     return Some(ServerInboxItem::Message(source, message));
                 }
-                if let EventSource::Parked(index) = source {
-                    self.parked.free.push(index);
-                }
-                continue;
+            } else {
+                self.take_datagram(server)?;
             }
-            self.in_a_row = 0;
-            if let Some(received) = server.poll_loopback(&mut self.loopback_buf, &mut self.scratch) {
-                self.current = Some((EventSource::Loopback, received));
-                continue;
+        }
+    }
+
+    /// Returns the next message of the current datagram. Returns `None` if it has no more, or was set aside.
+    fn next_message(
+        &mut self,
+        source: EventSource,
+        mut received: ReceivedDatagram,
+        server: &mut Server,
+    ) -> Option<SessionMessage> {
+        if self.in_a_row >= MAX_MESSAGES_IN_A_ROW && self.park(source, &received) {
+            return None;
+        }
+        let datagram = match source {
+            EventSource::Batch(index) => self.batch.bytes(index),
+            EventSource::Loopback => &self.loopback_buf,
+            EventSource::Parked(index) => self.parked.bytes(index),
+        };
+        let message = server.next(datagram, &mut received, &mut self.scratch);
+        if message.is_some() {
+            self.in_a_row += 1;
+            self.current = Some((source, received));
+        } else if let EventSource::Parked(index) = source {
+            self.parked.free.push(index);
+        }
+        message
+    }
+
+    /// Takes the next datagram: of clients in the same process, of the batch, of the sockets, or one set aside. Returns
+    /// `None` if there is none, or the turn must end.
+    fn take_datagram(&mut self, server: &mut Server) -> Option<()> {
+        self.in_a_row = 0;
+        if let Some(received) = server.poll_loopback(&mut self.loopback_buf, &mut self.scratch) {
+            self.current = Some((EventSource::Loopback, received));
+            return Some(());
+        }
+        if self.next_index >= self.batch.len() {
+            self.next_index = 0;
+            if !server.receive(&mut self.batch) {
+                return self.take_parked(server);
             }
-            if self.next_index >= self.batch.len() {
-                self.next_index = 0;
-                if !server.receive(&mut self.batch) {
-                    self.take_parked(server)?;
-                    continue;
-                }
-            }
-            let index = self.next_index;
-            self.next_index += 1;
-            let Some(arrived) = self.batch.get(index) else { continue };
+        }
+        let index = self.next_index;
+        self.next_index += 1;
+        if let Some(arrived) = self.batch.get(index) {
             let received = server.handle(arrived.from, arrived.datagram, &mut self.scratch);
             self.current = received.map(|received| (EventSource::Batch(index), received));
         }
+        Some(())
     }
 
     /// Sets a datagram aside if its sender has used up its work budget. Returns whether it did.

@@ -240,16 +240,7 @@ impl Reporter {
         let (server, now) = (&*server, now.monotonic);
         self.clients.sum_up(now);
         self.strangers.report(server.discards(), self.handshakes.last_opened(), now);
-        for ((reason, sentence), warned) in WARNINGS.iter().zip(&mut self.warned) {
-            if warned.take(server.discards()[*reason], now) {
-                warn!("{sentence}");
-            }
-        }
-        if let Some(listed) = server.misdirected()
-            && self.warned_of_misdirected.take(server.discards()[Discard::AddressNotListed], now)
-        {
-            warn_of_misdirected(server, listed);
-        }
+        self.warn_of_discards(server, now);
         if self.warned_of_channels.take(peers_with_channels, now) {
             warn!("{CLIENT_HAS_CHANNELS}");
         }
@@ -264,6 +255,20 @@ impl Reporter {
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
             self.summarise(Snapshot::of(server, sockets, turns_cut_short));
+        }
+    }
+
+    /// Logs likely mistakes of the operator that a counter of dropped datagrams shows.
+    fn warn_of_discards(&mut self, server: &NetcodeServer, now: Instant) {
+        for ((reason, sentence), warned) in WARNINGS.iter().zip(&mut self.warned) {
+            if warned.take(server.discards()[*reason], now) {
+                warn!("{sentence}");
+            }
+        }
+        if let Some(listed) = server.misdirected()
+            && self.warned_of_misdirected.take(server.discards()[Discard::AddressNotListed], now)
+        {
+            warn_of_misdirected(server, listed);
         }
     }
 

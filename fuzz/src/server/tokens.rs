@@ -28,6 +28,17 @@ pub(super) struct Opened {
     pub(super) content: Vec<u8>,
 }
 
+/// Returns the servers of a token: the one under test, another one, or both.
+fn servers_of(choices: u8, server_address: Address) -> Servers {
+    let elsewhere = SocketAddr::from(([10, 7, 7, 7], 7));
+    let servers: &[SocketAddr] = match choices & 3 {
+        0 | 1 => &[server_address.socket_addr()],
+        2 => &[elsewhere, server_address.socket_addr()],
+        _ => &[elsewhere],
+    };
+    Servers::new(servers).expect("one or two")
+}
+
 /// A holder of a connect token.
 pub(super) struct RawClient {
     token: ConnectToken,
@@ -40,13 +51,7 @@ impl RawClient {
     /// Mints a token for one of four clients. The input gives lifetime, timeout, servers, key and mint time.
     pub(super) fn mint(number: u8, input: &mut Input<'_>, unix_ms: u64, server_address: Address) -> Self {
         let [client_id, lifetime, timeout, choices] = input.array::<4>();
-        let elsewhere = SocketAddr::from(([10, 7, 7, 7], 7));
-        let servers: &[SocketAddr] = match choices & 3 {
-            0 | 1 => &[server_address.socket_addr()],
-            2 => &[elsewhere, server_address.socket_addr()],
-            _ => &[elsewhere],
-        };
-        let (servers, nonce) = (Servers::new(servers).expect("one or two"), [number; 24]);
+        let (servers, nonce) = (servers_of(choices, server_address), [number; 24]);
         let minted = UnixMillis(unix_ms);
         let (created, timeout_seconds) = (UnixSeconds::from(minted), i32::from(timeout) - 8);
         let expires = UnixSeconds(created.0 + u64::from(lifetime % 64));

@@ -228,7 +228,7 @@ fn only_a_new_client_waits_for_a_slow_flush() {
     play(&mut players, &mut |players, new_clients| players[1].echoes >= 1 && new_clients == [1, 2]);
 }
 
-/// Returns a server with channels and a client whose `Connected` event was just taken.
+/// Returns a server with channels and a client, of which the `Connected` event was just taken.
 pub(crate) fn with_connected_client() -> (Server, Player, crate::Event<'static>, ClientHandle) {
     let kinds = [Kind::ReliableOrdered, Kind::Transfers].map(ChannelConfig::from);
     let layout = Layout::try_from(kinds.to_vec()).unwrap();

@@ -113,33 +113,13 @@ impl ShardedServer {
         tick: Duration,
         config: ShardedServerConfig,
     ) -> Result<Self, ShardedServerError> {
-        let traffic = shards.first().ok_or(ShardedServerError::NoShard)?.traffic().clone();
-        if !shards.iter().all(|shard| is_same(shard.traffic(), &traffic)) {
-            return Err(ShardedServerError::Mixed);
-        }
+        let traffic = common_traffic(&shards)?;
         let max_bytes = max_command_bytes(&traffic).ok_or(ShardedServerError::Packets)?;
         if config.entries < 64 || config.bytes < (2 * max_bytes).max(16 << 10) {
             return Err(ShardedServerError::Config);
         }
-        let mut links = Vec::with_capacity(shards.len());
-        let mut pairs = Vec::with_capacity(shards.len());
-        for shard in shards {
-            let (event_producer, events) = queue(config.entries, config.bytes);
-            let (commands, command_consumer) = queue(config.entries, config.bytes);
-            let counters = Arc::<BridgeCounters>::default();
-            let (writer, paths) = path_table(&traffic, config.paths_interval);
-            let bridge = ShardBridge::new(event_producer, command_consumer, writer, &traffic, Arc::clone(&counters));
-            pairs.push((shard, bridge));
-            links.push(ShardLink {
-                events,
-                commands,
-                paths,
-                counters,
-                clients: Vec::new(),
-                max_broadcast_bytes: config.bytes,
-                needs_wake: false,
-            });
-        }
+        let (bridges, links): (Vec<_>, _) = shards.iter().map(|_| linked_bridge(&traffic, &config)).unzip();
+        let pairs = shards.into_iter().zip(bridges).collect();
         Ok(Self {
             links,
             threads: ShardThreads::start_each(pairs, clock, tick)?,
@@ -317,4 +297,23 @@ impl ShardedServer {
             thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Returns the traffic of all shards.
+fn common_traffic(shards: &[Server]) -> Result<Traffic, ShardedServerError> {
+    let traffic = shards.first().ok_or(ShardedServerError::NoShard)?.traffic();
+    let is_common = shards.iter().all(|shard| is_same(shard.traffic(), traffic));
+    is_common.then(|| traffic.clone()).ok_or(ShardedServerError::Mixed)
+}
+
+/// Returns the two ends of the queues between a shard and the game: the bridge is for the shard's thread.
+fn linked_bridge(traffic: &Traffic, config: &ShardedServerConfig) -> (ShardBridge, ShardLink) {
+    let (event_producer, events) = queue(config.entries, config.bytes);
+    let (commands, command_consumer) = queue(config.entries, config.bytes);
+    let counters = Arc::<BridgeCounters>::default();
+    let (writer, paths) = path_table(traffic, config.paths_interval);
+    let bridge = ShardBridge::new(event_producer, command_consumer, writer, traffic, Arc::clone(&counters));
+    let clients = Vec::new();
+    let max_broadcast_bytes = config.bytes;
+    (bridge, ShardLink { events, commands, paths, counters, clients, max_broadcast_bytes, needs_wake: false })
 }

@@ -76,9 +76,9 @@ impl ShardedServer {
     /// Clients with a `Connected` event that the game has not taken yet receive it too.
     ///
     /// The report counts the clients that the game knows, at the time of the call: `queued` on shards that accepted the
-    /// command, `refused` on shards with a full queue of commands. A client whose own queue is full when its shard
-    /// executes the command is counted in [`broadcasts_not_sent`](super::ShardCounts::broadcasts_not_sent), not here. A
-    /// game that must know which client it was uses [`send_message`](Self::send_message) for each.
+    /// command, `refused` on shards with a full queue of commands. If a client's own queue is full when its shard
+    /// executes the command, [`broadcasts_not_sent`](super::ShardCounts::broadcasts_not_sent) counts it, not the
+    /// report. A game that must know which client it was uses [`send_message`](Self::send_message) for each.
     ///
     /// # Errors
     /// `TooLarge`, `NoChannel`, `WrongKind` or `WrongTraffic`, as [`send_message`](Self::send_message).
