@@ -89,6 +89,13 @@ impl RoundTrip {
     }
 }
 
+/// Whether a turn sends payloads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    On,
+    Off,
+}
+
 /// A client that sends numbered payloads and checks their echoes.
 pub struct Probe {
     client: Client,
@@ -131,7 +138,7 @@ impl Probe {
     /// # Errors
     /// The error of the system call when the system cannot wait.
     pub fn turn(&mut self, max_wait: Duration) -> io::Result<()> {
-        self.turn_with(true, max_wait)
+        self.turn_with(Sending::On, max_wait)
     }
 
     /// Runs one turn without sending: takes the events, which include the last echoes, and sleeps until more happens,
@@ -140,10 +147,10 @@ impl Probe {
     /// # Errors
     /// The error of the system call when the system cannot wait.
     pub fn receive_turn(&mut self, max_wait: Duration) -> io::Result<()> {
-        self.turn_with(false, max_wait)
+        self.turn_with(Sending::Off, max_wait)
     }
 
-    fn turn_with(&mut self, sending: bool, max_wait: Duration) -> io::Result<()> {
+    fn turn_with(&mut self, sending: Sending, max_wait: Duration) -> io::Result<()> {
         let now = self.clock.now();
         self.client.begin_turn(now);
         while let Some(event) = self.inbox.next(&mut self.client) {
@@ -159,15 +166,15 @@ impl Probe {
                 _ => {}
             }
         }
-        if sending && self.client.state().is_connected() {
+        if sending == Sending::On && self.client.state().is_connected() {
             self.send_due(now.monotonic);
         }
         self.client.end_turn();
         self.report.state = self.client.state();
         self.report.ended = self.client.close_reason().cloned();
         self.report.dropped = self.client.discards().total();
-        let due = if sending { self.next_send.since(self.clock.monotonic()) } else { max_wait };
-        let due = if self.report.state.is_connected() { due } else { max_wait };
+        let sends = sending == Sending::On && self.report.state.is_connected();
+        let due = if sends { self.next_send.since(self.clock.monotonic()) } else { max_wait };
         self.client.wait(due.min(max_wait))
     }
 

@@ -245,7 +245,7 @@ impl Reporter {
             warn!("{CLIENT_HAS_CHANNELS}");
         }
         let failures = server.stats().journal_failures;
-        if is_first(&mut self.warned_of_journal, failures > self.last_summary.journal_failures) {
+        if failures > self.last_summary.journal_failures && is_first(&mut self.warned_of_journal) {
             warn!("the history file cannot be written, so new clients are refused until it can be");
         }
         if self.has_less_batching(sockets.batching()) {
@@ -274,7 +274,7 @@ impl Reporter {
 
     /// Records that a transfer was sent while the uplink has no limit.
     pub(crate) fn on_unlimited_transfer(&mut self) {
-        if is_first(&mut self.warned_of_transfer, true) {
+        if is_first(&mut self.warned_of_transfer) {
             warn!("{UNLIMITED_TRANSFER}");
         }
     }
@@ -342,11 +342,9 @@ fn warn_of_misdirected(server: &NetcodeServer, listed: &Servers) {
     );
 }
 
-/// Returns whether `happened` is true for the first time.
-fn is_first(warned: &mut bool, happened: bool) -> bool {
-    let is_first = happened && !*warned;
-    *warned |= happened;
-    is_first
+/// Records a warning, and returns whether it is the first one.
+const fn is_first(warned: &mut bool) -> bool {
+    !std::mem::replace(warned, true)
 }
 
 #[cfg(test)]

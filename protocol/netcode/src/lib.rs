@@ -29,6 +29,7 @@ pub mod discard;
 pub mod ids;
 pub mod loopback;
 pub mod server;
+pub mod slab;
 pub mod time;
 pub mod timing;
 pub mod token;

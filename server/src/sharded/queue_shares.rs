@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
+use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::server::ClientHandle;
+use slipgate_netcode::slab::MustExist;
 
 use super::spsc::QueueCapacity;
 
@@ -14,7 +16,7 @@ const SHARE: usize = 8;
 
 /// An entry in the queue.
 struct PushedEntry {
-    slot: usize,
+    slot: SlotIndex,
     bytes: usize,
 }
 
@@ -35,12 +37,12 @@ impl QueueShares {
 
     /// Records an entry of a client.
     pub(super) fn on_pushed(&mut self, client: ClientHandle, bytes: usize) {
-        let slot = client.slot().0 as usize;
-        if slot >= self.taken.len() {
-            self.taken.resize(slot + 1, QueueCapacity::ZERO);
+        let index = client.slot().0 as usize;
+        if index >= self.taken.len() {
+            self.taken.resize(index + 1, QueueCapacity::ZERO);
         }
-        self.pushed.push_back(PushedEntry { slot, bytes });
-        if let Some(taken) = self.taken.get_mut(slot) {
+        self.pushed.push_back(PushedEntry { slot: client.slot(), bytes });
+        if let Some(taken) = self.taken.get_mut(index).must_exist("the share of a slot") {
             taken.entries += 1;
             taken.bytes += bytes;
         }
@@ -55,7 +57,7 @@ impl QueueShares {
     pub(super) fn on_popped(&mut self, queued: usize) {
         while self.pushed.len() > queued {
             let Some(PushedEntry { slot, bytes }) = self.pushed.pop_front() else { return };
-            if let Some(taken) = self.taken.get_mut(slot) {
+            if let Some(taken) = self.taken.get_mut(slot.0 as usize).must_exist("the share of a slot") {
                 taken.entries = taken.entries.saturating_sub(1);
                 taken.bytes = taken.bytes.saturating_sub(bytes);
             }

@@ -28,7 +28,6 @@ mod registry;
 mod report;
 mod request;
 mod response;
-mod slab;
 mod slots;
 mod start;
 mod transmit;

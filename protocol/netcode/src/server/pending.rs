@@ -14,13 +14,13 @@ use zeroize::Zeroize;
 
 use super::budget::Attempt;
 use super::config::MAX_ADDRESSES_PER_TOKEN;
-use super::slab::{ChunkedSlab, Slab, SlabIndex};
 use crate::address::Address;
 use crate::crypto::digest::Digest;
 use crate::crypto::key::{Key, Seed};
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
 use crate::ids::ClientId;
+use crate::slab::{ChunkedSlab, MustExist, Slab, slab_index};
 use crate::time::{Instant, UnixSeconds};
 use crate::token::challenge::Binding;
 use crate::token::history::TokenTag;
@@ -43,17 +43,7 @@ const INITIAL_ENTRIES: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct PendingIndex(u16);
 
-impl SlabIndex for PendingIndex {
-    fn from_usize(index: usize) -> Self {
-        // A shard has at most 65,536 pending entries.
-        Self(index as u16)
-    }
-
-    #[inline]
-    fn to_usize(self) -> usize {
-        self.0 as usize
-    }
-}
+slab_index!(PendingIndex, u16);
 
 /// A reply that is due to a pending client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +119,7 @@ struct PendingGroup {
 
 impl PendingGroup {
     fn indices(&self) -> &[PendingIndex] {
-        self.indices.get(..usize::from(self.count)).unwrap_or_default()
+        self.indices.get(..usize::from(self.count)).must_exist("the counted indices").unwrap_or_default()
     }
 }
 
@@ -193,7 +183,7 @@ impl PendingClients {
     /// Counts a response that is decrypted, whether it is authentic or not: a holder of the token can seal as many as
     /// an attacker can forge.
     pub(super) fn count_attempt(&mut self, index: PendingIndex, turn: u64) {
-        let Some(entry) = &mut self.entries[index] else { return };
+        let Some(entry) = self.entry_mut(index) else { return };
         if entry.turn != turn {
             (entry.turn, entry.attempts) = (turn, 0);
         }
@@ -204,8 +194,13 @@ impl PendingClients {
         self.get(index).is_none_or(|entry| entry.deadline <= now)
     }
 
+    /// Returns an entry. An index of the maps, of the list by age or of this turn's datagram has one.
     pub(super) fn get(&self, index: PendingIndex) -> Option<&Pending> {
-        self.entries[index].as_ref()
+        self.entries[index].as_ref().must_exist("a pending entry")
+    }
+
+    fn entry_mut(&mut self, index: PendingIndex) -> Option<&mut Pending> {
+        self.entries[index].as_mut().must_exist("a pending entry")
     }
 
     /// Makes a client pending, or returns its present entry, which keeps its deadline.
@@ -264,10 +259,10 @@ impl PendingClients {
     /// Appends an entry to the list by age.
     fn link_newest(&mut self, index: PendingIndex) {
         let older = self.newest.replace(index);
-        if let Some(entry) = &mut self.entries[index] {
+        if let Some(entry) = self.entry_mut(index) {
             (entry.older, entry.newer) = (older, None);
         }
-        match older.and_then(|older| self.entries[older].as_mut()) {
+        match older.and_then(|older| self.entry_mut(older)) {
             Some(older) => older.newer = Some(index),
             None => self.oldest = Some(index),
         }
@@ -275,11 +270,11 @@ impl PendingClients {
 
     /// Removes an entry with these neighbours from the list by age.
     fn unlink(&mut self, older: Option<PendingIndex>, newer: Option<PendingIndex>) {
-        match older.and_then(|older| self.entries[older].as_mut()) {
+        match older.and_then(|older| self.entry_mut(older)) {
             Some(entry) => entry.newer = newer,
             None => self.oldest = newer,
         }
-        match newer.and_then(|newer| self.entries[newer].as_mut()) {
+        match newer.and_then(|newer| self.entry_mut(newer)) {
             Some(entry) => entry.older = older,
             None => self.newest = older,
         }
@@ -320,7 +315,8 @@ impl PendingClients {
         self.remove_expired_of(redeemed.client_id, now);
         let Some(group) = self.by_client_id.get(&redeemed.client_id) else { return Ok(()) };
         // All entries of a group have the same token.
-        let Some(first) = group.indices().first().and_then(|index| self.get(*index)) else { return Ok(()) };
+        let first = group.indices().first().and_then(|index| self.get(*index));
+        let Some(first) = first.must_exist("an entry of a client id") else { return Ok(()) };
         if first.bound.token == token {
             return if group.count < self.per_token { Ok(()) } else { self.remove_oldest_of(redeemed.client_id, now) };
         }
@@ -400,7 +396,7 @@ impl PendingClients {
     /// Records that a reply was sent. A client that was denied before any challenge is removed: it has no challenge to
     /// return, and a full server can deny any number of clients.
     pub(super) fn on_replied(&mut self, index: PendingIndex, reply: HandshakeReply) {
-        let Some(entry) = &mut self.entries[index] else { return };
+        let Some(entry) = self.entry_mut(index) else { return };
         entry.challenged |= reply == HandshakeReply::Challenge;
         if !entry.challenged {
             self.remove(index);
@@ -424,11 +420,12 @@ impl PendingClients {
             entry.client_to_server.zeroize();
             entry.server_to_client.zeroize();
         }
-        let Some(entry) = slot.take() else { return };
+        let Some(entry) = slot.take().must_exist("a pending entry") else { return };
         self.unlink(entry.older, entry.newer);
         self.by_address.remove(&entry.bound.address);
         self.free.push(index);
-        let Some(group) = self.by_client_id.get_mut(&entry.bound.client_id) else { return };
+        let group = self.by_client_id.get_mut(&entry.bound.client_id);
+        let Some(group) = group.must_exist("the group of a pending entry") else { return };
         if let Some(position) = group.indices().iter().position(|other| *other == index) {
             group.count -= 1;
             group.indices.swap(position, usize::from(group.count));

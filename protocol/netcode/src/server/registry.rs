@@ -28,7 +28,6 @@ mod tokens;
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
@@ -46,6 +45,7 @@ use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};
 use crate::discard::Discard;
 use crate::ids::{ClientId, ClientIndex};
+use crate::slab::{MustExist, Slab, slab_index};
 use crate::time::{Instant, Now};
 use crate::token::history::{HistoryLimits, TokenHistory, TokenTag, UsedToken};
 use crate::token::redeem::TokenAge;
@@ -59,6 +59,8 @@ const INITIAL_HISTORY_TOKENS: usize = 2048;
 /// The number of a shard of a server, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct ShardId(pub u16);
+
+slab_index!(ShardId, u16);
 
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,16 +76,17 @@ pub struct ClientRegistry {
     /// The client index of each client id that is connected or has a reserved index.
     ids: KeyedMap<ClientId, ClientIndex>,
     /// The owner of each client index that was ever used.
-    owners: Vec<Option<IndexOwner>>,
+    owners: Slab<ClientIndex, Option<IndexOwner>>,
     free: BinaryHeap<Reverse<ClientIndex>>,
     /// The shard that uses each client index, `None` while it is free or reserved.
-    shards: Vec<Option<ShardId>>,
+    shards: Slab<ClientIndex, Option<ShardId>>,
     /// The client ids with reserved indices.
     reserved: Vec<ClientId>,
-    mailboxes: Vec<ShardMailbox>,
+    mailboxes: Slab<ShardId, ShardMailbox>,
 }
 
-/// The queries for one shard.
+/// The queries for one shard. It allocates with its first query, so servers without takeovers never pay for it.
+#[derive(Default)]
 struct ShardMailbox {
     has_queries: Arc<AtomicBool>,
     queries: VecDeque<ClientId>,
@@ -169,19 +172,17 @@ impl ClientRegistry {
             history.restore(*used, now).map_err(|_| ServerConfigError::JournalTooLarge)?;
         }
         let slots = config.slots as usize;
-        // A mailbox allocates with its first query, so servers without takeovers never pay for it.
-        let mailbox = |_| ShardMailbox { has_queries: Arc::default(), queries: VecDeque::new() };
         Ok(Self {
             history,
             names,
             decrypts: DecryptLimiter::new(&config.budgets, seed),
             ids: map_with_capacity(slots, HashKey::derive(seed, "holders")),
-            owners: Vec::with_capacity(slots),
+            owners: Slab::with_capacity(slots, None),
             // A min-heap, so that the lowest free index is given first (§1.12).
             free: (0..config.slots).map(|index| Reverse(ClientIndex(index))).collect(),
-            shards: vec![None; slots],
+            shards: (0..slots).map(|_| None).collect(),
             reserved: Vec::new(),
-            mailboxes: (0..shards).map(mailbox).collect(),
+            mailboxes: (0..shards).map(|_| ShardMailbox::default()).collect(),
         })
     }
 
@@ -207,11 +208,11 @@ impl ClientRegistry {
     }
 
     fn owner(&self, client_id: ClientId) -> Option<&IndexOwner> {
-        self.owners.get(self.ids.get(&client_id)?.0 as usize)?.as_ref()
+        self.owners[*self.ids.get(&client_id)?].as_ref().must_exist("the owner of a client id")
     }
 
     fn owner_mut(&mut self, client_id: ClientId) -> Option<&mut IndexOwner> {
-        self.owners.get_mut(self.ids.get(&client_id)?.0 as usize)?.as_mut()
+        self.owners[*self.ids.get(&client_id)?].as_mut().must_exist("the owner of a client id")
     }
 
     /// Returns the number of used, unexpired tokens that are stored.
@@ -226,7 +227,7 @@ impl ClientRegistry {
 
     /// Returns the flag that is set while queries for a shard are queued, or `None` for a shard that does not exist.
     pub(super) fn has_queries(&self, shard: ShardId) -> Option<Arc<AtomicBool>> {
-        self.mailboxes.get(usize::from(shard.0)).map(|mailbox| Arc::clone(&mailbox.has_queries))
+        self.mailboxes.lookup(shard).map(|mailbox| Arc::clone(&mailbox.has_queries))
     }
 
     /// Forgets expired tokens and reservations.
@@ -271,7 +272,7 @@ impl ClientRegistry {
             }
             None => self.free.pop().ok_or(ClaimError::Full)?.0,
         };
-        self.set_shard(index, Some(claim.shard));
+        self.shards[index] = Some(claim.shard);
         self.ids.insert(claim.client_id, index);
         self.set_connected(index, claim);
         Ok(index)
@@ -291,21 +292,18 @@ impl ClientRegistry {
     }
 
     fn set_connected(&mut self, index: ClientIndex, claim: &IndexClaim) {
-        let position = index.0 as usize;
         // The table grows with use: memory of unused slots stays untouched.
-        if position >= self.owners.len() {
-            self.owners.resize_with(position + 1, || None);
+        while self.owners.lookup(index).is_none() {
+            self.owners.push(None);
         }
-        if let Some(owner) = self.owners.get_mut(position) {
-            *owner = Some(IndexOwner::Connected {
-                client_id: claim.client_id,
-                shard: claim.shard,
-                age: claim.age,
-                last_receive: None,
-                takeover_by: None,
-                queried: false,
-            });
-        }
+        self.owners[index] = Some(IndexOwner::Connected {
+            client_id: claim.client_id,
+            shard: claim.shard,
+            age: claim.age,
+            last_receive: None,
+            takeover_by: None,
+            queried: false,
+        });
     }
 
     /// Stores the age of the newer token that took over a client on the same shard.
@@ -322,18 +320,17 @@ impl ClientRegistry {
             |owner: &IndexOwner| matches!(owner, IndexOwner::Connected { shard: owner, .. } if *owner == shard);
         if self.owner(client_id).is_some_and(is_owner)
             && let Some(index) = self.ids.remove(&client_id)
-            && let Some(owner) = self.owners.get_mut(index.0 as usize)
         {
-            *owner = None;
+            self.owners[index] = None;
         }
     }
 
     /// Frees a client index of a shard.
     pub(super) fn release(&mut self, shard: ShardId, index: ClientIndex) {
         // A reserved index has no shard, and is not freed here.
-        if self.shards.get(index.0 as usize).is_some_and(|owner| *owner == Some(shard)) {
+        if self.shards[index] == Some(shard) {
             // Only the shard that uses an index may free it, so a late call cannot free an index that was reused.
-            self.set_shard(index, None);
+            self.shards[index] = None;
             self.free.push(Reverse(index));
         }
     }
@@ -350,14 +347,8 @@ impl ClientRegistry {
             }
         }
         // Indices of closing clients have no owner any more, so all indices are examined.
-        for index in 0..self.shards.len() as u32 {
-            self.release(shard, ClientIndex(index));
-        }
-    }
-
-    fn set_shard(&mut self, index: ClientIndex, shard: Option<ShardId>) {
-        if let Some(entry) = self.shards.get_mut(index.0 as usize) {
-            *entry = shard;
+        for index in self.shards.indices() {
+            self.release(shard, index);
         }
     }
 }

@@ -10,7 +10,6 @@ use core::fmt;
 use core::time::Duration;
 
 use super::registry::ShardId;
-use super::slab::Slab;
 use crate::address::Address;
 use crate::crypto::aead::packets::PreparedKey;
 use crate::crypto::key::Seed;
@@ -19,6 +18,7 @@ use crate::crypto::lane::Lane;
 use crate::crypto::replay::ReplayWindow;
 use crate::ids::{ClientId, ClientIndex, SlotIndex};
 use crate::loopback::PayloadQueue;
+use crate::slab::Slab;
 use crate::time::Instant;
 use crate::token::redeem::TokenAge;
 use crate::wire::{USER_DATA_BYTES, UserData};

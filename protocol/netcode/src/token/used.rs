@@ -12,6 +12,7 @@ use hashbrown::HashTable;
 use super::epochs::Epoch;
 use crate::crypto::keyed::HashKey;
 use crate::ids::ClientId;
+use crate::slab::MustExist;
 use crate::time::{Instant, Now, UnixSeconds};
 
 /// The time in which sweeps examine every entry once. A sweep examines the share for the time since the last one.
@@ -102,7 +103,8 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
     }
 
     fn remove_at(&mut self, index: u32) {
-        let Some(removed) = self.entries.get(index as usize).copied() else { return };
+        let removed = self.entries.get(index as usize).copied();
+        let Some(removed) = removed.must_exist("the entry of a known key") else { return };
         if let Ok(entry) = self.indices.find_entry(self.hash.hash(&removed.key), |other| *other == index) {
             entry.remove();
         }
@@ -135,7 +137,8 @@ impl<K: Copy + Eq + Hash> UsedSet<K> {
             }
             let Some(index) = self.cursor.checked_sub(1) else { return };
             self.cursor = index;
-            let Some(entry) = self.entries.get(index).copied() else { return };
+            let entry = self.entries.get(index).copied();
+            let Some(entry) = entry.must_exist("the entry at the cursor") else { return };
             let is_due = entry.used.expires <= today || entry.used.epoch != epoch;
             if is_due && entry.until <= now.monotonic {
                 on_forgotten(entry.used);

@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::channel::shared::SharedMessage;
-use crate::channel::slab::EntrySlab;
+use crate::channel::slab::{EntrySlab, entry_index};
 use crate::channel::wire::pieces::PIECE_BYTES;
 use crate::reliability::MemoryBudget;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// Chunks of one allocation.
@@ -26,7 +27,7 @@ pub const RESERVE_BYTES: usize = GROUP_BYTES;
 pub(crate) const RETENTION: Duration = Duration::from_secs(10);
 /// The end of a list.
 const NO_CHUNK: u32 = u32::MAX;
-/// The first index of a list that refers to a [`SharedMessage`]: `last` is its number in the slab.
+/// The first index of a list that refers to a [`SharedMessage`]: `last` is its index in the slab.
 const SHARED: u32 = u32::MAX - 1;
 /// The maximum number of shared messages in one pool. Further ones are copied.
 const MAX_SHARED: usize = 1 << 14;
@@ -65,11 +66,16 @@ pub(crate) enum Credit {
     Overdraft,
 }
 
+entry_index! {
+    /// The place of a shared message among those of its pool.
+    ReferenceIndex
+}
+
 /// A pool of chunks.
 pub(crate) struct ChunkPool {
     groups: Vec<Box<[Chunk; GROUP]>>,
     /// Messages that are referenced instead of copied. Their bytes belong to the application.
-    references: EntrySlab<SharedMessage>,
+    references: EntrySlab<ReferenceIndex, SharedMessage>,
     free: u32,
     used: usize,
     last_use: Instant,
@@ -116,14 +122,14 @@ impl ChunkPool {
         if self.references.len() >= MAX_SHARED {
             return self.store(message.bytes(), Credit::Overdraft);
         }
-        let number = self.references.insert(message.clone());
-        Some(ChunkList { first: SHARED, last: number.into() })
+        let index = self.references.insert(message.clone());
+        Some(ChunkList { first: SHARED, last: index.0.into() })
     }
 
     /// Appends a piece of a message, at most [`PIECE_BYTES`]. Returns false if there is no memory.
     pub(crate) fn append(&mut self, list: &mut ChunkList, number: u16, data: &[u8], credit: Credit) -> bool {
         let Some(index) = self.take(credit) else { return false };
-        if let Some(chunk) = self.chunk_mut(index) {
+        if let Some(chunk) = self.chunk_mut(index).must_exist("a chunk that was free") {
             chunk.number = number;
             chunk.bytes = data.len().min(PIECE_BYTES) as u8;
             chunk.data.iter_mut().zip(data).for_each(|(to, from)| *to = *from);
@@ -164,7 +170,8 @@ impl ChunkPool {
         into.resize(bytes as usize, 0);
         for chunk in self.iter(list) {
             let start = usize::from(chunk.number) * PIECE_BYTES;
-            if let Some(buf) = into.get_mut(start..start + usize::from(chunk.bytes)) {
+            let buf = into.get_mut(start..start + usize::from(chunk.bytes));
+            if let Some(buf) = buf.must_exist("the place of a piece in its message") {
                 buf.iter_mut().zip(&chunk.data).for_each(|(to, from)| *to = *from);
             }
         }
@@ -175,7 +182,7 @@ impl ChunkPool {
     pub(crate) fn release(&mut self, list: ChunkList) {
         // Dropping the reference frees the bytes with the last connection that has sent them.
         if list.first == SHARED {
-            self.references.remove(list.last as u16);
+            self.references.remove(ReferenceIndex(list.last as u16));
             return;
         }
         let mut index = list.first;
@@ -253,7 +260,7 @@ impl ChunkPool {
             self.grow();
         }
         let index = self.free;
-        let chunk = self.chunk_mut(index)?;
+        let chunk = self.chunk_mut(index).must_exist("a free chunk")?;
         self.free = core::mem::replace(&mut chunk.next, NO_CHUNK);
         self.used += 1;
         Some(index)
@@ -261,7 +268,7 @@ impl ChunkPool {
 
     fn put_back(&mut self, index: u32) {
         let free = self.free;
-        if let Some(chunk) = self.chunk_mut(index) {
+        if let Some(chunk) = self.chunk_mut(index).must_exist("a released chunk") {
             chunk.next = free;
             self.free = index;
             self.used -= 1;
@@ -298,7 +305,7 @@ impl ChunkPool {
     }
 
     fn shared(&self, list: &ChunkList) -> Option<&SharedMessage> {
-        if list.first == SHARED { self.references.get(list.last as u16) } else { None }
+        if list.first == SHARED { self.references.get(ReferenceIndex(list.last as u16)) } else { None }
     }
 
     fn iter(&self, list: &ChunkList) -> impl Iterator<Item = &Chunk> {

@@ -1,14 +1,40 @@
-//! A slab: values in numbered slots. Free slots are used again.
+//! A slab: values at typed indices. Free indices are used again.
 
 use alloc::vec::Vec;
 
-/// Values by index, at most 65,536. It grows when all slots are in use.
-pub(crate) struct EntrySlab<T> {
+use slipgate_netcode::slab::{MustExist, SlabIndex};
+
+/// Defines the index of an [`EntrySlab`]: at most 65,536 values.
+macro_rules! entry_index {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) struct $name(pub(crate) u16);
+
+        impl slipgate_netcode::slab::SlabIndex for $name {
+            #[inline]
+            fn from_usize(index: usize) -> Self {
+                Self(index as u16)
+            }
+
+            #[inline]
+            fn to_usize(self) -> usize {
+                self.0.into()
+            }
+        }
+    };
+}
+pub(crate) use entry_index;
+
+/// Values by index, at most 65,536. It grows when all indices are in use.
+///
+/// Debug builds assert that each index has a value, except in [`EntrySlab::lookup_mut`].
+pub(crate) struct EntrySlab<I, T> {
     entries: Vec<Option<T>>,
-    free: Vec<u16>,
+    free: Vec<I>,
 }
 
-impl<T> EntrySlab<T> {
+impl<I: SlabIndex, T> EntrySlab<I, T> {
     pub(crate) const fn new() -> Self {
         Self { entries: Vec::new(), free: Vec::new() }
     }
@@ -24,14 +50,14 @@ impl<T> EntrySlab<T> {
     }
 
     /// Stores a value and returns its index.
-    pub(crate) fn insert(&mut self, value: T) -> u16 {
+    pub(crate) fn insert(&mut self, value: T) -> I {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             // The free list never holds more than all indices, so that removing a value never allocates.
             self.free.reserve(self.entries.len());
-            (self.entries.len() - 1) as u16
+            I::from_usize(self.entries.len() - 1)
         });
-        if let Some(entry) = self.entries.get_mut(usize::from(index)) {
+        if let Some(entry) = self.entries.get_mut(index.to_usize()).must_exist("a free entry") {
             *entry = Some(value);
         }
         index
@@ -44,17 +70,22 @@ impl<T> EntrySlab<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, index: u16) -> Option<T> {
-        let value = self.entries.get_mut(usize::from(index))?.take()?;
+    pub(crate) fn remove(&mut self, index: I) -> Option<T> {
+        let value = self.entries.get_mut(index.to_usize()).and_then(Option::take).must_exist("the removed entry")?;
         self.free.push(index);
         Some(value)
     }
 
-    pub(crate) fn get(&self, index: u16) -> Option<&T> {
-        self.entries.get(usize::from(index))?.as_ref()
+    pub(crate) fn get(&self, index: I) -> Option<&T> {
+        self.entries.get(index.to_usize()).and_then(Option::as_ref).must_exist("an entry of the slab")
     }
 
-    pub(crate) fn get_mut(&mut self, index: u16) -> Option<&mut T> {
-        self.entries.get_mut(usize::from(index))?.as_mut()
+    pub(crate) fn get_mut(&mut self, index: I) -> Option<&mut T> {
+        self.lookup_mut(index).must_exist("an entry of the slab")
+    }
+
+    /// Returns a value that may have been removed since.
+    pub(crate) fn lookup_mut(&mut self, index: I) -> Option<&mut T> {
+        self.entries.get_mut(index.to_usize()).and_then(Option::as_mut)
     }
 }

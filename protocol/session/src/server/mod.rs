@@ -177,7 +177,7 @@ impl SessionServer {
     /// Joins the uplink of a server of several shards, of which this is one.
     #[cfg(feature = "std")]
     pub fn join_uplink(&mut self, uplink: UplinkLock) {
-        self.uplink.join(usize::from(self.netcode.shard_id().0), uplink);
+        self.uplink.join(self.netcode.shard_id(), uplink);
     }
 
     /// Sets a client's share of the uplink relative to other clients, 1 by default. It holds as long as the client is

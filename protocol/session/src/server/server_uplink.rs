@@ -9,6 +9,8 @@ use super::scheduling::{Uplink, Weight};
 use super::uplink_lock::UplinkLock;
 use crate::congestion::BytesPerSecond;
 use slipgate_netcode::ids::SlotIndex;
+use slipgate_netcode::server::ShardId;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// An uplink may send in one burst what it gains in this time: a tick, and the lateness of the program's clock.
@@ -19,7 +21,7 @@ pub(super) struct ServerUplink {
     clients: usize,
     /// One weight per slot; the default beyond the end. Weights outlive the limit.
     weights: Vec<Weight>,
-    limit: Option<Uplink>,
+    limit: Option<Uplink<SlotIndex>>,
     shard: Option<ShardUplink>,
 }
 
@@ -28,13 +30,13 @@ struct ShardUplink {
     shared: UplinkLock,
     /// Whether any shard has set a limit. It is read without the lock in every tick.
     is_limited: Arc<AtomicBool>,
-    index: usize,
+    shard: ShardId,
 }
 
 impl Drop for ShardUplink {
     fn drop(&mut self) {
         // The other shards share what this one no longer needs.
-        self.shared.lock().remove_shard(self.index);
+        self.shared.lock().remove_shard(self.shard);
     }
 }
 
@@ -44,11 +46,11 @@ impl ServerUplink {
         Self { clients, weights: Vec::new(), limit: None, shard: None }
     }
 
-    /// Joins the uplink of the whole server as the shard of this index.
+    /// Joins the uplink of the whole server as this shard.
     #[cfg(feature = "std")]
-    pub(super) fn join(&mut self, index: usize, shared: UplinkLock) {
+    pub(super) fn join(&mut self, shard: ShardId, shared: UplinkLock) {
         let is_limited = shared.lock().limited();
-        self.shard = Some(ShardUplink { shared, is_limited, index });
+        self.shard = Some(ShardUplink { shared, is_limited, shard });
         self.sync_limit();
     }
 
@@ -70,7 +72,7 @@ impl ServerUplink {
         let is_limited = shard.is_limited.load(Ordering::Relaxed);
         if is_limited != self.limit.is_some() {
             if !is_limited {
-                shard.shared.lock().remove_shard(shard.index);
+                shard.shared.lock().remove_shard(shard.shard);
             }
             // The rate of a shard's part comes with its first grant.
             self.limit = is_limited.then(|| self.new_limit(BytesPerSecond::default()));
@@ -78,34 +80,34 @@ impl ServerUplink {
     }
 
     /// Returns a limit under which every client keeps its weight.
-    fn new_limit(&self, rate: BytesPerSecond) -> Uplink {
+    fn new_limit(&self, rate: BytesPerSecond) -> Uplink<SlotIndex> {
         let mut uplink = Uplink::new(rate, BURST, self.clients);
-        for (slot, weight) in self.weights.iter().enumerate() {
+        for (slot, weight) in (0..).map(SlotIndex).zip(&self.weights) {
             uplink.set_weight(slot, *weight);
         }
         uplink
     }
 
     /// Divides the bytes that the uplink gained since the last call; `offer` sets what each slot wants to send.
-    pub(super) fn share(&mut self, now: Instant, offer: impl FnOnce(&mut Uplink)) {
+    pub(super) fn share(&mut self, now: Instant, offer: impl FnOnce(&mut Uplink<SlotIndex>)) {
         self.sync_limit();
         let Some(uplink) = &mut self.limit else { return };
         offer(uplink);
-        let Some(ShardUplink { shared, index, .. }) = &self.shard else { return uplink.share(now) };
+        let Some(ShardUplink { shared, shard, .. }) = &self.shard else { return uplink.share(now) };
         let request = uplink.take_request();
         // The guard is dropped at the end of the statement: other shards wait for the exchange only.
-        let grant = shared.lock().exchange(*index, &request, now);
+        let grant = shared.lock().exchange(*shard, &request, now);
         uplink.apply_grant(&grant, now);
     }
 
     /// Sets a client's share relative to other clients.
     pub(super) fn set_weight(&mut self, slot: SlotIndex, weight: Weight) {
-        let slot = slot.0 as usize;
-        if slot >= self.weights.len() && slot < self.clients {
-            self.weights.resize(slot + 1, Weight::default());
-        }
         // Slots beyond the end keep the default until a weight is set: most servers set none.
-        if let Some(entry) = self.weights.get_mut(slot) {
+        let index = slot.0 as usize;
+        if index >= self.weights.len() && index < self.clients {
+            self.weights.resize(index + 1, Weight::default());
+        }
+        if let Some(entry) = self.weights.get_mut(index).must_exist("the slot of a client") {
             *entry = weight;
         }
         if let Some(uplink) = &mut self.limit {
@@ -120,8 +122,8 @@ impl ServerUplink {
         }
         if let Some(uplink) = &mut self.limit {
             // The next client of the slot must not inherit the demand.
-            uplink.offer(slot.0 as usize, 0);
-            uplink.set_weight(slot.0 as usize, Weight::default());
+            uplink.offer(slot, 0);
+            uplink.set_weight(slot, Weight::default());
         }
     }
 
@@ -132,21 +134,21 @@ impl ServerUplink {
     /// Returns how many bytes of messages may leave for a client now.
     #[inline]
     pub(super) fn allowance(&self, slot: SlotIndex) -> u64 {
-        self.limit.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot.0 as usize))
+        self.limit.as_ref().map_or(u64::MAX, |uplink| uplink.allowance(slot))
     }
 
     /// Records that `total` bytes left for a client. `messages` of them count against its allowance; the others could
     /// not be held back.
     pub(super) fn spend(&mut self, slot: SlotIndex, messages: u64, total: u64) {
         if let Some(uplink) = &mut self.limit {
-            uplink.spend(slot.0 as usize, messages);
+            uplink.spend(slot, messages);
             uplink.spend_unscheduled(total.saturating_sub(messages));
         }
     }
 
     /// Returns how many bytes a client may expect to send in the tick that is being composed; `None` without a limit.
     pub(super) fn expected_bytes(&self, slot: SlotIndex) -> Option<u64> {
-        self.limit.as_ref().map(|uplink| uplink.expected_bytes(slot.0 as usize))
+        self.limit.as_ref().map(|uplink| uplink.expected_bytes(slot))
     }
 }
 
@@ -158,7 +160,7 @@ mod tests {
     /// Returns the allowances of two clients after a tick in which both wanted to send much.
     fn allowances(uplink: &mut ServerUplink, seconds: u64) -> [u64; 2] {
         uplink.share(Instant::from_start(Duration::from_secs(seconds)), |uplink| {
-            (0..2).for_each(|client| uplink.offer(client, 1_000_000));
+            [0, 1].map(SlotIndex).into_iter().for_each(|client| uplink.offer(client, 1_000_000));
         });
         [0, 1].map(|client| uplink.allowance(SlotIndex(client)))
     }
@@ -168,7 +170,7 @@ mod tests {
         let shared = UplinkLock::from(SharedUplink::new(2, BURST));
         let mut shards = [0, 1].map(|shard| {
             let mut uplink = ServerUplink::new(2);
-            uplink.join(shard, shared.clone());
+            uplink.join(ShardId(shard), shared.clone());
             uplink
         });
         shards[0].set_weight(SlotIndex(1), Weight(3));

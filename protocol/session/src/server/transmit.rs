@@ -62,7 +62,7 @@ impl SessionServer {
             for (slot, (session, deadline)) in (0..).map(SlotIndex).zip(sessions.iter().zip(deadlines.iter())) {
                 // Only due sessions are asked: the question costs more than the deadline.
                 if *deadline <= now {
-                    uplink.offer(slot.0 as usize, session.as_ref().map_or(0, |session| session.wanted_bytes(now)));
+                    uplink.offer(slot, session.as_ref().map_or(0, |session| session.wanted_bytes(now)));
                 }
             }
         });

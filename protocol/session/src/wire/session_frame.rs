@@ -116,8 +116,12 @@ impl<'a> SessionFrame<'a> {
         if has(!(ECHO | EXTENDED | LATE)) || has(LATE) && !has(ECHO) {
             return Err(SessionFrameError::Flags);
         }
-        let sent = Timestamp(reader.read::<u16>().ok_or(SessionFrameError::Cut)?);
-        let arrived = if has(ECHO) { Some(parse_arrived(&mut reader, has(LATE))?) } else { None };
+        let sent = parse_timestamp(&mut reader)?;
+        let at = if has(ECHO) { Some(parse_timestamp(&mut reader)?) } else { None };
+        let arrived = match at {
+            Some(at) if has(LATE) => Some(ArrivalEcho { at, late: parse_late(&mut reader)? }),
+            at => at.map(|at| ArrivalEcho { at, late: 0 }),
+        };
         if !has(EXTENDED) {
             return Ok((Self { sent, arrived, extended_acks: &[] }, reader.rest()));
         }
@@ -152,11 +156,14 @@ impl<'a> SessionFrame<'a> {
     }
 }
 
-fn parse_arrived(reader: &mut Reader<'_>, is_late: bool) -> Result<ArrivalEcho, SessionFrameError> {
-    let at = Timestamp(reader.read::<u16>().ok_or(SessionFrameError::Cut)?);
-    let late = if is_late { reader.read::<u8>().ok_or(SessionFrameError::Cut)? } else { 0 };
-    // A socket delay of zero has a form already: no flag. One form for each meaning.
-    if is_late && late == 0 { Err(SessionFrameError::Late) } else { Ok(ArrivalEcho { at, late }) }
+fn parse_timestamp(reader: &mut Reader<'_>) -> Result<Timestamp, SessionFrameError> {
+    reader.read::<u16>().map(Timestamp).ok_or(SessionFrameError::Cut)
+}
+
+/// Parses a socket delay. Zero has a form already: no flag. One form for each meaning.
+fn parse_late(reader: &mut Reader<'_>) -> Result<u8, SessionFrameError> {
+    let late = reader.read::<u8>().ok_or(SessionFrameError::Cut)?;
+    if late == 0 { Err(SessionFrameError::Late) } else { Ok(late) }
 }
 
 #[cfg(test)]

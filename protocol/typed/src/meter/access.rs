@@ -57,8 +57,8 @@ pub(super) struct MeteredElements<'b, A> {
     budget: Level<'b>,
     holds: Holds,
     filling: Filling,
-    /// Whether the collection is small enough to be a vector or a deque.
-    may_double: bool,
+    /// How the collection allocates if it asks for the number of elements.
+    bulk_growth: Growth,
     /// Whether the collection asked for the number of elements, as those do that allocate for many at once.
     was_asked: Cell<bool>,
     /// The key of the map entry that is being decoded.
@@ -66,16 +66,16 @@ pub(super) struct MeteredElements<'b, A> {
 }
 
 impl<'b, A> MeteredElements<'b, A> {
-    pub(super) const fn new(codec: A, budget: Level<'b>, holds: Holds, may_double: bool) -> Self {
+    pub(super) const fn new(codec: A, budget: Level<'b>, holds: Holds, bulk_growth: Growth) -> Self {
         let filling = Filling { taken: 0, grows_at: 0, growth: Growth::Each };
         let (was_asked, key) = (Cell::new(false), Element::of::<()>());
-        Self { codec, budget, holds, filling, may_double, was_asked, key }
+        Self { codec, budget, holds, filling, bulk_growth, was_asked, key }
     }
 
     #[inline]
     fn element<S>(&mut self, seed: S, element: Element) -> (&mut A, ElementSeed<'b, '_, S>) {
-        if self.may_double && self.was_asked.get() {
-            self.filling.growth = Growth::Doubling;
+        if self.was_asked.get() {
+            self.filling.growth = self.bulk_growth;
         }
         let filling = (self.holds == Holds::Elements).then_some(&mut self.filling);
         (&mut self.codec, ElementSeed { seed, budget: self.budget, filling, element })

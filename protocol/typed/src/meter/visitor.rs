@@ -9,7 +9,7 @@ use serde::de::{Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use super::access::{MeteredElements, MeteredEnum};
 use super::storage::Storage;
 use super::{Holds, MeteredCodec, MeteredVisitor};
-use crate::budget::Broken;
+use crate::budget::{Broken, Growth};
 
 /// The size of the largest collection with contiguous elements: a deque. Hash tables are larger.
 const LARGEST_VECTOR: usize = 4 * size_of::<usize>();
@@ -98,13 +98,14 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MeteredVisitor<'_, V> {
 
     #[inline]
     fn visit_seq<A: SeqAccess<'de>>(self, codec: A) -> Result<V::Value, A::Error> {
-        let may_double = size_of::<V::Value>() <= LARGEST_VECTOR;
-        self.visitor.visit_seq(MeteredElements::new(codec, self.budget, self.holds, may_double))
+        // Vectors and deques double, and are small themselves.
+        let bulk_growth = if size_of::<V::Value>() <= LARGEST_VECTOR { Growth::Doubling } else { Growth::Each };
+        self.visitor.visit_seq(MeteredElements::new(codec, self.budget, self.holds, bulk_growth))
     }
 
     #[inline]
     fn visit_map<A: MapAccess<'de>>(self, codec: A) -> Result<V::Value, A::Error> {
-        self.visitor.visit_map(MeteredElements::new(codec, self.budget, self.holds, false))
+        self.visitor.visit_map(MeteredElements::new(codec, self.budget, self.holds, Growth::Each))
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use super::{ClientRegistry, IndexOwner, ShardId};
 use crate::crypto::digest::Digest;
 use crate::discard::Discard;
 use crate::ids::ClientId;
+use crate::slab::MustExist;
 use crate::time::Instant;
 use crate::token::redeem::TokenAge;
 
@@ -85,9 +86,9 @@ impl ClientRegistry {
     fn query_owner(&mut self, client_id: ClientId) {
         let max_queries = self.shards.len();
         let Self { ids, owners, mailboxes, .. } = self;
-        let owner = ids.get(&client_id).and_then(|index| owners.get_mut(index.0 as usize)?.as_mut());
+        let owner = ids.get(&client_id).and_then(|index| owners[*index].as_mut());
         let Some(IndexOwner::Connected { shard, queried, .. }) = owner else { return };
-        let Some(mailbox) = mailboxes.get_mut(usize::from(shard.0)) else { return };
+        let mailbox = &mut mailboxes[*shard];
         // The bound is one query for each index, so that requests of attackers cannot grow the queue.
         if !*queried && mailbox.queries.len() < max_queries {
             *queried = true;
@@ -100,7 +101,7 @@ impl ClientRegistry {
     /// Takes the oldest query for a shard.
     pub(in crate::server) fn next_query(&mut self, shard: ShardId) -> Option<(ClientId, OwnerQuery)> {
         loop {
-            let client_id = self.mailboxes.get_mut(usize::from(shard.0))?.queries.pop_front()?;
+            let client_id = self.mailboxes[shard].queries.pop_front()?;
             // The client may have left, or moved to another shard, since the query was queued.
             if let Some(IndexOwner::Connected { shard: owner, takeover_by, queried, .. }) = self.owner_mut(client_id)
                 && *owner == shard
@@ -123,20 +124,21 @@ impl ClientRegistry {
     /// Reserves the index of a client that its shard ends, for the token that requested the takeover.
     pub(in crate::server) fn reserve(&mut self, client_id: ClientId, now: Instant) {
         let Some(index) = self.ids.get(&client_id).copied() else { return };
-        let Some(Some(owner)) = self.owners.get_mut(index.0 as usize) else { return };
+        let Some(owner) = self.owners[index].as_mut().must_exist("the owner of a client id") else { return };
         let IndexOwner::Connected { takeover_by: Some(token), .. } = owner else { return };
         *owner = IndexOwner::Reserved { token: *token, until: now.after(RESERVED_FOR) };
         // The id stays in `ids`, so that no other token gets a slot for it meanwhile.
         self.reserved.push(client_id);
-        self.set_shard(index, None);
+        self.shards[index] = None;
     }
 
     /// Frees the reserved indices that were not claimed in time.
     pub(super) fn release_expired_reservations(&mut self, now: Instant) {
         let Self { reserved, ids, owners, free, .. } = self;
         reserved.retain(|client_id| {
-            let Some(index) = ids.get(client_id).copied() else { return false };
-            let Some(owner) = owners.get_mut(index.0 as usize) else { return false };
+            let index = ids.get(client_id).copied().must_exist("the index of a reservation");
+            let Some(index) = index else { return false };
+            let owner = &mut owners[index];
             let has_expired = matches!(owner, Some(IndexOwner::Reserved { until, .. }) if *until <= now);
             if has_expired {
                 *owner = None;

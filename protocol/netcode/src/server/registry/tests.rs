@@ -311,9 +311,9 @@ fn each_client_has_at_most_one_query_and_gone_ones_none() {
             let asked = registry.presence(ClientId(client_id), age(1000), &name, Some(TAKEOVER_AFTER), at(0).monotonic);
             assert_eq!(asked, Err(Discard::ClientIdConnected));
         }
-        assert_eq!(registry.mailboxes[0].queries.len(), SLOTS as usize);
+        assert_eq!(registry.mailboxes[ShardId(0)].queries.len(), SLOTS as usize);
     }
-    assert!(flag.load(Ordering::SeqCst) && registry.mailboxes[1].queries.is_empty());
+    assert!(flag.load(Ordering::SeqCst) && registry.mailboxes[ShardId(1)].queries.is_empty());
     // Clients that leave and come back do not multiply their queries: the queue has one place for each index.
     for round in 0..100 {
         registry.leave(ShardId(0), ClientId(0));
@@ -322,7 +322,7 @@ fn each_client_has_at_most_one_query_and_gone_ones_none() {
         assert_eq!(claim(&mut registry, 0, 0, 5000 + round, 0), ClientIndex(0));
         let name = token_use(&registry, 9000).used.name;
         let _ = registry.presence(ClientId(0), age(9000), &name, Some(TAKEOVER_AFTER), at(0).monotonic);
-        assert!(registry.mailboxes[0].queries.len() <= SLOTS as usize);
+        assert!(registry.mailboxes[ShardId(0)].queries.len() <= SLOTS as usize);
     }
     registry.leave(ShardId(0), ClientId(3));
     let mut asked = Vec::new();

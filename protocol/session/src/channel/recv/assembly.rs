@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::channel::chunks::{ChunkList, ChunkPool, Credit};
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, PieceSet, pieces_of};
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// How long a message that is sent once waits for its next slice (Fiedler, "Reliability, Ordering and Congestion
@@ -100,7 +101,8 @@ impl PartialMessages {
         // Room first: discarding may remove the message of this slice if its size changed.
         let mut discarded = self.make_room(slice, max_message_bytes, pool);
         self.move_to_end(slice, now);
-        let Some(partial) = self.list.last_mut() else { return (None, discarded) };
+        let partial = self.list.last_mut().must_exist("the message of the slice");
+        let Some(partial) = partial else { return (None, discarded) };
         partial.latest = now;
         let mut progress = partial.assembly.add(slice.first, slice.data, pool, Credit::No);
         // The shared budget is exhausted: older messages are less likely to complete. The slice's own message is last.

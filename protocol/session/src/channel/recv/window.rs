@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use crate::channel::chunks::{ChunkList, ChunkPool, Credit, RETENTION};
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::recv::assembly::{AssemblyProgress, MessageAssembly};
-use crate::channel::slab::EntrySlab;
+use crate::channel::slab::{EntrySlab, entry_index};
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::FrameBody;
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// Slots of each window that are not charged to the shared budget: 2 KiB, so that 62 channels take 124 KiB.
@@ -40,8 +41,8 @@ pub(crate) const fn max_list_bytes(messages: usize) -> usize {
 /// The received part of a message.
 enum WindowSlot {
     Nothing,
-    /// Some slices. The number is that of the assembly.
-    Partial(u16),
+    /// Some slices.
+    Partial(AssemblyIndex),
     /// All of it. It waits for older messages.
     Stored {
         chunks: ChunkList,
@@ -64,6 +65,11 @@ pub(crate) enum FrameOutcome {
     Dropped,
 }
 
+entry_index! {
+    /// The place of an incomplete message among those of its window.
+    AssemblyIndex
+}
+
 /// The window of one channel. Its limits in messages and bytes are those of the sender's queue. A conforming sender has
 /// nothing in flight beyond them, because its oldest unacked message is not newer than the oldest missing one here.
 pub(crate) struct MessageWindow {
@@ -71,7 +77,7 @@ pub(crate) struct MessageWindow {
     next: MessageId,
     /// The messages from `next` to the newest one with any received part: at most `queue_messages`.
     slots: VecDeque<WindowSlot>,
-    assemblies: EntrySlab<MessageAssembly>,
+    assemblies: EntrySlab<AssemblyIndex, MessageAssembly>,
     /// Bytes of the messages in the slots, missing slices included.
     bytes: u32,
     /// Bytes of the two lists that are charged to the shared budget.
@@ -132,7 +138,7 @@ impl MessageWindow {
         }
         self.reserve(channel, config, data.len() as u32)?;
         // `can_take` has checked the shared budget for the whole packet.
-        let chunks = pool.store(data, Credit::Overdraft).unwrap_or_default();
+        let chunks = pool.store(data, Credit::Overdraft).must_exist("memory with an overdraft").unwrap_or_default();
         self.put(index, WindowSlot::Stored { chunks, bytes: data.len() as u32 });
         Ok(FrameOutcome::Kept)
     }
@@ -152,11 +158,11 @@ impl MessageWindow {
     ) -> Result<FrameOutcome, ChannelViolation> {
         let Some(index) = self.open(channel, config, id, pool)? else { return Ok(FrameOutcome::Dropped) };
         // The first slice reserves the bytes of the whole message.
-        let number = match self.slots.get(index) {
-            Some(WindowSlot::Partial(number)) => *number,
+        let assembly_index = match self.slots.get(index) {
+            Some(WindowSlot::Partial(assembly)) => *assembly,
             _ => self.begin((channel, config), index, bytes, pool)?,
         };
-        let Some(assembly) = self.assemblies.get_mut(number) else { return Ok(FrameOutcome::Dropped) };
+        let Some(assembly) = self.assemblies.get_mut(assembly_index) else { return Ok(FrameOutcome::Dropped) };
         // Every slice carries the message size, so that slices may arrive in any order (§3.4).
         if assembly.bytes != bytes {
             return Err(ChannelViolation::SliceDisagrees(channel));
@@ -164,7 +170,7 @@ impl MessageWindow {
         if assembly.add(first, data, pool, Credit::Overdraft) != AssemblyProgress::Complete {
             return Ok(FrameOutcome::Kept);
         }
-        Ok(self.completed(config.kind, index, number, pool, scratch))
+        Ok(self.completed(config.kind, index, assembly_index, pool, scratch))
     }
 
     /// Handles the withdrawal of a message.
@@ -262,7 +268,7 @@ impl MessageWindow {
     /// piece counts twice.
     fn preview_slice(&self, preview: &mut WindowPreview, bytes: u32, first: u16, data: usize) {
         let assembly = match self.slots.get(preview.settled as usize) {
-            Some(WindowSlot::Partial(number)) => self.assemblies.get(*number),
+            Some(WindowSlot::Partial(assembly)) => self.assemblies.get(*assembly),
             _ => None,
         };
         if first < preview.end {
@@ -322,28 +328,28 @@ impl MessageWindow {
         index: usize,
         bytes: u32,
         pool: &mut ChunkPool,
-    ) -> Result<u16, ChannelViolation> {
+    ) -> Result<AssemblyIndex, ChannelViolation> {
         self.reserve(channel, config, bytes)?;
         let capacity = self.assemblies.capacity();
         // Assemblies are in a slab, so that a slot of the window stays at 16 bytes.
-        let number = self.assemblies.insert(MessageAssembly::new(bytes));
+        let assembly = self.assemblies.insert(MessageAssembly::new(bytes));
         self.assemblies.reserve_one();
         if self.assemblies.capacity() > capacity {
             self.charge_lists(pool);
         }
-        self.put(index, WindowSlot::Partial(number));
-        Ok(number)
+        self.put(index, WindowSlot::Partial(assembly));
+        Ok(assembly)
     }
 
     fn completed(
         &mut self,
         kind: Kind,
         index: usize,
-        number: u16,
+        assembly: AssemblyIndex,
         pool: &mut ChunkPool,
         scratch: &mut Vec<u8>,
     ) -> FrameOutcome {
-        let Some(MessageAssembly { bytes, chunks, .. }) = self.assemblies.remove(number) else {
+        let Some(MessageAssembly { bytes, chunks, .. }) = self.assemblies.remove(assembly) else {
             return FrameOutcome::Dropped;
         };
         if kind == Kind::ReliableOrdered && index > 0 {
@@ -368,8 +374,8 @@ impl MessageWindow {
 
     /// Drops slices of a message that arrived whole or was withdrawn.
     fn drop_partial(&mut self, index: usize, pool: &mut ChunkPool) {
-        let Some(WindowSlot::Partial(number)) = self.slots.get(index) else { return };
-        let Some(assembly) = self.assemblies.remove(*number) else { return };
+        let Some(WindowSlot::Partial(assembly)) = self.slots.get(index) else { return };
+        let Some(assembly) = self.assemblies.remove(*assembly) else { return };
         self.bytes -= assembly.bytes;
         pool.release(assembly.chunks);
         self.put(index, WindowSlot::Nothing);
@@ -388,7 +394,7 @@ impl MessageWindow {
     }
 
     fn put(&mut self, index: usize, slot: WindowSlot) {
-        if let Some(entry) = self.slots.get_mut(index) {
+        if let Some(entry) = self.slots.get_mut(index).must_exist("a slot of the window") {
             *entry = slot;
         }
     }

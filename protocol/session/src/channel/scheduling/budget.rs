@@ -16,10 +16,10 @@
 //! average. But a reserved part would have to fit into the credit beside a whole packet of the lowest class, and with
 //! that much more credit an idle connection could send a larger burst into a thin path.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::channel::config::ChannelId;
+use slipgate_netcode::slab::Slab;
 use slipgate_netcode::time::Instant;
 
 /// The time for which the largest burst of a channel is remembered.
@@ -78,7 +78,7 @@ pub struct PendingDemand {
 
 /// The largest burst of each channel: how much it writes within a tick.
 pub(crate) struct BurstEstimator {
-    channels: Vec<ChannelBurst>,
+    channels: Slab<ChannelId, ChannelBurst>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -101,7 +101,7 @@ impl BurstEstimator {
 
     /// Notes that a channel has written this many bytes of frames.
     pub(crate) fn on_written(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
-        let Some(burst) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        let burst = &mut self.channels[channel];
         burst.tick_bytes += bytes as u64;
         // A maximum over a window: a larger burst replaces it at once, a smaller one after a second.
         if burst.tick_bytes >= burst.max_bytes || now.reached(burst.measured_at, BURST_MEMORY) {

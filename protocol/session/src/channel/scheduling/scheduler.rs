@@ -1,10 +1,10 @@
 //! Which channel writes the next frame: by priority, then by weight, then by age. No channel starves.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::channel::config::{ChannelConfig, ChannelId};
 use crate::channel::layout::Layout;
+use slipgate_netcode::slab::{MustExist, Slab};
 use slipgate_netcode::time::Instant;
 
 /// A channel that has had data to send for this long without a turn goes before all others until it had its turn:
@@ -60,10 +60,10 @@ pub(crate) struct Candidate {
 
 /// The scheduler of one connection's channels.
 pub(crate) struct Scheduler {
-    turns: Vec<ChannelTurn>,
+    turns: Slab<ChannelId, ChannelTurn>,
     /// The virtual time of each class, at the index of its first channel: that of the channel which wrote last. A
     /// channel that becomes ready starts there, so that it gets no credit for the time without data.
-    class_times: Vec<u64>,
+    class_times: Slab<ChannelId, u64>,
     /// Bytes of a turn in the packet that is being written.
     quantum_bytes: usize,
 }
@@ -77,7 +77,7 @@ impl Scheduler {
 
     /// Begins a tick: refills the bytes per tick.
     pub(crate) fn begin_tick(&mut self, layout: &Layout) {
-        for (turn, config) in self.turns.iter_mut().zip(layout.channels()) {
+        for (turn, config) in (&mut self.turns).into_iter().zip(layout.channels()) {
             let per_tick = per_tick(config);
             // Unused bytes do not accumulate; an excess of the last tick is paid back here.
             turn.allowance = turn.allowance.saturating_add(per_tick).min(per_tick);
@@ -86,7 +86,7 @@ impl Scheduler {
 
     /// Returns whether the channel may send more in this tick.
     pub(crate) fn allows(&self, channel: ChannelId) -> bool {
-        self.turns.get(usize::from(channel.0)).is_some_and(|turn| turn.allowance > 0)
+        self.turns[channel].allowance > 0
     }
 
     /// Returns the channel that goes first.
@@ -97,7 +97,7 @@ impl Scheduler {
         now: Instant,
     ) -> Option<ChannelId> {
         let rank = |candidate: &Candidate| {
-            let turn = self.turns.get(usize::from(candidate.channel.0)).copied().unwrap_or_default();
+            let turn = &self.turns[candidate.channel];
             let starved_since = self.starved_since(candidate, now).unwrap_or(Instant::NEVER);
             let priority = priority_of(layout, candidate.channel);
             // Smallest first: starved channels by waiting time, then the highest class, then the least service.
@@ -108,7 +108,7 @@ impl Scheduler {
 
     /// Returns since when a channel has had no turn, if it is starved.
     pub(crate) fn starved_since(&self, candidate: &Candidate, now: Instant) -> Option<Instant> {
-        let turn = self.turns.get(usize::from(candidate.channel.0)).copied().unwrap_or_default();
+        let turn = &self.turns[candidate.channel];
         // Data that expired since keeps its waiting time: otherwise short deadlines would prevent any turn.
         let since = turn.waiting_since.map_or(candidate.since, |since| since.min(candidate.since));
         let waits_since = since.max(turn.last_turn);
@@ -118,10 +118,9 @@ impl Scheduler {
     /// Begins a packet with these channels ready, one bit for each, and this many bytes for frames.
     pub(crate) fn begin_packet(&mut self, layout: &Layout, ready: u64, packet_bytes: usize) {
         self.quantum_bytes = QUANTUM_BYTES.min(packet_bytes * QUANTUM_SHARE.0 / QUANTUM_SHARE.1);
-        for id in (0..self.turns.len()).map(|id| ChannelId(id as u8)) {
-            let class_time = self.class_times.get(class_of(layout, id)).copied().unwrap_or(0);
+        for (id, turn) in (0..).map(ChannelId).zip(&mut self.turns) {
+            let class_time = self.class_times[class_of(layout, id)];
             let is_ready = ready >> id.0 & 1 != 0;
-            let Some(turn) = self.turns.get_mut(usize::from(id.0)) else { continue };
             // An idle channel must not collect virtual time and then block the others.
             if is_ready && !turn.was_ready {
                 turn.virtual_time = turn.virtual_time.max(class_time);
@@ -132,22 +131,18 @@ impl Scheduler {
 
     /// Notes that a packet is written while this channel has data to send.
     pub(crate) fn on_waiting(&mut self, candidate: Candidate) {
-        if let Some(turn) = self.turns.get_mut(usize::from(candidate.channel.0)) {
-            turn.waiting_since.get_or_insert(candidate.since);
-        }
+        self.turns[candidate.channel].waiting_since.get_or_insert(candidate.since);
     }
 
     /// Ends the turn of a channel that has written all of its data: later data starts to wait from then on.
     pub(crate) fn on_quantum_done(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(turn) = self.turns.get_mut(usize::from(channel.0)) {
-            turn.finish(now);
-        }
+        self.turns[channel].finish(now);
     }
 
     /// Charges a channel for a frame of this many bytes.
     pub(crate) fn charge(&mut self, layout: &Layout, channel: ChannelId, bytes: usize, now: Instant) {
-        let Some(turn) = self.turns.get_mut(usize::from(channel.0)) else { return };
-        let weight = layout.channel(channel).map_or(1, |config| u64::from(config.weight));
+        let turn = &mut self.turns[channel];
+        let weight = config_of(layout, channel).map_or(1, |config| u64::from(config.weight));
         let before = turn.virtual_time;
         turn.written += bytes;
         // Enough for a turn: the channel is not starved any more.
@@ -158,14 +153,17 @@ impl Scheduler {
         turn.virtual_time += bytes as u64 * STRIDE / weight;
         turn.allowance = turn.allowance.saturating_sub(bytes as i64);
         // The class time is that before the frame, so that a channel which becomes ready is not behind the others.
-        if let Some(class_time) = self.class_times.get_mut(class_of(layout, channel)) {
-            *class_time = before.max(*class_time);
-        }
+        let class_time = &mut self.class_times[class_of(layout, channel)];
+        *class_time = before.max(*class_time);
     }
 }
 
 pub(crate) fn priority_of(layout: &Layout, channel: ChannelId) -> u8 {
-    layout.channel(channel).map_or(0, |config| config.priority)
+    config_of(layout, channel).map_or(0, |config| config.priority)
+}
+
+fn config_of(layout: &Layout, channel: ChannelId) -> Option<&ChannelConfig> {
+    layout.channel(channel).must_exist("a channel of the layout")
 }
 
 fn per_tick(config: &ChannelConfig) -> i64 {
@@ -173,9 +171,10 @@ fn per_tick(config: &ChannelConfig) -> i64 {
 }
 
 /// Returns the index of the first channel of the same class.
-fn class_of(layout: &Layout, channel: ChannelId) -> usize {
-    let priority = layout.channel(channel).map(|config| config.priority);
-    layout.channels().position(|config| Some(config.priority) == priority).unwrap_or(0)
+fn class_of(layout: &Layout, channel: ChannelId) -> ChannelId {
+    let priority = priority_of(layout, channel);
+    let first = (0..).map(ChannelId).zip(layout.channels()).find(|(_, config)| config.priority == priority);
+    first.map_or(channel, |(first, _)| first)
 }
 
 #[cfg(test)]
@@ -183,6 +182,7 @@ mod tests {
     use super::*;
     use crate::channel::config::Kind;
     use std::vec;
+    use std::vec::Vec;
 
     fn at(millis: u64) -> Instant {
         Instant::from_start(Duration::from_millis(millis))

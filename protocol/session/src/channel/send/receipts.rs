@@ -7,7 +7,7 @@ use core::num::NonZeroU16;
 
 use crate::channel::config::ChannelId;
 use crate::channel::events::{ChannelEvent, DeliveryStatus};
-use crate::channel::slab::EntrySlab;
+use crate::channel::slab::{EntrySlab, entry_index};
 
 /// The maximum number of receipts of a connection that are open or not polled: half the number of frames in flight that
 /// are remembered. A further message that requests one is refused as
@@ -24,6 +24,11 @@ pub(crate) struct ReceiptRequest {
     pub(crate) tag: u64,
 }
 
+entry_index! {
+    /// The place of a receipt among those of its connection.
+    ReceiptIndex
+}
+
 /// An open receipt, owned by the queue that has the message. [`Receipts::finish`] or [`Receipts::on_all_sent`] ends the
 /// ownership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +37,7 @@ pub(crate) struct ReceiptId(NonZeroU16);
 /// The part of a message in one packet: identifies the receipt when the packet is acked or lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReceiptPart {
-    index: u16,
+    index: ReceiptIndex,
     /// Slots are used again: the part belongs to the receipt in the slot only if both have this number.
     number: u32,
 }
@@ -52,7 +57,7 @@ struct PendingReceipt {
 
 /// All receipts of a connection.
 pub(crate) struct Receipts {
-    slots: EntrySlab<PendingReceipt>,
+    slots: EntrySlab<ReceiptIndex, PendingReceipt>,
     /// Receipts without a report.
     open: usize,
     /// Receipts in the slots that were reported as lost and may be acked late.
@@ -88,7 +93,7 @@ impl Receipts {
         self.next_number = self.next_number.wrapping_add(1);
         self.open += 1;
         // Ids start at 1, so that an optional id takes no more memory than an id.
-        NonZeroU16::new(self.slots.insert(pending) + 1).map(ReceiptId)
+        NonZeroU16::new(self.slots.insert(pending).0 + 1).map(ReceiptId)
     }
 
     /// Notes that a packet carries a part of the message. Only for messages that are sent once.
@@ -173,7 +178,7 @@ impl Receipts {
     }
 
     /// Keeps a receipt that was reported as lost until its packets are acked after all, or forgotten.
-    fn await_late(&mut self, index: u16) {
+    fn await_late(&mut self, index: ReceiptIndex) {
         self.late += 1;
         let Some(pending) = self.slots.get(index) else { return };
         if pending.forgotten || pending.packets == 0 || self.late > MAX_LATE_RECEIPTS {
@@ -188,13 +193,13 @@ impl Receipts {
     }
 
     fn pending(&mut self, part: ReceiptPart) -> Option<&mut PendingReceipt> {
-        self.slots.get_mut(part.index).filter(|pending| pending.number == part.number)
+        self.slots.lookup_mut(part.index).filter(|pending| pending.number == part.number)
     }
 }
 
 impl ReceiptId {
-    const fn index(self) -> u16 {
-        self.0.get() - 1
+    const fn index(self) -> ReceiptIndex {
+        ReceiptIndex(self.0.get() - 1)
     }
 }
 

@@ -12,10 +12,11 @@ use crate::channel::send::frames_in_flight::SentFrame;
 use crate::channel::send::key_index::KeyIndex;
 use crate::channel::send::queue::QueuedMessage;
 use crate::channel::send::receipts::ReceiptId;
-use crate::channel::slab::EntrySlab;
+use crate::channel::slab::{EntrySlab, entry_index};
 use crate::channel::wire::frame_writer::FrameHeader;
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, PieceSet, pieces_of};
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// A message that has an id.
@@ -52,14 +53,19 @@ enum SendState {
     Whole {
         due: bool,
     },
-    /// The number is that of its [`UnackedPieces`].
-    Sliced(u16),
+    /// The index of its [`UnackedPieces`].
+    Sliced(PiecesIndex),
     /// Superseded or expired: the receiver must learn that the message will not come.
     Withdrawn {
         due: bool,
     },
     /// Acked. The message waits for those before it.
     Done,
+}
+
+entry_index! {
+    /// The place of a message's [`UnackedPieces`] among those of its window.
+    PiecesIndex
 }
 
 /// The pieces of a message that is sent in slices.
@@ -80,7 +86,7 @@ pub(crate) struct RetransmitQueue {
     max: QueueUsage,
     /// The part of the window that was superseded.
     superseded: QueueUsage,
-    pieces: EntrySlab<UnackedPieces>,
+    pieces: EntrySlab<PiecesIndex, UnackedPieces>,
     /// The index of the first message that is due, or the end of the window.
     first_due: usize,
 }
@@ -148,8 +154,8 @@ impl RetransmitQueue {
     pub(crate) fn admit_sliced(&mut self, message: QueuedMessage) {
         // Only sliced messages take memory for their pieces.
         let all = PieceSet::up_to(pieces_of(message.bytes));
-        let number = self.pieces.insert(UnackedPieces { due: all, unacked: all });
-        self.admit(message, SendState::Sliced(number));
+        let pieces = self.pieces.insert(UnackedPieces { due: all, unacked: all });
+        self.admit(message, SendState::Sliced(pieces));
     }
 
     /// Writes the first message that is due, or as many pieces of it as fit. Returns whether anything was written.
@@ -168,16 +174,16 @@ impl RetransmitQueue {
                     FramePlan::Slices => {
                         // Packets may have become smaller since the message was sent whole.
                         let all = PieceSet::up_to(pieces_of(message.bytes));
-                        let number = self.pieces.insert(UnackedPieces { due: all, unacked: all });
-                        message.state = SendState::Sliced(number);
-                        write_slice(message, self.pieces.get_mut(number), id, frame)
+                        let pieces = self.pieces.insert(UnackedPieces { due: all, unacked: all });
+                        message.state = SendState::Sliced(pieces);
+                        write_slice(message, self.pieces.get_mut(pieces), id, frame)
                     }
                     FramePlan::Wait => false,
                 }
             }
-            SendState::Sliced(number) => {
-                let number = *number;
-                write_slice(message, self.pieces.get_mut(number), id, frame)
+            SendState::Sliced(pieces) => {
+                let pieces = *pieces;
+                write_slice(message, self.pieces.get_mut(pieces), id, frame)
             }
             SendState::Withdrawn { due } => {
                 *due = !write_withdrawn(id, frame);
@@ -220,7 +226,8 @@ impl RetransmitQueue {
     pub(crate) fn queue_again(&mut self, first: MessageId, count: u16) {
         for ahead in 0..count {
             let Some(index) = self.index_of(first.ahead(ahead.into())) else { continue };
-            let Some(message) = self.window.get_mut(index) else { continue };
+            let message = self.window.get_mut(index).must_exist("a message of the window");
+            let Some(message) = message else { continue };
             if let SendState::Whole { due } | SendState::Withdrawn { due } = &mut message.state {
                 *due = true;
                 self.first_due = self.first_due.min(index);
@@ -247,7 +254,7 @@ impl RetransmitQueue {
     pub(crate) fn supersede(&mut self, key: u64, context: &mut SendContext) -> bool {
         let Some(index) = self.index_of_key(key) else { return false };
         self.withdraw(index, DeliveryStatus::Superseded, context);
-        if let Some(message) = self.window.get_mut(index) {
+        if let Some(message) = self.window.get_mut(index).must_exist("a message of the window") {
             // The window still counts its bytes, because the receiver may hold slices of it.
             message.superseded = true;
             self.superseded.bytes += message.bytes;
@@ -301,13 +308,14 @@ impl RetransmitQueue {
     /// Frees the message's memory, and reports its delivery status if it is known. Its bytes still count: the receiver
     /// may hold them.
     fn release(&mut self, index: usize, state: SendState, status: Option<DeliveryStatus>, context: &mut SendContext) {
-        let Some(message) = self.window.get_mut(index) else { return };
+        let message = self.window.get_mut(index).must_exist("a message of the window");
+        let Some(message) = message else { return };
         context.pool.release(core::mem::take(&mut message.chunks));
         if let Some(status) = status {
             context.receipts.finish(message.receipt.take(), status);
         }
-        if let SendState::Sliced(number) = core::mem::replace(&mut message.state, state) {
-            self.pieces.remove(number);
+        if let SendState::Sliced(pieces) = core::mem::replace(&mut message.state, state) {
+            self.pieces.remove(pieces);
         }
         self.keys.remove(message.key.take(), self.oldest.ahead(index as u32).number().into());
     }
@@ -336,15 +344,15 @@ impl RetransmitQueue {
 
     /// Returns whether some pieces of the message were sent and others are due.
     fn is_half_sent(&self, message: &SentMessage) -> bool {
-        let SendState::Sliced(number) = message.state else { return false };
+        let SendState::Sliced(pieces) = message.state else { return false };
         let all = PieceSet::up_to(pieces_of(message.bytes));
-        self.pieces.get(number).is_some_and(|pieces| !pieces.due.is_empty() && pieces.due != all)
+        self.pieces.get(pieces).is_some_and(|pieces| !pieces.due.is_empty() && pieces.due != all)
     }
 
     fn is_due(&self, message: &SentMessage) -> bool {
         match message.state {
             SendState::Whole { due } | SendState::Withdrawn { due } => due,
-            SendState::Sliced(number) => self.pieces.get(number).is_some_and(|pieces| !pieces.due.is_empty()),
+            SendState::Sliced(pieces) => self.pieces.get(pieces).is_some_and(|pieces| !pieces.due.is_empty()),
             SendState::Done => false,
         }
     }
@@ -355,8 +363,8 @@ impl RetransmitQueue {
     }
 
     fn pieces_mut(&mut self, index: usize) -> Option<&mut UnackedPieces> {
-        match self.window.get(index)?.state {
-            SendState::Sliced(number) => self.pieces.get_mut(number),
+        match self.window.get(index).must_exist("a message of the window")?.state {
+            SendState::Sliced(pieces) => self.pieces.get_mut(pieces),
             _ => None,
         }
     }

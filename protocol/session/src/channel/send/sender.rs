@@ -12,6 +12,7 @@ use crate::channel::stats::SenderStats;
 use crate::channel::wire::frame_writer::FrameHeader;
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// The sender of one channel.
@@ -190,7 +191,7 @@ fn write_first_time(queue: &mut Queue, retransmits: &mut RetransmitQueue, frame:
         message.was_deferred |= frame.writer.is_unlimited();
         return false;
     }
-    if let Some(message) = queue.pop() {
+    if let Some(message) = queue.pop().must_exist("the first message of the queue") {
         match plan {
             FramePlan::Slices => retransmits.admit_sliced(message),
             _ => retransmits.admit_whole(message),
@@ -235,7 +236,7 @@ fn write_once(queue: &mut Queue, next_id: &mut MessageId, kind: Kind, frame: &mu
 
 /// Writes the next pieces of the first message of a queue, if any fit.
 fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), frame: &mut FrameContext<'_, '_>) -> bool {
-    let Some(message) = queue.front_mut() else { return false };
+    let Some(message) = queue.front_mut().must_exist("the message of the slice") else { return false };
     // The id is consumed even if nothing fits now: the message keeps it for the next packet.
     message.started = Some((id, first));
     let header = FrameHeader::Slice { id, bytes: message.bytes, first };
@@ -256,7 +257,7 @@ fn write_next_slice(queue: &mut Queue, (id, first): (MessageId, u16), frame: &mu
 
 /// Removes the first message of a queue, of which all was sent and nothing is sent again.
 fn finish_first(queue: &mut Queue, context: &mut SendContext) {
-    if let Some(message) = queue.pop() {
+    if let Some(message) = queue.pop().must_exist("the message that was sent") {
         context.pool.release(message.chunks);
         context.receipts.on_all_sent(message.receipt);
     }

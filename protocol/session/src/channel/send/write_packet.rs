@@ -11,6 +11,7 @@ use crate::channel::send::sender::ChannelSender;
 use crate::channel::transfer_channel::TransferChannel;
 use crate::channel::wire::frame_writer::FrameWriter;
 use crate::wire::reliable::Sequence;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 impl Channels {
@@ -104,10 +105,10 @@ impl Channels {
         for frame in in_flight.on_acked(packet) {
             let index = frame.channel_index();
             if let SentFrame::Transfer { sent, .. } = frame {
-                if let Some(transfers) = transfers.get_mut(index) {
+                if let Some(transfers) = transfers.get_mut(index).must_exist("the channel of a frame") {
                     transfers.on_acked(sent);
                 }
-            } else if let Some(sender) = senders.get_mut(index) {
+            } else if let Some(sender) = senders.get_mut(index).must_exist("the channel of a frame") {
                 sender.on_acked(frame, context);
             }
         }
@@ -202,14 +203,14 @@ impl Channels {
         sequence: Sequence,
         now: Instant,
     ) -> Option<bool> {
-        let sender = self.senders.get_mut(usize::from(channel.0))?;
+        let sender = self.senders.get_mut(usize::from(channel.0)).must_exist("a channel of the layout")?;
         let kind = self.layout.channel(channel)?.kind;
         let (shared, in_flight) = (&mut self.context, &mut self.in_flight);
         Some(sender.write(channel, kind, &mut PacketContext { writer, shared, in_flight, sequence, now }))
     }
 
     fn write_transfer(&mut self, channel: ChannelId, writer: &mut FrameWriter<'_>, packet: Sequence) -> Option<()> {
-        let transfers = self.transfers.get_mut(usize::from(channel.0))?;
+        let transfers = self.transfers.get_mut(usize::from(channel.0)).must_exist("a channel of the layout")?;
         let sent = writer.transfer(channel, |buf| transfers.write(buf))?;
         self.in_flight.push(packet, SentFrame::Transfer { channel, sent });
         Some(())
@@ -232,10 +233,10 @@ fn on_frame_lost(
 fn queue_again(senders: &mut [ChannelSender], transfers: &mut [TransferChannel], frame: SentFrame) {
     let index = frame.channel_index();
     if let SentFrame::Transfer { sent, .. } = frame {
-        if let Some(transfers) = transfers.get_mut(index) {
+        if let Some(transfers) = transfers.get_mut(index).must_exist("the channel of a frame") {
             transfers.on_lost(sent);
         }
-    } else if let Some(sender) = senders.get_mut(index) {
+    } else if let Some(sender) = senders.get_mut(index).must_exist("the channel of a frame") {
         sender.queue_again(frame);
     }
 }

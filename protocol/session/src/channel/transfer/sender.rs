@@ -6,7 +6,7 @@ use core::fmt;
 use core::ops::Range;
 
 use super::frame::{SLICE_HEADER_BYTES, SliceRanges, TransferBegin, TransferFrame, TransferReason};
-use super::store::TransferShape;
+use super::store::{SliceState, TransferShape};
 use super::{
     ControlState, Reception, SentTransferFrame, Transfer, TransferEvent, TransferId, TransferProgress,
     TransferViolation, steps,
@@ -72,7 +72,9 @@ impl TransferSender {
     pub(super) fn progress(&self) -> TransferProgress {
         // The last slice may be shorter, so it is counted separately.
         let slices = self.shape.slices();
-        self.shape.progress(slices - self.missing.count(), !self.missing.contains(slices.wrapping_sub(1)))
+        let is_last_missing = self.missing.contains(slices.wrapping_sub(1));
+        let last = if is_last_missing { SliceState::Missing } else { SliceState::Arrived };
+        self.shape.progress(slices - self.missing.count(), last)
     }
 
     /// Returns whether there is a frame to write.

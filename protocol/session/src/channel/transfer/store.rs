@@ -35,6 +35,13 @@ pub(super) struct SliceRegion {
     pub(super) chunks: [Option<Box<[u8]>>; REGION_CHUNKS as usize],
 }
 
+/// Whether a slice has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SliceState {
+    Arrived,
+    Missing,
+}
+
 /// The slices of a transfer, and the digest of those without a gap from the start.
 pub(super) struct SliceStore {
     pub(super) shape: TransferShape,
@@ -42,7 +49,8 @@ pub(super) struct SliceStore {
     /// The bytes of all chunks.
     chunk_bytes: usize,
     arrived: u32,
-    last_arrived: bool,
+    /// The state of the last slice, which may be shorter than the others.
+    last: SliceState,
     hash: Sha256,
     /// The number of chunks that are in `hash`.
     hashed: u32,
@@ -80,14 +88,14 @@ impl SliceStore {
             regions: core::iter::repeat_with(|| None).take(regions).collect(),
             chunk_bytes: 0,
             arrived: 0,
-            last_arrived: false,
+            last: SliceState::Missing,
             hash: Sha256::new(),
             hashed: 0,
         })
     }
 
     pub(super) fn progress(&self) -> TransferProgress {
-        self.shape.progress(self.arrived, self.last_arrived)
+        self.shape.progress(self.arrived, self.last)
     }
 
     /// Stores a slice. The caller has checked its number and length against the shape.
@@ -101,7 +109,9 @@ impl SliceStore {
             return SliceStored::NoMemory;
         }
         self.arrived += 1;
-        self.last_arrived |= index + 1 == self.shape.slices();
+        if index + 1 == self.shape.slices() {
+            self.last = SliceState::Arrived;
+        }
         SliceStored::New
     }
 
@@ -162,8 +172,8 @@ impl SliceStore {
 
     /// Returns the next range of slices that have arrived, from `from` to the one before `end`.
     pub(super) fn next_range(&self, from: u32, end: u32) -> Option<Range<u32>> {
-        let start = self.find(from, end, true);
-        (start < end).then(|| start..self.find(start, end, false))
+        let start = self.find(from, end, SliceState::Arrived);
+        (start < end).then(|| start..self.find(start, end, SliceState::Missing))
     }
 
     /// Returns the regions. Their chunks are the content.
@@ -171,20 +181,20 @@ impl SliceStore {
         self.regions
     }
 
-    /// Returns the first slice from `from` on that has arrived, or has not. Returns `end` if there is none before it.
-    fn find(&self, from: u32, end: u32, arrived: bool) -> u32 {
+    /// Returns the first slice in this state from `from` on. Returns `end` if there is none before it.
+    fn find(&self, from: u32, end: u32, state: SliceState) -> u32 {
         let mut slice = from;
         while slice < end {
-            if !arrived && !self.has_region(slice / REGION_SLICES) {
-                return slice;
-            }
-            if arrived && !self.has_region(slice / REGION_SLICES) {
+            if !self.has_region(slice / REGION_SLICES) {
+                if state == SliceState::Missing {
+                    return slice;
+                }
                 slice = (slice / REGION_SLICES + 1) * REGION_SLICES;
                 continue;
             }
             let mask = self.mask(slice / CHUNK_SLICES);
             // A chunk is searched in one step: 16 slices in a mask.
-            let wanted = if arrived { mask } else { !mask } >> (slice % CHUNK_SLICES);
+            let wanted = if state == SliceState::Arrived { mask } else { !mask } >> (slice % CHUNK_SLICES);
             if wanted != 0 {
                 return (slice + wanted.trailing_zeros()).min(end);
             }
@@ -317,11 +327,12 @@ impl TransferShape {
         self.slices().saturating_sub(index * CHUNK_SLICES).min(CHUNK_SLICES)
     }
 
-    /// Returns the progress with this many slices, the last one among them or not.
-    pub(super) fn progress(self, slices: u32, with_last: bool) -> TransferProgress {
+    /// Returns the progress when this many slices have arrived, and the last one is in this state.
+    pub(super) fn progress(self, slices: u32, last: SliceState) -> TransferProgress {
         // The last slice is shorter by this much.
         let missing_of_last = self.slices() * u32::from(self.slice_bytes) - self.length;
-        let bytes = slices * u32::from(self.slice_bytes) - if with_last { missing_of_last } else { 0 };
+        let bytes =
+            slices * u32::from(self.slice_bytes) - if last == SliceState::Arrived { missing_of_last } else { 0 };
         TransferProgress { bytes, of: self.length }
     }
 
@@ -464,9 +475,9 @@ mod tests {
         assert_eq!((shape.slices(), shape.chunks()), (4, 1));
         assert_eq!([0, 1, 3, 4].map(|index| shape.slice(index)), [Some(0..300), Some(300..600), Some(900..1000), None]);
         assert_eq!((shape.chunk(0), shape.chunk(1)), (Some(0..1000), None));
-        assert_eq!(shape.progress(3, false).bytes, 900);
-        assert_eq!(shape.progress(1, true).bytes, 100);
-        assert_eq!(shape.progress(4, true), TransferProgress { bytes: 1000, of: 1000 });
+        assert_eq!(shape.progress(3, SliceState::Missing).bytes, 900);
+        assert_eq!(shape.progress(1, SliceState::Arrived).bytes, 100);
+        assert_eq!(shape.progress(4, SliceState::Arrived), TransferProgress { bytes: 1000, of: 1000 });
     }
 
     #[test]

@@ -9,15 +9,14 @@
 //! `uplink` divides a shard's grant over its clients. Each client has at least the part that its weight gives it
 //! among all clients with data; unused parts go to clients of the same shard first.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
-#[cfg(any(feature = "std", test))]
-use alloc::vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use super::uplink::{Uplink, UplinkGrant, UplinkRequest};
 use crate::congestion::BytesPerSecond;
+use slipgate_netcode::server::ShardId;
+use slipgate_netcode::slab::Slab;
 use slipgate_netcode::time::Instant;
 
 /// The uplink of a whole server, which its shards share. It has no limit without a rate.
@@ -26,8 +25,8 @@ use slipgate_netcode::time::Instant;
 /// reserved for its next tick, so that the burst of an earlier shard does not take them.
 pub struct SharedUplink {
     /// Each shard is one client of this uplink.
-    shards: Uplink,
-    expected: Box<[ExpectedDemand]>,
+    shards: Uplink<ShardId>,
+    expected: Slab<ShardId, ExpectedDemand>,
     burst: Duration,
     limited: Arc<AtomicBool>,
     /// The total of unscheduled bytes.
@@ -60,7 +59,7 @@ impl SharedUplink {
     pub(crate) fn new(shards: usize, burst: Duration) -> Self {
         Self {
             shards: Uplink::new(BytesPerSecond(0.0), burst, shards),
-            expected: vec![ExpectedDemand::default(); shards].into_boxed_slice(),
+            expected: (0..shards).map(|_| ExpectedDemand::default()).collect(),
             burst,
             limited: Arc::default(),
             unscheduled: 0.0,
@@ -80,11 +79,11 @@ impl SharedUplink {
     }
 
     /// Processes the request of a shard: returns its grant, and settles its credit.
-    pub(crate) fn exchange(&mut self, shard: usize, request: &UplinkRequest, now: Instant) -> UplinkGrant {
+    pub(crate) fn exchange(&mut self, shard: ShardId, request: &UplinkRequest, now: Instant) -> UplinkGrant {
         self.unscheduled += request.unscheduled;
         self.shards.return_credit(request.returned);
         let max_burst = self.shards.max_burst();
-        let Some(expected) = self.expected.get_mut(shard) else { return UplinkGrant::default() };
+        let expected = &mut self.expected[shard];
         expected.update(request, max_burst, self.burst, now);
         // Request the expected bytes, not only those of this tick, so that they stay reserved.
         self.shards.set_demand(shard, expected.weights, expected.bytes);
@@ -98,7 +97,7 @@ impl SharedUplink {
     }
 
     /// Removes a shard, so that its part goes to the others.
-    pub(crate) fn remove_shard(&mut self, shard: usize) {
+    pub(crate) fn remove_shard(&mut self, shard: ShardId) {
         self.shards.offer(shard, 0);
     }
 }
@@ -110,13 +109,14 @@ mod tests {
 
     use super::super::Weight;
     use super::*;
+    use slipgate_netcode::ids::SlotIndex;
 
     const TICK: Duration = Duration::from_millis(10);
 
     /// A server with an uplink of 10,000 bytes per tick, and its shards.
     struct Shards {
         shared: SharedUplink,
-        uplinks: Vec<Uplink>,
+        uplinks: Vec<Uplink<SlotIndex>>,
         tick: u32,
     }
 
@@ -141,11 +141,12 @@ mod tests {
 
         fn turn(&mut self, shard: usize, wanted: &[u64], now: Instant) -> Vec<u64> {
             let uplink = &mut self.uplinks[shard];
-            wanted.iter().enumerate().for_each(|(client, bytes)| uplink.offer(client, *bytes));
-            let grant = self.shared.exchange(shard, &uplink.take_request(), now);
+            let slots = || (0..).map(SlotIndex);
+            slots().zip(wanted).for_each(|(client, bytes)| uplink.offer(client, *bytes));
+            let grant = self.shared.exchange(ShardId(shard as u16), &uplink.take_request(), now);
             uplink.apply_grant(&grant, now);
-            let allowances: Vec<u64> = (0..wanted.len()).map(|client| uplink.allowance(client)).collect();
-            allowances.iter().enumerate().for_each(|(client, bytes)| uplink.spend(client, *bytes));
+            let allowances: Vec<u64> = slots().zip(wanted).map(|(client, _)| uplink.allowance(client)).collect();
+            slots().zip(&allowances).for_each(|(client, bytes)| uplink.spend(client, *bytes));
             allowances
         }
 
@@ -170,7 +171,7 @@ mod tests {
         for bytes in sent.iter().flatten() {
             assert!((249_000..=251_000).contains(bytes), "{sent:?}");
         }
-        shards.uplinks[0].set_weight(0, Weight(3));
+        shards.uplinks[0].set_weight(SlotIndex(0), Weight(3));
         shards.sent_in(5, everything);
         let sent = shards.sent_in(100, everything);
         assert!((498_000..=502_000).contains(&sent[0][0]), "{sent:?}");
@@ -234,7 +235,7 @@ mod tests {
         assert!((985_000..=1_000_000).contains(&alone), "{alone}");
         let now = Instant::from_start(TICK * shards.tick);
         assert!(shards.turn(1, &[1_000_000], now)[0] <= 10_000);
-        shards.shared.remove_shard(1);
+        shards.shared.remove_shard(ShardId(1));
         shards.sent_in(1, &[&[1_000_000]]);
         let alone = shards.sent_in(10, &[&[1_000_000]])[0][0];
         assert!((99_999..=100_001).contains(&alone), "{alone}");
@@ -244,12 +245,12 @@ mod tests {
     fn expected_bytes_count_clients_of_all_shards() {
         let mut shards = Shards::new(2, 3);
         shards.sent_in(5, &[&[1_000_000], &[1_000_000; 3]]);
-        assert_eq!(shards.uplinks[1].expected_bytes(0), 2500);
-        assert_eq!(shards.uplinks[0].expected_bytes(0), 2500);
-        assert_eq!(shards.uplinks[0].expected_bytes(1), 2000, "it would be one more");
+        assert_eq!(shards.uplinks[1].expected_bytes(SlotIndex(0)), 2500);
+        assert_eq!(shards.uplinks[0].expected_bytes(SlotIndex(0)), 2500);
+        assert_eq!(shards.uplinks[0].expected_bytes(SlotIndex(1)), 2000, "it would be one more");
         shards.uplinks[0].spend_unscheduled(5000);
         shards.tick(&[&[1_000_000], &[1_000_000; 3]]);
-        assert_eq!(shards.uplinks[1].expected_bytes(0), 1250, "less what leaves without asking");
+        assert_eq!(shards.uplinks[1].expected_bytes(SlotIndex(0)), 1250, "less what leaves without asking");
     }
 
     proptest! {

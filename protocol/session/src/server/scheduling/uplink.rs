@@ -4,12 +4,11 @@
 //! rest waits in its own queue. `join_limit` decides what enters a frame for all clients, and `shared_uplink` shares
 //! one uplink over several shards.
 
-use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::congestion::BytesPerSecond;
+use slipgate_netcode::slab::{Slab, SlabIndex};
 use slipgate_netcode::time::Instant;
 
 /// Rounds in which the bytes of a tick are divided by weight. Each round uses all bytes, or satisfies at least one
@@ -26,13 +25,13 @@ impl Default for Weight {
     }
 }
 
-/// The uplink of one server. A tick costs a few steps for each client with data, and allocates nothing; a silent
+/// The uplink of one server. Its clients are the slots of a shard, or the shards of a server. A tick costs a few steps for each client with data, and allocates nothing; a silent
 /// client costs nothing.
 ///
 /// Each tick: [`Uplink::offer`] for each client with data, [`Uplink::share`], and [`Uplink::spend`] for each packet
 /// while [`Uplink::allowance`] lasts. Retransmitted messages spend the same allowance.
 #[derive(Clone, Debug)]
-pub(crate) struct Uplink {
+pub(crate) struct Uplink<I> {
     rate: BytesPerSecond,
     burst: Duration,
     /// Bytes that are not assigned yet; negative after more was spent than assigned.
@@ -45,9 +44,9 @@ pub(crate) struct Uplink {
     unscheduled: f64,
     /// The total of unscheduled bytes on all shards, as last reported.
     unscheduled_before: f64,
-    clients: Box<[UplinkClient]>,
+    clients: Slab<I, UplinkClient>,
     /// Clients with data, in the order of their turns.
-    active: Vec<usize>,
+    active: Vec<I>,
 }
 
 /// The bytes that the clients of a shard lack beyond its own credit.
@@ -99,8 +98,8 @@ impl UplinkClient {
     }
 }
 
-impl Uplink {
-    /// Creates an uplink of `rate` for `clients` slots, which sends at most the gain of `burst` at once: a tick plus
+impl<I: SlabIndex> Uplink<I> {
+    /// Creates an uplink of `rate` for this many clients, which sends at most the gain of `burst` at once: a tick plus
     /// the delay of its timer.
     #[must_use]
     pub(crate) fn new(rate: BytesPerSecond, burst: Duration, clients: usize) -> Self {
@@ -113,7 +112,7 @@ impl Uplink {
             weights: 0.0,
             unscheduled: 0.0,
             unscheduled_before: 0.0,
-            clients: vec![UplinkClient::default(); clients].into_boxed_slice(),
+            clients: (0..clients).map(|_| UplinkClient::default()).collect(),
             active: Vec::with_capacity(clients),
         }
     }
@@ -124,15 +123,13 @@ impl Uplink {
     }
 
     /// Sets the weight of a client; zero counts as one.
-    pub(crate) fn set_weight(&mut self, client: usize, weight: Weight) {
-        if let Some(client) = self.clients.get_mut(client) {
-            client.weight = weight.0.max(1).into();
-        }
+    pub(crate) fn set_weight(&mut self, client: I, weight: Weight) {
+        self.clients[client].weight = weight.0.max(1).into();
     }
 
-    /// Sets the bytes that a client has to send in all; zero if it has none or has left. Unknown slots are ignored.
-    pub(crate) fn offer(&mut self, client: usize, bytes: u64) {
-        let Some(entry) = self.clients.get_mut(client) else { return };
+    /// Sets the bytes that a client has to send in all; zero if it has none or has left.
+    pub(crate) fn offer(&mut self, client: I, bytes: u64) {
+        let entry = &mut self.clients[client];
         entry.wanted = bytes;
         // The unused rest goes back to all clients.
         self.credit += entry.allowance.saturating_sub(bytes) as f64;
@@ -149,8 +146,7 @@ impl Uplink {
         self.credit += self.advance_clock(now, unscheduled);
         self.return_credit(0.0);
         self.drop_inactive();
-        self.weights =
-            self.active.iter().filter_map(|client| self.clients.get(*client)).map(UplinkClient::weight).sum();
+        self.weights = self.active.iter().map(|client| self.clients[*client].weight()).sum();
         self.divide_all();
     }
 
@@ -215,10 +211,8 @@ impl Uplink {
     // The uplink of all shards --------------------------------------------------------------------------------------
 
     /// Sets what a shard lacks, and the weights of its lacking clients.
-    pub(super) fn set_demand(&mut self, shard: usize, weights: u32, bytes: u64) {
-        if let Some(entry) = self.clients.get_mut(shard) {
-            entry.weight = weights.max(1);
-        }
+    pub(super) fn set_demand(&mut self, shard: I, weights: u32, bytes: u64) {
+        self.clients[shard].weight = weights.max(1);
         self.offer(shard, bytes);
     }
 
@@ -232,8 +226,9 @@ impl Uplink {
     }
 
     /// Returns the sum of the weights of all active clients but this one.
-    pub(super) fn other_weights(&self, client: usize) -> f64 {
-        let own = self.clients.get(client).filter(|client| client.is_active).map_or(0.0, UplinkClient::weight);
+    pub(super) fn other_weights(&self, client: I) -> f64 {
+        let client = &self.clients[client];
+        let own = if client.is_active { client.weight() } else { 0.0 };
         (self.weights - own).max(0.0)
     }
 
@@ -244,8 +239,8 @@ impl Uplink {
     /// later data.
     #[must_use]
     #[inline]
-    pub(crate) fn expected_bytes(&self, client: usize) -> u64 {
-        let Some(client) = self.clients.get(client) else { return 0 };
+    pub(crate) fn expected_bytes(&self, client: I) -> u64 {
+        let client = &self.clients[client];
         let weights = if client.is_active { self.weights } else { self.weights + client.weight() };
         client.allowance + (self.gained * client.weight() / weights.max(1.0)) as u64
     }
@@ -253,13 +248,13 @@ impl Uplink {
     /// Returns the bytes that a client may send now.
     #[must_use]
     #[inline]
-    pub(crate) fn allowance(&self, client: usize) -> u64 {
-        self.clients.get(client).map_or(0, |client| client.allowance)
+    pub(crate) fn allowance(&self, client: I) -> u64 {
+        self.clients[client].allowance
     }
 
     /// Records bytes that a client has sent. All clients pay for bytes beyond its allowance.
-    pub(crate) fn spend(&mut self, client: usize, bytes: u64) {
-        let Some(client) = self.clients.get_mut(client) else { return };
+    pub(crate) fn spend(&mut self, client: I, bytes: u64) {
+        let client = &mut self.clients[client];
         self.credit -= bytes.saturating_sub(client.allowance) as f64;
         client.allowance = client.allowance.saturating_sub(bytes);
         // Never below the allowance: what is assigned stays usable.
@@ -270,7 +265,7 @@ impl Uplink {
     fn drop_inactive(&mut self) {
         let clients = &mut self.clients;
         self.active.retain(|client| {
-            let Some(client) = clients.get_mut(*client) else { return false };
+            let client = &mut clients[*client];
             client.is_active = client.wanted > 0;
             client.is_active
         });
@@ -290,7 +285,7 @@ impl Uplink {
             return weights > 0.0 && self.credit >= 1.0;
         }
         for index in &self.active {
-            let Some(client) = self.clients.get_mut(*index) else { continue };
+            let client = &mut self.clients[*index];
             let given = client.lacking_bytes().min((level * client.weight()) as u64);
             client.allowance += given;
             self.credit -= given as f64;
@@ -299,12 +294,12 @@ impl Uplink {
     }
 
     fn lacking(&self) -> impl Iterator<Item = &UplinkClient> {
-        self.active.iter().filter_map(|index| self.clients.get(*index)).filter(|client| client.lacking_bytes() > 0)
+        self.active.iter().map(|index| &self.clients[*index]).filter(|client| client.lacking_bytes() > 0)
     }
 
     fn divide_remainder(&mut self) {
         for index in &self.active {
-            let Some(client) = self.clients.get_mut(*index) else { continue };
+            let client = &mut self.clients[*index];
             let given = client.lacking_bytes().min(self.credit.max(0.0) as u64);
             client.allowance += given;
             self.credit -= given as f64;
@@ -318,6 +313,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use slipgate_netcode::ids::SlotIndex;
 
     const TICK: Duration = Duration::from_millis(10);
 
@@ -326,34 +322,33 @@ mod tests {
     }
 
     /// An uplink that gains 10,000 bytes each tick.
-    fn uplink(clients: usize) -> Uplink {
+    fn uplink(clients: usize) -> Uplink<SlotIndex> {
         Uplink::new(BytesPerSecond(1e6), TICK, clients)
     }
 
-    fn allowances(uplink: &Uplink) -> Vec<u64> {
-        (0..uplink.clients.len()).map(|client| uplink.allowance(client)).collect()
+    fn allowances(uplink: &Uplink<SlotIndex>) -> Vec<u64> {
+        (&uplink.clients).into_iter().map(|client| client.allowance).collect()
     }
 
     #[test]
     fn expected_bytes_are_the_part_of_a_tick() {
         let mut uplink = uplink(4);
-        uplink.set_weight(1, Weight(2));
+        uplink.set_weight(SlotIndex(1), Weight(2));
         for tick in 1..5 {
-            (0..3).for_each(|client| uplink.offer(client, 1_000_000));
+            (0..3).for_each(|client| uplink.offer(SlotIndex(client), 1_000_000));
             uplink.share(at(tick));
-            let prospects: Vec<u64> = (0..4).map(|client| uplink.expected_bytes(client)).collect();
+            let prospects: Vec<u64> = (0..4).map(|client| uplink.expected_bytes(SlotIndex(client))).collect();
             assert_eq!(prospects, [5000, 10_000, 5000, 2000], "what was given and not spent, and as much again");
-            (0..3).for_each(|client| uplink.spend(client, uplink.allowance(client)));
-            assert_eq!([0, 1, 2].map(|client| uplink.expected_bytes(client)), [2500, 5000, 2500]);
+            (0..3).for_each(|client| uplink.spend(SlotIndex(client), uplink.allowance(SlotIndex(client))));
+            assert_eq!([0, 1, 2].map(|client| uplink.expected_bytes(SlotIndex(client))), [2500, 5000, 2500]);
         }
-        assert_eq!(uplink.expected_bytes(9), 0, "no such client");
     }
 
     #[test]
     fn all_clients_are_satisfied_while_bytes_suffice() {
         let mut uplink = uplink(3);
         for (client, bytes) in [(0, 1000), (2, 5000)] {
-            uplink.offer(client, bytes);
+            uplink.offer(SlotIndex(client), bytes);
         }
         uplink.share(at(0));
         assert_eq!(allowances(&uplink), [1000, 0, 5000]);
@@ -364,27 +359,27 @@ mod tests {
         let mut uplink = uplink(10);
         for tick in 0..400 {
             for client in 0..9 {
-                uplink.offer(client, 800);
+                uplink.offer(SlotIndex(client), 800);
             }
-            uplink.offer(9, 1_000_000);
+            uplink.offer(SlotIndex(9), 1_000_000);
             uplink.share(at(tick));
             for client in 0..9 {
-                assert_eq!(uplink.allowance(client), 800, "client {client} in tick {tick}");
-                uplink.spend(client, 800);
+                assert_eq!(uplink.allowance(SlotIndex(client)), 800, "client {client} in tick {tick}");
+                uplink.spend(SlotIndex(client), 800);
             }
-            let burst = uplink.allowance(9);
+            let burst = uplink.allowance(SlotIndex(9));
             assert!((2799..=2801).contains(&burst), "and the burst has the rest: {burst} in tick {tick}");
-            uplink.spend(9, burst);
+            uplink.spend(SlotIndex(9), burst);
         }
     }
 
     #[test]
     fn scarce_bytes_are_divided_by_weight() {
         let mut uplink = uplink(3);
-        uplink.set_weight(1, Weight(3));
-        uplink.set_weight(2, Weight(0));
+        uplink.set_weight(SlotIndex(1), Weight(3));
+        uplink.set_weight(SlotIndex(2), Weight(0));
         for client in 0..3 {
-            uplink.offer(client, 1_000_000);
+            uplink.offer(SlotIndex(client), 1_000_000);
         }
         uplink.share(at(0));
         assert_eq!(allowances(&uplink), [2000, 6000, 2000]);
@@ -395,11 +390,11 @@ mod tests {
         let mut uplink = uplink(100);
         let mut sent = 0;
         for tick in 0..100 {
-            (0..100).for_each(|client| uplink.offer(client, 50_000));
+            (0..100).for_each(|client| uplink.offer(SlotIndex(client), 50_000));
             uplink.share(at(tick));
             for client in 0..100 {
-                if uplink.allowance(client) >= 1200 {
-                    uplink.spend(client, 1200);
+                if uplink.allowance(SlotIndex(client)) >= 1200 {
+                    uplink.spend(SlotIndex(client), 1200);
                     sent += 1200;
                 }
             }
@@ -410,10 +405,10 @@ mod tests {
     #[test]
     fn allowance_of_a_gone_client_is_returned() {
         let mut uplink = uplink(2);
-        uplink.offer(0, 10_000);
+        uplink.offer(SlotIndex(0), 10_000);
         uplink.share(at(0));
-        uplink.offer(0, 0);
-        uplink.offer(1, 10_000);
+        uplink.offer(SlotIndex(0), 0);
+        uplink.offer(SlotIndex(1), 10_000);
         uplink.share(at(0));
         assert_eq!(allowances(&uplink), [0, 10_000]);
     }
@@ -422,29 +417,29 @@ mod tests {
     fn bytes_beyond_the_allowance_are_charged() {
         let mut uplink = uplink(2);
         uplink.share(at(0));
-        uplink.spend(0, 15_000);
-        uplink.offer(1, 10_000);
+        uplink.spend(SlotIndex(0), 15_000);
+        uplink.offer(SlotIndex(1), 10_000);
         uplink.share(at(1));
-        assert_eq!(uplink.allowance(1), 5000);
+        assert_eq!(uplink.allowance(SlotIndex(1)), 5000);
     }
 
     proptest! {
         #[test]
         fn assigned_bytes_match_the_gain_and_the_demand(
-            ticks in prop::collection::vec(prop::collection::vec((0..20_usize, 0..5000_u64), 0..30), 1..50),
+            ticks in prop::collection::vec(prop::collection::vec((0..20_u32, 0..5000_u64), 0..30), 1..50),
         ) {
             let mut uplink = uplink(20);
             let mut sent = 0;
             for (tick, offers) in (0..).zip(&ticks) {
                 for (client, bytes) in offers {
-                    uplink.offer(*client, *bytes);
+                    uplink.offer(SlotIndex(*client), *bytes);
                 }
                 uplink.share(at(tick));
-                let lacking: u64 = uplink.clients.iter().map(UplinkClient::lacking_bytes).sum();
+                let lacking: u64 = (&uplink.clients).into_iter().map(UplinkClient::lacking_bytes).sum();
                 prop_assert!(uplink.credit < 1.0 || lacking == 0, "{} left, {} lacking", uplink.credit, lacking);
                 for client in 0..20 {
-                    let bytes = uplink.allowance(client);
-                    uplink.spend(client, bytes);
+                    let bytes = uplink.allowance(SlotIndex(client));
+                    uplink.spend(SlotIndex(client), bytes);
                     sent += bytes;
                 }
                 prop_assert!(sent <= 10_000 * u64::from(tick + 1));

@@ -1,4 +1,4 @@
-//! A vector with a typed index. An index that does not exist is a bug in this crate.
+//! Vectors with typed indices, and values that must exist. What does not exist is a bug of ours.
 //!
 //! Debug builds assert that each index exists. Release builds stay total: they use a spare entry instead, so that a bug
 //! cannot panic a game server.
@@ -8,10 +8,10 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
 
-use crate::ids::SlotIndex;
+use crate::ids::{ClientIndex, SlotIndex};
 
 /// The index type of a [`Slab`].
-pub(super) trait SlabIndex: Copy + fmt::Debug {
+pub trait SlabIndex: Copy + fmt::Debug {
     /// Returns the typed index of an entry.
     fn from_usize(index: usize) -> Self;
 
@@ -19,21 +19,59 @@ pub(super) trait SlabIndex: Copy + fmt::Debug {
     fn to_usize(self) -> usize;
 }
 
-impl SlabIndex for SlotIndex {
-    #[inline]
-    fn from_usize(index: usize) -> Self {
-        // A server has at most 65,536 slots.
-        Self(index as u32)
-    }
+/// Implements the conversions of a newtype around an integer. The casts are lossless: no slab has more than 65,536
+/// entries.
+macro_rules! slab_index {
+    ($index:ty, $integer:ty) => {
+        impl $crate::slab::SlabIndex for $index {
+            #[inline]
+            fn from_usize(index: usize) -> Self {
+                Self(index as $integer)
+            }
 
+            #[inline]
+            fn to_usize(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+pub(crate) use slab_index;
+
+slab_index!(SlotIndex, u32);
+slab_index!(ClientIndex, u32);
+
+/// A lookup that fails only by a bug.
+pub trait MustExist: Sized {
+    /// Returns the value as it is. Debug builds assert that there is one; release builds go on without it.
+    #[must_use]
+    fn must_exist(self, what: &str) -> Self;
+}
+
+impl<T> MustExist for Option<T> {
     #[inline]
-    fn to_usize(self) -> usize {
-        self.0 as usize
+    #[track_caller]
+    fn must_exist(self, what: &str) -> Self {
+        debug_assert!(self.is_some(), "{what} must exist");
+        self
     }
 }
 
 /// Entries of type `T` by an index of type `I`.
-pub(super) struct Slab<I, T> {
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_netcode::ids::SlotIndex;
+/// use slipgate_netcode::slab::Slab;
+///
+/// let mut bytes: Slab<SlotIndex, u64> = [0; 4].into_iter().collect();
+/// bytes[SlotIndex(2)] += 100;
+/// assert_eq!(bytes.into_iter().sum::<u64>(), 100);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Slab<I, T> {
     entries: Vec<T>,
     /// The entry for an index that does not exist, in release builds.
     spare: T,
@@ -42,43 +80,76 @@ pub(super) struct Slab<I, T> {
 
 impl<I: SlabIndex, T> Slab<I, T> {
     /// Returns an empty slab that holds `capacity` entries without another allocation.
-    pub(super) fn with_capacity(capacity: usize, spare: T) -> Self {
+    pub(crate) fn with_capacity(capacity: usize, spare: T) -> Self {
         Self { entries: Vec::with_capacity(capacity), spare, index: PhantomData }
     }
 
     /// Returns the number of entries.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Appends an entry and returns its index.
-    pub(super) fn push(&mut self, entry: T) -> I {
+    pub(crate) fn push(&mut self, entry: T) -> I {
         self.entries.push(entry);
         I::from_usize(self.entries.len() - 1)
     }
 
     /// Returns an entry, or `None` if the index does not exist: for indices from outside this crate.
     #[inline]
-    pub(super) fn lookup(&self, index: I) -> Option<&T> {
+    pub(crate) fn lookup(&self, index: I) -> Option<&T> {
         self.entries.get(index.to_usize())
     }
 
     /// Returns an entry to be changed, or `None` if the index does not exist: for indices from outside this crate.
     #[inline]
-    pub(super) fn lookup_mut(&mut self, index: I) -> Option<&mut T> {
+    pub(crate) fn lookup_mut(&mut self, index: I) -> Option<&mut T> {
         self.entries.get_mut(index.to_usize())
     }
 
     /// Returns every index.
     #[inline]
-    pub(super) fn indices(&self) -> impl Iterator<Item = I> + use<I, T> {
+    pub(crate) fn indices(&self) -> impl Iterator<Item = I> + use<I, T> {
         (0..self.entries.len()).map(I::from_usize)
     }
 
     /// Returns every entry with its index.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         self.entries.iter().enumerate().map(|(index, entry)| (I::from_usize(index), entry))
+    }
+}
+
+impl<I, T: Default> FromIterator<T> for Slab<I, T> {
+    fn from_iter<E: IntoIterator<Item = T>>(entries: E) -> Self {
+        Self { entries: entries.into_iter().collect(), spare: T::default(), index: PhantomData }
+    }
+}
+
+impl<I, T> IntoIterator for Slab<I, T> {
+    type Item = T;
+    type IntoIter = alloc::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a Slab<I, T> {
+    type Item = &'a T;
+    type IntoIter = core::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a mut Slab<I, T> {
+    type Item = &'a mut T;
+    type IntoIter = core::slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.iter_mut()
     }
 }
 
@@ -110,7 +181,7 @@ const CHUNK: usize = 256;
 /// Entries of type `T` by an index of type `I`, in chunks that are allocated when they are first used.
 ///
 /// An entry never moves, so keys leave no copies behind when the slab grows.
-pub(super) struct ChunkedSlab<I, T> {
+pub(crate) struct ChunkedSlab<I, T> {
     chunks: Vec<Vec<T>>,
     len: usize,
     /// The entry for an index that does not exist, in release builds.
@@ -120,18 +191,18 @@ pub(super) struct ChunkedSlab<I, T> {
 
 impl<I: SlabIndex, T> ChunkedSlab<I, T> {
     /// Returns an empty slab that holds at least `initial` entries without another allocation.
-    pub(super) fn new(initial: usize, spare: T) -> Self {
+    pub(crate) fn new(initial: usize, spare: T) -> Self {
         let chunks = (0..initial.div_ceil(CHUNK)).map(|_| Vec::with_capacity(CHUNK)).collect();
         Self { chunks, len: 0, spare, index: PhantomData }
     }
 
     /// Returns the number of entries.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// Appends an entry and returns its index.
-    pub(super) fn push(&mut self, entry: T) -> I {
+    pub(crate) fn push(&mut self, entry: T) -> I {
         if self.len == self.chunks.len() * CHUNK {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
