@@ -25,8 +25,8 @@ impl Default for Weight {
     }
 }
 
-/// The uplink of one server. Its clients are the slots of a shard, or the shards of a server. A tick costs a few steps for each client with data, and allocates nothing; a silent
-/// client costs nothing.
+/// The uplink of one server. Its clients are the slots of a shard, or the shards of a server. A tick costs a few steps
+/// for each client with data, and allocates nothing; a silent client costs nothing.
 ///
 /// Each tick: [`Uplink::offer`] for each client with data, [`Uplink::share`], and [`Uplink::spend`] for each packet
 /// while [`Uplink::allowance`] lasts. Retransmitted messages spend the same allowance.
