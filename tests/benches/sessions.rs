@@ -78,14 +78,12 @@ impl World {
         let keys = Key::from([1; 32]).into();
         let netcode = NetcodeServer::new(settings, keys, &Seed::from([2; 32]), moment(now)).unwrap();
         let config = ConnectionConfig::default();
-        let traffic =
-            layout.map_or(Traffic::Payloads, |layout| Traffic::Channels(Arc::clone(layout), config.clone()));
+        let traffic = layout.map_or(Traffic::Payloads, |layout| Traffic::Channels(Arc::clone(layout), config.clone()));
         let mut server = SessionServer::new(netcode, traffic, Memory::default()).unwrap();
         let players = (0..players).map(|id| {
             let handle = server.connect_loopback(u64::from(id).into(), [0; 256], moment(now)).unwrap();
-            let connection = |layout: &Arc<Layout>| {
-                Connection::new(&config, Arc::clone(layout), Role::Client, None).unwrap()
-            };
+            let connection =
+                |layout: &Arc<Layout>| Connection::new(&config, Arc::clone(layout), Role::Client, None).unwrap();
             Player { handle, connection: layout.map(connection) }
         });
         let players = players.collect();
@@ -174,7 +172,10 @@ impl World {
 }
 
 fn moment(since_start: Duration) -> Now {
-    Now { monotonic: Instant::from_start(since_start), unix: UnixMillis(1_700_000_000_000 + since_start.as_millis() as u64) }
+    Now {
+        monotonic: Instant::from_start(since_start),
+        unix: UnixMillis(1_700_000_000_000 + since_start.as_millis() as u64),
+    }
 }
 
 fn layout(kinds: &[Kind]) -> Arc<Layout> {

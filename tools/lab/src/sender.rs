@@ -25,7 +25,6 @@ pub struct Sender {
     flight: SentPackets,
     /// The application.
     pub application: Application,
-    next: Sequence,
     newest: Option<Sequence>,
     peer: TimeUnwrapper,
     delivered: u64,
@@ -41,7 +40,6 @@ impl Sender {
             congestion,
             flight: SentPackets::new(WINDOW),
             application,
-            next: Sequence(0),
             newest: None,
             peer: TimeUnwrapper::default(),
             delivered: 0,
@@ -124,10 +122,8 @@ impl Sender {
     }
 
     fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
-        let sequence = self.next;
-        self.next = sequence + 1;
         let lost = &mut self.lost;
-        self.flight.on_packet_sent(sequence, bytes, now, |_, departed| lost.push(departed));
+        let sequence = self.flight.on_packet_sent(bytes, now, |_, departed| lost.push(departed));
         self.congestion.on_sent(bytes, now);
         self.application.sent(bytes);
         OutgoingPacket { sequence, bytes }

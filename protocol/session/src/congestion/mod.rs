@@ -28,6 +28,7 @@ pub use self::binary::{BinaryConfig, Ignorance, Threshold};
 use self::fixed::Fixed;
 use self::glide::Glide;
 pub use self::glide::GlideConfig;
+pub(crate) use self::sent_packets::{AckFaults, ArrivalOrder, LossDelays, SessionPacketKind};
 pub use self::sent_packets::{NewlyAcked, SentPackets};
 pub use self::socket_delay::SocketDelay;
 pub(crate) use self::state::Priority;

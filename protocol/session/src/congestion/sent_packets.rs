@@ -1,14 +1,14 @@
-//! The packets in flight, and which of them are lost by newer acknowledgements or by time.
+//! The packets that were sent: which of them are in flight, acknowledged, or lost by newer acknowledgements or by time
+//! (§2.4, §5.9).
 //!
 //! A packet is never resent, so declaring it lost early costs little: its data is sent again a bit sooner, and a late
 //! acknowledgement is marked as such. The delays are defined in `timing`.
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::{SentPacket, Timing};
-use crate::wire::reliable::Sequence;
+use crate::wire::reliable::{Sequence, SequenceBits};
 use slipgate_netcode::time::Instant;
 
 /// A packet is lost once a packet sent this many later was acknowledged and the loss delay has passed (RFC 9002,
@@ -21,11 +21,32 @@ const MAX_BACKOFF: u32 = 10;
 /// bytes every other second.
 const MAX_PTO: Duration = Duration::from_secs(2);
 
-/// The first number without the wrap, so that one may look back from the first packet.
-const START: u64 = 1 << 16;
+/// Time since sending within which a lost packet may still be acknowledged: four times the longest round trip that
+/// "Fiedler, Reliability, Ordering and Congestion Avoidance over UDP" measures.
+const LATE_ACK_LIMIT: Duration = Duration::from_secs(4);
 
-/// Slots of a new ring: two seconds of a game at 60 packets per second.
-const INITIAL_SLOTS: usize = 128;
+/// The largest window that an endpoint may have: a peer acknowledges no packet further behind the newest that it
+/// received.
+const MAX_PEER_WINDOW: u64 = 1 << 14;
+
+/// Packets this far apart have the same sequence number.
+const SEQUENCE_SPACE: u64 = 1 << 16;
+
+/// Whether the peer acknowledges a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SessionPacketKind {
+    AckEliciting,
+    AckOnly,
+}
+
+/// The order in which packets with acknowledgements were sent, compared with the order of their arrival.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ArrivalOrder {
+    /// Sent after all that arrived before it, so its acknowledgements are at least as new as theirs.
+    Newest,
+    /// Sent before one that arrived earlier, so its acknowledgements may be outdated.
+    Overtaken,
+}
 
 /// A packet that was acknowledged for the first time.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,194 +59,389 @@ pub struct NewlyAcked {
     pub newest: bool,
 }
 
-/// The packets in flight of one connection, in a ring that grows up to a window.
-///
-/// Numbers may be skipped: those of ack-only packets. Each number is passed once, so sending, acknowledging and
-/// losing a packet cost the same on average for any window.
+/// What is wrong with acknowledgements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AckFaults {
+    /// They name a packet that was never sent.
+    pub(crate) unsent: bool,
+    /// They name a number that was skipped, so that only a peer that lies acknowledges it.
+    pub(crate) skipped: bool,
+}
+
+/// The ages at which a packet counts as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LossDelays {
+    /// If packets sent later were acknowledged.
+    pub(crate) after_gap: Duration,
+    /// In any case.
+    pub(crate) limit: Duration,
+}
+
+/// The packets that were sent on one connection, from the oldest of which an acknowledgement would be news to the
+/// newest. It takes 16 bytes for each, and no memory before the first.
 pub struct SentPackets {
-    /// The number after the newest packet, without the wrap.
+    /// Numbers used in all, without the wrap. They start at 0, so this is the number of the next packet.
     next: u64,
     /// The oldest packet in flight, or `next`.
     oldest: u64,
-    largest_acked: Option<u64>,
     in_flight: u64,
+    largest_acked: Option<u64>,
+    /// The peer acknowledges no packet before this one any more: it received one at least [`MAX_PEER_WINDOW`] newer.
+    oldest_reportable: u64,
+    /// One more than the newest packet that the peer is known to have received.
+    peer_received_end: u64,
+    /// One more than the newest number that was acknowledged in any order while it meant one packet.
+    acked_end: u64,
     last_sent_at: Option<Instant>,
     pto_count: u32,
     /// When the last probe was due, whether or not one was sent.
     pto_at: Option<Instant>,
-    slots: Box<[PacketSlot]>,
-    /// The maximum number of slots.
-    window: usize,
+    /// The skipped numbers of the last `window`, if any are skipped.
+    skipped: Option<SequenceBits>,
+    /// The last packets, newest last, at most `window`.
+    packets: VecDeque<SentRecord>,
+    window: u16,
 }
 
-#[derive(Clone, Copy, Default)]
-struct PacketSlot {
+#[derive(Clone, Copy)]
+struct SentRecord {
     sent_at: Instant,
     bytes: u32,
     state: PacketState,
 }
 
 /// ```text
-///  InFlight ──▶ Acked
+///  InFlight ──▶ Acked        Unawaited
 ///     │          ▲
 ///     └──▶ Lost ─┘ (its acknowledgement was late)
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum PacketState {
-    /// No packet in flight has this number: it is unused, or ack-only.
-    #[default]
-    Absent,
     InFlight,
+    /// An ack-only packet, which the peer does not acknowledge, or a skipped number.
+    Unawaited,
     Acked,
     Lost,
 }
 
-impl PacketSlot {
-    fn packet(&self) -> SentPacket {
+impl SentRecord {
+    const fn packet(&self) -> SentPacket {
         SentPacket { sent_at: self.sent_at, bytes: self.bytes }
+    }
+
+    /// Returns whether an acknowledgement of this packet would change nothing.
+    fn is_resolved(&self, now: Instant) -> bool {
+        match self.state {
+            PacketState::InFlight => false,
+            PacketState::Lost => now.reached(self.sent_at, LATE_ACK_LIMIT),
+            PacketState::Unawaited | PacketState::Acked => true,
+        }
     }
 }
 
 impl SentPackets {
-    /// Creates a ring for the newest `window` packets, rounded up to a power of two of at most 32,768. It allocates
-    /// 16 bytes for each packet in flight.
+    /// Creates a window of the newest `window` packets: a power of two from 16 to 16,384.
     ///
     /// 2,048 packets are enough for 200 Mbit/s at a round trip of 100 ms.
     #[must_use]
-    pub fn new(window: u16) -> Self {
-        let window = usize::from(window.clamp(4, 1 << 15)).next_power_of_two();
+    pub const fn new(window: u16) -> Self {
         Self {
-            next: START,
-            oldest: START,
-            largest_acked: None,
+            next: 0,
+            oldest: 0,
             in_flight: 0,
+            largest_acked: None,
+            oldest_reportable: 0,
+            peer_received_end: 0,
+            acked_end: 0,
             last_sent_at: None,
             pto_count: 0,
             pto_at: None,
-            slots: vec![PacketSlot::default(); window.min(INITIAL_SLOTS)].into_boxed_slice(),
+            skipped: None,
+            packets: VecDeque::new(),
             window,
         }
     }
 
-    /// Records a packet that was sent. Its number must be newer than every one before; skipped numbers are not waited
-    /// for.
-    ///
-    /// `lost` is called for packets whose slots are needed while they are still in flight: those of a whole window
-    /// ago.
-    pub fn on_packet_sent(
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Returns the number of the next packet.
+    #[inline]
+    pub(crate) const fn next_sequence(&self) -> Sequence {
+        Sequence(self.next as u16)
+    }
+
+    /// Records the next packet, which the peer acknowledges, and returns its number. `lost` is called for the oldest
+    /// packet if the window was full of packets in flight.
+    pub fn on_packet_sent(&mut self, bytes: u32, now: Instant, lost: impl FnMut(Sequence, SentPacket)) -> Sequence {
+        let sequence = self.next_sequence();
+        self.record(SessionPacketKind::AckEliciting, bytes, now, lost);
+        sequence
+    }
+
+    /// Records the next packet.
+    pub(crate) fn record(
         &mut self,
-        sequence: Sequence,
+        kind: SessionPacketKind,
         bytes: u32,
         now: Instant,
         mut lost: impl FnMut(Sequence, SentPacket),
     ) {
-        // The first packet may have any number: ack-only packets may have been sent before.
-        if self.last_sent_at.is_none() {
-            (self.next, self.oldest) = (START + u64::from(sequence.0), START + u64::from(sequence.0));
+        // Without room for another number the oldest would be confused with the newest.
+        if self.next - self.oldest == self.window.into() {
+            self.declare_oldest_lost(&mut lost);
         }
-        let Some(number) = self.unwrap_ahead(sequence) else {
-            debug_assert!(false, "packet {sequence} was sent after a newer one");
+        if let Some(skipped) = &mut self.skipped {
+            skipped.clear(Sequence(self.next as u16), 1);
+        }
+        let state = match kind {
+            SessionPacketKind::AckEliciting => {
+                self.in_flight += u64::from(bytes);
+                self.last_sent_at = Some(now);
+                PacketState::InFlight
+            }
+            SessionPacketKind::AckOnly => PacketState::Unawaited,
+        };
+        self.push(SentRecord { sent_at: now, bytes, state });
+    }
+
+    /// Skips the next number, unless that would displace a packet: an acknowledgement of it is a lie.
+    pub(crate) fn skip(&mut self, now: Instant) {
+        if self.next - self.oldest == self.window.into() {
+            return;
+        }
+        // A record of its own would be forgotten as soon as all older packets are acknowledged. The bit stays.
+        self.skipped.get_or_insert_with(|| SequenceBits::new(self.window)).set(Sequence(self.next as u16));
+        self.push(SentRecord { sent_at: now, bytes: 0, state: PacketState::Unawaited });
+    }
+
+    fn push(&mut self, record: SentRecord) {
+        let full = usize::from(self.window);
+        let now = record.sent_at;
+        while self.packets.front().is_some_and(|oldest| self.packets.len() >= full || oldest.is_resolved(now)) {
+            self.packets.pop_front();
+        }
+        self.packets.push_back(record);
+        self.next += 1;
+        // No acknowledgement of an ack-only packet is awaited: `oldest` must step over it at once.
+        self.skip_resolved();
+    }
+
+    // Acknowledgements ----------------------------------------------------------------------------------------------
+
+    /// Processes the acknowledgement of one packet. Returns `None` if the packet is acknowledged already, forgotten, or
+    /// was never sent.
+    pub fn on_ack(&mut self, sequence: Sequence) -> Option<NewlyAcked> {
+        let mut news = None;
+        self.on_acks(sequence, 1, ArrivalOrder::Newest, |_, acked| news = Some(*acked));
+        news
+    }
+
+    /// Processes acknowledgements: bit i of `bits` stands for packet `ack` - i. Calls `acked` for each packet that was
+    /// not acknowledged before, newest first.
+    pub(crate) fn on_acks(
+        &mut self,
+        ack: Sequence,
+        bits: u64,
+        order: ArrivalOrder,
+        mut acked: impl FnMut(Sequence, &NewlyAcked),
+    ) -> AckFaults {
+        let mut faults = AckFaults::default();
+        if bits == 0 {
+            return faults;
+        }
+        let Some(number) = self.resolve_numbers(ack, u64::BITS - bits.leading_zeros(), order) else {
+            for back in set_bits(bits) {
+                // Each number by itself, newest first: some may have been sent, or have another meaning.
+                self.on_single_ack(ack - back as u16, order, &mut faults, &mut acked);
+            }
+            return faults;
+        };
+        let skipped = self.skipped_bits(ack, number) & bits;
+        faults = AckFaults { unsent: skipped != 0, skipped: skipped != 0 };
+        self.on_arrived(number, bits & !skipped, order, &mut acked);
+        faults
+    }
+
+    fn on_single_ack(
+        &mut self,
+        sequence: Sequence,
+        order: ArrivalOrder,
+        faults: &mut AckFaults,
+        acked: &mut impl FnMut(Sequence, &NewlyAcked),
+    ) {
+        let Some(number) = self.resolve_number(sequence, order) else {
+            faults.unsent = true;
             return;
         };
-        self.make_room(number, &mut lost);
-        // Nothing is in flight: skip the unused numbers in between.
-        if self.oldest == self.next {
-            self.oldest = number;
-        }
-        self.put(number, PacketSlot { sent_at: now, bytes, state: PacketState::InFlight });
-        self.next = number + 1;
-        self.in_flight += u64::from(bytes);
-        self.last_sent_at = Some(now);
-    }
-
-    /// Records that numbers up to this one were used by ack-only packets. Call it at least every 32,767 numbers, or
-    /// they become ambiguous. `lost` is called as in [`SentPackets::on_packet_sent`].
-    pub(crate) fn skip(&mut self, sequence: Sequence, mut lost: impl FnMut(Sequence, SentPacket)) {
-        if self.last_sent_at.is_none() {
-            return;
-        }
-        if let Some(number) = self.unwrap_ahead(sequence) {
-            self.make_room(number, &mut lost);
-            self.put(number, PacketSlot::default());
-            if self.oldest == self.next {
-                self.oldest = number + 1;
-            }
-            self.next = number + 1;
+        if self.skipped_bits(sequence, number) & 1 != 0 {
+            *faults = AckFaults { unsent: true, skipped: true };
+        } else {
+            self.on_arrived(number, 1, order, acked);
         }
     }
 
-    /// Returns the number without the wrap, if it is not older than the next one.
-    fn unwrap_ahead(&self, sequence: Sequence) -> Option<u64> {
-        let ahead = sequence - Sequence(self.next as u16);
-        (ahead < 1 << 15).then(|| self.next + u64::from(ahead))
+    /// Processes that packets arrived: bit i of `bits` stands for packet `number` - i.
+    fn on_arrived(
+        &mut self,
+        number: u64,
+        bits: u64,
+        order: ArrivalOrder,
+        acked: &mut impl FnMut(Sequence, &NewlyAcked),
+    ) {
+        // Only the newest header proves how far the peer is: an overtaken one may be arbitrarily old.
+        if order == ArrivalOrder::Newest && bits != 0 {
+            self.on_peer_received(number - u64::from(bits.trailing_zeros()));
+        }
+        // Most packets of a header were acknowledged before, and forgotten since.
+        let first = self.next - self.packets.len() as u64;
+        let Some(remembered) = number.checked_sub(first) else { return };
+        let mask = 2_u64.checked_shl(remembered.min(64) as u32).map_or(u64::MAX, |above| above.wrapping_sub(1));
+        let mut has_news = false;
+        for back in set_bits(bits & mask) {
+            has_news |= self.acknowledge(number - u64::from(back), (remembered - u64::from(back)) as usize, acked);
+        }
+        if has_news {
+            // Any acknowledgement proves that the path works, which ends the backoff (RFC 9002, section 6.2.1).
+            self.pto_count = 0;
+            self.skip_resolved();
+            self.drop_acked();
+        }
     }
 
-    /// Frees the slots up to that of `number`, and clears those of skipped numbers.
-    fn make_room(&mut self, number: u64, lost: &mut impl FnMut(Sequence, SentPacket)) {
-        while self.oldest < self.next && self.oldest + self.size() <= number {
-            // Grow before giving anything up: the memory is allowed, only not allocated yet.
-            if self.slots.len() < self.window {
-                self.grow();
-                continue;
-            }
-            self.declare_oldest_lost(lost);
-        }
-        // Clear the slots of skipped numbers, which still hold packets of a ring ago.
-        for skipped in self.next.max((number + 1).saturating_sub(self.size()))..number {
-            self.put(skipped, PacketSlot::default());
-        }
-    }
-
-    /// Processes an acknowledgement. Returns `None` if the packet is acknowledged already, forgotten, or was never
-    /// sent.
-    pub fn on_ack(&mut self, sequence: Sequence) -> Option<NewlyAcked> {
-        let back = u64::from(Sequence(self.next as u16) - sequence);
-        // back > || More than a ring ago, or not sent yet.
-        if back == 0 || back > self.size() {
-            return None;
-        }
-        let number = self.next - back;
-        let slot = self.slot_mut(number)?;
-        let (packet, state) = (slot.packet(), slot.state);
-        if !matches!(state, PacketState::InFlight | PacketState::Lost) {
-            return None;
-        }
-        slot.state = PacketState::Acked;
+    /// Marks the packet at this index as acknowledged. Returns whether that is news.
+    fn acknowledge(&mut self, number: u64, index: usize, acked: &mut impl FnMut(Sequence, &NewlyAcked)) -> bool {
+        let has_one_meaning = !self.may_mean_older();
+        let Some(record) = self.packets.get_mut(index) else { return false };
+        let late = match record.state {
+            PacketState::InFlight => false,
+            PacketState::Lost => true,
+            PacketState::Unawaited | PacketState::Acked => return false,
+        };
+        record.state = PacketState::Acked;
+        let packet = record.packet();
         // A lost packet left the bytes in flight when it was declared lost.
-        if state == PacketState::InFlight {
+        if !late {
             self.in_flight -= u64::from(packet.bytes);
         }
-        let newest = self.largest_acked.is_none_or(|acked| number > acked);
+        if has_one_meaning {
+            self.acked_end = self.acked_end.max(number + 1);
+        }
+        let newest = self.largest_acked.is_none_or(|largest| number > largest);
         self.largest_acked = self.largest_acked.max(Some(number));
-        // Any acknowledgement proves that the path works, which ends the backoff (RFC 9002, section 6.2.1).
-        self.pto_count = 0;
-        self.skip_resolved();
-        Some(NewlyAcked { packet, late: state == PacketState::Lost, newest })
+        acked(Sequence(number as u16), &NewlyAcked { packet, late, newest });
+        true
     }
 
+    /// Returns the number of `ack` without the wrap, if it and the numbers before it, `count` in all, follow each other
+    /// and each means one packet that was sent.
+    fn resolve_numbers(&self, ack: Sequence, count: u32, order: ArrivalOrder) -> Option<u64> {
+        let number = self.resolve_number(ack, order)?;
+        let before = u64::from(count - 1);
+        let ahead = u64::from(ack - self.next_sequence());
+        let is_plain = ahead >= before
+            && number >= before
+            && (order == ArrivalOrder::Overtaken || number - before >= self.oldest_reportable);
+        (is_plain && !self.is_ambiguous()).then_some(number)
+    }
+
+    /// Returns the newest packet with this sequence number, or `None` if no honest peer can name it.
+    ///
+    /// A peer that received nothing for 32,768 packets or more still names the last one that it has. That number
+    /// looks like one ahead of all sent packets, and must not count as an error.
+    fn resolve_number(&self, sequence: Sequence, order: ArrivalOrder) -> Option<u64> {
+        // Count back from the next number: the newest number with these 16 bits.
+        let ahead = u64::from(sequence - self.next_sequence());
+        let number = self.next.checked_sub(SEQUENCE_SPACE - ahead)?;
+        (order == ArrivalOrder::Overtaken || number >= self.oldest_reportable).then_some(number)
+    }
+
+    /// Returns which numbers from `number` back were skipped, unless older packets with the same 16 bits can be meant.
+    fn skipped_bits(&self, sequence: Sequence, number: u64) -> u64 {
+        let Some(skipped) = &self.skipped else { return 0 };
+        let remembered = u64::from(self.window).checked_sub(self.next - number);
+        let Some(remembered) = remembered.filter(|_| !self.may_mean_older()) else { return 0 };
+        // The ring has no bits of older numbers.
+        let mask = 2_u64.checked_shl(remembered.min(64) as u32).map_or(u64::MAX, |above| above.wrapping_sub(1));
+        skipped.newest_first(sequence) & mask
+    }
+
+    /// Returns whether the peer has acknowledged nothing for so long that it may mean a packet with the same number a
+    /// whole number space ago.
+    ///
+    /// Unlike [`is_ambiguous`](Self::is_ambiguous), acknowledgements in overtaken packets count: a peer that sends only
+    /// such packets would make its lies count as ambiguous.
+    fn may_mean_older(&self) -> bool {
+        let oldest = self.oldest_reportable.max(self.acked_end.saturating_sub(MAX_PEER_WINDOW));
+        self.next - oldest > SEQUENCE_SPACE
+    }
+
+    /// Returns whether the peer has received nothing for so long that a sequence number may mean two packets.
+    const fn is_ambiguous(&self) -> bool {
+        self.next - self.oldest_reportable > SEQUENCE_SPACE
+    }
+
+    /// Records that the peer received a packet, unless its number is ambiguous.
+    fn on_peer_received(&mut self, number: u64) {
+        // Beyond a full number space two packets share the number, and the older may be meant.
+        if !self.is_ambiguous() {
+            self.oldest_reportable = self.oldest_reportable.max(number.saturating_sub(MAX_PEER_WINDOW));
+            self.peer_received_end = self.peer_received_end.max(number + 1);
+        }
+    }
+
+    /// Returns one more than the newest packet that the peer is known to have received, without the wrap. Ack-only
+    /// packets and late acknowledgements count too.
+    #[inline]
+    pub(crate) const fn peer_received_end(&self) -> u64 {
+        self.peer_received_end
+    }
+
+    // Losses and probes ---------------------------------------------------------------------------------------------
+
     /// Calls `lost` for every packet that counts as lost by now, oldest first.
+    pub fn detect_lost(&mut self, timing: &Timing, now: Instant, lost: impl FnMut(Sequence, SentPacket)) {
+        // The usual case: no delay needs to be known.
+        if self.oldest < self.next {
+            self.detect_lost_after(timing.loss_delays(), now, lost);
+        }
+    }
+
+    /// Calls `lost` for every packet that counts as lost by these delays, oldest first.
     ///
     /// Packets are sent in the order of their numbers, so none is lost before the oldest is.
-    pub fn detect_lost(&mut self, timing: &Timing, now: Instant, mut lost: impl FnMut(Sequence, SentPacket)) {
-        while self.loss_deadline(timing).is_some_and(|deadline| now >= deadline) {
+    pub(crate) fn detect_lost_after(
+        &mut self,
+        delays: LossDelays,
+        now: Instant,
+        mut lost: impl FnMut(Sequence, SentPacket),
+    ) {
+        while self.loss_deadline(delays).is_some_and(|deadline| now >= deadline) {
             self.declare_oldest_lost(&mut lost);
         }
     }
 
-    /// Returns when [`SentPackets::detect_lost`] finds the next loss if no acknowledgement arrives before; `None` if
-    /// nothing is in flight.
+    /// Returns when [`SentPackets::detect_lost_after`] finds the next loss if no acknowledgement arrives before; `None`
+    /// if nothing is in flight.
     #[must_use]
-    pub(crate) fn loss_deadline(&self, timing: &Timing) -> Option<Instant> {
-        let slot = self.oldest_in_flight()?;
+    pub(crate) fn loss_deadline(&self, delays: LossDelays) -> Option<Instant> {
+        let record = self.oldest_in_flight()?;
         let has_gap = self.largest_acked.is_some_and(|acked| acked >= self.oldest + PACKET_THRESHOLD);
-        Some(slot.sent_at.after(if has_gap { timing.loss_delay() } else { timing.loss_limit() }))
+        Some(record.sent_at.after(if has_gap { delays.after_gap } else { delays.limit }))
+    }
+
+    /// Returns whether any packet is in flight.
+    #[inline]
+    pub(crate) const fn has_packets_in_flight(&self) -> bool {
+        self.oldest < self.next
     }
 
     /// Returns when a probe is due because the path is silent: any packet that the peer acknowledges. `None` if
     /// nothing is in flight. Each probe doubles the timeout (RFC 9002, section 6.2.1), up to two seconds.
     #[must_use]
     pub(crate) fn pto_deadline(&self, timing: &Timing) -> Option<Instant> {
-        self.oldest_in_flight()?;
+        if !self.has_packets_in_flight() {
+            return None;
+        }
         let first = timing.probe_timeout();
         // RFC 9002, section 6.2.1: the timer restarts with each packet sent.
         let since = self.last_sent_at.max(self.pto_at)?;
@@ -243,75 +459,76 @@ impl SentPackets {
     #[must_use]
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.next - self.oldest >= (self.window - self.window / 8) as u64
+        self.next - self.oldest >= u64::from(self.window - self.window / 8)
     }
 
     /// Returns the bytes sent that are neither acknowledged nor lost.
     #[must_use]
     #[inline]
-    pub fn in_flight(&self) -> u64 {
+    pub const fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Doubles the ring and moves its packets.
-    fn grow(&mut self) {
-        let grown = vec![PacketSlot::default(); self.slots.len() * 2].into_boxed_slice();
-        let (oldest, old) = (self.next.saturating_sub(self.size()), core::mem::replace(&mut self.slots, grown));
-        // Copy by number: the index of each packet changes with the size of the ring.
-        for number in oldest..self.next {
-            let slot = old.get((number & (old.len() as u64 - 1)) as usize).copied().unwrap_or_default();
-            self.put(number, slot);
-        }
+    /// Forgets everything, for the next peer.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.window);
     }
 
     /// Declares the oldest packet in flight lost.
     fn declare_oldest_lost(&mut self, lost: &mut impl FnMut(Sequence, SentPacket)) {
         let number = self.oldest;
-        if let Some(slot) = self.slot_mut(number) {
-            slot.state = PacketState::Lost;
-            let packet = slot.packet();
+        if let Some(record) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
+            record.state = PacketState::Lost;
+            let packet = record.packet();
             self.in_flight -= u64::from(packet.bytes);
             lost(Sequence(number as u16), packet);
         }
         self.skip_resolved();
     }
 
+    /// Advances to the oldest packet in flight. Each number is passed once, so the cost per packet is constant.
     fn skip_resolved(&mut self) {
-        while self.oldest_slot().is_some_and(|slot| slot.state != PacketState::InFlight) {
+        while self.oldest_record().is_some_and(|record| record.state != PacketState::InFlight) {
             self.oldest += 1;
         }
     }
 
-    fn oldest_in_flight(&self) -> Option<&PacketSlot> {
-        debug_assert!(
-            self.oldest_slot().is_none_or(|slot| slot.state == PacketState::InFlight),
-            "the oldest packet is one that is awaited"
-        );
-        self.oldest_slot()
-    }
-
-    fn oldest_slot(&self) -> Option<&PacketSlot> {
-        if self.oldest < self.next { self.slots.get(self.index(self.oldest)) } else { None }
-    }
-
-    fn slot_mut(&mut self, number: u64) -> Option<&mut PacketSlot> {
-        let index = self.index(number);
-        self.slots.get_mut(index)
-    }
-
-    fn put(&mut self, number: u64, slot: PacketSlot) {
-        if let Some(old) = self.slot_mut(number) {
-            *old = slot;
+    /// Drops the oldest packets if no acknowledgement of them is awaited.
+    fn drop_acked(&mut self) {
+        let is_done = |record: &SentRecord| matches!(record.state, PacketState::Acked | PacketState::Unawaited);
+        while self.packets.front().is_some_and(is_done) {
+            self.packets.pop_front();
         }
     }
 
-    const fn index(&self, number: u64) -> usize {
-        (number & (self.size() - 1)) as usize
+    fn oldest_in_flight(&self) -> Option<&SentRecord> {
+        let oldest = self.oldest_record();
+        debug_assert!(
+            oldest.is_none_or(|record| record.state == PacketState::InFlight),
+            "the oldest packet is one that is awaited"
+        );
+        oldest
     }
 
-    const fn size(&self) -> u64 {
-        self.slots.len() as u64
+    fn oldest_record(&self) -> Option<&SentRecord> {
+        self.packets.get(self.index(self.oldest)?)
     }
+
+    /// Returns the index of a packet, or `None` if it is dropped.
+    fn index(&self, number: u64) -> Option<usize> {
+        // The deque ends with the newest packet, so index from its end.
+        let behind_newest = usize::try_from(self.next.checked_sub(number)?).ok()?;
+        self.packets.len().checked_sub(behind_newest)
+    }
+}
+
+/// Iterates over the indices of the bits that are set, the lowest first.
+fn set_bits(mut bits: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let index = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (index < u64::BITS).then_some(index)
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use super::windowed_minmax::WindowedMinMax;
-use super::{Feedback, NewestAck};
+use super::{Feedback, LossDelays, NewestAck};
 use slipgate_netcode::time::Instant;
 
 /// The round trip before the first sample (RFC 9002, section 6.2.2).
@@ -66,6 +66,12 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// Returns both ages at which a packet is lost.
+    #[must_use]
+    pub(crate) fn loss_delays(&self) -> LossDelays {
+        LossDelays { after_gap: self.loss_delay(), limit: self.loss_limit() }
+    }
+
     /// Returns the age at which a packet is lost once newer ones were acknowledged (RFC 9002, section 6.1.2). It
     /// allows for a feedback interval too, because acknowledgements wait for the peer's next packet.
     #[must_use]

@@ -3,24 +3,22 @@
 //! The window is cut into slices, each of which stores its extreme only. Memory does not grow with the rate of
 //! values, and a value expires at most one slice earlier than the window says.
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::collections::VecDeque;
 use core::time::Duration;
 
 /// The number of slices of a window: 1 s each for 20 s.
-const SLICES: u32 = 20;
+const SLICES: usize = 20;
 
-/// The minimum or maximum of a sliding window; times are in seconds. A value costs a comparison, a new slice a pass
-/// over all.
+/// The minimum or maximum of a sliding window; times are in seconds. A value costs a few comparisons.
 #[derive(Clone, Debug)]
 pub(super) struct WindowedMinMax {
     extremum: Extremum,
     slice: f64,
     window: f64,
-    /// The start of each slice, and its extreme.
-    slices: Box<[Option<(f64, f64)>]>,
-    newest: usize,
-    value: Option<f64>,
+    /// The start of each slice that matters, and its extreme, which is the extreme of all behind it: a slice before a
+    /// more extreme one will never be the extreme again. The first is the extreme of the window, the last is the newest
+    /// slice.
+    slices: VecDeque<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,45 +49,42 @@ impl WindowedMinMax {
 
     fn new(extremum: Extremum, window: Duration) -> Self {
         let window = window.as_secs_f64();
-        let slices = vec![None; SLICES as usize].into_boxed_slice();
-        Self { extremum, slice: window / f64::from(SLICES), window, slices, newest: 0, value: None }
+        Self { extremum, slice: window / SLICES as f64, window, slices: VecDeque::new() }
     }
 
     pub(super) fn value(&self) -> Option<f64> {
-        self.value
+        self.slices.front().map(|(_, extreme)| *extreme)
     }
 
     pub(super) fn push(&mut self, value: f64, now: f64) {
-        let extremum = self.extremum;
-        match self.slices.get_mut(self.newest) {
+        let (mut since, mut extreme) = (now, value);
+        match self.slices.back().copied() {
             // The usual case: the value falls into the newest slice.
-            Some(Some((since, extreme))) if now < *since + self.slice => *extreme = extremum.of(*extreme, value),
-            _ => {
-                self.newest = (self.newest + 1) % self.slices.len();
-                if let Some(slot) = self.slices.get_mut(self.newest) {
-                    *slot = Some((now, value));
-                }
-                // The slice that was overwritten may have held the extreme.
-                self.expire(now);
+            Some((newest, before)) if now < newest + self.slice => {
+                (since, extreme) = (newest, self.extremum.of(before, value));
+                self.slices.pop_back();
             }
+            // A slice that expires may have held the extreme.
+            Some(_) => self.expire(now),
+            None => {}
         }
-        self.value = Some(self.value.map_or(value, |extreme| extremum.of(extreme, value)));
+        while self.slices.back().is_some_and(|(_, older)| self.extremum.of(*older, extreme) == extreme) {
+            self.slices.pop_back();
+        }
+        self.slices.push_back((since, extreme));
     }
 
     /// Drops everything but `value`.
     pub(super) fn restart(&mut self, value: f64, now: f64) {
-        self.slices.fill(None);
-        self.value = None;
+        self.slices.clear();
         self.push(value, now);
     }
 
     /// Drops the slices that started longer ago than the window.
     fn expire(&mut self, now: f64) {
-        for slot in &mut self.slices {
-            *slot = slot.filter(|(since, _)| now < *since + self.window);
+        while self.slices.front().is_some_and(|(since, _)| now >= *since + self.window) || self.slices.len() >= SLICES {
+            self.slices.pop_front();
         }
-        let extremum = self.extremum;
-        self.value = self.slices.iter().flatten().map(|(_, value)| *value).reduce(|a, b| extremum.of(a, b));
     }
 }
 

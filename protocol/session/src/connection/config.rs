@@ -65,7 +65,8 @@ impl fmt::Debug for ConnectionConfig {
 impl Default for ConnectionConfig {
     fn default() -> Self {
         // IPv4 and UDP take 28 bytes; netcode's prefix, sequence number and tag take 18 to 25.
-        let endpoint = EndpointConfig { lower_layer_bytes: 28 + 21, ..EndpointConfig::default() };
+        // The latest 64 round trips show the jitter of the last seconds, in an eighth of the reference's memory.
+        let endpoint = EndpointConfig { lower_layer_bytes: 28 + 21, rtt_history: 64, ..EndpointConfig::default() };
         Self {
             max_payload_bytes: MAX_PAYLOAD_BYTES,
             congestion: CongestionConfig::default(),

@@ -159,8 +159,15 @@ impl Connection {
     fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
         // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
         let send = self.may_send().then(|| self.path.next_send(self.pending_demand(now), now).unwrap_or(now));
-        let path = self.path.next_deadline().into_iter().chain(self.path.pto_deadline());
+        let path = self.path.next_deadline().into_iter().chain(self.pto_deadline());
         path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
+    }
+
+    /// Returns when the probe timeout fires, if a probe has anything to send: content of a packet in flight, or the
+    /// first packet of a window that is full.
+    fn pto_deadline(&self) -> Option<Instant> {
+        let has_probe = self.channels.has_probe() || self.hello.is_in_flight() || self.is_full();
+        if has_probe { self.path.pto_deadline() } else { None }
     }
 
     /// Takes what has arrived of incomplete transfers, to resume them in another connection. Call it after this

@@ -86,6 +86,7 @@ impl PacketConnection {
     /// Detects losses by time, and discards incomplete packets that are too old.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.path.tick(now);
+        self.path.clear_ack_result();
     }
 
     /// Sends the acknowledgements that are due and that no other packet carried.

@@ -9,22 +9,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 pub(super) use self::ack_result::AckResult;
-use self::ack_result::{PacketColumns, PacketEvents};
 use self::send_time::SendTimeEstimator;
 use super::clock::PeerClock;
 use crate::channel::{PendingDemand, SendBudget};
 use crate::congestion::{
-    CongestionState, CongestionStats, Demand, Feedback, NewestAck, PeerTime, Priority, SentPacket, SentPackets,
+    CongestionState, CongestionStats, Demand, Feedback, NewestAck, PeerTime, Priority, SentPacket, SessionPacketKind,
     SocketDelay, Suggestion,
 };
 use crate::reject::Reject;
-use crate::reliability::SessionPacketKind;
 use crate::reliability::{
     Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, NumberSkips, PacketEvent,
-    PacketSendError, Sink,
+    PacketEvents, PacketSendError, Sink,
 };
 use crate::wire::PayloadSpan;
-use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, Sequence};
+use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use crate::wire::session_frame::{
     ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, TIMESTAMP_UNIT, Timestamp,
 };
@@ -37,7 +35,6 @@ const FRAME_BYTES: u64 = 16;
 /// The path of one connection.
 pub(super) struct ConnectionPath {
     endpoint: Endpoint,
-    sent_packets: SentPackets,
     congestion: CongestionState,
     /// Bytes that a datagram costs below its payload.
     lower_layer_bytes: u32,
@@ -49,10 +46,6 @@ pub(super) struct ConnectionPath {
     /// Bytes that were acknowledged since the start.
     delivered: u64,
     ack_result: AckResult,
-    /// Packets that count as lost because the window of sent packets has no space for them.
-    displaced: PacketColumns,
-    /// The endpoint's events, where the application polls them.
-    events: Option<PacketEvents>,
 }
 
 /// When a packet arrived, and when it left.
@@ -124,9 +117,8 @@ impl ConnectionPath {
         congestion: CongestionState,
     ) -> Result<Self, EndpointConfigError> {
         Ok(Self {
-            sent_packets: SentPackets::new(endpoint.sent_window),
             lower_layer_bytes: endpoint.lower_layer_bytes,
-            endpoint: Endpoint::new(endpoint, memory)?,
+            endpoint: Endpoint::new(endpoint, memory)?.counting_headers(),
             congestion,
             peer_clock: PeerClock::default(),
             send_times: SendTimeEstimator::default(),
@@ -134,14 +126,12 @@ impl ConnectionPath {
             newest_arrival: None,
             delivered: 0,
             ack_result: AckResult::default(),
-            displaced: PacketColumns::default(),
-            events: None,
         })
     }
 
     /// Keeps the events of at most `window` packets for [`ConnectionPath::poll_event`].
     pub(super) fn with_events(self, window: u16) -> Self {
-        Self { events: Some(PacketEvents::new(window.into())), ..self }
+        Self { ack_result: AckResult { events: Some(PacketEvents::new(window)), ..self.ack_result }, ..self }
     }
 
     /// Skips packet numbers, so that a peer that acknowledges packets which it did not receive is found out.
@@ -162,7 +152,9 @@ impl ConnectionPath {
         unread: Duration,
         now: Instant,
     ) -> Result<Option<PacketTimes>, Reject> {
-        let Some(packet) = self.endpoint.handle_if(datagram, now, |_| acceptance)? else { return Ok(None) };
+        let Some(packet) = self.endpoint.handle_with(datagram, now, |_| acceptance, &mut self.ack_result)? else {
+            return Ok(None);
+        };
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
         let socket_delay = frame.map_or(unread, |frame| self.socket_delay.read(frame.sent, unread, now));
         // Reordered packets do not move the echo back.
@@ -172,7 +164,7 @@ impl ConnectionPath {
             self.newest_arrival = Some(NewestArrival { sequence, read_at: now, socket_delay });
         }
         if let Some(frame) = frame {
-            self.endpoint.on_extended_acks(ack, frame.extended_acks, now);
+            self.endpoint.on_extended_acks_with(ack, frame.extended_acks, now, &mut self.ack_result);
         }
         let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
@@ -195,17 +187,19 @@ impl ConnectionPath {
         scratch: &mut Vec<u8>,
         now: Instant,
     ) -> Result<Option<(Sequence, PayloadSpan)>, Reject> {
-        let Some(packet) = self.endpoint.handle(datagram, now)? else { return Ok(None) };
+        let packet = self.endpoint.handle_with(datagram, now, |_| Acceptance::Take, &mut self.ack_result)?;
+        let Some(packet) = packet else { return Ok(None) };
         let (sequence, ack) = (packet.sequence, packet.acks.ack);
         let span = PayloadSpan::locate(datagram, packet.payload, scratch);
         self.process_acks(Some(AckInfo { ack, arrival: None }), now);
+        self.ack_result.clear();
         Ok(Some((sequence, span)))
     }
 
     /// Processes what a datagram of the peer reports about our packets.
     fn process_acks(&mut self, info: Option<AckInfo>, now: Instant) {
-        let newest = self.detect_lost(now);
-        let sample = newest.zip(info).and_then(|(newest, info)| sample(newest, info));
+        self.detect_lost(now);
+        let sample = self.ack_result.newest.zip(info).and_then(|(newest, info)| sample(newest, info));
         if let Some(NewestAck { received_at: Some(_), sent_at, ack_delay, .. }) = sample {
             // Only samples with the peer's hold time are free of its tick interval.
             self.send_times.on_round_trip(now.since(sent_at).saturating_sub(ack_delay), now);
@@ -214,53 +208,33 @@ impl ConnectionPath {
     }
 
     fn notify_controller(&mut self, newest: Option<NewestAck>, now: Instant) {
+        self.delivered += self.ack_result.acked.packets.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
         self.congestion.on_feedback(&Feedback {
             now,
             newest,
             acked: &self.ack_result.acked.packets,
             lost: &self.ack_result.lost.packets,
             delivered: self.delivered,
-            in_flight: self.sent_packets.in_flight(),
+            in_flight: self.in_flight(),
         });
     }
 
-    /// Collects which of our packets were acknowledged and which are lost. Returns the newest acknowledged packet,
-    /// unless a newer one was acknowledged before.
-    fn detect_lost(&mut self, now: Instant) -> Option<(Sequence, SentPacket)> {
-        self.ack_result.acked.clear();
-        self.ack_result.lost.clear();
-        // Packets that were displaced while sending are reported with the next result.
-        self.ack_result.lost.append(&mut self.displaced);
-        let newest = self.collect_acked();
-        let (sent_packets, lost) = (&mut self.sent_packets, &mut self.ack_result.lost);
-        sent_packets.detect_lost(&self.congestion.timing(), now, |sequence, packet| lost.push(sequence, packet));
-        newest
+    /// Detects losses by acknowledgements and by time.
+    fn detect_lost(&mut self, now: Instant) {
+        if self.endpoint.sent_packets().has_packets_in_flight() {
+            self.endpoint.detect_lost(self.congestion.timing().loss_delays(), now, &mut self.ack_result);
+        }
+    }
+
+    /// Returns the bytes sent that are neither acknowledged nor lost.
+    #[inline]
+    fn in_flight(&self) -> u64 {
+        self.endpoint.sent_packets().in_flight()
     }
 
     /// Counts a datagram that is dropped before the endpoint processes it.
     pub(super) fn count_reject(&mut self, reject: Reject) {
         self.endpoint.count_reject(reject);
-    }
-
-    /// Collects the acknowledged packets. Returns the newest one, unless a newer one was acknowledged before.
-    fn collect_acked(&mut self) -> Option<(Sequence, SentPacket)> {
-        let mut newest = None;
-        while let Some(event) = self.endpoint.poll_event() {
-            if let Some(events) = &mut self.events {
-                events.push(event);
-            }
-            if let PacketEvent::Acked { sequence, .. } = event
-                && let Some(acked) = self.sent_packets.on_ack(sequence)
-            {
-                self.delivered += u64::from(acked.packet.bytes);
-                self.ack_result.acked.push(sequence, acked.packet);
-                // RFC 9002, section 5.1: only the largest newly acknowledged packet gives an RTT sample.
-                if acked.newest {
-                    newest = Some((sequence, acked.packet));
-                }
-            }
-        }
-        newest
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
@@ -278,29 +252,23 @@ impl ConnectionPath {
     ) -> u32 {
         let mut extended = [0; MAX_EXTENDED_ACK_BYTES];
         let extended_bytes = self.endpoint.extended_acks(&mut extended);
-        let header = self.endpoint.next_header();
-        let (sequence, ack) = (header.sequence, header.acks.ack);
-        // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
-        let can_echo = |newest: &NewestArrival| newest.sequence == ack && now.since(newest.read_at) < TIMESTAMP_REACH;
-        let arrived =
-            self.newest_arrival.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
-        let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
-        let frame = SessionFrame { sent: Timestamp::from(now), arrived, extended_acks };
-        let mut bytes = 0;
-        let write = |buf: &mut [u8]| {
-            bytes = write_framed(&frame, kind, buf, max_bytes, |rest| fill(sequence, rest));
-            bytes
+        let newest = self.newest_arrival;
+        let write = |header: &ReliableHeader, buf: &mut [u8]| {
+            // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
+            let can_echo = |newest: &NewestArrival| {
+                newest.sequence == header.acks.ack && now.since(newest.read_at) < TIMESTAMP_REACH
+            };
+            let arrived = newest.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
+            let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
+            let frame = SessionFrame { sent: Timestamp::from(now), arrived, extended_acks };
+            write_framed(&frame, kind, buf, max_bytes, |rest| fill(header.sequence, rest))
         };
-        let sent = match kind {
-            SessionPacketKind::AckEliciting => self.endpoint.send_with(now, sink, write),
-            SessionPacketKind::AckOnly => self.endpoint.send_unanswered_with(now, sink, write),
-        };
-        if sent.is_err() {
-            return 0;
-        }
+        let sent = self.endpoint.send_framed(kind, now, sink, &mut self.ack_result, write);
+        let Ok((_, bytes)) = sent else { return 0 };
         // A packet that did not leave must not mark its acknowledgements as sent.
         self.endpoint.extended_acks_sent(extended_bytes);
-        self.on_packet_sent(kind, sequence, bytes, 1, now)
+        self.congestion.on_sent(bytes, now);
+        bytes
     }
 
     /// Sends a packet as reliable 1.0 does, in fragments if it is large.
@@ -311,58 +279,26 @@ impl ConnectionPath {
         now: Instant,
         sink: &mut impl Sink,
     ) -> Result<Sequence, PacketSendError> {
-        let sequence = self.endpoint.send(payload, now, sink)?;
-        self.on_packet_sent(SessionPacketKind::AckEliciting, sequence, payload.len(), datagrams, now);
+        let (sequence, bytes) = self.endpoint.send_counted(payload, datagrams, now, sink, &mut self.ack_result)?;
+        self.congestion.on_sent(bytes, now);
         Ok(sequence)
     }
 
     /// Sends the acknowledgements that are due, in packets of their own without frames.
     pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
-        self.endpoint.transmit(now, sink);
-        self.pass_unawaited();
+        self.endpoint.transmit_with(now, sink, &mut self.ack_result);
     }
 
     /// Returns the number of the newest packet that has left.
     #[inline]
     pub(super) fn newest_sent(&self) -> Sequence {
-        self.endpoint.next_sequence() - 1
-    }
-
-    /// Passes the numbers of packets that the peer does not acknowledge.
-    fn pass_unawaited(&mut self) {
-        let (newest, displaced) = (self.newest_sent(), &mut self.displaced);
-        self.sent_packets.skip(newest, |sequence, packet| displaced.push(sequence, packet));
+        self.endpoint.sent_packets().next_sequence() - 1
     }
 
     /// Returns whether a packet must leave now to carry acknowledgements.
     #[inline]
     pub(super) fn owes_acks(&self, now: Instant) -> bool {
         self.endpoint.owes_acks(now)
-    }
-
-    /// Records a packet that has left. Returns its bytes on the path.
-    fn on_packet_sent(
-        &mut self,
-        kind: SessionPacketKind,
-        sequence: Sequence,
-        payload_bytes: usize,
-        datagrams: u32,
-        now: Instant,
-    ) -> u32 {
-        // Each fragment is a datagram with headers of its own.
-        let below = (self.lower_layer_bytes + MAX_HEADER_BYTES as u32).saturating_mul(datagrams);
-        let bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX).saturating_add(below);
-        match kind {
-            SessionPacketKind::AckEliciting => {
-                let displaced = &mut self.displaced;
-                let on_lost = |sequence, packet| displaced.push(sequence, packet);
-                self.sent_packets.on_packet_sent(sequence, bytes, now, on_lost);
-            }
-            // No acknowledgement comes for it, so it must not stay in flight.
-            SessionPacketKind::AckOnly => self.pass_unawaited(),
-        }
-        self.congestion.on_sent(bytes, now);
-        bytes
     }
 
     /// Returns the bytes that every datagram costs beside the payload behind its header.
@@ -375,7 +311,7 @@ impl ConnectionPath {
 
     /// Detects losses by time, and lets the controller update its rate. Called once per tick.
     pub(super) fn tick(&mut self, now: Instant) {
-        self.endpoint.tick(now);
+        self.endpoint.tick_reassembly(now);
         self.detect_lost(now);
         if self.ack_result.acked.packets.is_empty() {
             self.congestion.on_lost(&self.ack_result.lost.packets);
@@ -383,7 +319,7 @@ impl ConnectionPath {
             // A packet that was refused still carried acknowledgements.
             self.notify_controller(None, now);
         }
-        self.congestion.on_tick(self.sent_packets.in_flight(), now);
+        self.congestion.on_tick(self.in_flight(), now);
     }
 
     /// Returns the interval between ticks.
@@ -393,18 +329,20 @@ impl ConnectionPath {
 
     /// Returns when the probe timeout fires (RFC 9002, section 6.2).
     pub(super) fn pto_deadline(&self) -> Option<Instant> {
-        self.sent_packets.pto_deadline(&self.congestion.timing())
+        self.endpoint.sent_packets().pto_deadline(&self.congestion.timing())
     }
 
     /// Records that the probe timeout fired; the caller sends a probe if it has anything to send.
     pub(super) fn on_pto(&mut self, now: Instant) {
-        self.sent_packets.on_pto(now);
+        self.endpoint.on_pto(now);
     }
 
     /// Returns when something is due if nothing arrives before, except for probes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let loss = self.sent_packets.loss_deadline(&self.congestion.timing());
-        self.endpoint.next_deadline().into_iter().chain(loss).min()
+        let sent = self.endpoint.sent_packets();
+        let delays = sent.has_packets_in_flight().then(|| self.congestion.timing().loss_delays());
+        let loss = delays.and_then(|delays| sent.loss_deadline(delays));
+        self.endpoint.next_own_deadline().into_iter().chain(loss).min()
     }
 
     // The budget ----------------------------------------------------------------------------------------------------
@@ -447,7 +385,7 @@ impl ConnectionPath {
     /// Returns whether the window of sent packets is full.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.sent_packets.is_full()
+        self.endpoint.sent_packets().is_full()
     }
 
     /// Returns how many bytes of payload may leave now in one packet and those behind it.
@@ -466,14 +404,14 @@ impl ConnectionPath {
     }
 
     fn payload_for(&self, priority: Priority, now: Instant) -> i64 {
-        let in_flight = self.sent_packets.in_flight();
+        let in_flight = self.in_flight();
         self.congestion.budget_with_priority(priority, in_flight, now).saturating_sub_unsigned(self.overhead())
     }
 
     /// Returns when the next packet may leave, if `pending` goes first.
     pub(super) fn next_send(&self, pending: PendingDemand, now: Instant) -> Option<Instant> {
         let bytes = pending.bytes.saturating_add(self.overhead() + FRAME_BYTES);
-        self.congestion.next_send_with_priority(bytes, priority(pending), self.sent_packets.in_flight(), now)
+        self.congestion.next_send_with_priority(bytes, priority(pending), self.in_flight(), now)
     }
 
     // State ---------------------------------------------------------------------------------------------------------
@@ -484,11 +422,17 @@ impl ConnectionPath {
         &self.ack_result
     }
 
+    /// Forgets them, after the channels and control messages have processed them.
+    #[inline]
+    pub(super) fn clear_ack_result(&mut self) {
+        self.ack_result.clear();
+    }
+
     /// Returns one more than the newest packet number that the peer is known to have received, counted without the
     /// wrap.
     #[inline]
     pub(super) const fn peer_received_end(&self) -> u64 {
-        self.endpoint.peer_received_end()
+        self.endpoint.sent_packets().peer_received_end()
     }
 
     /// Returns how often the peer acknowledged packets that were never sent.
@@ -505,7 +449,7 @@ impl ConnectionPath {
 
     /// Takes the oldest event of a packet of ours, where the application polls them.
     pub(super) fn poll_event(&mut self) -> Option<PacketEvent> {
-        self.events.as_mut()?.pop()
+        self.ack_result.events.as_mut()?.pop()
     }
 
     pub(super) fn suggestion(&self, now: Instant) -> Suggestion {
@@ -514,7 +458,7 @@ impl ConnectionPath {
 
     pub(super) fn stats(&self, now: Instant) -> (EndpointStats, CongestionStats) {
         let mut endpoint = self.endpoint.stats(now);
-        endpoint.counters.dropped_events += self.events.as_ref().map_or(0, PacketEvents::dropped);
+        endpoint.counters.dropped_events += self.ack_result.events.as_ref().map_or(0, PacketEvents::dropped);
         (endpoint, self.congestion.stats(now))
     }
 }

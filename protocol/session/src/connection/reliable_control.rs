@@ -28,6 +28,11 @@ impl ReliableControl {
         matches!(self, Self::Queued { .. })
     }
 
+    /// Returns whether a packet in flight carries it.
+    pub(super) const fn is_in_flight(self) -> bool {
+        matches!(self, Self::InFlight { .. })
+    }
+
     pub(super) fn is_acked(self) -> bool {
         self == Self::Acked
     }

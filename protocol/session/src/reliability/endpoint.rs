@@ -2,11 +2,13 @@
 
 use super::config::{EndpointConfig, EndpointConfigError};
 use super::fragment_pool::MemoryBudget;
+use super::packet_events::{PacketEvents, PacketOutcomes};
 use super::packet_tracker::{IncomingPacket, PacketTracker};
 use super::reassembly::{FragmentOutcome, Reassembly};
-use super::send_window::SessionPacketKind;
 use super::stats::EndpointStats;
 use super::{Acceptance, NumberSkips, PacketEvent, PacketSendError, ReceivedPacket, Sink};
+use crate::congestion::SessionPacketKind::{self, AckEliciting, AckOnly};
+use crate::congestion::{LossDelays, SentPackets};
 use crate::reject::Reject;
 use crate::wire::reliable::{Fragment, FragmentLimits, MAX_OVERHEAD_BYTES, ReliableHeader, Sequence, is_fragment};
 use slipgate_netcode::time::Instant;
@@ -65,6 +67,8 @@ pub struct Endpoint {
     fragment_above: usize,
     reassembly: Reassembly,
     tracker: PacketTracker,
+    /// The outcomes of sent packets, where no connection receives them.
+    events: PacketEvents,
 }
 
 impl Endpoint {
@@ -81,7 +85,14 @@ impl Endpoint {
             fragment_above: config.fragment_above,
             reassembly: Reassembly::new(&config, shared),
             tracker: PacketTracker::new(&config),
+            events: PacketEvents::new(config.sent_window),
         })
+    }
+
+    /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
+    pub(crate) fn counting_headers(mut self) -> Self {
+        self.tracker.count_headers();
+        self
     }
 
     /// Skips packet numbers from now on, so that a peer that acknowledges what it did not receive is found out.
@@ -112,20 +123,20 @@ impl Endpoint {
         now: Instant,
         accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
     ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
+        let Self { limits, reassembly, tracker, events, .. } = self;
+        handle(reassembly, tracker, *limits, datagram, now, accept, events)
+    }
+
+    /// Processes a datagram like [`handle_if`](Self::handle_if), and reports to `outcomes` what it acknowledges.
+    pub(crate) fn handle_with<'a>(
+        &'a mut self,
+        datagram: &'a [u8],
+        now: Instant,
+        accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+        outcomes: &mut impl PacketOutcomes,
+    ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
         let Self { limits, reassembly, tracker, .. } = self;
-        // Check the size before parsing: an oversized datagram must not cost more than a comparison.
-        let taken = if datagram.len() > limits.packet_bytes + MAX_OVERHEAD_BYTES {
-            Err(Reject::TooLarge)
-        } else if is_fragment(datagram) {
-            take_fragment(reassembly, tracker, *limits, datagram, now, accept)
-        } else {
-            take_packet(reassembly, tracker, *limits, datagram, now, accept).map(Some)
-        };
-        match &taken {
-            Ok(_) => tracker.count_datagram(datagram.len(), now),
-            Err(reject) => tracker.rejects.add(*reject),
-        }
-        taken
+        handle(reassembly, tracker, *limits, datagram, now, accept, outcomes)
     }
 
     /// Counts a datagram that a layer above dropped for this reason.
@@ -142,6 +153,27 @@ impl Endpoint {
     /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
     /// all of its datagrams. Nothing was sent then.
     pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, PacketSendError> {
+        let header = self.write_packet(payload, sink)?;
+        self.tracker.on_packet_sent(header, AckEliciting, payload.len(), 1, now, &mut self.events);
+        Ok(header.sequence)
+    }
+
+    /// Sends a packet like [`send`](Self::send). Returns its number and its bytes on the path.
+    pub(crate) fn send_counted(
+        &mut self,
+        payload: &[u8],
+        datagrams: u32,
+        now: Instant,
+        sink: &mut impl Sink,
+        outcomes: &mut impl PacketOutcomes,
+    ) -> Result<(Sequence, u32), PacketSendError> {
+        let header = self.write_packet(payload, sink)?;
+        let bytes = self.tracker.on_packet_sent(header, AckEliciting, payload.len(), datagrams, now, outcomes);
+        Ok((header.sequence, bytes))
+    }
+
+    /// Writes a packet into the sink, in fragments if it is large.
+    fn write_packet(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<ReliableHeader, PacketSendError> {
         if payload.is_empty() {
             return Err(PacketSendError::Empty);
         }
@@ -159,8 +191,7 @@ impl Endpoint {
                 writer.bytes(payload);
             })?;
         }
-        self.tracker.on_packet_sent(header, SessionPacketKind::AckEliciting, payload.len(), now);
-        Ok(header.sequence)
+        Ok(header)
     }
 
     /// Sends one packet, never in fragments. `fill` writes the payload into the buffer of the datagram, which saves a
@@ -175,48 +206,26 @@ impl Endpoint {
         sink: &mut impl Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<Sequence, PacketSendError> {
-        self.send_packet(SessionPacketKind::AckEliciting, now, sink, fill)
+        let Self { limits, tracker, events, .. } = self;
+        let sent = send_framed(tracker, *limits, AckEliciting, now, sink, events, |_, buf| fill(buf));
+        sent.map(|(sequence, _)| sequence)
     }
 
-    /// Sends a packet like [`send_with`](Self::send_with) that the peer need not acknowledge. It is never declared
-    /// lost, and a peer that accepts it with [`Acceptance::TakeUnanswered`] sends no packet to acknowledge it.
+    /// Sends one packet like [`send_with`](Self::send_with); `fill` gets its header. An ack-only packet is never
+    /// declared lost, and a peer that accepts it with [`Acceptance::TakeUnanswered`] sends no packet to acknowledge it.
+    /// Returns the packet's number, and its bytes on the path.
     ///
     /// # Errors
     /// The same as those of [`send_with`](Self::send_with).
-    pub(crate) fn send_unanswered_with(
-        &mut self,
-        now: Instant,
-        sink: &mut impl Sink,
-        fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, PacketSendError> {
-        self.send_packet(SessionPacketKind::AckOnly, now, sink, fill)
-    }
-
-    fn send_packet(
+    pub(crate) fn send_framed(
         &mut self,
         kind: SessionPacketKind,
         now: Instant,
         sink: &mut impl Sink,
-        fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, PacketSendError> {
-        let header = self.tracker.next_header();
-        let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
-        // A buffer without room for the header and one byte can carry no payload at all.
-        let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
-        let mut writer = Writer::new(buf);
-        header.emit(&mut writer);
-        let start = writer.written().ok_or(no_room)?;
-        let payload = buf.get_mut(start..).ok_or(no_room)?;
-        let max_bytes = payload.len().min(self.limits.packet_bytes);
-        let bytes = fill(payload.get_mut(..max_bytes).ok_or(no_room)?);
-        debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
-        let bytes = bytes.min(max_bytes);
-        if bytes == 0 {
-            return Err(PacketSendError::Empty);
-        }
-        sink.commit(start + bytes);
-        self.tracker.on_packet_sent(header, kind, bytes, now);
-        Ok(header.sequence)
+        outcomes: &mut impl PacketOutcomes,
+        fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
+    ) -> Result<(Sequence, u32), PacketSendError> {
+        send_framed(&mut self.tracker, self.limits, kind, now, sink, outcomes, fill)
     }
 
     /// Returns whether [`transmit`](Self::transmit) has something to send.
@@ -241,17 +250,28 @@ impl Endpoint {
     /// own, for the packet that was handled last; `ack` is that of its header. Bit i of the whole stands for packet
     /// `ack - 32 - i`.
     pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
-        self.tracker.on_extended_acks(ack, bits, now);
+        self.tracker.on_extended_acks(ack, bits, now, &mut self.events);
+    }
+
+    /// Processes extended acknowledgements like [`on_extended_acks`](Self::on_extended_acks) for `outcomes`.
+    pub(crate) fn on_extended_acks_with(
+        &mut self,
+        ack: Sequence,
+        bits: &[u8],
+        now: Instant,
+        outcomes: &mut impl PacketOutcomes,
+    ) {
+        self.tracker.on_extended_acks(ack, bits, now, outcomes);
     }
 
     /// Sends the ack-only packets that are due.
     pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
-        while let Some(header) = self.tracker.due_ack_header(now) {
-            if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
-                return;
-            }
-            self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, now);
-        }
+        send_acks(&mut self.tracker, now, sink, &mut self.events);
+    }
+
+    /// Sends the ack-only packets that are due, and reports to `outcomes` which packets they displace.
+    pub(crate) fn transmit_with(&mut self, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
+        send_acks(&mut self.tracker, now, sink, outcomes);
     }
 
     /// Writes all fragments of a packet, or none.
@@ -291,15 +311,30 @@ impl Endpoint {
     /// Declares overdue packets lost, and discards reassemblies that timed out. It costs a few
     /// comparisons.
     pub fn tick(&mut self, now: Instant) {
-        self.tracker.tick(now);
+        self.tracker.tick(now, &mut self.events);
         self.reassembly.tick(now);
+    }
+
+    /// Discards reassemblies that timed out.
+    pub(crate) fn tick_reassembly(&mut self, now: Instant) {
+        self.reassembly.tick(now);
+    }
+
+    /// Declares packets lost by these delays.
+    pub(crate) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
+        self.tracker.detect_lost(delays, now, outcomes);
     }
 
     /// Returns when [`tick`](Self::tick) or [`transmit`](Self::transmit) is due next, if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
+        self.next_own_deadline().into_iter().chain(self.tracker.loss_deadline()).min()
+    }
+
+    /// Returns when something else than a loss is due.
+    pub(crate) fn next_own_deadline(&self) -> Option<Instant> {
         let reassembly = Some(self.reassembly.wake()).filter(|wake| *wake != Instant::NEVER);
-        self.tracker.next_deadline().into_iter().chain(reassembly).min()
+        self.tracker.ack_deadline().into_iter().chain(reassembly).min()
     }
 
     // Queries -------------------------------------------------------------------------------------------------------
@@ -308,24 +343,23 @@ impl Endpoint {
     /// as the window of sent packets, then drops the oldest and counts it in
     /// [`EndpointCounters::dropped_events`](super::EndpointCounters::dropped_events).
     pub fn poll_event(&mut self) -> Option<PacketEvent> {
-        self.tracker.poll()
+        self.events.pop()
     }
 
-    /// Returns the sequence number of the next packet.
-    pub(crate) const fn next_sequence(&self) -> Sequence {
-        self.tracker.next_sequence()
+    /// Returns the packets that were sent.
+    pub(crate) const fn sent_packets(&self) -> &SentPackets {
+        &self.tracker.sent
+    }
+
+    /// Records that a probe was due.
+    pub(crate) fn on_pto(&mut self, now: Instant) {
+        self.tracker.sent.on_pto(now);
     }
 
     /// Returns the header that the next packet would carry: its sequence number and acknowledgements.
     #[must_use]
     pub fn next_header(&self) -> ReliableHeader {
         self.tracker.next_header()
-    }
-
-    /// Returns one more than the newest packet that the peer is known to have received, counted without the wrap.
-    /// Ack-only packets and late acknowledgements count too.
-    pub(crate) const fn peer_received_end(&self) -> u64 {
-        self.tracker.peer_received_end()
     }
 
     /// Returns [`EndpointCounters::acks_of_unsent`](super::EndpointCounters::acks_of_unsent) without the cost of
@@ -344,6 +378,7 @@ impl Endpoint {
     pub fn stats(&self, now: Instant) -> EndpointStats {
         let mut stats = self.tracker.stats(now);
         stats.counters.reassemblies_given_up = self.reassembly.given_up();
+        stats.counters.dropped_events = self.events.dropped();
         stats
     }
 
@@ -360,6 +395,7 @@ impl Endpoint {
     pub fn reset(&mut self) {
         self.tracker.reset();
         self.reassembly.reset();
+        self.events.reset();
     }
 }
 
@@ -378,6 +414,71 @@ fn write_datagram(
     Ok(())
 }
 
+/// Writes and records one packet that is not fragmented.
+fn send_framed(
+    tracker: &mut PacketTracker,
+    limits: PacketLimits,
+    kind: SessionPacketKind,
+    now: Instant,
+    sink: &mut impl Sink,
+    outcomes: &mut impl PacketOutcomes,
+    fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
+) -> Result<(Sequence, u32), PacketSendError> {
+    let header = tracker.next_header();
+    let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+    // A buffer without room for the header and one byte can carry no payload at all.
+    let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
+    let mut writer = Writer::new(buf);
+    header.emit(&mut writer);
+    let start = writer.written().ok_or(no_room)?;
+    let payload = buf.get_mut(start..).ok_or(no_room)?;
+    let max_bytes = payload.len().min(limits.packet_bytes);
+    let bytes = fill(&header, payload.get_mut(..max_bytes).ok_or(no_room)?);
+    debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
+    let bytes = bytes.min(max_bytes);
+    if bytes == 0 {
+        return Err(PacketSendError::Empty);
+    }
+    sink.commit(start + bytes);
+    let path_bytes = tracker.on_packet_sent(header, kind, bytes, 1, now, outcomes);
+    Ok((header.sequence, path_bytes))
+}
+
+/// Sends the ack-only packets that are due.
+fn send_acks(tracker: &mut PacketTracker, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
+    while let Some(header) = tracker.due_ack_header(now) {
+        if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
+            return;
+        }
+        tracker.on_packet_sent(header, AckOnly, 0, 1, now, outcomes);
+    }
+}
+
+/// Processes a datagram: a packet, or a fragment of one.
+fn handle<'a>(
+    reassembly: &'a mut Reassembly,
+    tracker: &mut PacketTracker,
+    limits: PacketLimits,
+    datagram: &'a [u8],
+    now: Instant,
+    accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+    outcomes: &mut impl PacketOutcomes,
+) -> Result<Option<ReceivedPacket<'a>>, Reject> {
+    // Check the size before parsing: an oversized datagram must not cost more than a comparison.
+    let taken = if datagram.len() > limits.packet_bytes + MAX_OVERHEAD_BYTES {
+        Err(Reject::TooLarge)
+    } else if is_fragment(datagram) {
+        take_fragment(reassembly, tracker, limits, datagram, now, accept, outcomes)
+    } else {
+        take_packet(reassembly, tracker, limits, datagram, now, accept, outcomes).map(Some)
+    };
+    match &taken {
+        Ok(_) => tracker.count_datagram(datagram.len(), now),
+        Err(reject) => tracker.rejects.add(*reject),
+    }
+    taken
+}
+
 /// Processes a packet in one datagram (§2.4).
 fn take_packet<'a>(
     reassembly: &mut Reassembly,
@@ -386,13 +487,14 @@ fn take_packet<'a>(
     datagram: &'a [u8],
     now: Instant,
     accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+    outcomes: &mut impl PacketOutcomes,
 ) -> Result<ReceivedPacket<'a>, Reject> {
     tracker.counters.received += 1;
     let (header, payload) = ReliableHeader::parse(datagram)?;
     if payload.len() > limits.packet_bytes {
         return Err(Reject::TooLarge);
     }
-    let packet = tracker.receive(IncomingPacket { header, payload }, now, accept)?;
+    let packet = tracker.receive(IncomingPacket { header, payload }, now, accept, outcomes)?;
     reassembly.advance(packet.sequence);
     Ok(packet)
 }
@@ -405,6 +507,7 @@ fn take_fragment<'a>(
     datagram: &[u8],
     now: Instant,
     accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+    outcomes: &mut impl PacketOutcomes,
 ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
     let fragment = Fragment::parse(datagram, limits.fragments)?;
     if tracker.has_received(fragment.sequence) {
@@ -426,7 +529,7 @@ fn take_fragment<'a>(
         return Err(Reject::TooLarge);
     }
     let payload = reassembly.assembled();
-    tracker.receive(IncomingPacket { header, payload }, now, accept).map(Some)
+    tracker.receive(IncomingPacket { header, payload }, now, accept, outcomes).map(Some)
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A packet is never sent twice; its acknowledgement travels in up to 32 headers. This layer retransmits
-//! nothing. It reports an unacknowledged packet as lost after one second, for applications that use [`Endpoint`] alone.
-//! A connection detects losses earlier, in `congestion::SentPackets`, and `channel` sends the messages again.
+//! nothing. Sent packets are in `congestion::SentPackets`. An [`Endpoint`] that is used alone reports an unacknowledged
+//! packet as lost after one second. A connection detects losses earlier, and `channel` sends the messages again.
 //!
 //! There is no queue of acknowledgements. Each arrival requires one; a header that is sent reports up to 32 of them,
 //! and [`Endpoint::transmit`] sends ack-only packets for the rest.
@@ -28,12 +28,11 @@ pub mod constants;
 mod endpoint;
 mod fragment_pool;
 mod number_skips;
+mod packet_events;
 mod packet_tracker;
 mod reassembly;
 mod receive_window;
 mod rtt;
-mod send_window;
-mod sequence_bits;
 mod sliding_sum;
 mod stats;
 mod traffic_meter;
@@ -47,7 +46,7 @@ pub use self::config::{
 pub use self::endpoint::Endpoint;
 pub use self::fragment_pool::MemoryBudget;
 pub(crate) use self::number_skips::NumberSkips;
-pub(crate) use self::send_window::SessionPacketKind;
+pub(crate) use self::packet_events::{PacketEvents, PacketOutcomes};
 pub use self::stats::{BitsPerSecond, EndpointCounters, EndpointStats, Jitter, RttStats};
 
 use crate::wire::reliable::{Acks, Sequence};

@@ -5,14 +5,15 @@ use core::time::Duration;
 
 use super::NumberSkips;
 use super::config::{AckPolicy, DEFAULT_ACK_AFTER, EndpointConfig, LossDeadline};
+use super::packet_events::PacketOutcomes;
 use super::receive_window::ReceiveWindow;
 use super::rtt::Rtt;
-use super::send_window::{AckOutcome, AckedPacket, ArrivalOrder, SendWindow, SessionPacketKind};
 use super::stats::{EndpointCounters, EndpointStats};
 use super::traffic_meter::{TrafficMeter, TrafficRates};
-use super::{Acceptance, PacketEvent, ReceivedPacket, constants};
+use super::{Acceptance, ReceivedPacket, constants};
+use crate::congestion::{AckFaults, ArrivalOrder, LossDelays, NewlyAcked, SentPackets, SessionPacketKind};
 use crate::reject::{Reject, Rejects};
-use crate::wire::reliable::{ACKS_PER_HEADER, Acks, ReliableHeader, Sequence};
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use slipgate_netcode::time::Instant;
 
 /// Bytes of extended acknowledgements that are read at most: with the 32 of the header they cover 1,056 packets.
@@ -29,8 +30,11 @@ pub(super) struct IncomingPacket<'a> {
 pub(super) struct PacketTracker {
     loss: LossDeadline,
     policy: Option<AckPolicy>,
+    /// Bytes that each datagram costs below this layer.
     lower_layer_bytes: u32,
-    sent: SendWindow,
+    /// Bytes that each datagram costs beside its payload, if they count for each fragment of a packet.
+    overhead: Option<u32>,
+    pub(super) sent: SentPackets,
     /// Which numbers are skipped; `None` uses all of them. Boxed, because endpoints of reliable 1.0 alone have none.
     skips: Option<Box<NumberSkips>>,
     /// Whether the peer acknowledged a skipped number.
@@ -50,7 +54,8 @@ impl PacketTracker {
             loss: config.loss,
             policy: config.acks,
             lower_layer_bytes: config.lower_layer_bytes,
-            sent: SendWindow::new(config.sent_window),
+            overhead: None,
+            sent: SentPackets::new(config.sent_window),
             skips: None,
             acked_skipped: false,
             received: ReceiveWindow::new(config.received_window),
@@ -69,20 +74,20 @@ impl PacketTracker {
         self.skips = Some(Box::new(skips));
     }
 
-    /// Returns the sequence number of the next packet.
-    pub(super) const fn next_sequence(&self) -> Sequence {
-        self.sent.next()
+    /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
+    pub(super) fn count_headers(&mut self) {
+        self.overhead = Some(self.lower_layer_bytes + MAX_HEADER_BYTES as u32);
     }
 
     /// Returns the header of the next packet.
     pub(super) fn next_header(&self) -> ReliableHeader {
-        ReliableHeader { sequence: self.sent.next(), acks: self.received.acks() }
+        ReliableHeader { sequence: self.sent.next_sequence(), acks: self.received.acks() }
     }
 
     /// Returns the header of an ack-only packet, if one is due.
     pub(super) fn due_ack_header(&self, now: Instant) -> Option<ReliableHeader> {
         let acks = self.received.due_acks(self.policy?, now)?;
-        Some(ReliableHeader { sequence: self.sent.next(), acks })
+        Some(ReliableHeader { sequence: self.sent.next_sequence(), acks })
     }
 
     /// Returns whether an ack-only packet is due.
@@ -100,26 +105,35 @@ impl PacketTracker {
         self.received.extended_acks_sent(bytes);
     }
 
-    /// Records that the packet with this header was sent.
+    /// Records that the packet with this header was sent in `datagrams` datagrams. Returns its bytes on the path.
     pub(super) fn on_packet_sent(
         &mut self,
         header: ReliableHeader,
         kind: SessionPacketKind,
         payload_bytes: usize,
+        datagrams: u32,
         now: Instant,
-    ) {
-        let bytes = self.with_lower_layers(payload_bytes);
-        if self.sent.on_packet_sent(kind, bytes, now) {
-            // The window was full: its oldest unacknowledged packet made room and counts as lost.
-            self.counters.displaced += 1;
-            self.count_lost(now);
-        }
+        outcomes: &mut impl PacketOutcomes,
+    ) -> u32 {
+        let bytes = match self.overhead {
+            Some(overhead) => saturated(payload_bytes).saturating_add(overhead.saturating_mul(datagrams)),
+            None => self.with_lower_layers(payload_bytes),
+        };
+        let Self { sent, counters, meter, .. } = self;
+        sent.record(kind, bytes, now, |sequence, packet| {
+            // The window was full: its oldest packet in flight made room and counts as lost.
+            counters.displaced += 1;
+            counters.lost += 1;
+            meter.on_lost(now);
+            outcomes.on_lost(sequence, packet);
+        });
         self.received.on_acks_sent(header.acks);
         self.meter.on_sent(bytes, now);
         self.counters.sent += 1;
         self.counters.acks_sent += u64::from(kind == SessionPacketKind::AckOnly);
         let skipped = self.skips.as_mut().map_or(0, |skips| skips.on_packet_sent(bytes));
         (0..skipped).for_each(|_| self.sent.skip(now));
+        bytes
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -130,6 +144,7 @@ impl PacketTracker {
         incoming: IncomingPacket<'a>,
         now: Instant,
         accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
+        outcomes: &mut impl PacketOutcomes,
     ) -> Result<ReceivedPacket<'a>, Reject> {
         let IncomingPacket { header: ReliableHeader { sequence, acks }, payload } = incoming;
         // The application sees only packets that are new: duplicates and stale ones end here.
@@ -148,7 +163,7 @@ impl PacketTracker {
             self.received.require_ack(sequence, now);
         }
         // Read the acknowledgements last: a refused packet must not acknowledge anything.
-        self.on_acks(acks, now);
+        self.on_header_acks(acks, now, outcomes);
         Ok(packet)
     }
 
@@ -167,73 +182,83 @@ impl PacketTracker {
     }
 
     /// Processes acknowledgements of packets before those of the header. They give no sample of the round-trip time.
-    pub(super) fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
-        let mut names_unsent = false;
+    pub(super) fn on_extended_acks(
+        &mut self,
+        ack: Sequence,
+        bits: &[u8],
+        now: Instant,
+        outcomes: &mut impl PacketOutcomes,
+    ) {
+        let mut faults = AckFaults::default();
         // Our own peers send at most 28 bytes; what a foreign peer adds beyond the limit is ignored.
-        for sequence in extended_arrivals(ack, bits.get(..MAX_EXTENDED_BYTES).unwrap_or(bits)) {
-            match self.sent.on_ack(sequence, self.arrival_order, now) {
-                AckOutcome::NewlyAcked(packet) => self.count_acked(&packet, now),
-                AckOutcome::AlreadyKnown => {}
-                AckOutcome::NeverSent => names_unsent = true,
-                AckOutcome::Skipped => (names_unsent, self.acked_skipped) = (true, true),
-            }
+        let words = bits.get(..MAX_EXTENDED_BYTES).unwrap_or(bits).chunks(8);
+        for (back, word) in (ACKS_PER_HEADER..).step_by(64).zip(words) {
+            let bits = word.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+            let found = self.on_acks(ack - back, bits, now, outcomes);
+            faults = AckFaults { unsent: faults.unsent | found.unsent, skipped: faults.skipped | found.skipped };
         }
-        // One count for a datagram, however many unsent packets it names.
-        self.counters.acks_of_unsent += u64::from(names_unsent);
+        self.count_faults(faults);
     }
 
     /// Processes the acknowledgements of a header.
-    fn on_acks(&mut self, acks: Acks, now: Instant) {
-        let mut names_unsent = false;
-        for (index, sequence) in acks.arrived().enumerate() {
-            match self.sent.on_ack(sequence, self.arrival_order, now) {
-                AckOutcome::NewlyAcked(packet) => {
-                    if self.is_rtt_sample(&packet, index) {
-                        self.rtt.sample(packet.age);
-                    }
-                    self.count_acked(&packet, now);
-                }
-                AckOutcome::AlreadyKnown => {}
-                AckOutcome::NeverSent => names_unsent = true,
-                AckOutcome::Skipped => (names_unsent, self.acked_skipped) = (true, true),
+    fn on_header_acks(&mut self, acks: Acks, now: Instant, outcomes: &mut impl PacketOutcomes) {
+        let faults = self.on_acks(acks.ack, acks.bits.into(), now, outcomes);
+        self.count_faults(faults);
+    }
+
+    /// Processes acknowledgements: bit i of `bits` stands for packet `ack` - i.
+    fn on_acks(&mut self, ack: Sequence, bits: u64, now: Instant, outcomes: &mut impl PacketOutcomes) -> AckFaults {
+        let Self { sent, rtt, meter, counters, loss, arrival_order, .. } = self;
+        sent.on_acks(ack, bits, *arrival_order, |sequence, acked| {
+            if sequence == ack && is_rtt_sample(acked, *loss) {
+                rtt.sample(now.since(acked.packet.sent_at));
             }
-        }
-        self.counters.acks_of_unsent += u64::from(names_unsent);
+            meter.on_acked(acked, now);
+            counters.acked += 1;
+            counters.late_acks += u64::from(acked.late);
+            outcomes.on_acked(sequence, acked, now);
+        })
     }
 
-    /// Returns whether an acknowledgement is a sample of the round-trip time. `index` is its position in the header,
-    /// newest first.
-    ///
-    /// DECISION: only the newest packet of a header gives a sample. The ones before it waited at the peer, for up to
-    /// 16 packets of a one-sided stream, or for the next header after a lost one (RFC 9002, section 5.1, has the same
-    /// rule). A packet that counted as lost gives none, as in the article, unless the deadline follows the round-trip
-    /// time: a path slower than one second would never give a sample.
-    fn is_rtt_sample(&self, packet: &AckedPacket, index: usize) -> bool {
-        let in_time = !packet.late || self.loss == LossDeadline::AtLeastRtt;
-        index == 0 && in_time
-    }
-
-    fn count_acked(&mut self, packet: &AckedPacket, now: Instant) {
-        self.meter.on_acked(packet, now);
-        self.counters.acked += 1;
-        self.counters.late_acks += u64::from(packet.late);
+    fn count_faults(&mut self, faults: AckFaults) {
+        // One count for a datagram, however many unsent packets it names.
+        self.counters.acks_of_unsent += u64::from(faults.unsent);
+        self.acked_skipped |= faults.skipped;
     }
 
     // Time ----------------------------------------------------------------------------------------------------------
 
-    /// Declares packets lost that were not acknowledged in time.
-    pub(super) fn tick(&mut self, now: Instant) {
-        let deadline = self.lost_report_delay();
-        while self.sent.declare_overdue_lost(deadline, now) {
-            self.count_lost(now);
+    /// Declares packets lost that were not acknowledged in time, for endpoints without congestion control.
+    pub(super) fn tick(&mut self, now: Instant, outcomes: &mut impl PacketOutcomes) {
+        if self.sent.has_packets_in_flight() {
+            self.detect_lost(self.loss_delays(), now, outcomes);
         }
     }
 
-    /// Returns when [`PacketTracker::tick`] or an ack-only packet is due at the latest, if nothing arrives.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let ack = self.policy.and_then(|policy| self.received.ack_deadline(policy));
-        let loss = self.sent.oldest_unacked_sent_at().map(|since| since.after(self.lost_report_delay()));
-        ack.into_iter().chain(loss).min()
+    /// Declares packets lost by these delays.
+    pub(super) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
+        let Self { sent, meter, counters, .. } = self;
+        sent.detect_lost_after(delays, now, |sequence, packet| {
+            counters.lost += 1;
+            meter.on_lost(now);
+            outcomes.on_lost(sequence, packet);
+        });
+    }
+
+    /// Returns when an ack-only packet is due at the latest, if nothing arrives.
+    pub(super) fn ack_deadline(&self) -> Option<Instant> {
+        self.policy.and_then(|policy| self.received.ack_deadline(policy))
+    }
+
+    /// Returns when [`PacketTracker::tick`] declares the next packet lost.
+    pub(super) fn loss_deadline(&self) -> Option<Instant> {
+        self.sent.loss_deadline(self.loss_delays())
+    }
+
+    /// Returns the delays of endpoints without congestion control, which wait for each packet alike.
+    fn loss_delays(&self) -> LossDelays {
+        let limit = self.lost_report_delay();
+        LossDelays { after_gap: limit, limit }
     }
 
     fn lost_report_delay(&self) -> Duration {
@@ -246,11 +271,6 @@ impl PacketTracker {
         bound.map_or(constants::LOST_AFTER, |bound| bound.max(constants::LOST_AFTER))
     }
 
-    fn count_lost(&mut self, now: Instant) {
-        self.meter.on_lost(now);
-        self.counters.lost += 1;
-    }
-
     // Queries -------------------------------------------------------------------------------------------------------
 
     /// Returns whether the peer acknowledged a number that no packet had.
@@ -258,20 +278,9 @@ impl PacketTracker {
         self.acked_skipped
     }
 
-    /// Returns [`SendWindow::peer_received_end`].
-    pub(super) const fn peer_received_end(&self) -> u64 {
-        self.sent.peer_received_end()
-    }
-
-    /// Returns the oldest packet event that was not polled yet.
-    pub(super) fn poll(&mut self) -> Option<PacketEvent> {
-        self.sent.poll()
-    }
-
     pub(super) fn stats(&self, now: Instant) -> EndpointStats {
         let TrafficRates { loss, sent, received, acked } = self.meter.rates(now);
-        let counters = EndpointCounters { dropped_events: self.sent.dropped_events(), ..self.counters };
-        let rejects = self.rejects;
+        let (counters, rejects) = (self.counters, self.rejects);
         EndpointStats { rtt: self.rtt.stats(), loss, sent, received, acked, counters, rejects }
     }
 
@@ -287,15 +296,22 @@ impl PacketTracker {
     }
 
     fn with_lower_layers(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.lower_layer_bytes)
+        saturated(bytes).saturating_add(self.lower_layer_bytes)
     }
 }
 
-/// Returns the packets that extended acknowledgements name: bit i of the whole stands for `ack` - 32 - i.
-fn extended_arrivals(ack: Sequence, bits: &[u8]) -> impl Iterator<Item = Sequence> {
-    let newest_first =
-        (0_u16..).zip(bits).flat_map(|(index, byte)| (0..8).map(move |bit| (index * 8 + bit, byte >> bit)));
-    newest_first.filter(|(_, bit)| bit & 1 != 0).map(move |(back, _)| ack - (ACKS_PER_HEADER + back))
+/// Returns whether the acknowledgement of the newest packet of a header is a sample of the round-trip time.
+///
+/// DECISION: only the newest packet of a header gives a sample. The ones before it waited at the peer, for up to 16
+/// packets of a one-sided stream, or for the next header after a lost one (RFC 9002, section 5.1, has the same rule). A
+/// packet that counted as lost gives none, as in the article, unless the deadline follows the round-trip time: a path
+/// slower than one second would never give a sample.
+fn is_rtt_sample(acked: &NewlyAcked, loss: LossDeadline) -> bool {
+    !acked.late || loss == LossDeadline::AtLeastRtt
+}
+
+fn saturated(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

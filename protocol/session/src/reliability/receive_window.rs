@@ -1,10 +1,9 @@
 //! Which packets arrived, and which arrivals no header has reported yet (§2.4).
 
 use super::config::AckPolicy;
-use super::send_window::ArrivalOrder;
-use super::sequence_bits::SequenceBits;
+use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
-use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence};
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence, SequenceBits};
 use slipgate_netcode::time::Instant;
 
 /// Spans of unreported packets up to this are reported twice by headers alone.
@@ -19,6 +18,8 @@ pub(super) struct ReceiveWindow {
     /// Packets that require an acknowledgement and were in no header yet.
     unacked: SequenceBits,
     unacked_count: u16,
+    /// No unacked packet is older than this one.
+    oldest_unacked: Sequence,
     /// When the first of them arrived, and when the last one did.
     waiting_since: Instant,
     latest: Instant,
@@ -32,6 +33,7 @@ impl ReceiveWindow {
             arrived: SequenceBits::new(size),
             unacked: SequenceBits::new(size),
             unacked_count: 0,
+            oldest_unacked: Sequence::default(),
             waiting_since: Instant::default(),
             latest: Instant::default(),
         }
@@ -68,6 +70,9 @@ impl ReceiveWindow {
         if self.unacked_count == 0 {
             self.waiting_since = now;
         }
+        if self.unacked_count == 0 || sequence.is_older_than(self.oldest_unacked) {
+            self.oldest_unacked = sequence;
+        }
         self.latest = now;
         self.unacked.set(sequence);
         self.unacked_count += 1;
@@ -93,10 +98,7 @@ impl ReceiveWindow {
 
     /// Returns the acknowledgements of an ack-only packet, if one is due.
     pub(super) fn due_acks(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
-        if self.unacked_count == 0 {
-            return None;
-        }
-        let oldest = self.unacked.first_set(self.oldest())?;
+        let oldest = self.first_unacked()?;
         let span = (self.newest() - oldest).saturating_add(1);
         if span > policy.after_packets {
             // More packets arrived in one turn than one header reports, or reports twice. Start this header at an
@@ -129,24 +131,29 @@ impl ReceiveWindow {
     ///
     /// Returns the number of bytes written, 0 while headers are enough.
     pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
-        let oldest = if self.unacked_count == 0 { None } else { self.unacked.first_set(self.oldest()) };
-        let Some(oldest) = oldest else { return 0 };
+        let Some(oldest) = self.first_unacked() else { return 0 };
         let span = (self.newest() - oldest).saturating_add(1);
         if span <= MAX_SPAN_IN_HEADERS {
             return 0;
         }
         let behind = span.saturating_mul(2).saturating_sub(ACKS_PER_HEADER);
         let bytes = usize::from(behind.div_ceil(8)).min(bits.len());
-        for (slot, byte) in (0_u16..).zip(bits.iter_mut().take(bytes)) {
-            let backs = (0..8).map(|bit| (bit, ACKS_PER_HEADER + slot * 8 + bit));
-            let arrived = backs.filter(|(_, back)| *back < self.size && self.arrived.get(self.newest() - *back));
-            *byte = arrived.fold(0, |byte, (bit, _)| byte | 1 << bit);
+        let first = self.newest() - ACKS_PER_HEADER;
+        for (back, part) in (0..).step_by(64).zip(bits.get_mut(..bytes).unwrap_or_default().chunks_mut(8)) {
+            // The ring holds `size` numbers, so bits further back are those of newer packets.
+            let left = u32::from(self.size.saturating_sub(ACKS_PER_HEADER + back));
+            let mask = 1_u64.checked_shl(left).map_or(u64::MAX, |above| above - 1);
+            let arrived = self.arrived.newest_first(first - back) & mask;
+            part.iter_mut().zip(arrived.to_le_bytes()).for_each(|(byte, bits)| *byte = bits);
         }
         bytes
     }
 
     /// Records that this many bytes of [`ReceiveWindow::extended_acks`] were sent with the newest header.
     pub(super) fn extended_acks_sent(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
         let span = u16::try_from(bytes * 8).unwrap_or(u16::MAX).saturating_add(ACKS_PER_HEADER).min(self.size);
         self.unacked_count -= self.unacked.clear(self.newest() - span.saturating_sub(1), span);
     }
@@ -159,8 +166,19 @@ impl ReceiveWindow {
     }
 
     fn acks_from(&self, ack: Sequence) -> Acks {
-        let arrived = (0..self.span(ack)).filter(|back| self.arrived.get(ack - *back));
-        Acks { ack, bits: arrived.fold(0, |bits, back| bits | 1 << back) }
+        // A span of 0 is that of an `ack` behind the window.
+        let mask = u64::MAX.checked_shl(self.span(ack).into()).map_or(u64::MAX, |outside| !outside);
+        Acks { ack, bits: (self.arrived.newest_first(ack) & mask) as u32 }
+    }
+
+    /// Returns the oldest unacked packet.
+    fn first_unacked(&self) -> Option<Sequence> {
+        if self.unacked_count == 0 {
+            return None;
+        }
+        // The window may have moved past the bound, which then has the bit of a newer packet.
+        let is_behind = self.oldest_unacked.is_older_than(self.oldest());
+        self.unacked.first_set(if is_behind { self.oldest() } else { self.oldest_unacked })
     }
 
     /// Returns how many packets a header with this `ack` can report: packets behind the window have no bit here.

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use super::send_window::AckedPacket;
 use super::sliding_sum::SlidingSum;
 use super::stats::BitsPerSecond;
+use crate::congestion::NewlyAcked;
 use slipgate_netcode::time::Instant;
 
 /// A tenth of the second over which bandwidths are measured.
@@ -51,10 +51,10 @@ impl TrafficMeter {
         self.received.add(bytes.into(), now);
     }
 
-    pub(super) fn on_acked(&mut self, packet: &AckedPacket, now: Instant) {
-        self.acked.add(packet.bytes.into(), now);
+    pub(super) fn on_acked(&mut self, acked: &NewlyAcked, now: Instant) {
+        self.acked.add(acked.packet.bytes.into(), now);
         self.acked_packets.add(1, now);
-        if packet.late {
+        if acked.late {
             // The packet was counted as lost before. The sum may go below zero once the loss itself has expired.
             self.lost_packets.add(-1, now);
         }

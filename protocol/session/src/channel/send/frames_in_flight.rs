@@ -65,6 +65,8 @@ struct PacketFrames {
     first_frame: u32,
     count: u16,
     state: InFlightState,
+    /// Whether it has a frame that can be sent again.
+    can_repeat: bool,
 }
 
 /// The packets in flight, oldest first, and their frames in the same order. Handling an acknowledgement or loss costs a
@@ -75,6 +77,8 @@ pub(crate) struct FramesInFlight {
     frames: VecDeque<SentFrame>,
     /// The number of the first frame that is remembered.
     first_frame: u32,
+    /// Packets that are awaited and have a frame that can be sent again.
+    repeatable: u16,
 }
 
 impl FramesInFlight {
@@ -82,9 +86,19 @@ impl FramesInFlight {
     pub(crate) fn push(&mut self, packet: Sequence, frame: SentFrame) {
         if self.packets.back().is_none_or(|newest| newest.packet != packet) {
             let first_frame = self.first_frame.wrapping_add(self.frames.len() as u32);
-            self.packets.push_back(PacketFrames { packet, first_frame, count: 0, state: InFlightState::Awaited });
+            self.packets.push_back(PacketFrames {
+                packet,
+                first_frame,
+                count: 0,
+                state: InFlightState::Awaited,
+                can_repeat: false,
+            });
         }
         let Some(newest) = self.packets.back_mut() else { return };
+        if frame.is_repeated() && !newest.can_repeat {
+            newest.can_repeat = true;
+            self.repeatable += 1;
+        }
         // Small messages in sequence take one entry for the whole packet.
         if newest.count > 0 && self.frames.back_mut().is_some_and(|last| last.try_merge(frame)) {
             return;
@@ -132,12 +146,15 @@ impl FramesInFlight {
         self.advance_state(packet, InFlightState::Lost)
     }
 
+    /// Returns whether [`on_pto`](Self::on_pto) would return any frames.
+    pub(crate) const fn has_probe(&self) -> bool {
+        self.repeatable > 0
+    }
+
     /// Returns the frames of the oldest packet that is awaited and has a frame that can be sent again.
     pub(crate) fn on_pto(&mut self) -> impl Iterator<Item = SentFrame> {
-        let is_awaited = |packet: &&PacketFrames| packet.state == InFlightState::Awaited;
-        let can_repeat =
-            |packet: &&PacketFrames| self.frames.range(self.range(packet)).any(|frame| frame.is_repeated());
-        let oldest = self.packets.iter().filter(is_awaited).find(can_repeat).map(|packet| packet.packet);
+        let is_probe = |packet: &&PacketFrames| packet.state == InFlightState::Awaited && packet.can_repeat;
+        let oldest = self.packets.iter().find(is_probe).map(|packet| packet.packet);
         self.advance_state(oldest, InFlightState::Probed)
     }
 
@@ -155,6 +172,7 @@ impl FramesInFlight {
             // A PTO has queued the repeated frames already: only the others are lost now.
             was_probed = before == InFlightState::Probed && state == InFlightState::Lost;
             let entry = *entry;
+            self.repeatable -= u16::from(before == InFlightState::Awaited && entry.can_repeat);
             frames = self.range(&entry);
         }
         self.frames.range(frames).copied().filter(move |frame| !was_probed || !frame.is_repeated())
@@ -179,6 +197,7 @@ impl FramesInFlight {
         let Some(oldest) = self.packets.pop_front() else { return };
         let count = usize::from(oldest.count).min(self.frames.len());
         self.first_frame = self.first_frame.wrapping_add(count as u32);
+        self.repeatable -= u16::from(oldest.state == InFlightState::Awaited && oldest.can_repeat);
         for frame in self.frames.drain(..count) {
             let was_repeated = oldest.state == InFlightState::Probed && frame.is_repeated();
             if oldest.state < InFlightState::Lost && !was_repeated {

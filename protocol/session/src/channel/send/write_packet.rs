@@ -122,6 +122,11 @@ impl Channels {
         }
     }
 
+    /// Returns whether a probe would have content: that of a packet that is neither acked nor lost.
+    pub(crate) const fn has_probe(&self) -> bool {
+        self.in_flight.has_probe()
+    }
+
     /// Handles a probe timeout (RFC 9002 §6.2): queues the content of the oldest packet again that is neither acked nor
     /// lost.
     pub fn on_pto(&mut self) {

@@ -311,6 +311,7 @@ impl Connection {
             close.on_lost(packet);
             channels.on_lost(packet);
         }
+        path.clear_ack_result();
     }
 }
 

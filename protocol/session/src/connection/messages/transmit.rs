@@ -3,9 +3,9 @@
 use super::{Connection, Stage};
 use crate::channel::control::{self, ControlMessage, Hello, VERSION};
 use crate::channel::{ChannelId, PendingDemand, SendBudget, SendOptions, SharedMessage};
+use crate::congestion::SessionPacketKind;
 use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
 use crate::connection::SendError;
-use crate::reliability::SessionPacketKind;
 use crate::reliability::Sink;
 use crate::wire::reliable::MAX_HEADER_BYTES;
 use slipgate_netcode::time::Instant;
@@ -63,7 +63,7 @@ impl Connection {
     /// Acknowledgements and close messages need no allowance. Returns the bytes of messages that left.
     pub(crate) fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
         self.tick_if_due(now);
-        if self.path.pto_deadline().is_some_and(|deadline| deadline <= now) {
+        if self.pto_deadline().is_some_and(|deadline| deadline <= now) {
             self.on_pto(now);
             if self.stage == Stage::Open && self.is_full() {
                 // All else waits for an acknowledgement of this probe (RFC 9002, section 7.5: probes ignore the
@@ -102,7 +102,11 @@ impl Connection {
         let (mut sent, min_contents) = (0, self.min_contents());
         loop {
             // The controller raises its rate only while the application wants more (RFC 9002, section 7.8).
-            self.path.set_demand(if self.may_send() { Demand::Unmet } else { Demand::Met });
+            if !self.may_send() {
+                self.path.set_demand(Demand::Met);
+                break;
+            }
+            self.path.set_demand(Demand::Unmet);
             let pending = self.pending_demand(now);
             let Some(max_bytes) = self.path.packet_budget(self.max_packet_bytes(), pending, now) else { break };
             let allowed = allowance.saturating_sub(sent + self.path.overhead());
@@ -143,7 +147,7 @@ impl Connection {
     }
 
     /// Returns whether the window of packets in flight is full: sending continues after an acknowledgement or a loss.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.path.is_full() || self.channels.is_full()
     }
 

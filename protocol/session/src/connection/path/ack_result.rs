@@ -1,18 +1,21 @@
-//! Which of our packets were acknowledged or lost with the last datagram or tick, and the events of packets that an
-//! application polls.
+//! Which of our packets were acknowledged or lost with the last datagram or tick.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::congestion::SentPacket;
-use crate::reliability::PacketEvent;
+use crate::congestion::{NewlyAcked, SentPacket};
+use crate::reliability::{PacketEvents, PacketOutcomes};
 use crate::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
 
-/// The packets of ours that became acked or lost with the last datagram or tick.
+/// The packets of ours that became acked or lost since the last [`AckResult::clear`].
 #[derive(Default)]
 pub(in crate::connection) struct AckResult {
     pub(super) acked: PacketColumns,
     pub(super) lost: PacketColumns,
+    /// The newest acknowledged packet, unless a newer one was acknowledged before.
+    pub(super) newest: Option<(Sequence, SentPacket)>,
+    /// The events, where the application polls them.
+    pub(super) events: Option<PacketEvents>,
 }
 
 impl AckResult {
@@ -27,6 +30,33 @@ impl AckResult {
     pub(in crate::connection) fn lost(&self) -> impl Iterator<Item = Sequence> + '_ {
         self.lost.sequences.iter().copied()
     }
+
+    /// Forgets all packets, but keeps the events.
+    pub(super) fn clear(&mut self) {
+        self.acked.clear();
+        self.lost.clear();
+        self.newest = None;
+    }
+}
+
+impl PacketOutcomes for AckResult {
+    fn on_acked(&mut self, sequence: Sequence, acked: &NewlyAcked, now: Instant) {
+        self.acked.push(sequence, acked.packet);
+        // RFC 9002, section 5.1: only the largest newly acknowledged packet gives an RTT sample.
+        if acked.newest {
+            self.newest = Some((sequence, acked.packet));
+        }
+        if let Some(events) = &mut self.events {
+            events.on_acked(sequence, acked, now);
+        }
+    }
+
+    fn on_lost(&mut self, sequence: Sequence, packet: SentPacket) {
+        self.lost.push(sequence, packet);
+        if let Some(events) = &mut self.events {
+            events.on_lost(sequence, packet);
+        }
+    }
 }
 
 /// Packets with the same outcome, in two columns: the controller takes the second one as a slice.
@@ -38,52 +68,14 @@ pub(super) struct PacketColumns {
 
 impl PacketColumns {
     #[inline]
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.sequences.clear();
         self.packets.clear();
     }
 
     #[inline]
-    pub(super) fn push(&mut self, sequence: Sequence, packet: SentPacket) {
+    fn push(&mut self, sequence: Sequence, packet: SentPacket) {
         self.sequences.push(sequence);
         self.packets.push(packet);
-    }
-
-    #[inline]
-    pub(super) fn append(&mut self, other: &mut Self) {
-        // Both columns keep their capacity, so no tick allocates after warm-up.
-        self.sequences.append(&mut other.sequences);
-        self.packets.append(&mut other.packets);
-    }
-}
-
-/// Events that the application has not polled yet: at most as many as the window of sent packets holds.
-pub(super) struct PacketEvents {
-    capacity: usize,
-    queue: VecDeque<PacketEvent>,
-    dropped: u64,
-}
-
-impl PacketEvents {
-    pub(super) const fn new(capacity: usize) -> Self {
-        Self { capacity, queue: VecDeque::new(), dropped: 0 }
-    }
-
-    pub(super) fn push(&mut self, event: PacketEvent) {
-        // An application that never polls must not make memory grow: the oldest event is dropped and counted.
-        if self.queue.len() >= self.capacity {
-            self.queue.pop_front();
-            self.dropped += 1;
-        }
-        self.queue.push_back(event);
-    }
-
-    pub(super) fn pop(&mut self) -> Option<PacketEvent> {
-        self.queue.pop_front()
-    }
-
-    /// Returns how many events were dropped since the start.
-    pub(super) const fn dropped(&self) -> u64 {
-        self.dropped
     }
 }

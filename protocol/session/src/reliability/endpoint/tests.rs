@@ -5,7 +5,8 @@ use std::vec::Vec;
 use slipgate_netcode::time::Instant;
 
 use super::Endpoint;
-use crate::reliability::{Acceptance, AckPolicy, EndpointConfig, PacketEvent, Sink};
+use crate::congestion::SessionPacketKind::AckOnly;
+use crate::reliability::{Acceptance, AckPolicy, EndpointConfig, PacketEvent, PacketEvents, Sink};
 use crate::wire::reliable::Sequence;
 
 /// Keeps the datagrams in the order of sending.
@@ -39,7 +40,8 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
         buf[0] = 7;
         1
     };
-    alice.send_unanswered_with(now, &mut wire, fill).unwrap();
+    let mut none = PacketEvents::new(0);
+    alice.send_framed(AckOnly, now, &mut wire, &mut none, |_, buf| fill(buf)).unwrap();
     bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeUnanswered).unwrap();
     let later = Instant::from_start(Duration::from_secs(3));
     let mut ack_only = Datagrams::default();
@@ -58,7 +60,7 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
     let bytes = bob.extended_acks(&mut bits);
     let ack = bob.next_header().acks.ack;
     let mut back = Datagrams::default();
-    bob.send_unanswered_with(later, &mut back, fill).unwrap();
+    bob.send_framed(AckOnly, later, &mut back, &mut none, |_, buf| fill(buf)).unwrap();
     bob.extended_acks_sent(bytes);
     let mut ack_only = Datagrams::default();
     bob.transmit(Instant::from_start(Duration::from_secs(9)), &mut ack_only);

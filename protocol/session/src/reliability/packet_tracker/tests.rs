@@ -1,3 +1,4 @@
+use super::super::PacketEvents;
 use super::*;
 use slipgate_netcode::crypto::key::Seed;
 use std::vec;
@@ -59,6 +60,7 @@ impl Network {
 
 struct Peer {
     tracker: PacketTracker,
+    events: PacketEvents,
     network: Network,
     /// Acknowledgements that it sent of numbers which seemed to be ahead.
     seemingly_ahead: u64,
@@ -69,18 +71,24 @@ impl Peer {
         let config = EndpointConfig { acks: Some(AckPolicy::default()), ..EndpointConfig::default() };
         let mut tracker = PacketTracker::new(&config);
         tracker.skip_numbers(NumberSkips::new(NumberSkips::key(&Seed::from([7; 32])), seed));
-        Self { tracker, network: Network { slots: vec![Vec::new(); SLOTS], step: 0, broken: 0 }, seemingly_ahead: 0 }
+        let events = PacketEvents::new(16);
+        Self {
+            tracker,
+            events,
+            network: Network { slots: vec![Vec::new(); SLOTS], step: 0, broken: 0 },
+            seemingly_ahead: 0,
+        }
     }
 
     fn send(&mut self, now: Instant, random: &mut XorShift) {
         let mut extended = [0; EXTENDED_BYTES];
         let bytes = self.tracker.extended_acks(&mut extended);
         let header = self.tracker.next_header();
-        self.tracker.on_packet_sent(header, SessionPacketKind::AckEliciting, 100, now);
+        self.tracker.on_packet_sent(header, SessionPacketKind::AckEliciting, 100, 1, now, &mut self.events);
         self.tracker.extended_acks_sent(bytes);
         self.network.send(ReceivedPacket { header, extended, bytes }, random);
         while let Some(header) = self.tracker.due_ack_header(now) {
-            self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, now);
+            self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, 1, now, &mut self.events);
             self.network.send(ReceivedPacket { header, extended: [0; EXTENDED_BYTES], bytes: 0 }, random);
         }
     }
@@ -89,8 +97,8 @@ impl Peer {
         let ReceivedPacket { header, extended, bytes } = packet;
         let back = self.tracker.next_header().sequence - header.acks.ack;
         let incoming = IncomingPacket { header, payload: b"data" };
-        if self.tracker.receive(incoming, now, |_| Acceptance::Take).is_ok() {
-            self.tracker.on_extended_acks(header.acks.ack, &extended[..bytes], now);
+        if self.tracker.receive(incoming, now, |_| Acceptance::Take, &mut self.events).is_ok() {
+            self.tracker.on_extended_acks(header.acks.ack, &extended[..bytes], now, &mut self.events);
             self.seemingly_ahead += u64::from(header.acks.bits != 0 && (back == 0 || back > 1 << 15));
         }
     }
@@ -103,8 +111,8 @@ fn turn(from: &mut Peer, to: &mut Peer, step: u64, random: &mut XorShift) {
     for packet in from.network.step(random) {
         to.receive(packet, now);
     }
-    from.tracker.tick(now);
-    while from.tracker.poll().is_some() {}
+    from.tracker.tick(now, &mut from.events);
+    while from.events.pop().is_some() {}
 }
 
 #[test]

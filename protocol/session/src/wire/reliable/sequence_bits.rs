@@ -3,31 +3,46 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::wire::reliable::Sequence;
+use super::Sequence;
 
 const WORD: u16 = u64::BITS as u16;
 
 /// A ring of bits; the index of a sequence number is the number modulo the size of the ring.
 ///
 /// The size is a power of two, so that it divides 65,536 and the index stays the same across the wrap.
-pub(super) struct SequenceBits {
+pub(crate) struct SequenceBits {
     words: Box<[u64]>,
     size: u16,
 }
 
 impl SequenceBits {
     /// Creates `size` clear bits; `size` must be a power of two.
-    pub(super) fn new(size: u16) -> Self {
+    pub(crate) fn new(size: u16) -> Self {
         debug_assert!(size.is_power_of_two(), "checked with the configuration");
         Self { words: vec![0; usize::from(size.div_ceil(WORD))].into_boxed_slice(), size }
     }
 
-    pub(super) fn get(&self, sequence: Sequence) -> bool {
+    /// Returns the bits of 64 numbers: bit i is that of `newest - i`. A ring of fewer bits leaves the others 0.
+    pub(crate) fn newest_first(&self, newest: Sequence) -> u64 {
+        let Some((first, last)) = self.words.first().zip(self.words.last()) else { return 0 };
+        if self.size < WORD {
+            // Repeat the ring until it fills a word, so that each rotation is a shift.
+            let all = (1 << self.size) - 1;
+            return (*first * (u64::MAX / all)).rotate_right(u32::from(newest.0 % WORD) + 1).reverse_bits() & all;
+        }
+        let (word, bit) = self.slot(newest);
+        let current = self.words.get(word).copied().unwrap_or(0);
+        let before = word.checked_sub(1).and_then(|before| self.words.get(before)).unwrap_or(last);
+        // Two shifts, because a shift by 64 is no shift.
+        (current << (WORD - 1 - bit) | *before >> 1 >> bit).reverse_bits()
+    }
+
+    pub(crate) fn get(&self, sequence: Sequence) -> bool {
         let (word, bit) = self.slot(sequence);
         self.words.get(word).is_some_and(|word| word >> bit & 1 != 0)
     }
 
-    pub(super) fn set(&mut self, sequence: Sequence) {
+    pub(crate) fn set(&mut self, sequence: Sequence) {
         let (word, bit) = self.slot(sequence);
         if let Some(word) = self.words.get_mut(word) {
             *word |= 1 << bit;
@@ -35,7 +50,7 @@ impl SequenceBits {
     }
 
     /// Clears `count` bits from `first` on, and returns how many of them were set.
-    pub(super) fn clear(&mut self, first: Sequence, count: u16) -> u16 {
+    pub(crate) fn clear(&mut self, first: Sequence, count: u16) -> u16 {
         let (mut at, mut left, mut were_set) = (first, count.min(self.size), 0);
         while left > 0 {
             let (word, bit) = self.slot(at);
@@ -53,7 +68,7 @@ impl SequenceBits {
     }
 
     /// Returns the first set bit of the ring, searched from `first` on.
-    pub(super) fn first_set(&self, first: Sequence) -> Option<Sequence> {
+    pub(crate) fn first_set(&self, first: Sequence) -> Option<Sequence> {
         let mut checked = 0;
         while checked < self.size {
             let (word, bit) = self.slot(first + checked);
@@ -67,7 +82,7 @@ impl SequenceBits {
         None
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.words.fill(0);
     }
 
@@ -132,6 +147,11 @@ mod tests {
                 }
                 for at in 0..size {
                     prop_assert_eq!(bits.get(Sequence(at)), model.contains(&at));
+                }
+                for newest in [0, 1, 15, 40, 63, 64, size - 1, size + 7, u16::MAX] {
+                    let expected = (0..64.min(size)).filter(|back| bits.get(Sequence(newest) - *back));
+                    let expected = expected.fold(0, |word: u64, back| word | 1 << back);
+                    prop_assert_eq!(bits.newest_first(Sequence(newest)), expected);
                 }
             }
         }
