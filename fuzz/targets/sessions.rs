@@ -17,7 +17,7 @@ use slipgate_netcode::wire::cursor::Writer;
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig};
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic, WorkLimits};
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::{SessionEvent, SessionMessage, SessionServer};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
@@ -30,6 +30,10 @@ const HONEST: usize = 2;
 const TURN: Duration = Duration::from_millis(10);
 /// Turns after the script in which the last messages of the honest clients return.
 const LAST_TURNS: usize = 30;
+/// Turns after which a message of an honest client has returned, whatever the malicious client sends in between.
+const MAX_ANSWER_TURNS: usize = 4;
+/// The messages that one packet releases: those in it, and a window of each channel.
+const MAX_RELEASED: u64 = 575 + 64 * KINDS.len() as u64;
 /// The memory that all clients of the server share, and what one connection may hold beside it.
 const SHARED_BYTES: usize = 100_000;
 const MAX_OWN_BYTES: usize = 256 << 10;
@@ -92,11 +96,12 @@ impl Sink for Packets {
     }
 }
 
-/// An honest client, which sends numbered messages and expects each back once, in order.
+/// An honest client, which sends a numbered message in each turn, and expects each back once and soon, in order.
 struct Honest {
     client: ClientHandle,
     connection: Connection,
-    sent: u32,
+    /// The turn of each message.
+    sent: Vec<usize>,
     echoed: u32,
 }
 
@@ -109,13 +114,23 @@ impl Honest {
             self.echoed += 1;
         }
     }
+
+    /// Fails if a message has waited too long for its answer.
+    fn check_answers(&self, turn: usize) {
+        if let Some(sent) = self.sent.get(self.echoed as usize) {
+            assert!(turn - sent < MAX_ANSWER_TURNS, "message {} of turn {sent} in turn {turn}", self.echoed);
+        }
+    }
 }
 
 struct World {
     server: SessionServer,
     now: Duration,
+    turns: usize,
     malicious: ClientHandle,
     sequence: u16,
+    /// The messages of the malicious client.
+    flood_messages: u64,
     honest: [Honest; HONEST],
 }
 
@@ -134,9 +149,9 @@ impl World {
         let honest = [2, 3].map(|id| {
             let connection = Connection::new(&ConnectionConfig::default(), Arc::clone(&LAYOUT), Role::Client, None)
                 .expect("settings");
-            Honest { client: join(id), connection, sent: 0, echoed: 0 }
+            Honest { client: join(id), connection, sent: Vec::new(), echoed: 0 }
         });
-        Self { server, now: Duration::ZERO, malicious, sequence: 0, honest }
+        Self { server, now: Duration::ZERO, turns: 0, malicious, sequence: 0, flood_messages: 0, honest }
     }
 
     fn run(&mut self, input: &mut Input<'_>) {
@@ -166,7 +181,7 @@ impl World {
         }
         for honest in &self.honest {
             assert!(self.server.is_connected(honest.client), "an honest client was disconnected");
-            assert!(honest.sent > 0 && honest.sent - honest.echoed <= 4, "{} of {}", honest.echoed, honest.sent);
+            assert!(honest.echoed as usize + MAX_ANSWER_TURNS >= LAST_TURNS, "{} answers", honest.echoed);
         }
     }
 
@@ -208,7 +223,9 @@ impl World {
             let SessionMessage::Channel { client, channel, span, .. } = message else { unreachable!("only channels") };
             let bytes = span.bytes(payload, &scratch);
             assert!(bytes.len() <= 2000);
-            if client != self.malicious {
+            if client == self.malicious {
+                self.flood_messages += 1;
+            } else {
                 let connection = self.server.connection_mut(client).expect("an honest client is connected");
                 connection.send(channel, bytes, SendOptions::default(), now.monotonic).expect("space in the queue");
             }
@@ -216,15 +233,14 @@ impl World {
     }
 
     fn turn(&mut self) {
-        self.now += TURN;
+        (self.now, self.turns) = (self.now + TURN, self.turns + 1);
         let now = now(self.now);
         for index in 0..HONEST {
             let honest = &mut self.honest[index];
             honest.connection.tick(now.monotonic);
-            let sent = honest.sent.to_le_bytes();
-            if honest.connection.send(ORDERED, &sent, SendOptions::default(), now.monotonic).is_ok() {
-                honest.sent += 1;
-            }
+            let number = (honest.sent.len() as u32).to_le_bytes();
+            honest.connection.send(ORDERED, &number, SendOptions::default(), now.monotonic).expect("space in the queue");
+            honest.sent.push(self.turns);
             let (client, mut packets) = (honest.client, Packets::default());
             honest.connection.transmit(now.monotonic, &mut packets);
             for packet in packets.packets {
@@ -234,6 +250,8 @@ impl World {
         self.server.tick(now);
         self.server.transmit(now, &mut NoNetwork);
         self.receive_replies(now);
+        self.honest.iter().for_each(|honest| honest.check_answers(self.turns));
+        self.check_work();
         self.check_events();
     }
 
@@ -246,6 +264,14 @@ impl World {
             }
         }
         while self.server.netcode.loopback_receive(self.malicious, &mut buf).is_some() {}
+    }
+
+    /// Fails if the server did more work for the malicious client than its budget allows.
+    fn check_work(&self) {
+        let limits = WorkLimits::default();
+        let allowed = limits.burst + self.now.mul_f64(limits.per_second.as_secs_f64());
+        let messages = self.flood_messages.saturating_sub(MAX_RELEASED);
+        assert!(limits.per_message.mul_f64(messages as f64) <= allowed, "{messages} messages in {:?}", self.now);
     }
 
     fn check_events(&mut self) {

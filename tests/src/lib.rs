@@ -23,5 +23,6 @@ pub mod raw_server;
 pub mod reference_statistics;
 pub mod scale;
 pub mod session_world;
+pub mod uploads;
 pub mod vectors;
 pub mod world;

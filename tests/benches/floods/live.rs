@@ -42,11 +42,13 @@ pub(crate) enum Kind {
     Sharded,
 }
 
-/// What a flooding client sends, and how fast.
+/// What flooding clients send, and how fast each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attack {
     pub(crate) mix: FloodMix,
     pub(crate) pace: AttackPace,
+    /// The clients that flood at the same time, all by one thread.
+    pub(crate) flooders: u32,
 }
 
 /// How fast a flooding client sends.
@@ -63,7 +65,7 @@ pub(crate) enum AttackPace {
 /// What the server reports after a round.
 #[derive(Default, Debug)]
 struct Report {
-    /// The reason of the flooder's disconnect, and after how long.
+    /// The reason of the last flooder's disconnect, and after how long.
     ended: Option<(String, Duration)>,
     flood_messages: u64,
     longest_turn: Duration,
@@ -84,7 +86,7 @@ fn spin(time: Duration) {
 struct Game {
     work: Duration,
     start: Instant,
-    flooder: Option<slipgate_server::ClientHandle>,
+    flooders: Vec<slipgate_server::ClientHandle>,
     report: Report,
 }
 
@@ -92,15 +94,15 @@ impl Game {
     /// Does the work of an event. Returns whether its message is echoed.
     fn on_event(&mut self, event: &Event<'_>) -> bool {
         match event {
-            Event::Connected { client, client_id } if client_id.0 == FLOODER => self.flooder = Some(*client),
-            Event::Disconnected { client_id, reason, .. } if client_id.0 == FLOODER => {
+            Event::Connected { client, client_id } if client_id.0 >= FLOODER => self.flooders.push(*client),
+            Event::Disconnected { client_id, reason, .. } if client_id.0 >= FLOODER => {
                 self.report.ended = Some((format!("{:?}", reason.kind), self.start.elapsed()));
             }
             Event::Message { client, .. } => {
                 if !self.work.is_zero() {
                     spin(self.work);
                 }
-                let floods = self.flooder == Some(*client);
+                let floods = self.flooders.contains(client);
                 self.report.flood_messages += u64::from(floods);
                 return !floods;
             }
@@ -113,7 +115,7 @@ impl Game {
 fn servers(count: u16) -> (Vec<Server>, Clock, SocketAddr) {
     let sockets = Sockets::bind_shards(&[(IPV4, 0).into()], count).expect("a free port");
     let address = sockets[0].local_addresses()[0];
-    let config = ServerConfig::new(PROTOCOL_ID, 16, &[address]);
+    let config = ServerConfig::new(PROTOCOL_ID, 32, &[address]);
     let clock = Clock::start();
     let servers = Server::shards(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now(), None).expect("valid");
     (servers.into_iter().map(|server| server.with_traffic(traffic()).expect("valid")).collect(), clock, address)
@@ -122,7 +124,7 @@ fn servers(count: u16) -> (Vec<Server>, Clock, SocketAddr) {
 fn serve(kind: Kind, work: Duration, stop: &Arc<AtomicBool>) -> (SocketAddr, thread::JoinHandle<Report>) {
     let (mut servers, clock, address) = servers(1);
     let stop = Arc::clone(stop);
-    let mut game = Game { work, start: Instant::now(), flooder: None, report: Report::default() };
+    let mut game = Game { work, start: Instant::now(), flooders: Vec::new(), report: Report::default() };
     let thread = thread::spawn(move || {
         if kind == Kind::Sharded {
             let config = ShardedServerConfig::default();
@@ -248,29 +250,62 @@ fn innocents(address: SocketAddr, is_flooding: &AtomicBool) -> RoundTrips {
     RoundTrips { sorted: trips, sent }
 }
 
-/// Connects with a valid token, and floods until `stop`.
-fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &AtomicBool, sent: &AtomicU64) {
-    let clock = Clock::start();
-    let mut sockets = Sockets::bind(&[(IPV4, 0).into()]).expect("a socket");
-    let (mut outbox, mut batch) = (SendBatch::default(), ReceiveBatch::default());
-    let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
-    netcode.connect(TokenOrder::new(FLOODER, &[address]).mint().token, clock.now().monotonic).expect("a fresh token");
-    while netcode.state() != ClientState::Connected || !is_flooding.load(Ordering::Relaxed) {
+/// A client with a valid token that floods.
+struct Flooder {
+    sockets: Sockets,
+    outbox: SendBatch,
+    netcode: NetcodeClient,
+    writer: FloodWriter,
+}
+
+impl Flooder {
+    fn new(id: u64, address: SocketAddr, mix: FloodMix, clock: Clock) -> Self {
+        let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
+        netcode.connect(TokenOrder::new(id, &[address]).mint().token, clock.now().monotonic).expect("a fresh token");
+        let sockets = Sockets::bind(&[(IPV4, 0).into()]).expect("a socket");
+        Self { sockets, outbox: SendBatch::default(), netcode, writer: FloodWriter::new(mix, &flood_layout()) }
+    }
+
+    fn turn(&mut self, address: SocketAddr, batch: &mut ReceiveBatch, clock: Clock) {
         let now = clock.now().monotonic;
-        netcode.tick(now);
-        netcode.transmit(now, &mut outbox);
-        sockets.send(&mut outbox);
-        sockets.receive(&mut batch);
+        self.netcode.tick(now);
+        self.netcode.transmit(now, &mut self.outbox);
+        self.sockets.send(&mut self.outbox);
+        self.sockets.receive(batch);
         for index in 0..batch.len() {
             if let Some(arrived) = batch.get(index) {
-                let _ = netcode.handle(Address::from(address), arrived.datagram, now);
+                let _ = self.netcode.handle(Address::from(address), arrived.datagram, now);
             }
         }
-        while netcode.poll_event().is_some() {}
+        while self.netcode.poll_event().is_some() {}
+    }
+
+    fn send(&mut self, packets: u32, clock: Clock) {
+        let now = clock.now().monotonic;
+        for _ in 0..packets {
+            let payload = self.writer.next_payload();
+            if self.netcode.send(&payload, now, &mut self.outbox).is_err() {
+                self.sockets.send(&mut self.outbox);
+                let _ = self.netcode.send(&payload, now, &mut self.outbox);
+            }
+        }
+        self.sockets.send(&mut self.outbox);
+    }
+}
+
+/// Connects with valid tokens, and floods until `stop`. The pace is that of each flooder.
+fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &AtomicBool, sent: &AtomicU64) {
+    let clock = Clock::start();
+    let new = |number| Flooder::new(FLOODER + u64::from(number), address, attack.mix, clock);
+    let mut flooders: Vec<_> = (0..attack.flooders).map(new).collect();
+    let mut batch = ReceiveBatch::default();
+    let are_connected =
+        |flooders: &[Flooder]| flooders.iter().all(|flooder| flooder.netcode.state() == ClientState::Connected);
+    while !are_connected(&flooders) || !is_flooding.load(Ordering::Relaxed) {
+        flooders.iter_mut().for_each(|flooder| flooder.turn(address, &mut batch, clock));
         thread::sleep(Duration::from_millis(1));
     }
-    let mut writer = FloodWriter::new(attack.mix, &flood_layout());
-    let (now, start) = (clock.now().monotonic, Instant::now());
+    let start = Instant::now();
     let mut packets = 0_u32;
     // It reads nothing any more, so it does not notice that its session has ended.
     while !stop.load(Ordering::Relaxed) {
@@ -282,16 +317,9 @@ fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &A
             }
             AttackPace::Bursts(count, pause) => (count, Some(Instant::now() + Duration::from_millis(u64::from(pause)))),
         };
-        for _ in 0..count {
-            let payload = writer.next_payload();
-            if netcode.send(&payload, now, &mut outbox).is_err() {
-                sockets.send(&mut outbox);
-                let _ = netcode.send(&payload, now, &mut outbox);
-            }
-        }
-        sockets.send(&mut outbox);
+        flooders.iter_mut().for_each(|flooder| flooder.send(count, clock));
         packets = packets.wrapping_add(count);
-        sent.fetch_add(u64::from(count), Ordering::Relaxed);
+        sent.fetch_add(u64::from(count * attack.flooders), Ordering::Relaxed);
         // A busy wait: the rounds without a flood have a busy core, too.
         while pause_until.is_some_and(|until| Instant::now() < until) && !stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -320,34 +348,62 @@ fn round(kind: Kind, attack: Option<Attack>) -> (RoundTrips, Report, f64) {
     (trips, server.join().expect("the server ends in order"), rate)
 }
 
-/// Prints the round trips beside each attack and those without it before it. Returns whether all goals were met.
-pub(crate) fn run(attacks: &[Attack], kinds: &[Kind]) -> bool {
+/// A round without the flood, and one with it.
+struct Pair {
+    quiet: RoundTrips,
+    trips: RoundTrips,
+    rate: f64,
+    report: Report,
+}
+
+impl Pair {
+    fn run(kind: Kind, attack: Attack) -> Self {
+        let (quiet, ..) = round(kind, None);
+        let (trips, report, rate) = round(kind, Some(attack));
+        Self { quiet, trips, rate, report }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.trips.at(99).as_secs_f64() / self.quiet.at(99).as_secs_f64()
+    }
+}
+
+/// Prints the round trips beside each attack and those without it before it: those with the median ratio of `rounds`.
+/// Returns whether all goals were met.
+pub(crate) fn run(attacks: &[Attack], kinds: &[Kind], rounds: usize) -> bool {
     println!("| server | mix | pace | kpps | quiet p50 | p99 | flood p50 | p99 | ratio | answered | goal |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut all_met = true;
     for kind in kinds {
         for attack in attacks {
-            let (quiet, ..) = round(*kind, None);
-            let (trips, report, rate) = round(*kind, Some(*attack));
-            let ratio = trips.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
+            let mut pairs: Vec<_> = (0..rounds).map(|_| Pair::run(*kind, *attack)).collect();
+            pairs.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
             // Every message counts: a rounded share of 100 % hides a lost one.
-            let is_met = ratio <= MAX_RATIO && trips.sorted.len() as u64 == trips.sent;
-            all_met &= is_met;
-            println!(
-                "| {kind:?} | {:?} | {:?} | {:.0} | {:.2?} | {:.2?} | {:.2?} | {:.2?} | {ratio:.2} | {:.2} % | \
-                 <= {MAX_RATIO}, 100 %: {} |",
-                attack.mix,
-                attack.pace,
-                rate / 1000.0,
-                quiet.at(50),
-                quiet.at(99),
-                trips.at(50),
-                trips.at(99),
-                trips.answered(),
-                if is_met { "yes" } else { "NO" },
-            );
-            eprintln!("{report:?}");
+            let has_all = pairs.iter().all(|pair| pair.trips.sorted.len() as u64 == pair.trips.sent);
+            all_met &= print_row(*kind, *attack, &pairs[rounds / 2], has_all);
         }
     }
     all_met
+}
+
+/// Prints a row. Returns whether its goals were met.
+fn print_row(kind: Kind, attack: Attack, pair: &Pair, has_all: bool) -> bool {
+    let Pair { quiet, trips, rate, report } = pair;
+    let ratio = pair.ratio();
+    let is_met = ratio <= MAX_RATIO && has_all;
+    println!(
+        "| {kind:?} | {:?} | {:?} | {:.0} | {:.2?} | {:.2?} | {:.2?} | {:.2?} | {ratio:.2} | {:.2} % | <= {MAX_RATIO}, \
+         100 %: {} |",
+        attack.mix,
+        attack.pace,
+        rate / 1000.0,
+        quiet.at(50),
+        quiet.at(99),
+        trips.at(50),
+        trips.at(99),
+        trips.answered(),
+        if is_met { "yes" } else { "NO" },
+    );
+    eprintln!("{report:?}");
+    is_met
 }

@@ -1,13 +1,15 @@
 //! What one flooding client costs: each of its packets, and the other clients of its server.
 //!
-//! `cargo bench -p slipgate-tests --bench floods` runs both parts; `-- cost` or `-- live` one of them. Words choose:
-//! `-- live Single EmptyUnreliable Acks` is one server and two mixes, `14000` a rate of packets per second, and `36x10`
-//! bursts of 36 packets with 10 ms after each. With `--check` the exit status says whether all goals were met.
+//! `cargo bench -p slipgate-tests --bench floods` runs three parts; `-- cost`, `-- live` or `-- uploads` one of them.
+//! Words choose: `-- live Single EmptyUnreliable Acks` is one server and two mixes, `14000` a rate of packets per
+//! second, `36x10` bursts of 36 packets with 10 ms after each, `8flooders` the clients that flood at the same time, and
+//! `3rounds` the rounds of which the one with the median ratio is printed, for a machine with other work. With `--check` the exit status says whether all goals were met.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
 
 mod cost;
 mod live;
+mod uploads;
 
 use std::process::ExitCode;
 
@@ -18,27 +20,38 @@ fn main() -> ExitCode {
     let checks = std::env::args().any(|word| word == "--check");
     let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let has = |word: &str| words.iter().any(|one| one == word);
-    if !has("live") {
+    let parts = ["cost", "live", "uploads"];
+    let runs = |part: &str| has(part) || !parts.iter().any(|part| has(part));
+    if runs("cost") {
         cost::run();
     }
-    if has("cost") {
-        return ExitCode::SUCCESS;
+    let mut all_met = !runs("uploads") || uploads::run();
+    if runs("live") {
+        let rounds = count(&words, "rounds").max(1) as usize;
+        all_met &= live::run(&attacks(&words), &chosen(&[Kind::Single, Kind::Sharded], &words), rounds);
     }
-    let kinds = chosen(&[Kind::Single, Kind::Sharded], &has);
+    if all_met || !checks { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+/// Returns the attacks that the words choose: each mix at each pace.
+fn attacks(words: &[String]) -> Vec<Attack> {
     let mut paces: Vec<_> = words.iter().filter_map(|word| pace(word)).collect();
     if paces.is_empty() {
         paces.push(AttackPace::Full);
     }
-    let mixes = chosen(&FloodMix::EVERY, &has);
-    let attacks: Vec<_> =
-        mixes.iter().flat_map(|mix| paces.iter().map(|pace| Attack { mix: *mix, pace: *pace })).collect();
-    if live::run(&attacks, &kinds) || !checks { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let flooders = count(words, "flooders");
+    let mixes = chosen(&FloodMix::EVERY, words);
+    mixes.iter().flat_map(|mix| paces.iter().map(|pace| Attack { mix: *mix, pace: *pace, flooders })).collect()
 }
 
 /// Returns those that are named, or all.
-fn chosen<T: Copy + std::fmt::Debug>(all: &[T], has: &impl Fn(&str) -> bool) -> Vec<T> {
-    let named: Vec<_> = all.iter().copied().filter(|one| has(&format!("{one:?}"))).collect();
+fn chosen<T: Copy + std::fmt::Debug>(all: &[T], words: &[String]) -> Vec<T> {
+    let named: Vec<_> = all.iter().copied().filter(|one| words.contains(&format!("{one:?}"))).collect();
     if named.is_empty() { all.to_vec() } else { named }
+}
+
+/// Returns the number before a word, or 1.
+fn count(words: &[String], of: &str) -> u32 {
+    words.iter().find_map(|word| word.strip_suffix(of)?.parse().ok()).unwrap_or(1)
 }
 
 fn pace(word: &str) -> Option<AttackPace> {

@@ -6,6 +6,7 @@ mod channels;
 mod channels_live;
 mod client_floods;
 mod datapaths;
+mod honest_uploads;
 mod host_and_play;
 #[cfg(target_os = "linux")]
 mod kernel;

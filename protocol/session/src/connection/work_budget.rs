@@ -26,7 +26,8 @@ pub(super) const MESSAGE_WORK: u64 = 150;
 const STEADY_BURST: i64 = 750_000;
 /// The same for a peer that was far beyond its budget a moment ago.
 const SUSPECT_BURST: i64 = 100_000;
-/// Refusals of a window after which a peer is suspected.
+/// Refusals of a window and the one before it after which a peer is suspected, if they are more than the packets that
+/// were taken. A sender with congestion control exceeds its budget by less, and would lose most of its rate.
 const SUSPICIOUS_REFUSALS: u32 = 32;
 /// How long such a peer is suspected after its last excess.
 const SUSPICION: Duration = Duration::from_secs(3);
@@ -136,6 +137,8 @@ pub(super) struct WorkBudget {
     /// Work that was done and not reported yet.
     done: u64,
     window: RefusalWindow,
+    /// The packets of the window before it, if it followed directly.
+    previous: RefusalWindow,
     excessive_windows: u32,
     intake: Intake,
     /// Packets beyond the budget that were not reported yet.
@@ -157,8 +160,8 @@ pub enum Delivery {
     MayWait,
 }
 
-/// The packets of the last [`WINDOW`].
-#[derive(Default)]
+/// The packets of a [`WINDOW`].
+#[derive(Clone, Copy, Default)]
 struct RefusalWindow {
     since: Instant,
     granted: u32,
@@ -189,6 +192,7 @@ impl WorkBudget {
             suspected_until: Instant::default(),
             done: 0,
             window: RefusalWindow::default(),
+            previous: RefusalWindow::default(),
             excessive_windows: 0,
             intake: Intake::default(),
             refused: 0,
@@ -212,7 +216,7 @@ impl WorkBudget {
         }
         self.window.refused = self.window.refused.saturating_add(1);
         self.refused = self.refused.saturating_add(1);
-        if self.window.refused > SUSPICIOUS_REFUSALS {
+        if self.is_suspicious() {
             self.suspected_until = now.after(SUSPICION);
         }
         WorkPermit::Refused
@@ -257,6 +261,11 @@ impl WorkBudget {
     #[inline]
     pub(super) const fn on_packet_delivered(&mut self) {
         self.is_delivering = false;
+    }
+
+    const fn is_suspicious(&self) -> bool {
+        let refused = self.window.refused.saturating_add(self.previous.refused);
+        refused > SUSPICIOUS_REFUSALS && refused > self.window.granted.saturating_add(self.previous.granted)
     }
 
     fn is_suspect(&self, now: Instant) -> bool {
@@ -309,6 +318,7 @@ impl WorkBudget {
             (true, false) => 1,
             (false, _) => 0,
         };
+        self.previous = if follows { self.window } else { RefusalWindow::default() };
         self.window = RefusalWindow { since: now, ..RefusalWindow::default() };
     }
 }
@@ -386,6 +396,17 @@ mod tests {
         send(&mut budget, 200, 100_000, at(1000));
         assert_eq!(send(&mut budget, 40, 10_000, at(3900)), 10, "0.1 ms");
         assert_eq!(send(&mut budget, 100, 10_000, at(4500)), 100);
+    }
+
+    #[test]
+    fn peer_somewhat_beyond_its_budget_keeps_its_rate() {
+        // Packets of 3.3 us in ticks of 16 ms: 233 are within the rate, and 300 exceed the burst.
+        let mut budget = WorkBudget::new(WorkLimits::default());
+        for turn in 1..1000 {
+            let packets = if turn % 20 == 0 { 300 } else { 220 };
+            let granted = send(&mut budget, packets, 3300, at(16 * turn));
+            assert!(granted >= 220, "{granted} in turn {turn}");
+        }
     }
 
     #[test]
