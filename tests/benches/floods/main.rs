@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p slipgate-tests --bench floods` runs three parts; `-- cost`, `-- live` or `-- uploads` one of them.
 //! Words choose: `-- live Single EmptyUnreliable Acks` is one server and two mixes, `14000` a rate of packets per
-//! second, `36x10` bursts of 36 packets with 10 ms after each, `8flooders` the clients that flood at the same time, and
-//! `3rounds` the rounds of which the one with the median ratio is printed, for a machine with other work. With `--check` the exit status says whether all goals were met.
+//! second, `36x10` bursts of 36 packets with 10 ms after each, and `8flooders` the clients that flood at the same time.
+//! `3rounds` prints the one of three rounds with the median ratio, for a machine with other work. With `--check` the
+//! exit status says whether all goals were met.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
 
