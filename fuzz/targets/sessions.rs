@@ -239,7 +239,10 @@ impl World {
             let honest = &mut self.honest[index];
             honest.connection.tick(now.monotonic);
             let number = (honest.sent.len() as u32).to_le_bytes();
-            honest.connection.send(ORDERED, &number, SendOptions::default(), now.monotonic).expect("space in the queue");
+            honest
+                .connection
+                .send(ORDERED, &number, SendOptions::default(), now.monotonic)
+                .expect("space in the queue");
             honest.sent.push(self.turns);
             let (client, mut packets) = (honest.client, Packets::default());
             honest.connection.transmit(now.monotonic, &mut packets);
