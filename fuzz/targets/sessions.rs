@@ -31,7 +31,7 @@ const TURN: Duration = Duration::from_millis(10);
 /// Turns after the script in which the last messages of the honest clients return.
 const LAST_TURNS: usize = 30;
 /// Turns after which a message of an honest client has returned, whatever the malicious client sends in between.
-const MAX_ANSWER_TURNS: usize = 4;
+const MAX_REPLY_TURNS: usize = 4;
 /// The messages that one packet releases: those in it, and a window of each channel.
 const MAX_RELEASED: u64 = 575 + 64 * KINDS.len() as u64;
 /// The memory that all clients of the server share, and what one connection may hold beside it.
@@ -115,10 +115,10 @@ impl Honest {
         }
     }
 
-    /// Fails if a message has waited too long for its answer.
-    fn check_answers(&self, turn: usize) {
+    /// Fails if a message has waited too long for its reply.
+    fn check_replies(&self, turn: usize) {
         if let Some(sent) = self.sent.get(self.echoed as usize) {
-            assert!(turn - sent < MAX_ANSWER_TURNS, "message {} of turn {sent} in turn {turn}", self.echoed);
+            assert!(turn - sent < MAX_REPLY_TURNS, "message {} of turn {sent} in turn {turn}", self.echoed);
         }
     }
 }
@@ -181,7 +181,7 @@ impl World {
         }
         for honest in &self.honest {
             assert!(self.server.is_connected(honest.client), "an honest client was disconnected");
-            assert!(honest.echoed as usize + MAX_ANSWER_TURNS >= LAST_TURNS, "{} answers", honest.echoed);
+            assert!(honest.echoed as usize + MAX_REPLY_TURNS >= LAST_TURNS, "{} replies", honest.echoed);
         }
     }
 
@@ -253,7 +253,7 @@ impl World {
         self.server.tick(now);
         self.server.transmit(now, &mut NoNetwork);
         self.receive_replies(now);
-        self.honest.iter().for_each(|honest| honest.check_answers(self.turns));
+        self.honest.iter().for_each(|honest| honest.check_replies(self.turns));
         self.check_work();
         self.check_events();
     }
