@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod controllers;
+pub mod goals;
 pub mod link;
 pub mod log;
 pub mod measure;

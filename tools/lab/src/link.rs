@@ -88,6 +88,7 @@ impl PathSimulation {
         let arrival = match self.path.jitter {
             DelayVariation::None => now.after(delay),
             DelayVariation::InOrder(most) => now.after(delay + self.delays.duration_between(Duration::ZERO, most)),
+            DelayVariation::InOrderExponential(mean) => now.after(delay + self.delays.exponential(mean)),
             DelayVariation::Reordering(mean) => return Some(now.after(delay + self.delays.exponential(mean))),
         };
         // A route that becomes shorter does not reorder packets.

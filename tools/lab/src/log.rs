@@ -57,6 +57,8 @@ pub struct QueueWait {
     pub left_at: f32,
     /// How long it waited in the queue, in seconds.
     pub waited: f32,
+    /// Its bytes.
+    pub bytes: u32,
 }
 
 /// The log of a flow.

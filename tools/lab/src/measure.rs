@@ -300,7 +300,11 @@ mod tests {
         for step in 0..3000_u64 {
             let now = Instant::from_start(Duration::from_millis(10 * step));
             let late = (1000..1100).contains(&step);
-            flow.waits.push(QueueWait { left_at: step as f32 / 100.0, waited: if late { 0.3 } else { 0.01 } });
+            flow.waits.push(QueueWait {
+                left_at: step as f32 / 100.0,
+                waited: if late { 0.3 } else { 0.01 },
+                bytes: 5000,
+            });
             flow.arrived.add(5000.0, now);
             flow.sent.add(1.0, now);
             capacity.add(path_rate / 100.0, now);
@@ -344,7 +348,7 @@ mod tests {
         for (at, bytes) in [(10_950, 1e6), (11_000, 2000.0), (13_900, 4000.0), (14_000, 1e6)] {
             send(at, bytes);
         }
-        let wait = |left_at, waited| QueueWait { left_at, waited };
+        let wait = |left_at, waited| QueueWait { left_at, waited, bytes: 1200 };
         log.flows[0].waits.extend([wait(13.9, 0.9), wait(14.5, 0.1), wait(18.9, 0.2), wait(19.1, 0.8)]);
         let mut scenario = scenario(Some(Figure::Outage(outage)));
         let outage = measure(&scenario, &log).outage.unwrap();

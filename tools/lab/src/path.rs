@@ -12,6 +12,8 @@ pub enum DelayVariation {
     None,
     /// An additional delay, uniform up to this duration. The order is kept.
     InOrder(Duration),
+    /// An additional delay, exponential with this mean. The order is kept, so a late packet delays those behind it.
+    InOrderExponential(Duration),
     /// An additional delay, exponential with this mean. Packets overtake each other.
     Reordering(Duration),
 }

@@ -155,6 +155,30 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
     }
 }
 
+/// Returns a trial on a harder random path than [`scenario`]: round trips uniform from 10 to 300 ms, a mean jitter of
+/// up to 6 ms in order or with reordering, up to 5 % of loss towards the receiver and up to 2 % back, and a fall for
+/// good.
+#[must_use]
+pub fn harder_scenario(path: u64, trial: Trial) -> Scenario {
+    let random = &mut Random::new(path, 101);
+    let round_trip = random.between(10.0, 300.0);
+    let mean = Duration::from_secs_f64(random.between(-0.006, 0.006).max(0.0));
+    let jitter = match random.below(3) {
+        0 => DelayVariation::InOrder(2 * mean),
+        1 => DelayVariation::InOrderExponential(mean),
+        _ => DelayVariation::Reordering(mean),
+    };
+    let back = Share::from_fraction(random.between(-0.02, 0.02).max(0.0)).unwrap_or(Share::NONE);
+    let easier = scenario(path, trial);
+    let change = match easier.path.change {
+        RateChange::Steps(steps) => RateChange::Steps(steps.into_iter().take(1).collect()),
+        change => change,
+    };
+    let round_trip = Duration::from_secs_f64(round_trip / 1000.0);
+    let path = PathSpec { change, round_trip, jitter, loss_back: Loss::Random(back), ..easier.path };
+    Scenario { path, ..easier }
+}
+
 fn falling(scenario: Scenario) -> Scenario {
     let (from, until) = (Duration::from_secs(15), Duration::from_secs(30));
     let steps = vec![(from, scenario.path.rate / 8.0), (until, scenario.path.rate)];

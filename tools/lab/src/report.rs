@@ -142,13 +142,28 @@ pub struct Receiver {
     /// Bit n is the packet n before the newest.
     arrived: [u64; 4],
     unreported: u32,
+    /// The shortest delay so far, of a receiver that reports each packet with it.
+    false_delay: Option<Duration>,
 }
 
 impl Receiver {
     /// Creates a receiver to which no packet has arrived.
     #[must_use]
     pub fn new(ack_policy: ReportPolicy) -> Self {
-        Self { ack_policy, delay_meter: SocketDelay::default(), newest: None, arrived: [0; 4], unreported: 0 }
+        Self {
+            ack_policy,
+            delay_meter: SocketDelay::default(),
+            newest: None,
+            arrived: [0; 4],
+            unreported: 0,
+            false_delay: None,
+        }
+    }
+
+    /// Creates a receiver that reports each packet with the shortest delay seen so far.
+    #[must_use]
+    pub fn with_false_delays(ack_policy: ReportPolicy) -> Self {
+        Self { false_delay: Some(Duration::MAX), ..Self::new(ack_policy) }
     }
 
     /// Processes a packet with its sending time on the sender's clock. It was read now and waited in the socket for at
@@ -160,11 +175,18 @@ impl Receiver {
             mark(&mut self.arrived, newest - packet);
         } else {
             shift(&mut self.arrived, newest.map_or(0, |newest| packet - newest));
-            self.newest = Some(Newest { sequence: packet, read_at: now, late });
+            self.newest = Some(self.arrival(packet, sent_at, late, now));
             mark(&mut self.arrived, 0);
         }
         self.unreported += 1;
         self.is_due()
+    }
+
+    /// Returns what is reported of a packet that was read now.
+    fn arrival(&mut self, sequence: Sequence, sent_at: Instant, late: Duration, now: Instant) -> Newest {
+        let Some(shortest) = &mut self.false_delay else { return Newest { sequence, read_at: now, late } };
+        *shortest = (*shortest).min(now.since(sent_at));
+        Newest { sequence, read_at: sent_at.after(*shortest), late: Duration::ZERO }
     }
 
     /// Returns whether a report is due at once.
@@ -264,6 +286,16 @@ mod tests {
         assert_eq!(due.iter().position(|due| *due), Some(15));
         receiver.report(Instant::default());
         assert!(!receiver.is_due());
+    }
+
+    #[test]
+    fn false_delays_are_the_shortest_seen() {
+        let at = |millis| Instant::from_start(Duration::from_millis(millis));
+        let mut receiver = Receiver::with_false_delays(ACK_POLICY);
+        for (packet, sent, arrived, reported) in [(0, 0, 30, 30), (1, 40, 60, 60), (2, 80, 280, 100)] {
+            receiver.receive(Sequence(packet), at(sent), Duration::ZERO, at(arrived));
+            assert_eq!(receiver.report(at(300)).unwrap().received_at, WireTime::at(at(reported)), "{packet}");
+        }
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub struct Scenario {
     pub polling: SocketPolling,
     /// How often the measured flows are acknowledged.
     pub ack_policy: ReportPolicy,
+    /// Whether the receivers of the measured flows report each packet with the shortest delay seen so far.
+    pub false_delays: bool,
     /// How long it runs.
     pub duration: Duration,
     /// When the measurement starts.

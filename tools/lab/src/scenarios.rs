@@ -37,6 +37,7 @@ pub fn alone(name: &str, title: &str, path: PathSpec, source: Source) -> Scenari
         flows: vec![Flow { controller: FlowController::Measured, source, start: Duration::ZERO }],
         polling: SocketPolling::Prompt,
         ack_policy: ACK_POLICY,
+        false_delays: false,
         duration: seconds(40),
         counts_from: seconds(5),
         offer,

@@ -224,7 +224,7 @@ impl<'a> Simulation<'a> {
         let packet = passed.packet;
         if let Some(log) = self.log.flows.get_mut(packet.flow) {
             let left_at = now.since_start().as_secs_f32();
-            log.waits.push(QueueWait { left_at, waited: passed.waited.as_secs_f32() });
+            log.waits.push(QueueWait { left_at, waited: passed.waited.as_secs_f32(), bytes: packet.bytes });
         }
         let Some(arrives_at) = self.link.forward(now) else {
             if let Some(log) = self.log.flows.get_mut(packet.flow) {
@@ -291,10 +291,13 @@ impl<'a> Simulation<'a> {
 }
 
 fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: CongestionState) -> FlowEnds {
-    let (ack_policy, polling) = match flow.controller {
-        FlowController::Measured => (scenario.ack_policy, scenario.polling),
+    let (receiver, polling) = match flow.controller {
+        FlowController::Measured if scenario.false_delays => {
+            (Receiver::with_false_delays(scenario.ack_policy), scenario.polling)
+        }
+        FlowController::Measured => (Receiver::new(scenario.ack_policy), scenario.polling),
         FlowController::Cubic | FlowController::Bbr | FlowController::Constant { .. } => {
-            (TCP_ACK_POLICY, SocketPolling::Prompt)
+            (Receiver::new(TCP_ACK_POLICY), SocketPolling::Prompt)
         }
     };
     let frames = polling.read_intervals().unwrap_or_default();
@@ -303,7 +306,7 @@ fn ends(scenario: &Scenario, flow: &Flow, phases: &mut Random, congestion: Conge
         polling,
         phases: frames.map(|frame| phases.duration_between(Duration::ZERO, frame)),
         sender: Sender::new(congestion, Application::new(flow.source, Instant::from_start(flow.start))),
-        receiver: Receiver::new(ack_policy),
+        receiver,
         wakes_at: None,
         batch_read_at: None,
     }

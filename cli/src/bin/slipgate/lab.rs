@@ -7,12 +7,16 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use slipgate_cli::Failure;
 use slipgate_lab::controllers::ControllerKind;
+use slipgate_lab::goals::{self, FIRST_SEED, GoalResult};
 use slipgate_lab::random_paths::{self, TrialResult};
 use slipgate_lab::scenario::Scenario;
 use slipgate_lab::table::{self, Row, SEEDS};
 use slipgate_lab::{scenarios, specification};
 
 use slipgate_cli::output::print_line;
+
+/// The seeds of a goal.
+const GOAL_SEEDS: u64 = 40;
 
 const AFTER_HELP: &str = "\
 Each cell holds the served share of a game's demand, or the used share of the path's capacity, in percent, and the \
@@ -23,6 +27,7 @@ Use a release build; the whole table takes several minutes.
 
   slipgate lab congestion --scenario E1,E2 --controller glide,cubic
   slipgate lab congestion --controller glide --random-paths 300
+  slipgate lab congestion --goals --scenario N1,N4
   slipgate lab congestion --markdown > specs/congestion-table.md";
 
 #[derive(Subcommand)]
@@ -47,14 +52,18 @@ pub(crate) struct LabFlags {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
 
-    /// Number of seeds, starting with 1
-    #[arg(long, value_name = "N", default_value_t = SEEDS.len() as u64,
-        value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    /// Number of seeds, starting with 1 [default: 5]; with --goals starting with 1001 [default: 40]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
 
     /// Run this number of random paths instead of the scenarios
     #[arg(long, value_name = "N", conflicts_with_all = ["scenarios", "seed", "seeds"])]
     random_paths: Option<NonZeroU64>,
+
+    /// Measure the goals on harder paths over 40 seeds from 1001 on, or those chosen by --seed and --seeds; --scenario
+    /// selects goals by name, as in N1,N4
+    #[arg(long, conflicts_with_all = ["markdown", "random_paths"])]
+    goals: bool,
 
     /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -80,7 +89,12 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
     if let Some(paths) = flags.random_paths {
         return on_random_paths(paths.get(), &rules, threads, flags.json);
     }
-    let seeds: Vec<u64> = flags.seed.map_or_else(|| (1..=flags.seeds).collect(), |seed| vec![seed]);
+    let (first, default) = if flags.goals { (FIRST_SEED, GOAL_SEEDS) } else { (1, SEEDS.len() as u64) };
+    let count = flags.seeds.unwrap_or(default);
+    let seeds: Vec<u64> = flags.seed.map_or_else(|| (first..first + count).collect(), |seed| vec![seed]);
+    if flags.goals {
+        return on_goals(flags, &rules, &seeds, threads);
+    }
     let rows: Vec<Row> = table::rows(&chosen(&flags.scenarios)?, &rules, &seeds, threads);
     if flags.json { print_json(&rows) } else { print(&table::text(&rows)) }
 }
@@ -109,6 +123,23 @@ fn on_random_paths(paths: u64, rules: &[ControllerKind], threads: usize, json: b
     }
     for (name, results) in results {
         print_line(&format!("{name}\n{}", random_paths::markdown(&results)));
+    }
+    Ok(())
+}
+
+/// Measures the goals for the chosen controllers, or for the default one.
+fn on_goals(flags: &LabFlags, rules: &[ControllerKind], seeds: &[u64], threads: usize) -> Result<(), Failure> {
+    let rules = if flags.controllers.is_empty() { &[ControllerKind::Glide] } else { rules };
+    for rule in rules {
+        let results: Vec<GoalResult> = goals::results(&flags.scenarios, *rule, seeds, threads);
+        if results.is_empty() {
+            return Err(Failure::usage("no goal has this name".to_owned()));
+        }
+        if flags.json {
+            print_json(&results)?;
+        } else {
+            print_line(&format!("{}\n{}", rule.name(), goals::markdown(&results)));
+        }
     }
     Ok(())
 }
