@@ -3,8 +3,9 @@
 use slipgate_bench::channels::CHANNELS;
 use slipgate_bench::driver_socket::{DriverSockets, GsoDelivery};
 use slipgate_bench::figures::median;
+use slipgate_bench::measures::flood::FloodKind;
 use slipgate_bench::measures::rejects::{Filter, Hostile};
-use slipgate_bench::measures::{connects, echo, flood, idle, joined, rejects, seals, shards, tick};
+use slipgate_bench::measures::{connects, echo, flood, idle, joined, real_time, rejects, seals, shards, tick};
 use slipgate_bench::row::{Baseline, BenchRow, Cell, ColumnRole, FigureLimit};
 use slipgate_bench::run;
 use slipgate_bench::runner::{Effort, Runner, Setup, TestBed};
@@ -102,12 +103,26 @@ fn filter_cost_is_compared_with_an_empty_turn() {
 #[test]
 fn quick_run_measures_all_rounds_of_a_flood() {
     let setup = Setup { rounds: 5, effort: Effort::Quick, ..setup() };
-    for row in flood::measure(&setup) {
+    for row in flood::measure(&setup, FloodKind::Clients) {
         match &row.cells[0] {
             Cell::Rounds(figures) => assert_eq!(figures.len(), 5, "{}", row.what),
             Cell::Blank(why) => assert!(why.contains("junk at this rate"), "{why}"),
         }
     }
+}
+
+#[test]
+fn loops_in_real_time_report_figures() {
+    let setup = setup();
+    let ours = [ColumnRole::Ours, ColumnRole::Channels];
+    let rows = real_time::measure_spread(&setup).unwrap();
+    for (row, of_events) in rows.iter().zip([false, false, true, true, true]) {
+        assert_figures(&setup, row, &ours);
+        assert_eq!(row.cells[2].rounds().len(), usize::from(of_events), "{}", row.what);
+        assert_eq!(row.targets.len(), 1, "{}", row.what);
+    }
+    let row = real_time::measure_closed(&setup).unwrap();
+    assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain]);
 }
 
 #[test]
@@ -158,7 +173,7 @@ fn one_and_two_shards_are_compared_in_the_same_rounds() {
 fn client_receives_replies_during_a_junk_flood() {
     let setup = setup();
     // A machine that is busy with other tests may be too slow for junk at this rate: then the cell reports it.
-    let [share, ..] = flood::measure(&setup);
+    let [share, ..] = flood::measure(&setup, FloodKind::Random);
     match &share.cells[0] {
         Cell::Rounds(figures) => assert!(figures[0] > 0.0, "{figures:?}"),
         Cell::Blank(why) => assert!(why.contains("junk at this rate"), "{why}"),

@@ -59,6 +59,7 @@ pub enum GsoDelivery {
 pub struct DriverSockets {
     sockets: RefCell<Vec<DriverSocket>>,
     delivery: GsoDelivery,
+    max: usize,
 }
 
 /// The size of the largest message, in bytes.
@@ -77,7 +78,15 @@ impl DriverSockets {
             // Clients share sockets if the limit stays low.
             let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
         }
-        Ok(Self { sockets: RefCell::new(vec![DriverSocket::open(delivery)?]), delivery })
+        Ok(Self { sockets: RefCell::new(vec![DriverSocket::open(delivery)?]), delivery, max: usize::MAX })
+    }
+
+    /// Opens one socket for all clients, so that one read finds the next reply.
+    ///
+    /// # Errors
+    /// The error of the system if no socket can be opened.
+    pub fn open_one() -> io::Result<Self> {
+        Ok(Self { max: 1, ..Self::open(GsoDelivery::Segmented)? })
     }
 
     /// Opens a socket for each client, as far as the system permits.
@@ -85,7 +94,7 @@ impl DriverSockets {
         let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(files, _)| files);
         let most = files.saturating_sub(OTHER_FILES).max(1) as usize;
         let mut sockets = self.sockets.borrow_mut();
-        while sockets.len() < clients.min(most) {
+        while sockets.len() < clients.min(most).min(self.max) {
             match DriverSocket::open(self.delivery) {
                 Ok(socket) => sockets.push(socket),
                 Err(_) => break,

@@ -10,6 +10,15 @@ pub fn median(figures: &[f64]) -> Option<f64> {
     if sorted.len().is_multiple_of(2) { Some(f64::midpoint(*sorted.get(middle - 1)?, upper)) } else { Some(upper) }
 }
 
+/// Returns the smallest figure that is at least as large as this share of all figures; `None` without figures.
+#[must_use]
+pub fn quantile(figures: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 /// Returns the median of the ratios of two subjects, round by round: a slow round of the machine affects both.
 ///
 /// Returns `None` if one of them has no figures or a divisor is zero.
@@ -37,6 +46,13 @@ mod tests {
         ] {
             assert_eq!(median(&figures), middle, "{figures:?}");
         }
+    }
+
+    #[test]
+    fn quantile_is_one_of_the_figures() {
+        let figures: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|share| quantile(&figures, share)), [1.0, 100.0, 198.0, 200.0].map(Some));
+        assert_eq!(quantile(&[], 0.5), None);
     }
 
     #[test]

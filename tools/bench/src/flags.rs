@@ -4,8 +4,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
 
 /// The measures, by the names that `--only` takes.
-pub const MEASURES: [&str; 10] =
-    ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "joined", "flood", "shards"];
+pub const MEASURES: [&str; 12] =
+    ["echo", "tick", "rejects", "idle", "memory", "connects", "seals", "joined", "flood", "spread", "closed", "shards"];
 
 /// The numbers of clients that `--clients` takes.
 pub const CLIENTS: [&str; 6] = ["1", "64", "256", "1000", "4000", "10000"];

@@ -285,23 +285,29 @@ impl LoadGenerator {
 
     /// Receives all waiting datagrams for a group of clients. Returns the number of messages in them.
     pub fn receive_messages(&mut self, group: Range<usize>) -> u64 {
-        let now = self.instant();
-        let Self { sockets, server, protocol, clients, buffer, .. } = self;
         let mut received = 0;
         for client in group {
-            while let Some(Some(taken)) = sockets.with(client, |socket| socket.receive(buffer)) {
-                let index = u32::from(taken.to).wrapping_sub(FIRST_ADDRESS) as usize;
-                let Some(row) = buffer.get_mut(..taken.bytes).filter(|_| taken.from == *server) else { continue };
-                for datagram in row.chunks_mut(taken.each.max(1)) {
-                    received += match clients.get_mut(index) {
-                        Some(member) => open_datagram(member, *server, datagram, now),
-                        // Last words to clients that are forgotten, or an answer without any protocol.
-                        None => u64::from(matches!(protocol, LoadProtocol::Plain)),
-                    };
-                }
+            while let Some((_, messages)) = self.receive_next(client) {
+                received += messages;
             }
         }
         received
+    }
+
+    /// Receives a waiting datagram from the socket of a client. Returns for which client it is, and the number of
+    /// messages in it; `None` if nothing waits.
+    pub fn receive_next(&mut self, client: usize) -> Option<(usize, u64)> {
+        let now = self.instant();
+        let Self { sockets, server, protocol, clients, buffer, .. } = self;
+        let taken = sockets.with(client, |socket| socket.receive(buffer))??;
+        let index = u32::from(taken.to).wrapping_sub(FIRST_ADDRESS) as usize;
+        let row = buffer.get_mut(..taken.bytes).filter(|_| taken.from == *server).unwrap_or_default();
+        let messages = row.chunks_mut(taken.each.max(1)).map(|datagram| match clients.get_mut(index) {
+            Some(member) => open_datagram(member, *server, datagram, now),
+            // Last words to clients that are forgotten, or an answer without any protocol.
+            None => u64::from(matches!(protocol, LoadProtocol::Plain)),
+        });
+        Some((index, messages.sum()))
     }
 
     /// Sends the same datagram several times from one client, as one message that the kernel segments.

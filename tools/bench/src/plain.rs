@@ -3,13 +3,14 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
 
 use crate::driver_socket;
+use crate::load::TICK;
 use crate::row::ColumnRole;
-use crate::subject::{BenchServer, LoadProtocol, Subject, Workload};
+use crate::subject::{BenchServer, GameLoop, LoadProtocol, Subject, Workload};
 
 /// The number of datagrams in a batch.
 pub(crate) const BATCH: usize = 64;
@@ -77,6 +78,18 @@ impl BenchServer for Plain {
             }
         }
         payloads
+    }
+
+    fn run(&mut self, _game_loop: GameLoop, _base: Duration, time: Duration) {
+        // A blocking read for each datagram.
+        let set = self.socket.set_nonblocking(false).and_then(|()| self.socket.set_read_timeout(Some(TICK)));
+        let (start, mut buffer) = (Instant::now(), [0; BUFFER_BYTES]);
+        while set.is_ok() && start.elapsed() < time {
+            if let Ok((bytes, from)) = self.socket.recv_from(&mut buffer) {
+                drop(self.socket.send_to(buffer.get(..bytes).unwrap_or_default(), from));
+            }
+        }
+        let _ = self.socket.set_nonblocking(true);
     }
 
     fn broadcast(&mut self, _copies: u32, _now: Duration) {

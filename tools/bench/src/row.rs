@@ -56,6 +56,8 @@ impl Cell {
 pub enum Baseline {
     /// Our own figure, so the quotient is not shown.
     Itself,
+    /// The figure of our server with channels, also undivided.
+    Channels,
     /// The unbatched echo, or its receive-and-drop.
     Plain,
     /// The best peer.
@@ -152,6 +154,7 @@ impl BenchRow {
         let ours = self.of(columns, ColumnRole::Ours);
         match baseline {
             Baseline::Itself => median(ours),
+            Baseline::Channels => median(self.of(columns, ColumnRole::Channels)),
             Baseline::Plain => ratio(ours, self.of(columns, ColumnRole::Plain)),
             Baseline::BestPeer => ratio(ours, self.best_peer(columns)),
             Baseline::Ours { rounds, .. } => ratio(ours, rounds),

@@ -7,8 +7,9 @@ use crate::channels::CHANNELS;
 use crate::cpu::{self, Cores};
 use crate::driver_socket::{DriverSockets, GsoDelivery};
 use crate::flags::BenchFlags;
+use crate::measures::flood::FloodKind;
 use crate::measures::rejects::{Filter, Hostile};
-use crate::measures::{connects, echo, flood, idle, joined, memory, rejects, seals, shards, tick};
+use crate::measures::{connects, echo, flood, idle, joined, memory, real_time, rejects, seals, shards, tick};
 use crate::plain::{BATCHED, PLAIN};
 use crate::row::{Baseline, BenchRow, Column, FigureLimit, Target};
 use crate::runner::{Effort, Runner, Setup};
@@ -104,7 +105,15 @@ pub fn rows(setup: &Setup, flags: &BenchFlags) -> io::Result<Vec<BenchRow>> {
     }
     if flags.includes("flood") {
         report_progress("flood");
-        rows.extend(flood::measure(setup));
+        rows.extend(FloodKind::ALL.into_iter().flat_map(|kind| flood::measure(setup, kind)));
+    }
+    if flags.includes("spread") {
+        report_progress("spread");
+        rows.extend(real_time::measure_spread(setup)?);
+    }
+    if flags.includes("closed") {
+        report_progress("closed");
+        rows.push(real_time::measure_closed(setup)?);
     }
     if flags.includes("shards") {
         report_progress("shards");

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::thread;
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
@@ -9,9 +10,10 @@ use slipgate_os::clock;
 use slipgate_server::keys::Key;
 use slipgate_server::{ChannelId, ClientHandle, Event, Inbox, Now, ServerConfig, Sockets, Traffic};
 
+use crate::load::TICK;
 use crate::row::ColumnRole;
 use crate::subject::{
-    BenchServer, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Subject, Workload,
+    BenchServer, GameLoop, LoadProtocol, PAYLOAD_BYTES, PRIVATE_KEY, PROTOCOL_ID, RawPayloads, Subject, Workload,
 };
 
 /// The Slipgate server with default settings and payloads without channels.
@@ -50,6 +52,26 @@ impl SlipgateServer {
         ours.server = ours.server.with_traffic(traffic).map_err(io::Error::other)?;
         Ok(ours)
     }
+
+    /// Takes all events of a turn. Returns the number of received payloads.
+    fn take_events(&mut self, workload: Workload) -> u64 {
+        let mut payloads = 0;
+        while let Some(event) = self.inbox.next(&mut self.server) {
+            // A client that just disconnected gets no reply.
+            payloads += match event {
+                Event::Payload { client, bytes, .. } => {
+                    let _ = (workload == Workload::Echo).then(|| self.server.send(client, bytes));
+                    1
+                }
+                Event::Message { client, channel, bytes, .. } => {
+                    let _ = (workload == Workload::Echo).then(|| self.server.send_message(client, channel, bytes));
+                    1
+                }
+                _ => 0,
+            };
+        }
+        payloads
+    }
 }
 
 /// Returns a loopback address with a port that the system chooses.
@@ -81,25 +103,32 @@ impl BenchServer for SlipgateServer {
     }
 
     fn turn(&mut self, workload: Workload, now: Duration) -> u64 {
-        let mut payloads = 0;
         // Turns take no time in the benchmark's own time.
         self.server.begin_still_turn(at(now));
-        while let Some(event) = self.inbox.next(&mut self.server) {
-            // A client that just disconnected gets no reply.
-            payloads += match event {
-                Event::Payload { client, bytes, .. } => {
-                    let _ = (workload == Workload::Echo).then(|| self.server.send(client, bytes));
-                    1
-                }
-                Event::Message { client, channel, bytes, .. } => {
-                    let _ = (workload == Workload::Echo).then(|| self.server.send_message(client, channel, bytes));
-                    1
-                }
-                _ => 0,
-            };
-        }
+        let payloads = self.take_events(workload);
         self.server.end_turn();
         payloads
+    }
+
+    fn run(&mut self, game_loop: GameLoop, base: Duration, time: Duration) {
+        // The loop of the documentation: a flush for arrivals, the end of a turn once a tick.
+        let (start, mut next_tick) = (std::time::Instant::now(), Duration::ZERO);
+        while start.elapsed() < time {
+            let began_at = start.elapsed();
+            self.server.begin_turn(at(base + began_at));
+            self.take_events(Workload::Echo);
+            if began_at >= next_tick {
+                next_tick = began_at + TICK;
+                self.server.end_turn();
+            } else {
+                self.server.flush();
+            }
+            let timeout = next_tick.saturating_sub(start.elapsed());
+            match game_loop {
+                GameLoop::Event => drop(self.server.wait(timeout)),
+                GameLoop::Tick => thread::sleep(timeout),
+            }
+        }
     }
 
     fn broadcast(&mut self, copies: u32, now: Duration) {
@@ -124,10 +153,5 @@ impl BenchServer for SlipgateServer {
 
     fn set_filter(&mut self, on: bool) -> bool {
         self.server.set_kernel_filter(on).is_ok()
-    }
-
-    fn wait(&mut self) {
-        // The same loop as in the documentation, which also wakes for arrivals.
-        let _ = self.server.wait(Duration::from_millis(16));
     }
 }

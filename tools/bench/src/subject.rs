@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddrV4;
 use std::thread;
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use slipgate_netcode::time::Instant;
 
@@ -25,6 +25,15 @@ pub enum Workload {
     Listen,
     /// Drops it.
     Drop,
+}
+
+/// How a server's loop waits between two turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GameLoop {
+    /// It wakes for arrivals, as in the documentation of the server.
+    Event,
+    /// It sleeps until the next tick.
+    Tick,
 }
 
 /// The duration of the turns of several threads.
@@ -61,9 +70,13 @@ pub trait BenchServer {
         Times::default()
     }
 
-    /// Waits as its loop does between two turns of a game at 60 ticks a second.
-    fn wait(&mut self) {
-        thread::sleep(Duration::from_millis(16));
+    /// Runs its loop in real time with the echo, from `base` in the benchmark's time on. Peers sleep between two turns.
+    fn run(&mut self, _game_loop: GameLoop, base: Duration, time: Duration) {
+        let start = time::Instant::now();
+        while start.elapsed() < time {
+            self.turn(Workload::Echo, base + start.elapsed());
+            thread::sleep(Duration::from_millis(16));
+        }
     }
 }
 

@@ -148,6 +148,7 @@ fn target_result(target_result: &TargetResult) -> String {
     };
     let baseline = match &target_result.target.baseline {
         Baseline::Itself => String::new(),
+        Baseline::Channels => " with channels".into(),
         Baseline::Plain => "x plain".into(),
         Baseline::BestPeer => "x best peer".into(),
         Baseline::Ours { named, .. } => format!("x {named} ({:.2}x)", target_result.measured),

@@ -3,16 +3,15 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::mpsc::TryRecvError;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load::TICK;
-use crate::measures::{not_applicable, row};
+use crate::load::{TICK, address};
+use crate::measures::rejects::{self, SEALED_BYTES};
+use crate::measures::{not_applicable, real_time, row};
 use crate::row::{Baseline, BenchRow, ColumnRole, FigureLimit};
 use crate::runner::{Effort, Runner, Setup, TestBed};
-use crate::subject::{PAYLOAD_BYTES, Workload};
-use crate::{cpu, server_thread};
+use crate::server_thread;
+use crate::subject::{GameLoop, PAYLOAD_BYTES};
 
 /// Junk datagrams per second.
 const RATE: u64 = 100_000;
@@ -24,6 +23,50 @@ const MAX_BURST: u64 = 400;
 /// The time for the last reply.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 const FIRST_UNKNOWN_ADDRESS: u32 = u32::from_be_bytes([127, 64, 0, 1]);
+/// The length of a junk datagram in bytes: that of a payload packet.
+const JUNK_BYTES: usize = SEALED_BYTES;
+/// The peer whose CPU time is the baseline.
+const RIVAL: &str = "netcode-official";
+
+/// The kind of the junk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FloodKind {
+    /// Random bytes from addresses without a client.
+    Random,
+    /// Packets with the form of a payload from addresses without a client.
+    Strangers,
+    /// The same under the addresses of 64 clients, with new numbers and wrong tags.
+    Clients,
+}
+
+impl FloodKind {
+    /// All kinds, in the order of the rows.
+    pub const ALL: [Self; 3] = [Self::Random, Self::Strangers, Self::Clients];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "junk",
+            Self::Strangers => "packets from strangers",
+            Self::Clients => "forged packets of 64 clients",
+        }
+    }
+
+    /// Returns the number of connected clients.
+    const fn clients(self) -> usize {
+        if matches!(self, Self::Clients) { 64 } else { 1 }
+    }
+
+    /// Gives a datagram its form. Returns its source address.
+    fn forge(self, datagram: &mut [u8], clients: usize, number: u64) -> Ipv4Addr {
+        if self != Self::Random {
+            rejects::give_form(datagram, number);
+        }
+        match self {
+            Self::Clients => address(number as usize % clients.max(1)),
+            _ => Ipv4Addr::from(FIRST_UNKNOWN_ADDRESS + (number % 60_000) as u32),
+        }
+    }
+}
 
 /// The observations of the client.
 struct FloodResult {
@@ -41,39 +84,24 @@ impl FloodResult {
 
 /// Runs for some time. Returns the share of replies in percent, the longest gap in milliseconds, and the server's share
 /// of its core in percent.
-fn flood(test_bed: &mut TestBed, time: Duration) -> io::Result<[f64; 3]> {
+fn flood(test_bed: &mut TestBed, kind: FloodKind, time: Duration) -> io::Result<[f64; 3]> {
     if !test_bed.subject.is_netcode() || test_bed.subject.role == ColumnRole::Channels {
         // A plain echo would reply to junk, and the column with channels would repeat the other.
         return Err(not_applicable());
     }
-    let base = test_bed.load.now();
-    let whole = time + AFTERWARDS;
-    let server = test_bed.server_thread.begin(move |server| {
-        let (start, cpu) = (Instant::now(), cpu::thread_time());
-        while start.elapsed() < whole {
-            server.turn(Workload::Echo, base + start.elapsed());
-            server.wait();
-        }
-        cpu::thread_time().saturating_sub(cpu).as_secs_f64() / start.elapsed().as_secs_f64()
-    })?;
-    let result = drive(test_bed, base, time)?;
-    let load = loop {
-        match server.try_recv() {
-            Ok(load) => break load,
-            Err(TryRecvError::Empty) => thread::sleep(Duration::from_millis(1)),
-            Err(TryRecvError::Disconnected) => return Err(server_thread::ThreadEnded.into()),
-        }
-    };
+    let server = real_time::start(test_bed, GameLoop::Event, time + AFTERWARDS)?;
+    let result = drive(test_bed, kind, time)?;
+    let load = server.recv().map_err(|_| server_thread::ThreadEnded)?;
     if result.junk * 10 < RATE * time.as_millis() as u64 / 1000 * 9 {
         return Err(io::Error::other("the driver could not send junk at this rate"));
     }
     Ok([result.share(), result.gap.as_secs_f64() * 1000.0, load * 100.0])
 }
 
-fn drive(test_bed: &mut TestBed, base: Duration, time: Duration) -> io::Result<FloodResult> {
-    let mut junk = vec![0; KINDS_OF_JUNK * PAYLOAD_BYTES];
+fn drive(test_bed: &mut TestBed, kind: FloodKind, time: Duration) -> io::Result<FloodResult> {
+    let mut junk = vec![0; KINDS_OF_JUNK * JUNK_BYTES];
     test_bed.load.fill(&mut junk);
-    let start = Instant::now();
+    let (base, start) = (test_bed.load.now(), Instant::now());
     let mut result = FloodResult { sent: 0, received: 0, gap: Duration::ZERO, junk: 0 };
     let (mut last, mut next) = (Duration::ZERO, Duration::ZERO);
     loop {
@@ -93,42 +121,37 @@ fn drive(test_bed: &mut TestBed, base: Duration, time: Duration) -> io::Result<F
             last = elapsed;
         }
         let due = (RATE * elapsed.min(time).as_micros() as u64 / 1_000_000).saturating_sub(result.junk);
-        send_junk(test_bed, &junk, due.min(MAX_BURST), &mut result)?;
-        if due == 0 {
-            thread::sleep(Duration::from_micros(200));
+        for _ in 0..due.min(MAX_BURST) {
+            let index = result.junk as usize % KINDS_OF_JUNK;
+            let Some(datagram) = junk.chunks_mut(JUNK_BYTES).nth(index) else { break };
+            let from = kind.forge(datagram, test_bed.clients, result.junk);
+            test_bed.load.send_from(0, from, datagram)?;
+            result.junk += 1;
         }
     }
     result.gap = result.gap.max(time.saturating_sub(last));
     Ok(result)
 }
 
-/// Sends this number of junk datagrams from changing addresses.
-fn send_junk(test_bed: &TestBed, junk: &[u8], count: u64, result: &mut FloodResult) -> io::Result<()> {
-    for _ in 0..count {
-        let datagram = junk.chunks(PAYLOAD_BYTES).nth(result.junk as usize % KINDS_OF_JUNK).unwrap_or_default();
-        let from = Ipv4Addr::from(FIRST_UNKNOWN_ADDRESS + (result.junk % 60_000) as u32);
-        test_bed.load.send_from(0, from, datagram)?;
-        result.junk += 1;
-    }
-    Ok(())
-}
-
 /// Returns the three rows.
 #[must_use]
-pub fn measure(setup: &Setup) -> [BenchRow; 3] {
+pub fn measure(setup: &Setup, kind: FloodKind) -> [BenchRow; 3] {
     let time = Duration::from_millis(match setup.effort {
         Effort::Smoke => 300,
         Effort::Quick => 500,
         Effort::Full => 2000,
     });
-    let mut runner = Runner::full(setup, 1);
-    let [share, gap, load] = runner.play(|test_bed| flood(test_bed, time));
-    let what = "junk, 100,000/s, beside a client at 60 Hz";
+    let mut runner = Runner::full(setup, kind.clients());
+    let [share, gap, load] = runner.play(|test_bed| flood(test_bed, kind, time));
+    let what = format!("{}, 100,000/s, beside a client at 60 Hz", kind.name());
     let mut share = row(format!("{what}: its packets answered"), "%", share);
     share.more_is_better = true;
+    let official = setup.subjects.iter().zip(&load).find(|(subject, _)| subject.name == RIVAL);
+    let rounds = official.map(|(_, cell)| cell.rounds().to_vec()).unwrap_or_default();
     [
         share.with_target(Baseline::Itself, FigureLimit::AtLeast(95.0)),
         row(format!("{what}: longest gap"), "ms", gap).with_target(Baseline::Itself, FigureLimit::AtMost(100.0)),
-        row(format!("{what}: CPU"), "% of a core", load),
+        row(format!("{what}: CPU"), "% of a core", load)
+            .with_target(Baseline::Ours { named: RIVAL.into(), rounds }, FigureLimit::AtMost(0.9)),
     ]
 }

@@ -34,5 +34,9 @@ pub fn measure(setup: &Setup, runner: &mut Runner, clients: usize) -> BenchRow {
     let burst = setup.burst;
     let [cells] = runner.play(|test_bed| Ok([turns(test_bed, burst)?]));
     let row = row(format!("idle turn, {clients} clients"), "us", cells);
-    if clients == 10_000 { row.with_target(Baseline::Itself, FigureLimit::AtMost(50.0)) } else { row }
+    if clients < 10_000 {
+        return row;
+    }
+    row.with_target(Baseline::Itself, FigureLimit::AtMost(50.0))
+        .with_target(Baseline::Channels, FigureLimit::AtMost(60.0))
 }

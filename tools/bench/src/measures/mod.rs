@@ -6,6 +6,7 @@ pub mod flood;
 pub mod idle;
 pub mod joined;
 pub mod memory;
+pub mod real_time;
 pub mod rejects;
 pub mod seals;
 pub mod shards;

@@ -19,7 +19,7 @@ const BURST: usize = 512;
 /// The prefix of a payload packet with a sequence number of eight bytes.
 const PAYLOAD_PREFIX: u8 = 0x85;
 /// The size of a sealed payload of 100 bytes.
-const SEALED_BYTES: usize = 1 + 8 + 100 + 16;
+pub(crate) const SEALED_BYTES: usize = 1 + 8 + 100 + 16;
 const REQUEST_BYTES: usize = 1078;
 /// The beginning of a request of another version of netcode.
 const OTHER_VERSION: &[u8; 14] = b"\0NETCODE 1.01\0";
@@ -101,9 +101,14 @@ fn random(test_bed: &mut TestBed, bytes: usize) -> Vec<u8> {
 /// Returns a forged payload packet with a new sequence number.
 fn unsealed(test_bed: &mut TestBed, number: u64) -> Vec<u8> {
     let mut datagram = random(test_bed, SEALED_BYTES);
-    let front = [&[PAYLOAD_PREFIX][..], &((1 << 32) + number).to_le_bytes()].concat();
-    datagram.splice(..front.len(), front);
+    give_form(&mut datagram, number);
     datagram
+}
+
+/// Gives random bytes the form of a payload packet with a new sequence number.
+pub(crate) fn give_form(datagram: &mut [u8], number: u64) {
+    let front = std::iter::once(PAYLOAD_PREFIX).chain(((1 << 32) + number).to_le_bytes());
+    datagram.iter_mut().zip(front).for_each(|(byte, form)| *byte = form);
 }
 
 /// Reconnects the clients before their tokens expire, because an expired token would be rejected for another reason.
