@@ -46,6 +46,8 @@ use crate::report::Reporter;
 /// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
 /// the replies to all others.
 const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
+/// How long waits end at once after a sender was blocked or freed.
+const FLOOD_PAUSE: Duration = Duration::from_secs(1);
 /// The work of reading a datagram, in nanoseconds, which is all that many of a flood cause.
 const READ_WORK: u64 = 700;
 
@@ -451,7 +453,8 @@ impl Server {
     }
 
     /// Lets the kernel drop the datagrams of the senders that are blocked now.
-    fn block_senders(&self) {
+    fn block_senders(&mut self) {
+        self.sockets.pause_wake_delays(FLOOD_PAUSE);
         let senders: Vec<_> = self.flood_guard.blocked().collect();
         // Without the kernel's help the server drops their datagrams itself.
         let _ = self.sockets.block_senders(&senders);

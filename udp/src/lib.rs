@@ -40,7 +40,7 @@ mod waker;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::address::Address;
@@ -56,6 +56,7 @@ use self::portable::PortableDatapath as Datapath;
 
 pub use self::batch::{BATCH_SIZE, DatagramMut, ReceiveBatch, SendBatch};
 pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers};
+pub use self::coalesce::WakePolicy;
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
 pub use self::filter::{BlockedSender, BpfInstruction, OtherProtocol, Passing, SocketFilter, code};
 pub use self::heap::HeapTrimmer;
@@ -228,6 +229,23 @@ impl Sockets {
         self.bound().try_fold(Marking::All, |so_far, (family, port)| {
             Ok(so_far.max(Marking::from_result(dscp.mark(&port.options(), family))?))
         })
+    }
+
+    /// Sets how soon waits end after a datagram has arrived.
+    pub fn set_wake_policy(&mut self, policy: WakePolicy) {
+        self.coalescer.set_policy(policy);
+    }
+
+    /// Returns how soon waits end after a datagram has arrived.
+    #[must_use]
+    pub const fn wake_policy(&self) -> WakePolicy {
+        self.coalescer.policy()
+    }
+
+    /// Lets waits end at once for this time: while one sender floods, the number of its datagrams must not delay the
+    /// others.
+    pub fn pause_wake_delays(&mut self, time: Duration) {
+        self.coalescer.pause(Instant::now(), time);
     }
 
     /// Returns how many datagrams one system call carries. It starts at the maximum of this kind of system and is

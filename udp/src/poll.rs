@@ -1,11 +1,10 @@
-//! Waiting for datagrams, with a minimum delay between wakeups under load.
+//! Waiting for datagrams, with a delay under load.
 
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Sockets;
-use super::coalesce::COALESCE_DELAY;
 
 /// A wait that returns earlier than this found data that was already queued. A system call takes less.
 const MIN_WAIT: Duration = Duration::from_micros(100);
@@ -21,32 +20,55 @@ pub enum Wakeup {
 
 /// Waits until a datagram arrives or the timeout ends. Returns at once while datagrams wait.
 ///
-/// If datagrams end waits more than 8,000 times a second, each wait begins with a sleep of 0.5 ms, so that one wakeup
-/// handles a batch; see `coalesce`. A [`Waker`](super::Waker) does not end that sleep.
+/// Under load each wait begins with a sleep of at most 1.4 ms, so that one wakeup handles a batch; see
+/// [`WakePolicy`](super::WakePolicy). A [`Waker`](super::Waker) does not end that sleep.
 ///
 /// # Errors
 /// The error of the system's poll.
 pub fn poll_coalesced(sockets: &mut Sockets, timeout: Duration) -> io::Result<Wakeup> {
-    let coalesces = sockets.coalescer.begin(Instant::now()) && sockets.is_drained();
-    let delay = if coalesces { COALESCE_DELAY.min(timeout) } else { Duration::ZERO };
-    if coalesces {
-        thread::sleep(delay);
+    let (was_drained, began_at) = (sockets.is_drained(), Instant::now());
+    let delay = sockets.coalescer.begin(began_at).min(timeout);
+    if !was_drained {
+        sockets.wait(Duration::ZERO)?;
+        sockets.coalescer.on_wake(began_at);
+        return Ok(Wakeup::Uncertain);
     }
-    let (was_drained, wait_began_at) = (sockets.is_drained(), Instant::now());
+    if !delay.is_zero() {
+        thread::sleep(delay);
+    } else if look_for_datagrams(sockets, timeout)? {
+        let woken_at = Instant::now();
+        sockets.coalescer.on_wake(woken_at);
+        sockets.coalescer.on_wait(false, woken_at.duration_since(began_at));
+        return Ok(Wakeup::Uncertain);
+    }
+    let wait_began_at = Instant::now();
     sockets.wait(timeout.saturating_sub(delay))?;
     let woken_at = Instant::now();
-    // A wakeup by another thread does not count as one by datagrams.
-    if was_drained && !sockets.is_drained() {
-        sockets.coalescer.on_wake(woken_at);
+    sockets.coalescer.on_wake(woken_at);
+    let waited = woken_at.duration_since(wait_began_at);
+    if delay.is_zero() {
+        sockets.coalescer.on_wait(true, waited);
     }
     // If datagrams arrived during the delay, the wait itself returned at once.
-    let has_waited = was_drained && woken_at.duration_since(wait_began_at) >= MIN_WAIT;
-    Ok(if has_waited { Wakeup::Fresh } else { Wakeup::Uncertain })
+    Ok(if waited >= MIN_WAIT { Wakeup::Fresh } else { Wakeup::Uncertain })
+}
+
+/// Looks for datagrams for some microseconds if they are expected. Returns whether some have arrived.
+fn look_for_datagrams(sockets: &mut Sockets, timeout: Duration) -> io::Result<bool> {
+    let (began_at, time) = (Instant::now(), sockets.coalescer.spin().min(timeout));
+    while began_at.elapsed() < time {
+        sockets.wait(Duration::ZERO)?;
+        // A waker ends it, too.
+        if !sockets.events.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::ReceiveBatch;
+    use super::super::{ReceiveBatch, WakePolicy};
     use super::*;
     use std::net::{Ipv4Addr, UdpSocket};
 
@@ -68,23 +90,31 @@ mod tests {
     }
 
     #[test]
-    fn rapid_wakeups_are_coalesced_until_traffic_drops() {
+    fn load_delays_waits_within_their_timeout() {
         let mut sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
-        let (sender, mut batch) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), ReceiveBatch::default());
-        let rapid = Instant::now();
-        (0..8).for_each(|_| sockets.coalescer.on_wake(rapid));
-        for datagrams in [10, 10, 1] {
-            for _ in 0..datagrams {
-                sender.send_to(b"early", sockets.local_addresses()[0]).unwrap();
-            }
+        let wait = |sockets: &mut Sockets, timeout| {
             let began_at = Instant::now();
-            assert_eq!(poll_coalesced(&mut sockets, Duration::from_secs(5)).unwrap(), Wakeup::Uncertain);
-            let slept = began_at.elapsed();
-            assert!(slept >= COALESCE_DELAY && slept < Duration::from_secs(5), "{slept:?}");
+            assert_eq!(poll_coalesced(sockets, timeout).unwrap(), Wakeup::Uncertain);
+            began_at.elapsed()
+        };
+        let (sender, mut batch) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), ReceiveBatch::default());
+        let mut send = |sockets: &mut Sockets| {
             while !sockets.is_drained() {
                 sockets.receive(&mut batch);
             }
-        }
-        assert!(!sockets.coalescer.begin(Instant::now()), "one datagram in a delay ends coalescing");
+            sender.send_to(b"early", sockets.local_addresses()[0]).unwrap();
+        };
+        // A window with many datagrams, whose clients did not wait for replies.
+        poll_coalesced(&mut sockets, Duration::ZERO).unwrap();
+        sockets.coalescer.on_read(1_000_000);
+        thread::sleep(Duration::from_millis(60));
+        send(&mut sockets);
+        let delay = Duration::from_micros(250);
+        let slept = wait(&mut sockets, Duration::from_secs(5));
+        assert!(slept >= delay && slept < Duration::from_secs(5), "{slept:?}");
+        sockets.set_wake_policy(WakePolicy::Immediate);
+        assert_eq!(sockets.wake_policy(), WakePolicy::Immediate);
+        send(&mut sockets);
+        assert_eq!(sockets.coalescer.begin(Instant::now()), Duration::ZERO);
     }
 }

@@ -398,6 +398,7 @@ const WITHOUT_EXAMPLE: &[(&str, &str)] = &[
     ("SocketErrorKind", "a column of `SocketStats`"),
     ("SocketStats", "counters: `Sockets::stats` returns them"),
     ("Steering", "a value for `Sockets::steer`"),
+    ("WakePolicy", "a value for `Sockets::set_wake_policy`"),
 ];
 
 #[test]

@@ -11,7 +11,7 @@ use slipgate_server::ServerConfig;
 use slipgate_server::sockets::Dscp;
 
 use crate::app::AppKind;
-use crate::steering::SteeringKind;
+use crate::steering::{SteeringKind, WakeKind};
 
 /// The file's content. Every key is optional. An unknown key is refused, because it is a typing error.
 ///
@@ -29,6 +29,7 @@ pub(crate) struct ConfigFile {
     pub(crate) shards: Option<u16>,
     pub(crate) steering: Option<SteeringKind>,
     pub(crate) tick: Option<u32>,
+    pub(crate) wake: Option<WakeKind>,
     pub(crate) app: Option<AppKind>,
     pub(crate) max_token_lifetime: Option<Limit>,
     pub(crate) history: Option<PathBuf>,
@@ -115,6 +116,7 @@ mod tests {
             shards = 4
             steering = "cpu"
             tick = 30
+            wake = "immediate"
             app = "relay"
             max_token_lifetime = "unlimited"
             history = "history"
@@ -145,6 +147,7 @@ mod tests {
         let file: ConfigFile = toml::from_str(text).unwrap();
         assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
         assert_eq!((file.shards, file.steering), (Some(4), Some(SteeringKind::Cpu)));
+        assert_eq!(file.wake, Some(WakeKind::Immediate));
         let mut config = ServerConfig::new(1, 100, &[]);
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));

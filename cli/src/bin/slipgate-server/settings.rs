@@ -13,7 +13,7 @@ use slipgate_cli::{Failure, first_non_empty};
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::sharded::MAX_SHARDS;
-use slipgate_server::sockets::{Dscp, Steering};
+use slipgate_server::sockets::{Dscp, Steering, WakePolicy};
 use slipgate_server::{ReadLimits, ServerConfig};
 
 use crate::app::AppKind;
@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) shards: u16,
     pub(crate) steering: Steering,
     pub(crate) tick: u32,
+    pub(crate) wake: WakePolicy,
     pub(crate) read_limits: ReadLimits,
     pub(crate) app: AppKind,
     pub(crate) history: Option<PathBuf>,
@@ -63,6 +64,7 @@ impl Settings {
             shards: shards(flags.shards.or(file.shards))?,
             steering: flags.steering.or(file.steering).unwrap_or_default().into(),
             tick: tick(flags.tick.or(file.tick))?,
+            wake: flags.wake.or(file.wake).unwrap_or_default().into(),
             read_limits,
             app: flags.app.or(file.app).unwrap_or_default(),
             history: flags.history.or(file.history),

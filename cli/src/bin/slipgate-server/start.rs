@@ -35,10 +35,11 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
     Ok((servers, clock))
 }
 
-/// Binds the sockets of each shard and configures marking and steering.
+/// Binds the sockets of each shard and configures wakeups, marking and steering.
 fn bind(settings: &Settings) -> Result<Vec<Sockets>, Failure> {
     let sockets = Sockets::bind_shards(&settings.bind, settings.shards);
-    let sockets = sockets.map_err(|error| Failure::run_time(error.to_string()))?;
+    let mut sockets = sockets.map_err(|error| Failure::run_time(error.to_string()))?;
+    sockets.iter_mut().for_each(|sockets| sockets.set_wake_policy(settings.wake));
     mark(&sockets, settings.dscp)?;
     if let Some(first) = sockets.first() {
         first.steer(settings.steering, settings.shards).map_err(|error| {
@@ -99,6 +100,7 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
         shards = servers.len(),
         steering = settings.steering.name(),
         tick_hz = tick,
+        wake = settings.wake.name(),
         app = app.name(),
         keys = keys.file().map_or("environment".into(), |path| path.to_string_lossy()).as_ref(),
         max_token_lifetime = span(config.max_token_lifetime, "unlimited"),
