@@ -146,14 +146,14 @@ impl HistoryFile {
     ) -> Result<Self, HistoryFileError> {
         let origin = parsed.origin(mark);
         parsed.warn_of_losses(&path, origin);
-        let ParsedHistory { header: old, mut used, end: old_end, torn_bytes, version, .. } = parsed;
+        let is_usable = parsed.is_usable_as_it_is(origin);
+        let ParsedHistory { header: old, mut used, end: old_end, .. } = parsed;
         used.retain(|used| used.expires > today);
         let since = if origin == HistoryOrigin::Shortened { old.since.max(after(today)) } else { old.since };
         // A number that was once confirmed is not used again: the lock file may remember it.
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
         let header = old.rewritten(since, next.saturating_sub(used.len() as u64));
-        let is_usable = (origin, torn_bytes, version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained);
         let (new, end) = match write_new(&path, &header, &used) {
             Ok(rewritten) => rewritten,
             Err(error) if is_usable && is_for_lack_of_room(&error) => {
@@ -363,6 +363,11 @@ impl ParsedHistory {
         } else {
             HistoryOrigin::Continued
         }
+    }
+
+    /// Returns whether records can be appended to the file without rewriting it.
+    fn is_usable_as_it_is(&self, origin: HistoryOrigin) -> bool {
+        (origin, self.torn_bytes, self.version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained)
     }
 
     fn warn_of_losses(&self, path: &Path, origin: HistoryOrigin) {

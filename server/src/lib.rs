@@ -146,6 +146,8 @@ mod report;
 mod server;
 mod shard_threads;
 mod shards;
+#[cfg(test)]
+mod test_log;
 mod totals;
 #[cfg(feature = "typed")]
 mod typed_messages;

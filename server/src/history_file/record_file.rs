@@ -51,10 +51,9 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, HistoryFileError> {
     let directory = std::fs::canonicalize(directory_of(path))?;
     require_unshared(&std::fs::metadata(&directory)?)?;
     let path = directory.join(name);
-    match std::fs::symlink_metadata(&path) {
-        Ok(metadata) => require_regular(&metadata)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
+    // An error other than "not found" comes again when the file is opened.
+    if let Ok(metadata) = std::fs::symlink_metadata(&path) {
+        require_regular(&metadata)?;
     }
     Ok(path)
 }
@@ -72,7 +71,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Returns options that open a file of this user only (mode 0600), never through a symbolic link, and without waiting
 /// for the other end of a pipe.
-fn private() -> OpenOptions {
+pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     #[cfg(unix)]
@@ -94,10 +93,8 @@ pub(super) fn open_existing(path: &Path) -> Result<Option<File>, HistoryFileErro
 
 /// Opens the lock file, or creates it.
 pub(super) fn open_lock(path: &Path) -> Result<File, HistoryFileError> {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) => require_regular(&metadata)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
+    if let Ok(metadata) = std::fs::symlink_metadata(path) {
+        require_regular(&metadata)?;
     }
     checked(private().create(true).truncate(false).open(path)?)
 }

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 use slipgate_netcode::crypto::digest::{Digest, DigestKey};
 
 use super::*;
+use crate::test_log::count_warnings;
 
 mod damage;
 mod faults;
@@ -210,6 +211,63 @@ fn bytes_of_a_torn_end_are_counted() {
         bytes.resize(length_of(3) as usize + torn, 0xee);
         assert_eq!(ParsedHistory::parse(&bytes).ok().map(|parsed| parsed.torn_bytes), Some(torn));
     }
+}
+
+#[test]
+fn only_a_whole_file_of_the_present_format_is_used_as_it_is() {
+    use HistoryOrigin::{Continued, Shortened};
+    let folder = TestFolder::with_records("as-it-is", 2);
+    let bytes = std::fs::read(folder.file()).unwrap();
+    for (origin, torn_bytes, version, expected) in [
+        (Continued, 0, FormatVersion::Chained, true),
+        (Shortened, 0, FormatVersion::Chained, false),
+        (Continued, 1, FormatVersion::Chained, false),
+        (Continued, 0, FormatVersion::Separate, false),
+    ] {
+        let parsed = ParsedHistory { torn_bytes, version, ..ParsedHistory::parse(&bytes).unwrap() };
+        assert_eq!(parsed.is_usable_as_it_is(origin), expected, "{origin:?}, {torn_bytes} bytes, {version:?}");
+    }
+}
+
+#[test]
+fn file_that_cannot_be_rewritten_is_refused_unless_the_disk_is_full() {
+    let folder = TestFolder::with_records("no-rewrite", 2);
+    let in_the_way = folder.0.join("history.new");
+    std::fs::create_dir_all(in_the_way.join("full")).unwrap();
+    assert!(matches!(folder.refused(), HistoryFileError::Io(_)));
+    std::fs::remove_dir_all(in_the_way).unwrap();
+    assert_eq!(folder.names(), [0, 1]);
+}
+
+#[test]
+fn losses_and_failed_writes_are_logged_once() {
+    let folder = TestFolder::with_records("logged", 2);
+    let whole = std::fs::read(folder.file()).unwrap();
+    let mut torn = whole.clone();
+    torn.extend([0xee; 5]);
+    for (name, bytes, expected) in [
+        ("whole", &whole[..], [0, 0]),
+        ("torn", &torn[..], [1, 0]),
+        ("shortened", &whole[..length_of(1) as usize], [0, 1]),
+    ] {
+        std::fs::write(folder.file(), bytes).unwrap();
+        let (_, torn) = count_warnings("torn record", || drop(folder.open()));
+        std::fs::write(folder.file(), bytes).unwrap();
+        let (_, lost) = count_warnings("lacks used tokens", || drop(folder.open()));
+        assert_eq!([torn, lost], expected, "{name}");
+    }
+
+    let mut history = write(&folder, 1);
+    let in_the_way = folder.0.join("history.new");
+    std::fs::create_dir_all(in_the_way.join("full")).unwrap();
+    history.needs_full_write = true;
+    let store = |history: &mut HistoryFile| count_warnings("cannot be written", || history.store(&[used(7)]));
+    assert_eq!([store(&mut history), store(&mut history)], [(Err(JournalError), 1), (Err(JournalError), 0)]);
+    std::fs::remove_dir_all(&in_the_way).unwrap();
+    assert_eq!(store(&mut history), (Ok(()), 0));
+    std::fs::create_dir_all(in_the_way.join("full")).unwrap();
+    history.needs_full_write = true;
+    assert_eq!(store(&mut history), (Err(JournalError), 1), "logged again after a success");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use slipgate_netcode::crypto::digest::Digest;
 use slipgate_netcode::time::UnixSeconds;
 
 use super::*;
+use crate::test_log::count_warnings;
 
 /// An attempt that lasts until the test ends it.
 pub(crate) struct Attempt {
@@ -274,4 +275,25 @@ fn the_last_journal_releases_the_disk_after_its_attempt() {
         dropping.join().unwrap();
         assert!(attempts.recv().is_err(), "the disk was dropped with its end of the channel");
     }
+}
+
+#[test]
+fn attempt_makes_the_journal_busy_after_half_a_second() {
+    let start = Instant::now();
+    let records = RecordQueue { working_since: Some(start), ..RecordQueue::new() };
+    assert!(!records.is_busy(start) && !records.is_busy(start + BUSY_AFTER));
+    assert!(records.is_busy(start + BUSY_AFTER + Duration::from_nanos(1)));
+}
+
+#[test]
+fn log_says_that_the_disk_is_slow() {
+    let (mut shard, attempts) = SlowDisk::journal();
+    shard.record(used(1)).unwrap();
+    shard.flush().unwrap();
+    let attempt = attempts.recv().unwrap();
+    let ask = |at| count_warnings("does not finish a write", || shard.is_busy_at(at));
+    let start = lock(&shard.shared.records).working_since.unwrap();
+    assert_eq!(ask(start), (false, 0));
+    assert_eq!([1, 2].map(|count| ask(start + count * SLOW_AFTER)), [(true, 1), (true, 0)]);
+    attempt.end(Ok(()));
 }

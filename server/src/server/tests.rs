@@ -1,7 +1,4 @@
-use std::fmt::Debug;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rand::SeedableRng;
@@ -18,13 +15,14 @@ use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::Memory;
-use tracing::field::{Field, Visit};
+
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
 use crate::Inbox;
 use crate::journal::tests::SlowDisk;
+use crate::test_log::count_warnings;
 
 /// A log that panics at every line.
 struct BrokenLog;
@@ -273,55 +271,18 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
     assert!(server.client(handle).is_none());
 }
 
-/// Counts the warnings with a word in their message.
-#[derive(Clone)]
-struct WarningCount {
-    word: &'static str,
-    count: Arc<AtomicUsize>,
-}
-
-impl Visit for WarningCount {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let is_meant = field.name() == "message" && format!("{value:?}").contains(self.word);
-        self.count.fetch_add(usize::from(is_meant), Ordering::Relaxed);
-    }
-}
-
-impl Subscriber for WarningCount {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[test]
 fn transfers_without_an_uplink_limit_warn_once() {
     const MAP: ChannelId = ChannelId(1);
     for (limit, expected) in [(None, 1), (Some(BytesPerSecond(1e6)), 0)] {
         let (mut server, _player, _, handle) = with_connected_client();
         server.set_uplink(limit);
-        let log = WarningCount { word: "uplink", count: Arc::default() };
-        tracing::subscriber::with_default(log.clone(), || {
+        let (_, warnings) = count_warnings("uplink", || {
             for label in 0..3 {
                 let map = Transfer::new(vec![7; 1000]).unwrap();
                 server.client(handle).unwrap().send_transfer(MAP, map, label).unwrap();
             }
         });
-        assert_eq!(log.count.load(Ordering::Relaxed), expected, "{limit:?}");
+        assert_eq!(warnings, expected, "{limit:?}");
     }
 }

@@ -415,3 +415,17 @@ fn shard_that_ends_frees_its_slots_and_client_ids() {
         assert_eq!(shards.servers[0].connected(), 1, "client id {client_id}");
     }
 }
+
+#[test]
+fn shard_replies_to_a_query_in_its_next_turn() {
+    let mut shards = Shards::new(17, 2);
+    let mut player = shards.token(1);
+    shards.admit(0, &mut player, player_address()).unwrap();
+    shards.run_for(GRACE + SECOND / 5);
+    let newer = shards.token(1);
+    let now = shards.world.now();
+    let ask = |shards: &mut Shards| shards.servers[1].handle(elsewhere(), &mut newer.request(), now).map(|_| ());
+    assert_eq!(ask(&mut shards), Err(Discard::ClientIdConnected));
+    shards.servers[0].tick(now);
+    assert_eq!(ask(&mut shards), Ok(()));
+}

@@ -52,24 +52,23 @@ impl<const WORDS: usize> ReplayBitmap<WORDS> {
     /// Marks the sequence number of an authentic packet.
     #[inline]
     pub fn mark(&mut self, sequence: u64) {
-        if self.newest.is_none_or(|newest| sequence > newest) {
-            self.advance(sequence);
-        }
+        self.advance(sequence);
         if let Some(word) = self.seen.get_mut(Self::word_index(sequence)) {
             *word |= bit(sequence);
         }
     }
 
+    /// Moves the window to a sequence number. An older number moves it by nothing.
     fn advance(&mut self, sequence: u64) {
         // The loop clears at most WORDS words, however far the number jumps.
         let from = self.newest.map_or(0, |newest| newest / 64);
-        let words = (sequence / 64 - from).min(WORDS as u64);
+        let words = (sequence / 64).saturating_sub(from).min(WORDS as u64);
         for step in 0..words {
             if let Some(word) = self.seen.get_mut(Self::word_index((sequence / 64 - step) * 64)) {
                 *word = 0;
             }
         }
-        self.newest = Some(sequence);
+        self.newest = self.newest.max(Some(sequence));
     }
 
     fn word(&self, sequence: u64) -> u64 {

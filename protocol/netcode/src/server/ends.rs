@@ -106,3 +106,31 @@ impl Drop for NetcodeServer {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use core::net::SocketAddr;
+
+    use super::*;
+    use crate::crypto::key::{Key, Seed};
+    use crate::server::registry::{ClientRegistry, ShardId, SharedRegistry};
+    use crate::server::{ServerConfig, ShardSetup};
+    use crate::time::{Now, UnixMillis};
+
+    #[test]
+    fn only_shards_have_a_flag_of_queries_and_replies_clear_it() {
+        let now = Now { monotonic: Instant::default(), unix: UnixMillis(1_000_000) };
+        let config = ServerConfig::new(1, 2, &[SocketAddr::from(([192, 0, 2, 1], 40_000))]);
+        let (keys, seed) = (|| Key::from([1; 32]).into(), Seed::from([2; 32]));
+        let alone = NetcodeServer::new(config.clone(), keys(), &seed, now).unwrap();
+        assert!(alone.has_queries.is_none());
+
+        let registry = SharedRegistry::from(ClientRegistry::new(&config, 1, &seed, now, None).unwrap());
+        let setup = ShardSetup { shard: ShardId(0), registry, journal: None };
+        let mut shard = NetcodeServer::shard(config, keys(), &seed, now, setup).unwrap();
+        let flag = Arc::clone(shard.has_queries.as_ref().unwrap());
+        flag.store(true, Ordering::Relaxed);
+        shard.tick(now);
+        assert!(!flag.load(Ordering::Relaxed), "there is nothing to reply to");
+    }
+}

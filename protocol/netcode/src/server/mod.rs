@@ -368,3 +368,23 @@ impl NetcodeServer {
         self.events.len() + self.awaiting_durability.len() < 2 * self.slots.count() as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::key::Key;
+    use crate::time::UnixMillis;
+
+    #[test]
+    fn server_with_a_tick_after_exactly_a_second_was_awake() {
+        let at = |time| Now { monotonic: Instant::from_start(time), unix: UnixMillis(1_000_000) };
+        let config = ServerConfig::new(1, 1, &[core::net::SocketAddr::from(([192, 0, 2, 1], 40_000))]);
+        let (keys, seed) = (Key::from([1; 32]).into(), Seed::from([2; 32]));
+        let mut server = NetcodeServer::new(config, keys, &seed, at(Duration::ZERO)).unwrap();
+        server.tick(at(Duration::ZERO));
+        server.notice_sleep(at(ASLEEP).monotonic);
+        assert_eq!(server.asleep_since, None);
+        server.notice_sleep(at(ASLEEP + Duration::from_nanos(1)).monotonic);
+        assert_eq!(server.asleep_since, Some(Instant::default()));
+    }
+}

@@ -40,9 +40,9 @@ impl Interval {
     }
 
     /// Returns the seconds between two intervals, 0 if they overlap.
-    const fn gap(self, other: Self) -> u64 {
+    fn gap(self, other: Self) -> u64 {
         let (behind, ahead) = (other.first.0.saturating_sub(self.last.0), self.first.0.saturating_sub(other.last.0));
-        if behind > ahead { behind } else { ahead }
+        behind.max(ahead)
     }
 }
 

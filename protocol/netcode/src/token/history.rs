@@ -281,6 +281,22 @@ mod tests {
     }
 
     #[test]
+    fn used_token_is_remembered_until_it_expires_by_both_clocks() {
+        // Used at 60 s, valid for 40 s. A second before its expiry by either clock it is remembered.
+        for (monotonic, unix, is_remembered) in
+            [(39, 99, true), (39, 100, true), (40, 99, true), (40, 100, false), (41, 101, false)]
+        {
+            let mut history = history(4);
+            history.consume(tag(1), ClientId(1), UnixSeconds(100), at(0, 60)).unwrap();
+            let restored = UsedToken { name: history.name(&tag(2)), expires: UnixSeconds(100) };
+            history.restore(restored, at(0, 60)).unwrap();
+            history.sweep(at(monotonic, unix));
+            assert_eq!(history.is_consumed(&tag(1)), is_remembered, "after {monotonic} s, at {unix} s");
+            assert_eq!(history.is_consumed(&tag(2)), is_remembered, "restored: after {monotonic} s, at {unix} s");
+        }
+    }
+
+    #[test]
     fn client_id_has_at_most_eight_unexpired_used_tokens() {
         let mut history = history(20);
         let (account, other) = (ClientId(7), ClientId(8));

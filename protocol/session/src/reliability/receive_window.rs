@@ -100,15 +100,14 @@ impl ReceiveWindow {
     pub(super) fn due_acks(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
         let oldest = self.first_unacked()?;
         let span = (self.newest() - oldest).saturating_add(1);
-        if span > policy.after_packets {
-            // More packets arrived in one turn than one header reports, or reports twice. Start this header at an
-            // older packet; any endpoint reads that, the reference too.
-            return Some(self.acks_from(oldest + (policy.after_packets - 1)));
-        }
         // Compare the span, not the number of arrivals: where packets were lost, a header of 32 bits covers fewer
         // arrivals, and each must still be in two headers.
-        let due = span >= policy.after_packets || now.reached(self.waiting_since, policy.after);
-        due.then(|| self.acks())
+        if span >= policy.after_packets {
+            // More packets may have arrived in one turn than one header reports, or reports twice. Start this header at
+            // an older packet then; any endpoint reads that, the reference too.
+            return Some(self.acks_from(oldest + (policy.after_packets - 1)));
+        }
+        now.reached(self.waiting_since, policy.after).then(|| self.acks())
     }
 
     /// Returns when [`ReceiveWindow::due_acks`] returns something at the latest.

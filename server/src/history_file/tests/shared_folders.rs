@@ -65,6 +65,15 @@ fn symbolic_links_in_place_of_file_and_lock_are_refused() {
 }
 
 #[test]
+fn link_made_after_the_check_of_its_path_is_not_opened() {
+    let folder = TestFolder::with_records("late-link", 1);
+    let link = folder.0.join("link");
+    symlink(folder.file(), &link).unwrap();
+    assert!(record_file::private().open(folder.file()).is_ok());
+    assert!(record_file::private().open(link).is_err());
+}
+
+#[test]
 fn links_to_the_directory_lead_to_one_lock() {
     let folder = TestFolder::with_records("directory-link", 1);
     let other = TestFolder::new("directory-link-other");

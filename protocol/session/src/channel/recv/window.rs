@@ -35,7 +35,7 @@ const fn capacity_for(entries: usize) -> usize {
 /// Returns the bytes that the lists of a window of this many messages charge to the shared budget at most.
 pub(crate) const fn max_list_bytes(messages: usize) -> usize {
     let capacity = capacity_for(messages);
-    charged_bytes(capacity, if capacity < 4 { 4 } else { capacity })
+    charged_bytes(capacity, capacity)
 }
 
 /// The received part of a message.
@@ -330,13 +330,11 @@ impl MessageWindow {
         pool: &mut ChunkPool,
     ) -> Result<AssemblyIndex, ChannelViolation> {
         self.reserve(channel, config, bytes)?;
-        let capacity = self.assemblies.capacity();
         // Assemblies are in a slab, so that a slot of the window stays at 16 bytes.
         let assembly = self.assemblies.insert(MessageAssembly::new(bytes));
         self.assemblies.reserve_one();
-        if self.assemblies.capacity() > capacity {
-            self.charge_lists(pool);
-        }
+        // Charges only what the list has grown by.
+        self.charge_lists(pool);
         self.put(index, WindowSlot::Partial(assembly));
         Ok(assembly)
     }

@@ -96,6 +96,42 @@ fn lost_slice_is_taken_without_memory_and_frees_the_rest() {
 }
 
 #[test]
+fn packet_of_more_pieces_than_are_free_is_refused() {
+    // The lists of eight messages take no shared memory, so the pieces alone decide.
+    let config = ChannelConfig { queue_messages: 8, ..of(Kind::ReliableOrdered) };
+    let [mut one, mut other] = [End::new(&[config.clone()]), sharing(&[config], &MemoryBudget::new(0))];
+    for number in 0..8 {
+        one.send(C, &message(number, 5 * PIECE_BYTES));
+    }
+    let packets = one.packets(700);
+    assert_eq!((packets.len(), RESERVE_BYTES / PIECE_BYTES / 5), (8, 6));
+    // The first packet is lost. Six of those behind it take 30 of the 32 pieces of the reserve.
+    for (number, (_, frames)) in packets.iter().enumerate().skip(1) {
+        let fits = other.channels.can_take(frames);
+        assert_eq!(fits, number <= 6, "packet {number}");
+        if fits {
+            other.take(frames).unwrap();
+        }
+    }
+}
+
+#[test]
+fn packet_far_ahead_is_refused_without_memory_for_lists() {
+    for kind in RELIABLE {
+        let config = ChannelConfig { queue_messages: 1024, ..of(kind) };
+        let [mut one, mut other] = [End::new(&[config.clone()]), sharing(&[config], &MemoryBudget::new(0))];
+        for number in 0..200 {
+            one.send(C, &message(number, 10));
+        }
+        let packets = one.packets(20);
+        let fits = |index: usize| other.channels.can_take(&packets[index].1);
+        // Up to 128 messages are listed without shared memory.
+        assert_eq!((packets.len(), fits(127), fits(128), fits(199)), (200, true, false, false), "{kind:?}");
+        other.take(&packets[127].1).unwrap();
+    }
+}
+
+#[test]
 fn slice_repeated_in_a_packet_completes_no_message() {
     let [_, mut other] = without_memory(Kind::ReliableOrdered);
     // A message of 300 bytes, with its first piece three times, and three messages behind it. The memory suffices for
