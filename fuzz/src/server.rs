@@ -9,6 +9,7 @@ mod tokens;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use slipgate_netcode::Outbox;
@@ -43,8 +44,16 @@ const PLACES: [&str; 6] = [
 ];
 const HOME: &str = "10.9.9.9:40000";
 
+/// The addresses of `PLACES` and `HOME`, which are parsed once.
+static ADDRESSES: LazyLock<[Address; PLACES.len()]> = LazyLock::new(|| PLACES.map(address));
+static HOME_ADDRESS: LazyLock<Address> = LazyLock::new(|| address(HOME));
+
 fn sender_address(number: u8) -> Address {
-    address(PLACES[usize::from(number) % PLACES.len()])
+    ADDRESSES[usize::from(number) % PLACES.len()]
+}
+
+fn home() -> Address {
+    *HOME_ADDRESS
 }
 
 fn address(text: &str) -> Address {
@@ -169,7 +178,7 @@ impl Play {
     fn mint(&mut self, input: &mut Input<'_>) {
         if self.raw_clients.len() < MAX_TOKENS {
             let number = self.raw_clients.len() as u8;
-            self.raw_clients.push(RawClient::mint(number, input, self.unix_ms, address(HOME)));
+            self.raw_clients.push(RawClient::mint(number, input, self.unix_ms, home()));
         }
     }
 
@@ -244,9 +253,7 @@ impl Play {
         let now = self.now();
         self.invariants.on_delivered(from, datagram.len());
         // Opened before the server decrypts it in place.
-        let token = self.raw_clients.iter().position(|raw_client| {
-            raw_client.open_from_client(&datagram).is_some_and(|opened| opened.kind == PacketKind::Response)
-        });
+        let token = self.raw_clients.iter().position(|raw_client| raw_client.opens_response(&datagram));
         let (before, connects) = (self.server.discards().total(), self.server.stats().connects);
         match self.server.handle(from, &mut datagram, now) {
             Ok(payload) => {
@@ -412,11 +419,11 @@ impl Play {
             4 => while self.client.poll_event().is_some() {},
             5 => {
                 let mut noise = vec![what; usize::from(input.u8())];
-                let _ = self.client.handle(address(HOME), &mut noise, now);
+                let _ = self.client.handle(home(), &mut noise, now);
             }
             _ => {
                 for mut datagram in std::mem::take(&mut self.to_client) {
-                    let _ = self.client.handle(address(HOME), &mut datagram, now);
+                    let _ = self.client.handle(home(), &mut datagram, now);
                 }
                 self.client.tick(now);
                 self.client.transmit(now, &mut batch);
@@ -425,7 +432,7 @@ impl Play {
         assert_eq!(self.client.slot_info().is_some(), self.client.state() as i8 == 3);
         for (to, datagram) in batch.sent {
             self.invariants.client_sent(&self.raw_clients, &datagram);
-            if to == address(HOME) {
+            if to == home() {
                 self.present(sender_address(0), datagram);
             }
         }
@@ -434,7 +441,7 @@ impl Play {
 
 fn config(input: &mut Input<'_>) -> ServerConfig {
     let [slots, pending, history, addresses, takeover, cutoff, timeouts, budgets] = input.array::<8>();
-    let mut config = ServerConfig::new(PROTOCOL_ID, 1 + u32::from(slots % 4), &[address(HOME).socket_addr()]);
+    let mut config = ServerConfig::new(PROTOCOL_ID, 1 + u32::from(slots % 4), &[home().socket_addr()]);
     config.pending_clients = 1 + u32::from(pending % 8);
     config.history_tokens = 1 + usize::from(history % 16);
     config.addresses_per_token = 1 + addresses % 8;

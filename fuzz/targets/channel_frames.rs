@@ -3,7 +3,7 @@
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
@@ -38,7 +38,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn layout() -> Arc<Layout> {
+/// The layout of every end. It is hashed once.
+static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
     let channel = |kind| ChannelConfig {
         queue_bytes: QUEUE_BYTES,
         queue_messages: QUEUE_MESSAGES,
@@ -52,11 +53,11 @@ fn layout() -> Arc<Layout> {
         ..ChannelConfig::from(kind)
     };
     Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).expect("settings to run with"))
-}
+});
 
 /// Feeds packets of arbitrary bytes: memory stays bounded and no message exceeds its limit.
 fn invented(input: &mut Input<'_>) {
-    let mut channels = Channels::new(layout(), None);
+    let mut channels = Channels::new(Arc::clone(&LAYOUT), None);
     let (mut scratch, mut now) = (Vec::new(), Instant::default());
     while let Some(length) = input.operation() {
         let frames: Vec<u8> = (0..usize::from(length) * 2).map_while(|_| input.operation()).collect();
@@ -115,9 +116,8 @@ struct World {
 
 impl World {
     fn new(may_flood: bool) -> Self {
-        let layout = layout();
         let end = || End {
-            channels: Channels::new(Arc::clone(&layout), None),
+            channels: Channels::new(Arc::clone(&LAYOUT), None),
             packets: Vec::new(),
             sequence: Sequence(65_500),
             logs: Default::default(),

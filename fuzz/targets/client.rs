@@ -36,6 +36,8 @@ const TRANSFERS: ChannelId = ChannelId(4);
 const MAX_MESSAGE_BYTES: u32 = 2000;
 /// What a connection of this layout may hold.
 const MAX_BYTES: usize = 512 << 10;
+/// Packets that a connection keeps state for, sent and received.
+const WINDOW: u16 = 256;
 const TURN: Duration = Duration::from_millis(16);
 /// The interval between two packets of a client that connects.
 const PACE: Duration = Duration::from_millis(100);
@@ -67,11 +69,14 @@ static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
 });
 
 /// Returns the addresses of the hostile server that tokens list.
-fn homes() -> [Address; 2] {
-    ["10.0.9.1:40000", "[2001:db8::9]:40000"].map(|text| {
-        let address: std::net::SocketAddr = text.parse().expect("an address");
-        address.into()
-    })
+fn homes() -> &'static [Address; 2] {
+    static HOMES: LazyLock<[Address; 2]> = LazyLock::new(|| {
+        ["10.0.9.1:40000", "[2001:db8::9]:40000"].map(|text| {
+            let address: std::net::SocketAddr = text.parse().expect("an address");
+            address.into()
+        })
+    });
+    &HOMES
 }
 
 /// Returns the token with this number, which has keys of its own.
@@ -143,7 +148,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut client = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped), &Seed::from([9; 32]));
-        let traffic = Traffic::Channels(Arc::clone(&LAYOUT), ConnectionConfig::default());
+        let mut config = ConnectionConfig::default();
+        // Short tables, because each run creates them.
+        (config.endpoint.sent_window, config.endpoint.received_window) = (WINDOW, WINDOW);
+        (config.endpoint.reassemblies, config.endpoint.rtt_history) = (16, 16);
+        let traffic = Traffic::Channels(Arc::clone(&LAYOUT), config);
         client.set_traffic(traffic).expect("settings to run with");
         let now = Duration::ZERO;
         let mut world = Self {

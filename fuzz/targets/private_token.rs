@@ -2,6 +2,8 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::{PROTOCOL_ID, fit, key};
 use slipgate_netcode::address::Address;
@@ -17,6 +19,8 @@ use slipgate_netcode::wire::{PRIVATE_TOKEN_BYTES, PRIVATE_TOKEN_PLAIN_BYTES};
 const EXPIRES: UnixSeconds = UnixSeconds(1_700_000_000);
 const NONCE: [u8; 24] = [0x3c; 24];
 
+static KEYS: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::from(key()));
+
 fuzz_target!(|input: &[u8]| {
     let plain: [u8; PRIVATE_TOKEN_PLAIN_BYTES] = fit(input);
     let parsed = PrivateLayout::parse(&plain);
@@ -24,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     let mut sealed: [u8; PRIVATE_TOKEN_BYTES] = fit(&plain);
     seal_private(&key(), &PrivateContext { protocol_id: PROTOCOL_ID, expires: EXPIRES, nonce: &NONCE }, &mut sealed);
     let request = Request { expires: EXPIRES, nonce: &NONCE, sealed: &sealed };
-    let redeemed = redeem(&request, PROTOCOL_ID, &KeyRing::from(key()));
+    let redeemed = redeem(&request, PROTOCOL_ID, &KEYS);
 
     let (parsed, redeemed) = match (parsed, redeemed) {
         (Ok(parsed), Ok(redeemed)) => (parsed, redeemed),

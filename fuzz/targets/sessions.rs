@@ -34,6 +34,8 @@ const LAST_TURNS: usize = 30;
 const MAX_REPLY_TURNS: usize = 4;
 /// The messages that one packet releases: those in it, and a window of each channel.
 const MAX_RELEASED: u64 = 575 + 64 * KINDS.len() as u64;
+/// Packets that a connection keeps state for, sent and received.
+const WINDOW: u16 = 256;
 /// The memory that all clients of the server share, and what one connection may hold beside it.
 const SHARED_BYTES: usize = 100_000;
 const MAX_OWN_BYTES: usize = 256 << 10;
@@ -56,6 +58,14 @@ static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
     };
     Arc::new(Layout::try_from(KINDS.map(channel).to_vec()).expect("settings to run with"))
 });
+
+/// Returns the settings of every connection: the defaults, with short tables, because each run creates them.
+fn settings() -> ConnectionConfig {
+    let mut config = ConnectionConfig::default();
+    (config.endpoint.sent_window, config.endpoint.received_window) = (WINDOW, WINDOW);
+    (config.endpoint.reassemblies, config.endpoint.rtt_history) = (16, 16);
+    config
+}
 
 /// Nothing leaves the process, so nothing may be written here.
 struct NoNetwork;
@@ -137,18 +147,20 @@ struct World {
 impl World {
     fn new() -> Self {
         let advertised = "127.0.0.1:40000".parse().expect("an address");
-        let config = ServerConfig::new(PROTOCOL_ID, 1 + HONEST as u32, &[advertised]);
+        let mut config = ServerConfig::new(PROTOCOL_ID, 1 + HONEST as u32, &[advertised]);
+        // Clients in the same process use no tokens.
+        (config.pending_clients, config.history_tokens) = (1, 1);
         let now = now(Duration::ZERO);
         let netcode =
             NetcodeServer::new(config, key().into(), &Seed::from([1; 32]), now).expect("settings to run with");
-        let traffic = Traffic::Channels(Arc::clone(&LAYOUT), ConnectionConfig::default());
+        let traffic = Traffic::Channels(Arc::clone(&LAYOUT), settings());
         let memory = Memory::new(SHARED_BYTES, SHARED_BYTES);
         let mut server = SessionServer::new(netcode, traffic, memory).expect("settings to run with");
         let mut join = |id: u64| server.connect_loopback(id.into(), [0; 256], now).expect("a slot");
         let malicious = join(1);
         let honest = [2, 3].map(|id| {
-            let connection = Connection::new(&ConnectionConfig::default(), Arc::clone(&LAYOUT), Role::Client, None)
-                .expect("settings");
+            let connection =
+                Connection::new(&settings(), Arc::clone(&LAYOUT), Role::Client, None).expect("settings to run with");
             Honest { client: join(id), connection, sent: Vec::new(), echoed: 0 }
         });
         Self { server, now: Duration::ZERO, turns: 0, malicious, sequence: 0, flood_messages: 0, honest }

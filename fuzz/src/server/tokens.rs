@@ -112,6 +112,12 @@ impl RawClient {
         open(&self.server_to_client, PacketKind::TO_CLIENT, datagram)
     }
 
+    /// Returns whether a packet is a response of a client with this token.
+    pub(super) fn opens_response(&self, datagram: &[u8]) -> bool {
+        // Other kinds are not decrypted, which saves most of the time.
+        open(&self.client_to_server, &[PacketKind::Response], datagram).is_some()
+    }
+
     /// Opens a packet from a client with this token.
     pub(super) fn open_from_client(&self, datagram: &[u8]) -> Option<Opened> {
         open(&self.client_to_server, PacketKind::TO_SERVER, datagram)
