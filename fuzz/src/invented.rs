@@ -8,6 +8,10 @@ use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp
 
 use crate::Input;
 
+/// Texts of a BYE: some control a terminal, forge a line of a log, or change the direction of text.
+const TEXTS: [&str; 4] =
+    ["bye", "\u{1b}[2J\r\nWARN forged", "\u{202e}exe.txt\u{2066}\u{2069}\u{61c}", "\0\u{2028}\u{9b}1m\u{7f}"];
+
 /// Returns a datagram with a header, a frame, and bytes of the input. Bit 0 of `how` adds an arrival echo, bit 1 a
 /// HELLO (of `layout`, unless bit 3 is set), bits 2 and 3 together a BYE.
 #[must_use]
@@ -31,7 +35,8 @@ pub fn invented_datagram(how: u8, sequence: u16, layout: LayoutHash, input: &mut
     }
     if how & 12 == 12 {
         let mut bytes = [0; 64];
-        let bye = Bye { code: CloseCode(u16::from(input.u8())), text: "bye" };
+        let code = input.u8();
+        let bye = Bye { code: CloseCode(code.into()), text: TEXTS[usize::from(code) % TEXTS.len()] };
         let written = control::write(&ControlMessage::Bye(bye), &mut bytes);
         writer.bytes(&bytes[..written]);
     }

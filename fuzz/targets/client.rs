@@ -45,8 +45,10 @@ const TIMEOUT_SECONDS: i32 = 5;
 const LIFETIME: Duration = Duration::from_secs(30);
 /// A silent server is given up by then: its token expires, or its connection times out after an end that waited.
 const MAX_SILENCE: Duration = Duration::from_secs(45);
-/// Messages of a turn: 4 ms of work, what a turn's time adds, and a packet beyond it, at 1.25 us each.
+/// Messages of a turn: 4 ms of work, what a turn's time adds, and a packet beyond it, at 1.25 us each. A client that
+/// did not read for longer takes more: 100 ms of work for each second, or 80 messages for each millisecond.
 const MAX_MESSAGES_PER_TURN: usize = 5000;
+const MAX_MESSAGES_PER_UNREAD_MILLISECOND: usize = 80;
 const MAX_PACKETS_PER_TURN: usize = 256;
 const MAX_OPERATIONS: usize = 200;
 
@@ -141,6 +143,7 @@ struct World {
     attempt: Attempt,
     tokens: u8,
     now: Duration,
+    last_turn: Duration,
     messages_of_turn: usize,
     last_sent: Vec<Vec<u8>>,
 }
@@ -160,6 +163,7 @@ impl World {
             attempt: Attempt::new(&token(0), now),
             tokens: 0,
             now,
+            last_turn: now,
             messages_of_turn: 0,
             last_sent: Vec::new(),
         };
@@ -203,8 +207,8 @@ impl World {
             11 => self.from_elsewhere(input),
             12 => self.send(input),
             13 => {
-                self.now += Duration::from_millis(u64::from(input.u8()) << (operation >> 6));
                 self.check_work();
+                self.now += Duration::from_millis(u64::from(input.u8()) << (operation >> 6));
             }
             14 => match operation >> 4 {
                 0 => self.client.disconnect(),
@@ -356,12 +360,14 @@ impl World {
     /// Checks how many messages arrived at one moment: later ones have a new budget.
     fn check_work(&mut self) {
         let messages = std::mem::take(&mut self.messages_of_turn);
-        assert!(messages <= MAX_MESSAGES_PER_TURN, "{messages} messages in a turn");
+        let unread = (self.now - self.last_turn).as_millis() as usize * MAX_MESSAGES_PER_UNREAD_MILLISECOND;
+        assert!(messages <= MAX_MESSAGES_PER_TURN + unread, "{messages} messages in a turn");
     }
 
     fn turn(&mut self) {
         self.check_work();
         self.now += TURN;
+        self.last_turn = self.now;
         let (now, mut outbox) = (self.clock(), Sent::default());
         let connects = self.attempt.slots == 0;
         self.client.tick(now);
@@ -440,7 +446,11 @@ impl Attempt {
 
 /// Asserts that what a game shows controls neither a terminal nor a log.
 fn assert_no_control_characters(reason: &CloseReason) {
-    let is_control = |character: char| character.is_control() || ('\u{202a}'..='\u{202e}').contains(&character);
+    let changes_direction = |character| {
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(character, '\u{2066}'..='\u{2069}')
+    };
+    let is_control = |character: char| character.is_control() || changes_direction(character);
     for text in [reason.text.clone(), reason.to_string()] {
         assert!(text.len() <= 256 && !text.chars().any(is_control), "{text:?}");
     }

@@ -43,6 +43,8 @@ const SHORT_TURN: Duration = Duration::from_millis(10);
 const LONG_TURN: Duration = Duration::from_secs(60);
 /// The time after which a peer that sends but acknowledges nothing is closed (`specs/session-1.md`, §5.6).
 const DEAD_FOR: Duration = Duration::from_secs(30);
+/// Longer than unused memory is kept, and than incomplete messages wait for their slices.
+const UNUSED_FOR: Duration = Duration::from_secs(11);
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Input::new(input);
@@ -352,6 +354,7 @@ impl World {
                 assert!(self.ends[one].receipts.all_reported(), "a receipt was not reported");
                 assert!(self.ends[one].is_done(), "an end has work left");
             }
+            self.free_memory();
         }
         for end in self.ends.iter_mut().filter(|end| end.connection.close_reason().is_some()) {
             // An end that has just received the close sends its own close frames.
@@ -359,6 +362,16 @@ impl World {
             end.pass(Duration::from_secs(2));
             end.transmit();
             assert!(end.connection.is_closed());
+        }
+    }
+
+    /// Checks that idle ends free the memory of all messages, also of those that expired before they were complete.
+    fn free_memory(&mut self) {
+        for _ in 0..3 {
+            self.pass(UNUSED_FOR);
+        }
+        for end in &self.ends {
+            assert_eq!(end.connection.channels.memory_bytes(), 0, "an idle end holds memory");
         }
     }
 
