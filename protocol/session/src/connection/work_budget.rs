@@ -296,7 +296,8 @@ impl WorkBudget {
         }
         self.refilled_at = now;
         let burst = if self.is_suspect(now) { self.steady_burst.min(SUSPECT_BURST) } else { self.steady_burst };
-        let max = burst.saturating_add(self.gained_in(unread)).max(self.left);
+        // What was left of an unread time is lost: nothing waits any more.
+        let max = burst.saturating_add(self.gained_in(unread));
         self.left = self.left.saturating_add(gained).min(max);
         self.reserve = self.reserve.saturating_add(gained / RESERVE_REFILL as i64).min(self.max_reserve);
     }
@@ -440,6 +441,15 @@ mod tests {
         };
         let end = (1..200).find(|turn| ends_at(*turn)).map(|turn| 16 * turn);
         assert!(end.is_some_and(|end| (2000..2400).contains(&end)), "{end:?} ms");
+    }
+
+    #[test]
+    fn credit_of_an_unread_time_ends_with_it() {
+        let mut budget = budget();
+        // 500 ms without reading are 50 ms of work, of which the packets that waited took nothing.
+        assert_eq!(budget.request(Duration::from_millis(500), at(600)), WorkPermit::Granted);
+        let granted = send(&mut budget, 10_000, 10_000, at(616));
+        assert!((75..=401).contains(&granted), "{granted} packets of 10 us, of 4 ms at most");
     }
 
     #[test]
