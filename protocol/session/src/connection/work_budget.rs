@@ -296,7 +296,7 @@ impl WorkBudget {
         }
         self.refilled_at = now;
         let burst = if self.is_suspect(now) { self.steady_burst.min(SUSPECT_BURST) } else { self.steady_burst };
-        // What was left of an unread time is lost: nothing waits any more.
+        // The credit of an unread time ends with it: no packet waits any longer.
         let max = burst.saturating_add(self.gained_in(unread));
         self.left = self.left.saturating_add(gained).min(max);
         self.reserve = self.reserve.saturating_add(gained / RESERVE_REFILL as i64).min(self.max_reserve);
