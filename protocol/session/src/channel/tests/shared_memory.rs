@@ -98,8 +98,8 @@ fn lost_slice_is_taken_without_memory_and_frees_the_rest() {
 #[test]
 fn packet_of_more_pieces_than_are_free_is_refused() {
     // The lists of eight messages take no shared memory, so the pieces alone decide.
-    let config = ChannelConfig { queue_messages: 8, ..of(Kind::ReliableOrdered) };
-    let [mut one, mut other] = [End::new(&[config.clone()]), sharing(&[config], &MemoryBudget::new(0))];
+    let configs = [ChannelConfig { queue_messages: 8, ..of(Kind::ReliableOrdered) }];
+    let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
     for number in 0..8 {
         one.send(C, &message(number, 5 * PIECE_BYTES));
     }
@@ -118,8 +118,8 @@ fn packet_of_more_pieces_than_are_free_is_refused() {
 #[test]
 fn packet_far_ahead_is_refused_without_memory_for_lists() {
     for kind in RELIABLE {
-        let config = ChannelConfig { queue_messages: 1024, ..of(kind) };
-        let [mut one, mut other] = [End::new(&[config.clone()]), sharing(&[config], &MemoryBudget::new(0))];
+        let configs = [ChannelConfig { queue_messages: 1024, ..of(kind) }];
+        let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
         for number in 0..200 {
             one.send(C, &message(number, 10));
         }
