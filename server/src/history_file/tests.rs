@@ -230,7 +230,7 @@ fn only_a_whole_file_of_the_present_format_is_used_as_it_is() {
 }
 
 #[test]
-fn file_that_cannot_be_rewritten_is_refused_unless_the_disk_is_full() {
+fn file_that_cannot_be_rewritten_is_refused() {
     let folder = TestFolder::with_records("no-rewrite", 2);
     let in_the_way = folder.0.join("history.new");
     std::fs::create_dir_all(in_the_way.join("full")).unwrap();
