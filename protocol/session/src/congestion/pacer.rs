@@ -48,21 +48,20 @@ impl Pacer {
         self.credit = (self.credit - bytes).max(-self.max_credit(rate, tick).max(bytes));
     }
 
-    /// Returns when the credit reaches `credit` bytes, which may be negative.
-    pub(super) fn ready_at(&self, credit: i64, rate: BytesPerSecond, tick: Duration, now: Instant) -> Instant {
-        let missing = credit as f64 - self.credit(rate, tick, now);
-        if missing <= 0.0 {
-            return now;
-        }
-        // One nanosecond more: rounding down would wake the caller just before the credit is there.
-        let wait = Duration::try_from_secs_f64(missing / rate.0).unwrap_or(Duration::MAX);
-        now.after(wait.saturating_add(Duration::from_nanos(1)))
-    }
-
     fn max_credit(&self, rate: BytesPerSecond, tick: Duration) -> f64 {
         let burst = MIN_BURST.as_secs_f64().max(TICKS * tick.as_secs_f64());
         (MIN_PACKETS * self.packet_bytes).max(rate.0 * burst)
     }
+}
+
+/// Returns when `missing` bytes of credit are there.
+pub(super) fn ready_at(missing: f64, rate: BytesPerSecond, now: Instant) -> Instant {
+    if missing <= 0.0 {
+        return now;
+    }
+    // One nanosecond more: rounding down would wake the caller just before the credit is there.
+    let wait = Duration::try_from_secs_f64(missing / rate.0).unwrap_or(Duration::MAX);
+    now.after(wait.saturating_add(Duration::from_nanos(1)))
 }
 
 #[cfg(test)]
@@ -74,6 +73,11 @@ mod tests {
 
     fn at(millis: u64) -> Instant {
         Instant::from_start(Duration::from_millis(millis))
+    }
+
+    /// Returns when a packet's credit is there.
+    fn packet_ready_at(pacer: &Pacer, rate: BytesPerSecond, now: Instant) -> Instant {
+        ready_at(f64::from(PACKET) - pacer.credit(rate, NO_TICK, now), rate, now)
     }
 
     #[test]
@@ -99,7 +103,7 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
         pacer.spend(16 * PACKET, rate, NO_TICK);
-        let ready = pacer.ready_at(PACKET.into(), rate, NO_TICK, at(0)).since(at(0));
+        let ready = packet_ready_at(&pacer, rate, at(0)).since(at(0));
         assert!((Duration::from_millis(150)..Duration::from_millis(151)).contains(&ready), "{ready:?}");
     }
 
@@ -128,10 +132,10 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
         pacer.spend(2 * PACKET, rate, NO_TICK);
-        let ready = pacer.ready_at(PACKET.into(), rate, NO_TICK, at(3));
+        let ready = packet_ready_at(&pacer, rate, at(3));
         assert!(ready >= at(10) && ready.since(at(10)) < Duration::from_micros(1), "{ready:?}");
         assert!(pacer.credit(rate, NO_TICK, ready) >= f64::from(PACKET));
-        assert_eq!(pacer.ready_at(PACKET.into(), rate, NO_TICK, at(15)), at(15));
+        assert_eq!(packet_ready_at(&pacer, rate, at(15)), at(15));
     }
 
     #[test]

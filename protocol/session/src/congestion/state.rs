@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::pacer::Pacer;
+use super::pacer::{self, Pacer};
 use super::timing::RttEstimator;
 use super::{
     Binary, BinaryConfig, BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed,
@@ -138,9 +138,10 @@ impl CongestionState {
     /// Records a packet that was sent, even if it exceeded the budget.
     pub fn on_sent(&mut self, bytes: u32, now: Instant) {
         // Fill first: the controller may change its rate, and the credit until now grew at the old one.
-        self.fill(now);
+        let rate = self.controller.rate(now);
+        self.pacer.fill(rate, self.tick, now);
         // A packet beyond the budget leaves a debt, which later packets wait for.
-        self.pacer.spend(bytes, self.controller.rate(now), self.tick);
+        self.pacer.spend(bytes, rate, self.tick);
         self.controller.on_sent(bytes, now);
         self.sent_at = Some(now);
     }
@@ -217,62 +218,29 @@ impl CongestionState {
     #[must_use]
     #[inline]
     pub fn budget(&self, in_flight: u64, now: Instant) -> u64 {
-        self.budget_with_priority(Priority::default(), in_flight, now).max(0) as u64
-    }
-
-    /// Returns the budget like [`CongestionState::budget`], for data of a given priority; below zero by the overdraft
-    /// of other data.
-    #[must_use]
-    pub(crate) fn budget_with_priority(&self, priority: Priority, in_flight: u64, now: Instant) -> i64 {
-        let credit = self.pacer.credit(self.controller.rate(now), self.tick, now) as i64;
-        // Urgent data may overdraw the pacer, never the window.
-        let paced = credit.saturating_add_unsigned(priority.overdraft);
-        let window_room = i64::try_from(self.window_room(in_flight, now))
-            .unwrap_or(i64::MAX)
-            .saturating_sub_unsigned(priority.reserve);
-        let allowed = paced.min(window_room);
-        // Without this packet a closed window would never reopen if its acknowledgements were lost.
-        if now >= self.keep_alive_at() { allowed.max(FLOOR_PACKET_BYTES.into()) } else { allowed }
+        self.allowance(in_flight, now).budget(Priority::default()).max(0) as u64
     }
 
     /// Returns when a whole packet may be sent if no acknowledgement arrives before, or the next keep-alive packet if
     /// that is sooner; `None` while nothing waits.
     #[must_use]
     pub fn next_send(&self, in_flight: u64, now: Instant) -> Option<Instant> {
-        self.next_send_with_priority(u64::MAX, Priority::default(), in_flight, now)
+        self.allowance(in_flight, now).next_send(u64::MAX, Priority::default())
     }
 
-    /// Returns the time like [`CongestionState::next_send`], for `bytes` bytes, at most a whole packet, of a given
-    /// priority.
+    /// Returns what may be sent now, as long as nothing is sent and nothing arrives.
     #[must_use]
-    pub(crate) fn next_send_with_priority(
-        &self,
-        bytes: u64,
-        priority: Priority,
-        in_flight: u64,
-        now: Instant,
-    ) -> Option<Instant> {
-        if self.demand == Demand::Met {
-            return None;
+    pub(crate) fn allowance(&self, in_flight: u64, now: Instant) -> SendAllowance {
+        let rate = self.controller.rate(now);
+        SendAllowance {
+            now,
+            rate,
+            credit: self.pacer.credit(rate, self.tick, now),
+            window_room: self.controller.window(now).map_or(u64::MAX, |window| window.saturating_sub(in_flight)),
+            keep_alive_at: self.keep_alive_at(),
+            max_packet_bytes: self.shape.packet_bytes,
+            demand: self.demand,
         }
-        // Nothing waits for more than one packet.
-        let bytes = bytes.min(self.shape.packet_bytes.into());
-        let alive = self.keep_alive_at().max(now);
-        // The window is full: only an acknowledgement frees it, so the next packet by time alone is the keep-alive.
-        if self.window_room(in_flight, now) < bytes.saturating_add(priority.reserve) {
-            return Some(alive);
-        }
-        let credit = (bytes as i64).saturating_sub_unsigned(priority.overdraft);
-        let ready = self.pacer.ready_at(credit, self.controller.rate(now), self.tick, now);
-        Some(ready.min(alive))
-    }
-
-    /// Returns how large bulk packets should be: what the rate brings in 10 ms, at least 256 bytes, at most a whole
-    /// packet. A larger one would delay what follows it on a slow path, and look like a queue there.
-    #[must_use]
-    pub(crate) fn bulk_packet_bytes(&self, now: Instant) -> u32 {
-        let bytes = (self.controller.rate(now).0 * BULK_PACKET_SECONDS) as u32;
-        bytes.max(FLOOR_PACKET_BYTES).min(self.shape.packet_bytes)
     }
 
     /// Returns what a game should send; call it before composing a tick.
@@ -311,13 +279,62 @@ impl CongestionState {
         self.pacer.fill(self.controller.rate(now), self.tick, now);
     }
 
-    fn window_room(&self, in_flight: u64, now: Instant) -> u64 {
-        self.controller.window(now).map_or(u64::MAX, |window| window.saturating_sub(in_flight))
-    }
-
     /// Returns when a keep-alive packet may be sent regardless of rate and window.
     fn keep_alive_at(&self) -> Instant {
         self.sent_at.map_or_else(Instant::default, |sent_at| sent_at.after(FLOOR_INTERVAL))
+    }
+}
+
+/// What a connection may send at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendAllowance {
+    now: Instant,
+    rate: BytesPerSecond,
+    /// The pacer's credit in bytes.
+    credit: f64,
+    /// Bytes that the window leaves.
+    window_room: u64,
+    keep_alive_at: Instant,
+    max_packet_bytes: u32,
+    demand: Demand,
+}
+
+impl SendAllowance {
+    /// Returns how many bytes of data of a given priority may be sent; below zero by the overdraft of other data.
+    #[must_use]
+    pub(crate) fn budget(&self, priority: Priority) -> i64 {
+        // Urgent data may overdraw the pacer, never the window.
+        let paced = (self.credit as i64).saturating_add_unsigned(priority.overdraft);
+        let window_room = i64::try_from(self.window_room).unwrap_or(i64::MAX).saturating_sub_unsigned(priority.reserve);
+        let allowed = paced.min(window_room);
+        // Without this packet a closed window would never reopen if its acknowledgements were lost.
+        if self.now >= self.keep_alive_at { allowed.max(FLOOR_PACKET_BYTES.into()) } else { allowed }
+    }
+
+    /// Returns the time like [`CongestionState::next_send`], for `bytes` bytes, at most a whole packet, of a given
+    /// priority.
+    #[must_use]
+    pub(crate) fn next_send(&self, bytes: u64, priority: Priority) -> Option<Instant> {
+        if self.demand == Demand::Met {
+            return None;
+        }
+        // Nothing waits for more than one packet.
+        let bytes = bytes.min(self.max_packet_bytes.into());
+        let alive = self.keep_alive_at.max(self.now);
+        // The window is full: only an acknowledgement frees it, so the next packet by time alone is the keep-alive.
+        if self.window_room < bytes.saturating_add(priority.reserve) {
+            return Some(alive);
+        }
+        let missing = (bytes as i64).saturating_sub_unsigned(priority.overdraft) as f64 - self.credit;
+        Some(pacer::ready_at(missing, self.rate, self.now).min(alive))
+    }
+
+    /// Returns how large bulk packets should be: what the rate brings in 10 ms, at least 256 bytes, at most a whole
+    /// packet. A larger one would delay what follows it on a slow path, and look like a queue there.
+    #[must_use]
+    pub(crate) fn bulk_packet_bytes(&self) -> u32 {
+        let bytes = (self.rate.0 * BULK_PACKET_SECONDS) as u32;
+        bytes.max(FLOOR_PACKET_BYTES).min(self.max_packet_bytes)
     }
 }
 
@@ -372,7 +389,7 @@ mod tests {
     #[test]
     fn bulk_packet_lasts_ten_milliseconds_within_its_bounds() {
         for (rate, bytes) in [(2560.0, 256), (32_000.0, 320), (64_000.0, 640), (1e6, 1253), (1e12, 1253)] {
-            assert_eq!(fixed(rate).bulk_packet_bytes(at(0)), bytes, "{rate}");
+            assert_eq!(fixed(rate).allowance(0, at(0)).bulk_packet_bytes(), bytes, "{rate}");
         }
     }
 

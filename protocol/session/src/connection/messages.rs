@@ -158,7 +158,10 @@ impl Connection {
 
     fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
         // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
-        let send = self.may_send().then(|| self.path.next_send(self.pending_demand(now), now).unwrap_or(now));
+        let send = self.may_send().then(|| {
+            let allowance = self.path.allowance(now);
+            allowance.next_send(self.pending_demand(&allowance, now)).unwrap_or(now)
+        });
         let path = self.path.next_deadline().into_iter().chain(self.pto_deadline());
         path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
     }

@@ -3,15 +3,16 @@
 //! The contents of packets are left to `messages` and `packets`.
 
 mod ack_result;
+mod allowance;
 mod send_time;
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 pub(super) use self::ack_result::AckResult;
+pub(super) use self::allowance::PathAllowance;
 use self::send_time::SendTimeEstimator;
 use super::clock::PeerClock;
-use crate::channel::{PendingDemand, SendBudget};
 use crate::congestion::{
     CongestionState, CongestionStats, Demand, Feedback, NewestAck, PeerTime, Priority, SentPacket, SessionPacketKind,
     SocketDelay, Suggestion,
@@ -28,9 +29,6 @@ use crate::wire::session_frame::{
 };
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
-
-/// Bytes of a packet's session frame, with extended acknowledgements of a few packets.
-const FRAME_BYTES: u64 = 16;
 
 /// The path of one connection.
 pub(super) struct ConnectionPath {
@@ -353,33 +351,9 @@ impl ConnectionPath {
         self.congestion.set_demand(demand);
     }
 
-    /// Returns how many bytes of payload the next packet may have; `None` if none may leave now. `pending` is what
-    /// goes first of what waits.
-    pub(super) fn packet_budget(&self, max_bytes: usize, pending: PendingDemand, now: Instant) -> Option<usize> {
-        // The pacer decides when, the budget how much.
-        let ready = self.next_send(pending, now).is_some_and(|ready| ready <= now);
-        let payload = self.budget_for(pending, now);
-        let is_enough = payload as u64 >= pending.bytes.min(max_bytes as u64);
-        // A keep-alive must not overdraw the pacer: only a packet that holds the urgent data may.
-        let payload = if is_enough { payload } else { self.budget(now) };
-        (ready && payload > 0).then(|| payload.min(max_bytes))
-    }
-
-    /// Returns what the path can carry now in one packet, in bytes of its payload.
-    pub(super) fn send_budget(&self, now: Instant) -> SendBudget {
-        // Data that may overdraw without limit is bounded by the window alone.
-        let unlimited = Priority { overdraft: u64::MAX, reserve: 0 };
-        SendBudget {
-            credit: self.payload_for(Priority::default(), now),
-            window: self.payload_for(unlimited, now),
-            bulk: self.bulk(now),
-        }
-    }
-
-    /// Returns up to where transfers may fill a packet, in bytes of its payload.
-    pub(super) fn bulk(&self, now: Instant) -> usize {
-        let bytes = u64::from(self.congestion.bulk_packet_bytes(now));
-        bytes.saturating_sub(self.overhead() + FRAME_BYTES) as usize
+    /// Returns what may be sent now, as long as nothing is sent and nothing arrives.
+    pub(super) fn allowance(&self, now: Instant) -> PathAllowance {
+        PathAllowance { path: self.congestion.allowance(self.in_flight(), now), overhead: self.overhead(), now }
     }
 
     /// Returns whether the window of sent packets is full.
@@ -393,25 +367,9 @@ impl ConnectionPath {
         self.budget_with_overdraft(0, now)
     }
 
-    /// Returns the budget of what goes first, with its priority.
-    pub(super) fn budget_for(&self, pending: PendingDemand, now: Instant) -> usize {
-        usize::try_from(self.payload_for(priority(pending), now)).unwrap_or(0)
-    }
-
     /// Returns the budget of data that may overdraw the pacer by `overdraft` bytes.
     pub(super) fn budget_with_overdraft(&self, overdraft: u64, now: Instant) -> usize {
-        usize::try_from(self.payload_for(Priority { overdraft, reserve: 0 }, now)).unwrap_or(0)
-    }
-
-    fn payload_for(&self, priority: Priority, now: Instant) -> i64 {
-        let in_flight = self.in_flight();
-        self.congestion.budget_with_priority(priority, in_flight, now).saturating_sub_unsigned(self.overhead())
-    }
-
-    /// Returns when the next packet may leave, if `pending` goes first.
-    pub(super) fn next_send(&self, pending: PendingDemand, now: Instant) -> Option<Instant> {
-        let bytes = pending.bytes.saturating_add(self.overhead() + FRAME_BYTES);
-        self.congestion.next_send_with_priority(bytes, priority(pending), self.in_flight(), now)
+        self.allowance(now).payload(Priority { overdraft, reserve: 0 })
     }
 
     // State ---------------------------------------------------------------------------------------------------------
@@ -461,11 +419,6 @@ impl ConnectionPath {
         endpoint.counters.dropped_events += self.ack_result.events.as_ref().map_or(0, PacketEvents::dropped);
         (endpoint, self.congestion.stats(now))
     }
-}
-
-/// Returns how the pending data may draw on the budget.
-const fn priority(PendingDemand { overdraft, reserve, .. }: PendingDemand) -> Priority {
-    Priority { overdraft, reserve }
 }
 
 /// Returns when the packet arrived at the peer that a frame echoes.

@@ -6,6 +6,7 @@ use crate::channel::{ChannelId, PendingDemand, SendBudget, SendOptions, SharedMe
 use crate::congestion::SessionPacketKind;
 use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
 use crate::connection::SendError;
+use crate::connection::path::PathAllowance;
 use crate::reliability::Sink;
 use crate::wire::reliable::MAX_HEADER_BYTES;
 use slipgate_netcode::time::Instant;
@@ -98,7 +99,7 @@ impl Connection {
         }
     }
 
-    fn transmit_open(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+    fn transmit_open(&mut self, uplink: u64, now: Instant, sink: &mut impl Sink) -> u64 {
         let (mut sent, min_contents) = (0, self.min_contents());
         loop {
             // The controller raises its rate only while the application wants more (RFC 9002, section 7.8).
@@ -107,16 +108,17 @@ impl Connection {
                 break;
             }
             self.path.set_demand(Demand::Unmet);
-            let pending = self.pending_demand(now);
-            let Some(max_bytes) = self.path.packet_budget(self.max_packet_bytes(), pending, now) else { break };
-            let allowed = allowance.saturating_sub(sent + self.path.overhead());
+            let allowance = self.path.allowance(now);
+            let pending = self.pending_demand(&allowance, now);
+            let Some(max_bytes) = allowance.packet_budget(self.max_packet_bytes(), pending) else { break };
+            let allowed = uplink.saturating_sub(sent + self.path.overhead());
             if allowed < min_contents {
                 // The shared uplink is the limit, not the path: the controller must not raise its rate for it.
                 self.path.set_demand(Demand::Met);
                 break;
             }
             let max_bytes = max_bytes.min(usize::try_from(allowed).unwrap_or(max_bytes));
-            let bytes = self.send_packet(max_bytes, self.path.send_budget(now), now, sink);
+            let bytes = self.send_packet(max_bytes, allowance.send_budget(), now, sink);
             if bytes == 0 {
                 break;
             }
@@ -152,11 +154,11 @@ impl Connection {
     }
 
     /// Returns what goes first of what waits.
-    pub(super) fn pending_demand(&self, now: Instant) -> PendingDemand {
+    pub(super) fn pending_demand(&self, allowance: &PathAllowance, now: Instant) -> PendingDemand {
         let pending = self.channels.pending_demand(now).unwrap_or(HELLO_DEMAND);
         // Transfers always have more to send: they wait for the budget of one bulk packet.
         if pending.bytes == u64::MAX {
-            let bytes = self.path.bulk(now).max(self.channels.min_bulk_bytes()) as u64;
+            let bytes = allowance.bulk().max(self.channels.min_bulk_bytes()) as u64;
             return PendingDemand { bytes, ..pending };
         }
         pending
@@ -169,7 +171,8 @@ impl Connection {
             return 0;
         }
         let overhead = self.path.overhead();
-        let allowed = self.path.budget_for(self.pending_demand(now), now) as u64 + overhead;
+        let allowance = self.path.allowance(now);
+        let allowed = allowance.payload_for(self.pending_demand(&allowance, now)) as u64 + overhead;
         // One more packet for the remainder.
         let packets = |bytes: u64| bytes / self.max_packet_bytes() as u64 + 1;
         // Message frames add about as many bytes as the headers of their packets.
