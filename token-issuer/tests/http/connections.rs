@@ -62,7 +62,10 @@ fn idle_connections_with_a_key_do_not_lock_others_out() {
     let mut idle: Vec<TcpStream> = (0..8).map(|_| authenticated(&service)).collect();
     assert_eq!(service.request_token(r#"{"client_id": 1}"#).status, 201);
     assert!(start.elapsed() < MAX_WAIT);
-    assert_eq!(open(&service, &mut idle).iter().filter(|is_open| **is_open).count(), 7);
+    // One gave way to the token. A second one does if the service sees the next request before the end of that one's
+    // connection.
+    let left = open(&service, &mut idle).into_iter().filter(|is_open| *is_open).count();
+    assert!((6..=7).contains(&left), "{left}");
 }
 
 #[test]

@@ -224,7 +224,9 @@ impl Channels {
     /// Returns the incomplete transfers of the peer when the connection has ended, to resume them on the next
     /// connection. Ends all transfers.
     pub(crate) fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialTransfer)> + use<> {
-        let channels = (0..).map(ChannelId).zip(core::mem::take(&mut self.transfers));
+        // Packets with frames of these channels may still be in flight.
+        let empty = self.transfers.iter().map(|_| TransferChannel::default()).collect();
+        let channels = (0..).map(ChannelId).zip(core::mem::replace(&mut self.transfers, empty));
         channels.flat_map(|(id, transfers)| transfers.into_partials().map(move |partial| (id, partial)))
     }
 

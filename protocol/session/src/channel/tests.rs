@@ -388,6 +388,19 @@ fn transfer_arrives_in_the_room_that_messages_leave() {
 }
 
 #[test]
+fn frames_in_flight_may_outlive_the_end_of_transfers() {
+    let [mut one, _] = End::pair(&[of(Kind::Transfers)]);
+    one.channels.send_transfer(C, transfer::Transfer::new(message(7, 10_000)).unwrap(), 0).unwrap();
+    let packets = one.packets(1000);
+    assert_eq!(one.channels.take_partials().count(), 0);
+    for (number, (sequence, _)) in packets.into_iter().enumerate() {
+        if number % 2 == 0 { one.channels.on_acked(sequence) } else { one.channels.on_lost(sequence) }
+    }
+    one.channels.on_pto();
+    assert!(!one.channels.wants_to_send(), "nothing is sent again");
+}
+
+#[test]
 fn transfer_delays_no_message_by_default() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(Kind::Transfers), of(kind)]);
