@@ -11,33 +11,22 @@ mod tag;
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::process::ExitCode;
-use std::time::Duration;
 
-use slipgate::client::transfer::TransferEvent;
-use slipgate::client::{ChannelEvent, Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
+use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
-use tag::{Channels, DEVELOPMENT_KEY, Map, PROTOCOL_ID, Position, Step, World, channels};
+use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels};
 
-const TICK: Duration = Duration::from_millis(50);
-
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     // Without a subscriber the library's warnings are not seen.
     tracing_subscriber::fmt::init();
-    // `Display` of an error is for people; a `Result` from `main` would print `Debug`.
-    let Err(error) = run() else { return ExitCode::SUCCESS };
-    println!("{error}");
-    ExitCode::FAILURE
-}
-
-fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [id, name] = arguments.as_slice() else { return Err("usage: tag_client ID NAME".into()) };
-    let mut player = Player::join("127.0.0.1:40000".parse()?, id.parse()?, name)?;
+    let mut player = Player::join(ADDRESS.parse()?, id.parse()?, name)?;
     loop {
         player.turn();
-        if let Some(reason) = player.ended.take() {
-            return Err(reason.into());
+        if let Some(reason) = player.client.close_reason() {
+            println!("{reason}");
+            return Ok(());
         }
     }
 }
@@ -51,20 +40,16 @@ fn mint(server: SocketAddr, id: u64, name: &str) -> Result<ConnectToken, Box<dyn
 }
 
 pub(crate) struct Player {
-    client: Client,
+    pub(crate) client: Client,
     inbox: Inbox,
     clock: Clock,
     pace: Pace,
-    channels: Channels,
-    id: u64,
+    pub(crate) channels: Channels,
+    pub(crate) id: u64,
     /// The newest state of the game.
     pub(crate) world: World,
-    /// The map, once its transfer has arrived.
-    pub(crate) map: Option<Map>,
-    /// The chat lines so far.
-    pub(crate) chat: Vec<String>,
-    /// Why the connection ended.
-    pub(crate) ended: Option<String>,
+    /// The lines that the player reads.
+    pub(crate) news: Vec<String>,
 }
 
 impl Player {
@@ -72,9 +57,8 @@ impl Player {
         let (clock, (channels, traffic)) = (Clock::start(), channels()?);
         let mut client = Client::new()?.with_traffic(traffic)?;
         client.connect(mint(server, id, name)?, clock.now())?;
-        let (inbox, pace) = (Inbox::default(), Pace::new(clock, TICK));
-        let (world, map, chat, ended) = (World::default(), None, Vec::new(), None);
-        Ok(Self { client, inbox, clock, pace, channels, id, world, map, chat, ended })
+        let (inbox, pace, world) = (Inbox::default(), Pace::new(clock, TICK), World::default());
+        Ok(Self { client, inbox, clock, pace, channels, id, world, news: Vec::new() })
     }
 
     /// Handles what has arrived, sends a step if a tick is due, and sleeps until more happens.
@@ -83,28 +67,16 @@ impl Player {
         self.client.begin_turn(now);
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {
-                Event::Connected { .. } => {
-                    // The queue of a new connection has room.
-                    let _ = self.client.send_message(self.channels.chat, b"hello, all");
-                }
-                Event::Message { channel, bytes, .. } if channel == self.channels.state => {
-                    match decode(channel, bytes) {
-                        Ok(world) => self.world = world,
-                        Err(error) => println!("{error}"),
-                    }
-                }
-                Event::Message { channel, bytes, .. } if channel == self.channels.chat => {
+                Event::Message { channel, bytes, .. } if channel == self.channels.state => match decode(channel, bytes)
+                {
+                    Ok(world) => self.world = world,
+                    Err(error) => println!("{error}"),
+                },
+                Event::Message { channel, bytes, .. } if channel == self.channels.news => {
                     let line = String::from_utf8_lossy(bytes).into_owned();
                     println!("{line}");
-                    self.chat.push(line);
+                    self.news.push(line);
                 }
-                Event::Channel(ChannelEvent::Transfer { channel, event: TransferEvent::Received { content, .. } })
-                    if channel == self.channels.maps =>
-                {
-                    self.map = Some(Map(content.into_vec()));
-                    println!("the map has arrived");
-                }
-                Event::Ended { reason } => self.ended = Some(reason.to_string()),
                 _ => {}
             }
         }
@@ -122,21 +94,14 @@ impl Player {
 
     /// Chases the nearest player when this one is "it", and otherwise flees from the player that is.
     fn step(&self) -> Option<Step> {
-        let World { it, players } = &self.world;
-        let me = players.iter().find(|player| player.id == self.id)?;
-        let others = players.iter().filter(|player| player.id != self.id);
-        let distance = |other: &&Position| (other.x - me.x).abs().max((other.y - me.y).abs());
-        let (target, sign) = if *it == self.id {
-            (others.min_by_key(distance)?, 1)
-        } else {
-            (players.iter().find(|player| player.id == *it)?, -1)
-        };
-        let (dx, dy) = (sign * (target.x - me.x).signum(), sign * (target.y - me.y).signum());
-        // A player that cannot step straight on steps along the wall; only the one that chases goes around a pillar.
-        let steps = [(dx, dy), (dx, 0), (0, dy), (dy, dx)];
-        let steps = if sign > 0 { &steps[..] } else { &steps[..3] };
-        let map = self.map.as_ref()?;
-        let &(dx, dy) = steps.iter().find(|(x, y)| (*x, *y) != (0, 0) && map.is_free(me.x + x, me.y + y))?;
-        Some(Step { dx, dy })
+        let World { it, fields } = &self.world;
+        let (x, y) = *fields.get(&self.id)?;
+        let is_it = *it == self.id;
+        let others = fields.iter().filter(|(id, _)| if is_it { **id != self.id } else { *id == it });
+        let distance = |field: &Field| (field.0 - x).abs().max((field.1 - y).abs());
+        let (to_x, to_y) = others.map(|(_, field)| *field).min_by_key(distance)?;
+        // A player that flees always moves, also from a player on the same row, column or field.
+        let step = |from: i8, to: i8| if is_it { (to - from).signum() } else { 1 - 2 * i8::from(to > from) };
+        Some(Step(step(x, to_x), step(y, to_y)))
     }
 }

@@ -7,6 +7,17 @@ use super::tag_server::Game;
 
 const MAX_TIME: Duration = Duration::from_secs(30);
 
+/// Starts a game with two players, and runs it until both see each other.
+fn start() -> (Game, [Player; 2]) {
+    let mut game = Game::start("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = game.server.sockets().local_addresses()[0];
+    let mut players = [(1, "Ann"), (2, "Bob")].map(|(id, name)| Player::join(address, id, name).unwrap());
+    run_until(&mut game, &mut players, "both see each other", |players| {
+        players.iter().all(|player| player.world.fields.len() == 2)
+    });
+    (game, players)
+}
+
 /// Runs turns until something has happened.
 fn run_until(game: &mut Game, players: &mut [Player], what: &str, mut happened: impl FnMut(&[Player]) -> bool) {
     let start = Instant::now();
@@ -17,24 +28,49 @@ fn run_until(game: &mut Game, players: &mut [Player], what: &str, mut happened: 
     }
 }
 
+/// Returns whether the player has read a line that ends like this.
+fn has_read(player: &Player, end: &str) -> bool {
+    player.news.iter().any(|line| line.ends_with(end))
+}
+
+/// Returns whether the connection has ended with this text.
+fn has_ended(player: &Player, text: &str) -> bool {
+    player.client.close_reason().is_some_and(|reason| reason.to_string().contains(text))
+}
+
 #[test]
-fn two_players_chat_move_and_tag_each_other() {
-    let mut game = Game::start("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = game.addresses()[0];
-    let mut players = [(1, "Ann"), (2, "Bob")].map(|(id, name)| Player::join(address, id, name).unwrap());
-    run_until(&mut game, &mut players, "both see each other", |players| {
-        players.iter().all(|player| player.world.players.len() == 2)
-    });
-    run_until(&mut game, &mut players, "each reads the line of the other", |players| {
-        players.iter().all(|player| player.chat.iter().any(|line| line == "hello, all"))
-    });
-    run_until(&mut game, &mut players, "both have the map", |players| {
-        players.iter().all(|player| player.map.as_ref().is_some_and(|map| map.is_free(3, 4) && !map.is_free(4, 4)))
-    });
+fn two_players_move_and_tag_each_other_until_the_game_ends() {
+    let (mut game, mut players) = start();
     let first = players[0].world.it;
     assert!([1, 2].contains(&first));
+    // The first tag, and the one back, for which both have to leave their fields.
+    let (tagged, back) = if first == 1 { ("Bob is it", "Ann is it") } else { ("Ann is it", "Bob is it") };
     run_until(&mut game, &mut players, "the other one is tagged", |players| {
-        players.iter().all(|player| player.chat.iter().any(|line| line.ends_with(" is it")))
-            && players.iter().all(|player| player.ended.is_none())
+        players.iter().all(|player| has_read(player, tagged) && player.world.it != first)
     });
+    run_until(&mut game, &mut players, "both move", |players| {
+        players.iter().all(|player| player.world.fields.values().all(|field| field.1 > 0))
+    });
+    run_until(&mut game, &mut players, "the first one is tagged", |players| {
+        players.iter().all(|player| has_read(player, back) && player.world.it == first)
+    });
+    assert!(players.iter().all(|player| player.client.close_reason().is_none()));
+    game.end();
+    let start = Instant::now();
+    while !players.iter().all(|player| has_ended(player, "The game is over")) {
+        assert!(start.elapsed() < MAX_TIME, "both read why the game ended");
+        players.iter_mut().for_each(Player::turn);
+    }
+}
+
+#[test]
+fn player_that_sends_invalid_steps_is_kicked() {
+    let (mut game, mut players) = start();
+    let steps = players[1].channels.steps;
+    players[1].client.send_message(steps, &[7; 100]).unwrap();
+    run_until(&mut game, &mut players, "the other player sees that it left", |players| {
+        has_ended(&players[1], "Your game sent invalid data") && has_read(&players[0], "Bob has left (kicked)")
+    });
+    run_until(&mut game, &mut players[..1], "its field is free", |players| players[0].world.fields.len() == 1);
+    assert!(players[0].client.close_reason().is_none());
 }
