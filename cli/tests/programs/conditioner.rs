@@ -84,7 +84,7 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn datagrams_are_forwarded_while_nobody_reads_the_output() {
+fn datagrams_are_forwarded_while_the_output_is_unread() {
     let (server, client) = (socket(), socket());
     let (reader, writer) = crate::small_pipe::small_pipe();
     let to = server.local_addr().unwrap().to_string();

@@ -1,6 +1,6 @@
 //! The documents: links lead somewhere, and README and changelog stay short.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -187,6 +187,48 @@ fn calls_in_documents_exist() {
     assert!(count > 60, "only {count} calls were found: this test no longer reads the documents");
     assert!(unknown.is_empty(), "calls of methods that do not exist:\n{}", unknown.join("\n"));
     assert_eq!(calls("`server.a(1)` my_server.b() server.c server.d().e()", "server"), ["a", "d"]);
+}
+
+/// Returns the members that the lists of the public API have for each type: methods, fields and variants.
+fn members() -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for list in files(&root().join("tests/api"), &["txt"]) {
+        for line in fs::read_to_string(list).unwrap().lines() {
+            let Some((path, described)) = line.split_once(": ") else { continue };
+            let words = described.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned);
+            found.entry(path.rsplit("::").next().unwrap_or(path).to_owned()).or_default().extend(words);
+        }
+    }
+    found
+}
+
+/// Returns the types of a text in backticks, each with the member that is named behind it: `Type::member`.
+fn members_named(text: &str) -> Vec<(&str, &str)> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let paths = quoted(text).map(|word| word.split(|c: char| !is_name(c)).next().unwrap_or(word));
+    let pairs = paths.filter_map(|path| path.rsplit_once("::"));
+    pairs
+        .map(|(path, member)| (path.rsplit("::").next().unwrap_or(path), member))
+        .filter(|(name, member)| name.starts_with(char::is_uppercase) && !member.is_empty())
+        .collect()
+}
+
+#[test]
+fn members_named_in_documents_exist() {
+    let (known, mut count, mut unknown) = (members(), 0, Vec::new());
+    let documents = ["docs", "specs"].into_iter().flat_map(|folder| files(&root().join(folder), &["md"]));
+    for path in documents {
+        let text = fs::read_to_string(&path).unwrap();
+        for (name, member) in members_named(&text) {
+            count += 1;
+            if !known.get(name).is_some_and(|members| members.contains(member)) {
+                unknown.push(format!("{}: {name}::{member}", path.display()));
+            }
+        }
+    }
+    assert!(count > 25, "only {count} members were found: this test no longer reads the documents");
+    assert!(unknown.is_empty(), "members of types that do not exist:\n{}", unknown.join("\n"));
+    assert_eq!(members_named("`A::b(1)` A::c `d::E::F` `g::h`"), [("A", "b"), ("E", "F")]);
 }
 
 #[test]

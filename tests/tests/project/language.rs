@@ -116,14 +116,24 @@ fn vague_phrases(text: &str) -> Vec<&'static str> {
 
 /// Returns the words of an identifier.
 fn parts(identifier: &str) -> Vec<String> {
-    let mut spaced = String::new();
+    let (mut spaced, mut after_lowercase) = (String::new(), false);
     for c in identifier.chars() {
-        if c.is_uppercase() {
+        // The words of a constant are all upper case: only an upper-case letter after a lower-case one starts a word.
+        if c.is_uppercase() && after_lowercase {
             spaced.push('_');
         }
+        after_lowercase = !c.is_uppercase() && c != '_';
         spaced.extend(c.to_lowercase());
     }
     spaced.split('_').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns the names of the functions of a file.
+fn functions(text: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let after_fn = text.match_indices("fn ").filter(|(start, _)| !text[..*start].ends_with(is_name));
+    let names = after_fn.map(|(start, keyword)| text[start + keyword.len()..].chars().take_while(|c| is_name(*c)));
+    names.map(Iterator::collect).filter(|name: &String| !name.is_empty()).collect()
 }
 
 /// Returns the sentences of comment lines, without tables, lists and pictures.
@@ -223,6 +233,21 @@ fn identifiers_have_no_private_words() {
         found.extend(private.map(|identifier| format!("{name}: {identifier}")));
     }
     assert_at_most(0, &found, "identifiers with private words");
+}
+
+#[test]
+fn names_of_functions_speak_of_no_persons() {
+    let (mut count, mut found) = (0, Vec::new());
+    for (name, text) in texts(&["rs"]) {
+        for function in functions(&text) {
+            count += 1;
+            if parts(&function).iter().any(|part| VAGUE_PERSONS.contains(&part.as_str())) {
+                found.push(format!("{name}: {function}"));
+            }
+        }
+    }
+    assert!(count > 5000, "only {count} functions were found: this test no longer reads the sources");
+    assert_at_most(0, &found, "names of functions that speak of persons");
 }
 
 /// Returns the string literals that are sentences or phrases, each with its file. The production code is that of
@@ -614,6 +639,8 @@ fn checks_find_what_they_look_for() {
     assert_eq!(private_words("two crews and a wish"), ["crews", "wish"]);
     assert_eq!(vague_phrases("It waits for so many ticks."), ["so many"]);
     assert_eq!(parts("FarewellOf"), ["farewell", "of"]);
+    assert_eq!(parts("FAREWELL_OF"), ["farewell", "of"]);
+    assert_eq!(functions("fn while_nobody() { let _nobody = || b(); } trait A { fn c(); }"), ["while_nobody", "c"]);
     let functions =
         "/// Returns it.\n#[must_use]\npub(crate) const fn a() {}\n/// The b.\nfn b() {}\n/// A type.\nstruct C;\n";
     let docs = function_docs(functions);

@@ -40,7 +40,7 @@ fn on_its_way(world: &mut NetcodeWorld, spec: &TokenSpec) -> ClientId {
     client
 }
 
-fn to_nobody(addresses: &[Address], timeout: i32, lifetime: u32) -> TokenSpec {
+fn without_server(addresses: &[Address], timeout: i32, lifetime: u32) -> TokenSpec {
     TokenSpec { client_id: 1, servers: addresses.to_vec(), lifetime, timeout, user_data: [0; 256] }
 }
 
@@ -72,7 +72,7 @@ fn client_passes_all_states_of_a_connection() {
 #[test]
 fn client_without_a_reply_ends_in_request_timed_out() {
     let mut world = NetcodeWorld::perfect(2);
-    let client = on_its_way(&mut world, &to_nobody(&[no_client(1), no_client(2), no_client(3)], 1, 30));
+    let client = on_its_way(&mut world, &without_server(&[no_client(1), no_client(2), no_client(3)], 1, 30));
     world.run_for(SECOND * 29 / 10);
     assert_eq!(world.state(client), ClientState::SendingRequest);
     assert_eq!(world.clients[client].core.server(), Some(no_client(3)));
@@ -292,7 +292,7 @@ fn pending_client_of_a_closed_server_tries_the_next_one() {
 fn token_lifetime_covers_the_attempts_at_all_servers() {
     let mut world = NetcodeWorld::perfect(9);
     let addresses = [no_client(1), no_client(2), no_client(3), no_client(4)];
-    let client = on_its_way(&mut world, &to_nobody(&addresses, 2, 5));
+    let client = on_its_way(&mut world, &without_server(&addresses, 2, 5));
     world.run_for(SECOND * 49 / 10);
     assert_eq!(world.clients[client].core.server(), Some(no_client(3)));
     world.run_for(SECOND / 5);
@@ -316,7 +316,7 @@ fn unreachable_addresses_are_skipped_or_end_in_invalid_token() {
     let mut world = NetcodeWorld::perfect(11);
     let server = world.add_server(4);
     let undialable = [address("0.0.0.0:40000"), address("10.0.0.1:0"), address("[ff02::1]:5")];
-    let (client, token) = (world.add_client(), world.mint(&to_nobody(&undialable, 5, 30)));
+    let (client, token) = (world.add_client(), world.mint(&without_server(&undialable, 5, 30)));
     let now = world.monotonic();
     assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::NoServer));
     assert_eq!(world.state(client), ClientState::InvalidToken);
@@ -341,7 +341,7 @@ fn client_states_have_standard_numbers_and_player_texts() {
 #[test]
 fn requests_are_sent_at_once_and_then_ten_per_second() {
     let mut world = NetcodeWorld::perfect(12);
-    let client = on_its_way(&mut world, &to_nobody(&[no_client(1)], 5, 30));
+    let client = on_its_way(&mut world, &without_server(&[no_client(1)], 5, 30));
     world.turn();
     assert_eq!(requests(&world, client), 1);
     world.run_for(SECOND);
@@ -404,7 +404,7 @@ fn client_refuses_a_slot_at_or_above_the_number_of_slots() {
     {
         let mut world = NetcodeWorld::perfect(18);
         let client = world.add_client();
-        let (hostile, token) = (no_client(1), world.mint(&to_nobody(&[no_client(1)], 5, 30)));
+        let (hostile, token) = (no_client(1), world.mint(&without_server(&[no_client(1)], 5, 30)));
         let key = token.keys().server_to_client;
         let cipher = PacketCipher::new(PROTOCOL_ID);
         world.connect(client, token);
@@ -478,7 +478,7 @@ fn client_reports_its_next_deadline() {
     let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
     assert_eq!(client.next_deadline(), None);
     let mut world = NetcodeWorld::perfect(18);
-    let token = world.mint(&to_nobody(&[no_client(1)], 1, 30));
+    let token = world.mint(&without_server(&[no_client(1)], 1, 30));
     let start = world.monotonic();
     client.connect(token, start).unwrap();
     let (mut now, mut wakes) = (start, 0);

@@ -207,7 +207,7 @@ impl Receiver {
         let is_extended = self.unreported > MAX_SHORT_ACK;
         self.unreported = 0;
         let [recent, ..] = self.arrived;
-        // The reliable header reports the newest packet and the 32 before it.
+        // The newest packet and the 32 before it: one more than the reliable header of a session reports.
         let short = [recent & ((1 << 33) - 1), 0, 0, 0];
         let arrived = if is_extended { self.arrived } else { short };
         Some(Report {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::program::{TestFolder, agent, wait};
 
 #[test]
-fn issuer_mints_and_stops_while_nobody_reads_its_log() {
+fn issuer_mints_and_stops_while_its_log_is_unread() {
     let folder = TestFolder::new();
     let (reader, writer) = crate::small_pipe::small_pipe();
     let mut command = folder.complete(&["--log-level", "debug"]);

@@ -77,7 +77,7 @@ fn with_a_long_path(folder: &TestFolder) -> Command {
 }
 
 #[test]
-fn players_play_on_while_nobody_reads_the_log() {
+fn players_play_on_while_the_log_is_unread() {
     let folder = TestFolder::new();
     let mut server = UnreadServer::start(with_a_long_path(&folder));
     let mut first = TestClient::join(1, server.address);
@@ -104,7 +104,7 @@ fn players_play_on_while_nobody_reads_the_log() {
 }
 
 #[test]
-fn sigterm_ends_a_server_whose_log_nobody_reads() {
+fn sigterm_ends_a_server_with_an_unread_log() {
     for shards in ["1", "2"] {
         let folder = TestFolder::new();
         let mut command = with_a_long_path(&folder);

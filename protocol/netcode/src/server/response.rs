@@ -145,7 +145,8 @@ impl NetcodeServer {
         now: Instant,
     ) -> Result<(Admission, bool), Discard> {
         let takeover_after = self.config.takeover_time();
-        // `lock` borrows the registry alone, so the guard covers the whole step, including the checks of local slots.
+        // The local slots are checked first, so the guard covers only the questions to the registry. It ends with this
+        // function: another shard may use the token or the client id before `claim_index`, which checks them again.
         let local = self.check_local_occupants(bound.address, bound.client_id, age, now);
         let mut registry = self.registry.lock();
         let has_free_index = registry.has_free_index(now);

@@ -167,7 +167,7 @@ impl ConnectionPath {
         let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
         let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
-        self.process_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
+        self.on_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
         let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
         Ok(Some(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) }))
@@ -189,13 +189,13 @@ impl ConnectionPath {
         let Some(packet) = packet else { return Ok(None) };
         let (sequence, ack) = (packet.sequence, packet.acks.ack);
         let span = PayloadSpan::locate(datagram, packet.payload, scratch);
-        self.process_acks(Some(AckInfo { ack, arrival: None }), now);
+        self.on_acks(Some(AckInfo { ack, arrival: None }), now);
         self.ack_result.clear();
         Ok(Some((sequence, span)))
     }
 
     /// Processes what a datagram of the peer reports about our packets.
-    fn process_acks(&mut self, info: Option<AckInfo>, now: Instant) {
+    fn on_acks(&mut self, info: Option<AckInfo>, now: Instant) {
         self.detect_lost(now);
         let sample = self.ack_result.newest.zip(info).and_then(|(newest, info)| sample(newest, info));
         if let Some(NewestAck { received_at: Some(_), sent_at, ack_delay, .. }) = sample {

@@ -1,9 +1,10 @@
 //! The constants of the article that this layer follows: Fiedler, "Reliability, Ordering and Congestion Avoidance over
 //! UDP". Its constants of congestion avoidance are in [`congestion`](crate::congestion).
+//!
+//! The article acknowledges 33 packets in each header: `ack` and the 32 before it. reliable 1.0 spends bit 0 on `ack`
+//! itself, so a header acknowledges [`ACKS_PER_HEADER`](crate::wire::reliable::ACKS_PER_HEADER) packets: 32.
 
 use core::time::Duration;
-
-use crate::wire::reliable::ACKS_PER_HEADER;
 
 /// A packet is lost when it was not acknowledged for this long: at 30 packets a second its acknowledgement was sent
 /// about 30 times by then (Fiedler, "Reliability, Ordering and Congestion Avoidance over UDP").
@@ -17,11 +18,5 @@ pub const MAX_RTT: Duration = Duration::from_secs(1);
 /// Congestion Avoidance over UDP").
 pub const RTT_SMOOTHING: f64 = 0.1;
 
-/// How many acknowledgements each packet carries: `ack` and the 32 before it (Fiedler, "Reliability, Ordering and
-/// Congestion Avoidance over UDP").
-pub const ACKS_PER_PACKET: u16 = 33;
-
-// reliable 1.0 spends bit 0 on `ack` itself, and so acknowledges one packet less than the article.
-const _: () = assert!(ACKS_PER_HEADER + 1 == ACKS_PER_PACKET);
 // A lost packet leaves the queue, so the article has one number for both.
 const _: () = assert!(LOST_AFTER.as_nanos() == MAX_RTT.as_nanos());

@@ -39,7 +39,9 @@ pub(in crate::server) enum RegistryRef {
 }
 
 impl RegistryRef {
-    /// Locks the registry. All changes of one step of the handshake use one guard.
+    /// Locks the registry. A response that is admitted takes the lock several times: for its checks, for the claim of
+    /// the token and the client index, and for the revert of a claim or the new age of a client that is taken over.
+    /// Other shards may change the registry between them, so a claim makes its checks again under its own guard.
     ///
     /// The lock is not reentrant, so a shard never holds two guards. `&mut self` makes the compiler check this. No code
     /// waits, decrypts or writes to a journal under a guard, and no other lock is taken, so shards cannot deadlock.

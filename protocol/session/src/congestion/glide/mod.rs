@@ -72,7 +72,7 @@ const COLLAPSE_SHARE: f64 = 0.7;
 const MAX_ASSUMED_SOCKET_DELAY: f64 = 1.0 / 60.0;
 /// Cross traffic found this soon after startup, in seconds, was there before. Startup then ended because of its
 /// queue, and measured nothing of the capacity.
-const NEWCOMER_SECONDS: f64 = 5.0;
+const EARLY_CROSS_TRAFFIC_SECONDS: f64 = 5.0;
 /// The minimum round trip, in seconds: guards the divisions.
 const MIN_ROUND_TRIP: f64 = 1e-4;
 
@@ -366,7 +366,7 @@ impl Glide {
             sample,
             self.down_probes.fall(),
             before,
-            sample.now - self.startup_ended_at < NEWCOMER_SECONDS,
+            sample.now - self.startup_ended_at < EARLY_CROSS_TRAFFIC_SECONDS,
         );
         self.delay_mode.end_standing_queue();
         self.mode = GlideMode::Compete;
