@@ -398,7 +398,9 @@ impl Inbox {
 fn from_session(event: SessionEvent) -> Event<'static> {
     match event {
         SessionEvent::Connected { client, client_id } => Event::Connected { client, client_id },
-        SessionEvent::Disconnected { client, client_id, reason } => Event::Disconnected { client, client_id, reason },
+        SessionEvent::Disconnected { client, client_id, reason, .. } => {
+            Event::Disconnected { client, client_id, reason }
+        }
         SessionEvent::Packet { client, event } => Event::Sent { client, event },
         SessionEvent::Channel { client, event } => Event::Channel { client, event },
         SessionEvent::Partial { client, channel, partial } => Event::Partial { client, channel, partial },

@@ -69,7 +69,7 @@ pub(crate) struct Reporter {
     warned_of_channels: Warned,
     warned_of_journal: bool,
     clocks: ClockComparison,
-    warned_of_transfer: bool,
+    warned_of_transfer: Repeated,
     strangers: StrangerWarnings,
     handshakes: HandshakeLines,
     clients: ClientLines,
@@ -204,7 +204,7 @@ impl Reporter {
             warned_of_channels: Warned::default(),
             warned_of_journal: false,
             clocks: ClockComparison::new(now),
-            warned_of_transfer: false,
+            warned_of_transfer: Repeated::default(),
             strangers: StrangerWarnings::default(),
             handshakes: HandshakeLines::new(),
             clients: ClientLines::new(),
@@ -273,8 +273,8 @@ impl Reporter {
     }
 
     /// Records that a transfer was sent while the uplink has no limit.
-    pub(crate) fn on_unlimited_transfer(&mut self) {
-        if is_first(&mut self.warned_of_transfer) {
+    pub(crate) fn on_unlimited_transfer(&mut self, now: Instant) {
+        if self.warned_of_transfer.take(now) {
             warn!("{UNLIMITED_TRANSFER}");
         }
     }

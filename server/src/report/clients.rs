@@ -1,8 +1,11 @@
 //! The lines of connects and disconnects: at most 20 a second, and a sum of the others.
 
+use std::time::Duration;
+
+use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
 use slipgate_session::connection::CloseReason;
-use slipgate_session::server::{SessionEvent, SessionServer};
+use slipgate_session::server::{ConnectionTotals, SessionEvent, SessionServer};
 use tracing::info;
 
 use super::limit::LineLimit;
@@ -19,11 +22,14 @@ pub(super) struct ClientLines {
     disconnects: u32,
     /// The number of clients with a reported connect and no reported disconnect.
     connected: u32,
+    /// When the client of each slot connected.
+    since: Vec<Option<Instant>>,
 }
 
 impl ClientLines {
     pub(super) fn new() -> Self {
-        Self { limit: LineLimit::new(MAX_LINES_PER_SECOND), connects: 0, disconnects: 0, connected: 0 }
+        let limit = LineLimit::new(MAX_LINES_PER_SECOND);
+        Self { limit, connects: 0, disconnects: 0, connected: 0, since: Vec::new() }
     }
 
     /// Logs a connect or a disconnect, or counts it for the sum.
@@ -31,6 +37,7 @@ impl ClientLines {
         match event {
             SessionEvent::Packet { .. } | SessionEvent::Channel { .. } | SessionEvent::Partial { .. } => {}
             SessionEvent::Connected { client, client_id } => {
+                self.set_since(*client, now);
                 if !self.count_connect(now) {
                     return;
                 }
@@ -39,7 +46,8 @@ impl ClientLines {
                 let (slot, connected) = (client.slot().0, self.connected);
                 info!(%client_id, slot, address, connected, "client connected");
             }
-            SessionEvent::Disconnected { client, client_id, reason } => {
+            SessionEvent::Disconnected { client, client_id, reason, totals } => {
+                let duration = self.take_duration(*client, now);
                 if !self.count_disconnect(now) {
                     return;
                 }
@@ -49,9 +57,41 @@ impl ClientLines {
                 // Only these kinds carry more information than their name.
                 let detail = Some(kind.to_string()).filter(|detail| detail != reason);
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                info!(%client_id, slot, reason, code, text, detail, connected, "client disconnected");
+                let ConnectionTotals { bytes_sent, bytes_received, round_trip, loss } = *totals;
+                info!(
+                    %client_id,
+                    slot,
+                    reason,
+                    code,
+                    text,
+                    detail,
+                    seconds = duration.map(|time| rounded(time.as_secs_f64())),
+                    round_trip_ms = round_trip.map(|time| rounded(1000.0 * time.as_secs_f64())),
+                    loss_percent = loss.map(|share| rounded(100.0 * share)),
+                    bytes_sent,
+                    bytes_received,
+                    connected,
+                    "client disconnected"
+                );
             }
         }
+    }
+
+    /// Records when the client of a slot connected.
+    fn set_since(&mut self, client: ClientHandle, now: Instant) {
+        let slot = client.slot().0 as usize;
+        if slot >= self.since.len() {
+            self.since.resize(slot + 1, None);
+        }
+        if let Some(since) = self.since.get_mut(slot) {
+            *since = Some(now);
+        }
+    }
+
+    /// Returns for how long the client of a slot was connected.
+    fn take_duration(&mut self, client: ClientHandle, now: Instant) -> Option<Duration> {
+        let since = self.since.get_mut(client.slot().0 as usize)?.take()?;
+        Some(now.since(since))
     }
 
     /// Counts a connect. Returns whether it gets a line of its own.
@@ -88,6 +128,11 @@ impl ClientLines {
         (self.connects, self.disconnects) = (0, 0);
         Some(sum)
     }
+}
+
+/// Returns a number with at most three decimals, as lines show it.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl<'s> ClientRef<'s> {
     }
 
     /// Starts a transfer on a channel of transfers. The client receives `label` with it. Events report its progress.
-    /// The first one on a server without an [uplink limit](Server::set_uplink) is logged as a warning.
+    /// On a server without an [uplink limit](Server::set_uplink) a warning is logged, at most once in 5 minutes.
     ///
     /// # Errors
     /// - `Gone`: the client is not connected.
@@ -132,7 +132,7 @@ impl<'s> ClientRef<'s> {
     ) -> Result<TransferId, SendError> {
         let id = self.server.core.connection_mut(self.handle)?.channels.send_transfer(channel, transfer, label)?;
         if !self.server.has_uplink_limit.load(Ordering::Relaxed) {
-            self.server.reporter.on_unlimited_transfer();
+            self.server.reporter.on_unlimited_transfer(self.server.now.monotonic);
         }
         Ok(id)
     }

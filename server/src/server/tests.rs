@@ -272,13 +272,17 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
 }
 
 #[test]
-fn transfers_without_an_uplink_limit_warn_once() {
+fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
     const MAP: ChannelId = ChannelId(1);
-    for (limit, expected) in [(None, 1), (Some(BytesPerSecond(1e6)), 0)] {
+    // The transfers start after 0, 200, 400 and 600 s.
+    for (limit, expected) in [(None, 2), (Some(BytesPerSecond(1e6)), 0)] {
         let (mut server, _player, _, handle) = with_connected_client();
         server.set_uplink(limit);
         let (_, warnings) = count_warnings("uplink", || {
-            for label in 0..3 {
+            let start = server.now;
+            for label in 0..4 {
+                let monotonic = start.monotonic.after(Duration::from_secs(200 * label));
+                server.begin_still_turn(Now { monotonic, ..start });
                 let map = Transfer::new(vec![7; 1000]).unwrap();
                 server.client(handle).unwrap().send_transfer(MAP, map, label).unwrap();
             }

@@ -138,6 +138,22 @@ fn stopped(text: &str) -> CloseReason {
 }
 
 #[test]
+fn end_has_the_bytes_round_trip_and_loss_of_the_connection() {
+    let mut world = World::new();
+    world.send_transfer(100_000, 30);
+    world.server.kick(world.handle, CloseCode(300), "enough").unwrap();
+    let totals = world.events().into_iter().find_map(|event| match event {
+        SessionEvent::Disconnected { totals, .. } => Some(totals),
+        _ => None,
+    });
+    let totals = totals.unwrap();
+    assert!((100_000..120_000).contains(&totals.bytes_received), "{totals:?}");
+    assert!((1..20_000).contains(&totals.bytes_sent), "{totals:?}");
+    assert!(totals.round_trip.is_some_and(|time| time < Duration::from_millis(50)), "{totals:?}");
+    assert_eq!(totals.loss, Some(0.0));
+}
+
+#[test]
 fn kick_is_reported_at_once_and_frees_the_slot_when_acked() {
     let mut world = World::new();
     world.send_transfer(100_000, 5);

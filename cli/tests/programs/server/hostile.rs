@@ -164,5 +164,13 @@ fn json_log_has_one_object_per_line_with_fields() {
     assert_eq!(of("client connected")["fields"]["client_id"], u64::MAX.to_string());
     assert_eq!(of("client disconnected")["fields"]["client_id"], u64::MAX.to_string());
     assert_eq!(of("client disconnected")["fields"]["reason"], "left");
+    let last = &of("client disconnected")["fields"];
+    assert!(last["seconds"].as_f64().unwrap() > 0.0, "{last}");
+    // One echo at least: 7 bytes, and 49 bytes of headers.
+    for bytes in ["bytes_sent", "bytes_received"] {
+        let bytes = last[bytes].as_u64().unwrap();
+        assert!(bytes >= 56 && bytes % 56 == 0, "{last}");
+    }
+    assert!(last["round_trip_ms"].is_null() && last["loss_percent"].is_null(), "payloads are not acknowledged: {last}");
     assert!(of("totals since the start")["fields"]["dropped"].as_u64().unwrap() > 0);
 }

@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::event::{ReceivedDatagram, SessionEvent, SessionMessage};
+use super::client_sink::HEADER_BYTES;
+use super::event::{ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
 use crate::channel::control::CloseCode;
 use crate::connection::{
     Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan, PeerSession,
@@ -22,6 +23,10 @@ pub(super) struct ClientSession {
     /// Whether its slot is queued for [`poll_event`](Self::poll_event).
     pub(super) has_events: bool,
     reporting: Reporting,
+    /// The bytes so far. The measurements of the path are added at the end.
+    pub(super) totals: ConnectionTotals,
+    /// The time of the last packet or tick.
+    last_active: Instant,
     /// The events of its end.
     last_events: VecDeque<SessionEvent>,
 }
@@ -42,7 +47,7 @@ enum Reporting {
 }
 
 impl ClientSession {
-    pub(super) const fn new(client: ClientHandle, client_id: ClientId, protocol: ClientProtocol) -> Self {
+    pub(super) fn new(client: ClientHandle, client_id: ClientId, protocol: ClientProtocol) -> Self {
         Self {
             client,
             client_id,
@@ -50,6 +55,8 @@ impl ClientSession {
             peer: PeerSession::Unknown,
             has_events: false,
             reporting: Reporting::All,
+            totals: ConnectionTotals::default(),
+            last_active: Instant::default(),
             last_events: VecDeque::new(),
         }
     }
@@ -80,6 +87,8 @@ impl ClientSession {
         unread: Duration,
         now: Instant,
     ) -> Option<ReceivedDatagram> {
+        self.totals.bytes_received += payload.len() as u64 + HEADER_BYTES;
+        self.last_active = now;
         let client = self.client;
         let range = start..start + payload.len();
         let times =
@@ -146,7 +155,8 @@ impl ClientSession {
             // The application may resume these transfers when the client comes back.
             self.last_events.extend(connection.take_partials().map(partial));
         }
-        self.last_events.push_back(SessionEvent::Disconnected { client, client_id, reason });
+        let totals = self.path(self.last_active).map_or(self.totals, |path| self.totals.with_path(&path));
+        self.last_events.push_back(SessionEvent::Disconnected { client, client_id, reason, totals });
     }
 
     /// Reports nothing more but the end: the application disconnected the client.
@@ -182,6 +192,7 @@ impl ClientSession {
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
+        self.last_active = now;
         self.protocol.tick(now);
     }
 

@@ -1,10 +1,11 @@
 //! Events and messages of a server's clients.
 
 use core::ops::Range;
+use core::time::Duration;
 
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelEvent, ChannelId};
-use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
+use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PathStats, PayloadSpan};
 use crate::reliability::PacketEvent;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::ids::{ClientId, PacketNumber};
@@ -54,7 +55,34 @@ pub enum SessionEvent {
         client_id: ClientId,
         /// The cause, the side that ended it, and its code and text.
         reason: CloseReason,
+        /// What the connection carried.
+        totals: ConnectionTotals,
     },
+}
+
+/// What a connection carried until it ended, for logs and metrics.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ConnectionTotals {
+    /// The bytes of payloads and packets that were sent, with the headers of IPv4, UDP and netcode.
+    pub bytes_sent: u64,
+    /// The same for received ones.
+    pub bytes_received: u64,
+    /// The smoothed round trip at the end; `None` for plain payloads, and before the first acknowledgement.
+    pub round_trip: Option<Duration>,
+    /// The share of lost packets among those with a known outcome, 0 to 1; `None` where there are none.
+    pub loss: Option<f64>,
+}
+
+impl ConnectionTotals {
+    /// Adds the measurements of the path.
+    pub(super) fn with_path(self, path: &PathStats) -> Self {
+        let counters = &path.endpoint.counters;
+        // A packet that was acknowledged late was not lost.
+        let lost = counters.lost.saturating_sub(counters.late_acks);
+        let known = counters.acked + lost;
+        let loss = (known > 0).then(|| lost as f64 / known as f64);
+        Self { round_trip: path.congestion.round_trip, loss, ..self }
+    }
 }
 
 /// A processed datagram with messages that are still to be taken.

@@ -34,11 +34,16 @@ impl SessionServer {
         now: Now,
         outbox: &mut impl Outbox,
     ) -> Result<(), SendError> {
-        let ClientProtocol::Payloads = self.session_mut(client)?.protocol else { return Err(SendError::WrongTraffic) };
-        self.netcode.send(client, payload, now, outbox)?;
+        let Self { netcode, sessions, .. } = self;
+        let session = sessions.get_mut(client.slot().0 as usize).and_then(Option::as_mut);
+        let session = session.filter(|session| session.is(client)).ok_or(SendError::Gone)?;
+        let ClientProtocol::Payloads = session.protocol else { return Err(SendError::WrongTraffic) };
+        netcode.send(client, payload, now, outbox)?;
+        let bytes = payload.len() as u64 + client_sink::HEADER_BYTES;
+        session.totals.bytes_sent += bytes;
         // A client in the same program has no address and needs no uplink.
         if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
-            self.uplink.spend(client.slot(), 0, payload.len() as u64 + client_sink::HEADER_BYTES);
+            self.uplink.spend(client.slot(), 0, bytes);
         }
         Ok(())
     }
@@ -63,6 +68,7 @@ impl SessionServer {
         let ClientProtocol::Packets(packets) = &mut session.protocol else { return Err(SendError::WrongTraffic) };
         let mut sink = client_sink::ClientSink::new(netcode, client, now, outbox, buf);
         let sent = packets.send(payload, now.monotonic, &mut sink);
+        session.totals.bytes_sent += sink.sent_bytes;
         uplink.spend(client.slot(), 0, sink.sent_bytes);
         self.wake(client.slot());
         Ok(sent?)
