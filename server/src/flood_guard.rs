@@ -1,8 +1,8 @@
 //! The kernel drops the datagrams of senders for a while, because they send far more than they may.
 //!
 //! The server would drop these datagrams itself, but at 400,000 a second reading them takes a core, and the receive
-//! buffer overflows for all clients. A client that used up its budget is proven by its authentic packets. Forged ones
-//! do not count, so an attacker cannot get another client blocked.
+//! buffer overflows for all clients. A client uses up its budget by authentic packets alone. Forged ones count only
+//! while the client itself has used up the budget of the turn.
 //!
 //! ```text
 //!   256 packets over budget in 16 ms ──▶ blocked for 16 ms ──▶ probed for 32 ms ──▶ free
@@ -12,8 +12,15 @@
 //!
 //! The end of a block would let a burst in: at 800,000 datagrams a second hundreds wait in the socket before the server
 //! notices, which delays all others by milliseconds. While a sender is probed the kernel therefore lets one of 64
-//! datagrams pass, at random, and the server drops and counts it. A client that was blocked for 2 s in a row and goes
-//! on loses its session. Its address is then blocked for 1 s to 16 s each time.
+//! datagrams pass, at random, and the server drops and counts it. A probe sees addresses alone, so an attacker that
+//! knows the address of a blocked client could lengthen its block by forged datagrams. A client that was blocked only
+//! once is therefore not blocked again by a probe.
+//!
+//! Each block raises the level of a sender, and each 500 ms in a row without a block lower it by one. The block that
+//! leads to level 7 lasts 1 s. The next excess of authentic packets ends the session, with every kind of traffic. A
+//! steady flood ends after 2 s, and one with pauses of less than 500 ms after 6 s. Longer pauses have no consequence:
+//! they leave a burst of some hundred packets for each pause. The address of an ended session is blocked for 1 s to
+//! 16 s each time.
 
 use std::time::Duration;
 
@@ -21,24 +28,28 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::time::Instant;
 use slipgate_udp::{BlockedSender, Passing};
 
-/// The senders that are remembered at once. The program of the kernel filter grows by 5 to 11 instructions for each.
-const MAX_SENDERS: usize = 16;
+/// The senders that are remembered at once. The program of the kernel filter grows by 5 to 13 instructions for each. It
+/// may have 4,096.
+const MAX_SENDERS: usize = 64;
 /// Datagrams beyond a budget within [`WINDOW`] after which a sender is blocked that was not blocked a moment ago. A
 /// sender with congestion control may send twice its budget before it notices: 256 packets of a tick. Reading as many
 /// more takes 0.3 ms, and 1.5 % of a core if a sender does so all the time.
 const MAX_FIRST_EXCESS: u32 = 256;
-/// The same for a sender that was blocked a moment ago: one batch.
+/// The same for a sender that was blocked less than [`RECENT`] ago, or whose session has ended: one batch.
 const MAX_EXCESS: u32 = 64;
 /// A tick at 60 Hz: after it a client has new budgets.
 const WINDOW: Duration = Duration::from_millis(16);
+/// A flood exceeds its budget within one window after each block.
+const RECENT: Duration = Duration::from_millis(50);
 /// The first block of a client.
 const FIRST_BLOCK: Duration = Duration::from_millis(16);
-/// Blocks of a client that follow one another, each twice as long as the one before: together 2 s. The next excess ends
-/// its session.
-const MAX_BLOCKS: u32 = 7;
-/// A client that sends no more than it may for this time after a block begins with the shortest one again. A flood
-/// exceeds its budget within one window after each block.
-const FORGIVEN: Duration = Duration::from_millis(50);
+/// The highest level of a client. Each block raises the level and is twice as long as the one before: together 2 s. An
+/// excess at this level ends the session.
+const MAX_LEVEL: u32 = 7;
+/// The level from which probes lengthen a block. Authentic packets alone lead to it.
+const MIN_PROBED_LEVEL: u32 = 2;
+/// A client that is not blocked for this time loses a level.
+const FORGIVEN: Duration = Duration::from_millis(500);
 /// The first block of a sender without a connection.
 const FIRST_STRANGER_BLOCK: Duration = Duration::from_secs(1);
 /// Blocks of such a sender, each twice as long as the one before, up to 16 s.
@@ -58,8 +69,8 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub(crate) enum Excess {
     /// A client is beyond its budget.
     Client,
-    /// An address without a connection. It counts only for a sender that was blocked before as a client, or that lost
-    /// its session by a violation.
+    /// An address without a connection, or with one that has ended. It counts only for a sender that was blocked before
+    /// as a client, or that lost its session by a violation.
     Stranger,
 }
 
@@ -70,7 +81,7 @@ pub(crate) enum FloodAction {
     Nothing,
     /// It is blocked from now on.
     Block,
-    /// It is blocked from now on, and its session ends: it went on for 2 s.
+    /// It is blocked from now on, and its session ends: it went on after the longest block.
     End,
 }
 
@@ -113,8 +124,8 @@ struct FloodSource {
     address: Address,
     window_since: Instant,
     excess: u32,
-    /// Blocks in a row as a client, and without a connection.
-    blocks: u32,
+    /// The level as a client, and the blocks without a connection.
+    level: u32,
     stranger_blocks: u32,
     /// Whether the last block was that of a sender without a connection.
     is_stranger: bool,
@@ -122,12 +133,39 @@ struct FloodSource {
     has_ended: bool,
     treatment: Treatment,
     freed_at: Instant,
+    /// Since when it has earned the loss of its next level.
+    forgiven_at: Instant,
     remembered_until: Instant,
 }
 
 impl FloodSource {
-    const fn max_excess(&self) -> u32 {
-        if self.blocks == 0 && self.stranger_blocks == 0 { MAX_FIRST_EXCESS } else { MAX_EXCESS }
+    /// Returns how many datagrams beyond a budget it may send in a window.
+    fn max_excess(&self, now: Instant) -> u32 {
+        let is_recent = self.level > 0 && !now.reached(self.freed_at, RECENT);
+        if is_recent || self.has_ended || self.stranger_blocks > 0 { MAX_EXCESS } else { MAX_FIRST_EXCESS }
+    }
+
+    /// Lowers its level by one for each [`FORGIVEN`] since its last block.
+    fn forgive(&mut self, now: Instant) {
+        while self.level > 0 && self.treatment == Treatment::Free && now.reached(self.forgiven_at, FORGIVEN) {
+            self.level -= 1;
+            self.forgiven_at = self.forgiven_at.after(FORGIVEN);
+        }
+    }
+
+    /// Returns whether the datagrams of a probe, whose origin is not proven, lengthen its block.
+    const fn may_extend(&self) -> bool {
+        self.is_stranger || self.has_ended || self.level >= MIN_PROBED_LEVEL
+    }
+
+    /// Returns the order in which senders are forgotten: free ones first, blocked ones last.
+    const fn eviction_order(&self) -> (u8, u32, Instant) {
+        let rank = match self.treatment {
+            Treatment::Free => 0,
+            Treatment::Probed { .. } => 1,
+            Treatment::Blocked { .. } => 2,
+        };
+        (rank, self.level + self.stranger_blocks, self.remembered_until)
     }
 
     /// Blocks it, longer than the last time.
@@ -141,8 +179,8 @@ impl FloodSource {
     fn next_block(&mut self, excess: Excess) -> Duration {
         match excess {
             Excess::Client => {
-                let block = FIRST_BLOCK * (1 << self.blocks);
-                self.blocks = (self.blocks + 1).min(MAX_BLOCKS);
+                let block = FIRST_BLOCK * (1 << self.level);
+                self.level = (self.level + 1).min(MAX_LEVEL);
                 block
             }
             Excess::Stranger => {
@@ -172,17 +210,15 @@ impl FloodGuard {
             return FloodAction::Nothing;
         };
         let Some(sender) = self.senders.get_mut(index) else { return FloodAction::Nothing };
-        if now.reached(sender.freed_at, FORGIVEN) {
-            sender.blocks = 0;
-        }
+        sender.forgive(now);
         if now.reached(sender.window_since, WINDOW) {
             (sender.window_since, sender.excess) = (now, 0);
         }
         sender.excess += 1;
-        if sender.excess < sender.max_excess() || sender.treatment != Treatment::Free {
+        if sender.excess < sender.max_excess(now) || sender.treatment != Treatment::Free {
             return FloodAction::Nothing;
         }
-        let ends = excess == Excess::Client && sender.blocks >= MAX_BLOCKS;
+        let ends = excess == Excess::Client && sender.level >= MAX_LEVEL;
         sender.has_ended |= ends;
         sender.block(excess, now);
         self.update_next_end();
@@ -215,7 +251,7 @@ impl FloodGuard {
             Treatment::Blocked { .. } => {}
             Treatment::Probed { seen, .. } => {
                 *seen = seen.saturating_add(one_in);
-                if *seen >= MAX_PROBED * ONE_IN {
+                if *seen >= MAX_PROBED * ONE_IN && sender.may_extend() {
                     let excess = if sender.is_stranger { Excess::Stranger } else { Excess::Client };
                     sender.block(excess, now);
                     self.update_next_end();
@@ -244,11 +280,12 @@ impl FloodGuard {
             }
             let is_blocked = matches!(sender.treatment, Treatment::Blocked { .. });
             // A session ends by authentic packets alone, so the last block is followed by no probe.
-            if is_blocked && (sender.is_stranger || sender.has_ended || sender.blocks < MAX_BLOCKS) {
+            if is_blocked && (sender.is_stranger || sender.has_ended || sender.level < MAX_LEVEL) {
                 sender.treatment = Treatment::Probed { until: now.after(PROBE), seen: 0 };
             } else {
                 sender.treatment = Treatment::Free;
                 (sender.freed_at, sender.window_since, sender.excess) = (now, now, 0);
+                sender.forgiven_at = now;
             }
         }
         self.update_next_end();
@@ -271,30 +308,32 @@ impl FloodGuard {
         })
     }
 
-    /// Remembers a sender in the place of the one that was remembered longest. Returns its index.
+    /// Remembers a sender, in a full table in the place of another one. Returns its index.
     fn add(&mut self, address: Address, now: Instant) -> usize {
         self.senders.retain(|sender| sender.remembered_until > now);
         let sender = FloodSource {
             address,
             window_since: now,
             excess: 0,
-            blocks: 0,
+            level: 0,
             stranger_blocks: 0,
             is_stranger: false,
             has_ended: false,
             treatment: Treatment::Free,
             freed_at: now,
+            forgiven_at: now,
             remembered_until: now.after(WINDOW),
         };
         if self.senders.len() < MAX_SENDERS {
             self.senders.push(sender);
             return self.senders.len() - 1;
         }
-        let oldest = (0..).zip(&self.senders).min_by_key(|(_, sender)| sender.remembered_until);
-        let index = oldest.map_or(0, |(index, _)| index);
+        let evicted = (0..).zip(&self.senders).min_by_key(|(_, sender)| sender.eviction_order());
+        let index = evicted.map_or(0, |(index, _)| index);
         if let Some(entry) = self.senders.get_mut(index) {
             *entry = sender;
         }
+        self.update_next_end();
         index
     }
 }
@@ -361,22 +400,77 @@ mod tests {
             let mut guard = FloodGuard::default();
             flood(&mut guard, 1, Excess::Client, at(1000));
             assert!(guard.end_blocks(at(1016)));
-            for _ in 1..datagrams {
+            // Forged datagrams may look the same, so the first block is not lengthened.
+            for _ in 0..2 * datagrams {
                 assert_eq!(guard.screen(from(1), one_in, at(1017)), Screening::Dropped);
             }
-            assert_eq!(guard.screen(from(1), one_in, at(1017)), Screening::Blocks);
+            assert!(guard.end_blocks(at(1048)) && blocked(&guard).is_empty(), "freed as if nothing had come");
+            assert_eq!(flood(&mut guard, 1, Excess::Client, at(1049)), (FloodAction::Block, MAX_EXCESS));
+            assert!(guard.end_blocks(at(1081)));
+            for _ in 1..datagrams {
+                assert_eq!(guard.screen(from(1), one_in, at(1082)), Screening::Dropped);
+            }
+            assert_eq!(guard.screen(from(1), one_in, at(1082)), Screening::Blocks);
             assert_eq!(blocked(&guard), [(1, false)]);
-            assert!(!guard.end_blocks(at(1048)) && guard.end_blocks(at(1049)));
+            assert!(!guard.end_blocks(at(1145)) && guard.end_blocks(at(1146)));
+        }
+    }
+
+    /// Floods for a moment, then is silent for this many milliseconds after the block and the probe. Returns the time
+    /// after the pause, and the result of the flood.
+    fn flood_and_pause(guard: &mut FloodGuard, pause: u64, now: u64) -> (u64, FloodAction) {
+        let (action, _) = flood(guard, 1, Excess::Client, at(now));
+        let mut end = now;
+        while let Some(next) = guard.next_end {
+            assert!(guard.end_blocks(next));
+            end = next.since_start().as_millis() as u64;
+        }
+        (end + pause, action)
+    }
+
+    #[test]
+    fn sender_with_long_pauses_begins_with_a_short_block_again() {
+        let mut guard = FloodGuard::default();
+        let mut now = 0;
+        for _ in 0..100 {
+            let start = now;
+            let (next, action) = flood_and_pause(&mut guard, 500, now);
+            assert_eq!((action, next - start), (FloodAction::Block, 16 + 32 + 500), "the shortest block");
+            now = next;
         }
     }
 
     #[test]
-    fn sender_that_slows_down_begins_with_a_short_block_again() {
+    fn pause_of_half_a_second_lowers_the_level_by_one_only() {
+        // A pause of 50 ms forgave all levels at first, and a flood with such pauses never ended.
         let mut guard = FloodGuard::default();
-        for pause in 0..20 {
-            let now = pause * 600;
-            assert_eq!(flood(&mut guard, 1, Excess::Client, at(now)).0, FloodAction::Block);
-            assert!(guard.end_blocks(at(now + 16)) && guard.end_blocks(at(now + 48)), "the shortest block");
+        let mut now = 0;
+        for block in [16, 32, 64, 128] {
+            let (next, _) = flood_and_pause(&mut guard, 60, now);
+            assert_eq!(next - now, block + 32 + 60);
+            now = next;
+        }
+        for (pause, block) in [(500, 128), (1000, 64), (5000, 16)] {
+            let start = now - 60 + pause;
+            now = flood_and_pause(&mut guard, 60, start).0;
+            assert_eq!(now - start, block + 32 + 60, "after {pause} ms");
+        }
+    }
+
+    #[test]
+    fn flood_with_pauses_ends_within_seconds() {
+        for pause in [0, 20, 50, 60, 100, 250, 400, 499] {
+            let mut guard = FloodGuard::default();
+            let mut now = 0;
+            loop {
+                let (next, action) = flood_and_pause(&mut guard, pause, now);
+                if action == FloodAction::End {
+                    break;
+                }
+                assert_eq!(action, FloodAction::Block);
+                now = next;
+            }
+            assert!(now < 6000, "pauses of {pause} ms: ended after {now} ms");
         }
     }
 
@@ -401,12 +495,23 @@ mod tests {
     }
 
     #[test]
-    fn at_most_sixteen_senders_are_remembered() {
+    fn many_senders_do_not_free_a_blocked_one() {
         let mut guard = FloodGuard::default();
-        for port in 0..1000 {
-            flood(&mut guard, port, Excess::Client, at(u64::from(port) / 100));
-            assert!(guard.senders.len() <= MAX_SENDERS && guard.blocked().count() <= MAX_SENDERS);
+        // The first one is blocked for longer each time.
+        for (now, block) in [(0, 16), (50, 32), (120, 64), (220, 128)] {
+            assert_eq!(flood(&mut guard, 1, Excess::Client, at(now)).0, FloodAction::Block);
+            assert!(guard.end_blocks(at(now + block)) && guard.end_blocks(at(now + block + 32)));
         }
-        assert!(blocked(&guard).contains(&(999, false)));
+        assert_eq!(flood(&mut guard, 1, Excess::Client, at(381)).0, FloodAction::Block);
+        for port in 2..1000 {
+            flood(&mut guard, port, Excess::Client, at(381 + u64::from(port) / 10));
+            assert!(guard.senders.len() <= MAX_SENDERS && guard.blocked().count() <= MAX_SENDERS);
+            assert!(blocked(&guard).contains(&(1, false)) && blocked(&guard).contains(&(port, false)), "{port}");
+        }
+        // Single datagrams over a budget, without a block.
+        let mut guard = FloodGuard::default();
+        flood(&mut guard, 1, Excess::Client, at(0));
+        (2..1000).for_each(|port| assert_eq!(guard.on_excess(from(port), Excess::Client, at(1)), FloodAction::Nothing));
+        assert_eq!(blocked(&guard), [(1, false)]);
     }
 }

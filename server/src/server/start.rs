@@ -121,7 +121,6 @@ impl Server {
             lag: ReceiveLag::new(now.monotonic),
             kernel_filter,
             flood_guard: FloodGuard::default(),
-            last_from: None,
             flush_at_work: 0,
             read_work: 0,
             has_parked: false,

@@ -271,6 +271,38 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
     assert!(server.client(handle).is_none());
 }
 
+/// Sends 300 datagrams that look encrypted from this address. Returns how many senders are blocked then.
+fn send_junk(server: &mut Server, from: Address) -> usize {
+    let mut scratch = Vec::new();
+    (0..300).for_each(|_| assert!(server.handle(from, &mut [0x15; 40], &mut scratch).is_none()));
+    server.flood_guard.blocked().count()
+}
+
+#[test]
+fn violation_is_held_against_the_address_of_its_client() {
+    let (mut server, _player, _, handle) = with_connected_client();
+    let hostile = server.client(handle).unwrap().address().unwrap().into();
+    let stranger = Address::from(SocketAddr::from(([192, 0, 2, 9], 9)));
+    server.set_intake(handle, Intake::Flooded);
+    // Another datagram is handled before the event is taken.
+    assert!(server.handle(stranger, &mut [0x15; 40], &mut Vec::new()).is_none());
+    assert!(matches!(server.poll_event(), Some(SessionEvent::Disconnected { .. })));
+    server.client(handle).unwrap().disconnect().unwrap();
+    assert_eq!(send_junk(&mut server, stranger), 0);
+    // Its connection has just ended, so its packets are not those of an unknown sender.
+    assert_eq!(send_junk(&mut server, hostile), 1);
+    assert!(server.discards()[Discard::ConnectionEnded] >= 256);
+}
+
+#[test]
+fn packets_of_a_client_that_left_do_not_block_it() {
+    let (mut server, _player, _, handle) = with_connected_client();
+    let address = server.client(handle).unwrap().address().unwrap().into();
+    server.client(handle).unwrap().disconnect().unwrap();
+    assert_eq!(send_junk(&mut server, address), 0);
+    assert!(server.discards()[Discard::ConnectionEnded] >= 256);
+}
+
 #[test]
 fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
     const MAP: ChannelId = ChannelId(1);

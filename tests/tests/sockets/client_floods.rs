@@ -10,6 +10,7 @@ use slipgate_netcode::client::NetcodeClient;
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_server::keys::Key;
 use slipgate_server::{ChannelId, Clock, CloseKind, Event, Inbox, Server, ServerConfig, Sockets, Traffic};
+use slipgate_session::channel::ChannelViolation;
 use slipgate_session::connection::ConnectionConfig;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, UNRELIABLE, flood_layout};
 use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
@@ -18,7 +19,7 @@ use slipgate_udp::{ReceiveBatch, SendBatch};
 const HOSTILE: u64 = 99;
 const HONEST: u64 = 1;
 
-fn traffic() -> Traffic {
+fn channels() -> Traffic {
     Traffic::Channels(flood_layout(), ConnectionConfig::default())
 }
 
@@ -72,11 +73,17 @@ impl HostileClient {
 
 impl Scene {
     fn new(mix: FloodMix) -> Self {
+        Self::with(mix, &channels(), ServerConfig::new(PROTOCOL_ID, 4, &[]))
+    }
+
+    /// Creates a scene with this traffic and these settings, whose address is replaced.
+    fn with(mix: FloodMix, traffic: &Traffic, mut config: ServerConfig) -> Self {
         let sockets = Sockets::bind(&[(IPV4, 0).into()]).unwrap();
         let address = sockets.local_addresses()[0];
-        let (clock, config) = (Clock::start(), ServerConfig::new(PROTOCOL_ID, 4, &[address]));
+        let clock = Clock::start();
+        config.advertised = vec![address];
         let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
-        let mut honest = Client::new().unwrap().with_traffic(traffic()).unwrap();
+        let mut honest = Client::new().unwrap().with_traffic(traffic.clone()).unwrap();
         honest.connect(TokenOrder::new(HONEST, &[address]).mint().token, clock.now()).unwrap();
         let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
         netcode.connect(TokenOrder::new(HOSTILE, &[address]).mint().token, clock.now().monotonic).unwrap();
@@ -88,7 +95,7 @@ impl Scene {
         };
         let mut scene = Self {
             clock,
-            server: server.with_traffic(traffic()).unwrap(),
+            server: server.with_traffic(traffic.clone()).unwrap(),
             inbox: Inbox::default(),
             honest,
             honest_inbox: slipgate_client::Inbox::default(),
@@ -219,4 +226,25 @@ fn flood_ends_its_session_and_no_other() {
     scene.run_for(Duration::from_millis(100));
     assert_eq!(scene.count(HONEST), sent);
     assert!(scene.server.totals().packets_over_budget > 0);
+}
+
+#[test]
+fn flood_ends_the_session_of_plain_payloads_and_packets_too() {
+    for traffic in [Traffic::Payloads, Traffic::packets()] {
+        let mut config = ServerConfig::new(PROTOCOL_ID, 4, &[]);
+        config.budgets.packets_per_client_and_turn = 16;
+        let mut scene = Scene::with(FloodMix::FullPackets, &traffic, config);
+        let (clock, start) = (scene.clock, Instant::now());
+        while scene.ends.is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(10), "{traffic:?}: the flood goes on");
+            scene.hostile.send(128, clock);
+            scene.honest_turn();
+            scene.turn();
+        }
+        println!("ended after {:?}", start.elapsed());
+        let expected = [(HOSTILE, CloseKind::Violation(ChannelViolation::Flood))];
+        assert_eq!(scene.ends, expected, "{traffic:?}");
+        scene.run_for(Duration::from_millis(100));
+        assert_eq!(scene.server.connected(), 1, "{traffic:?}: netcode has disconnected it");
+    }
 }

@@ -143,7 +143,7 @@ impl CloseReason {
     }
 
     /// Returns the reason of a close that the session layer decides on.
-    pub(super) const fn from_session(by: ClosedBy, kind: CloseKind, code: CloseCode) -> Self {
+    pub(crate) const fn from_session(by: ClosedBy, kind: CloseKind, code: CloseCode) -> Self {
         Self { by, kind, code: Some(code), text: String::new() }
     }
 }

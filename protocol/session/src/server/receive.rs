@@ -2,9 +2,12 @@
 
 use alloc::vec::Vec;
 
+use super::events::report_end;
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
-use crate::connection::Intake;
+use crate::channel::ChannelViolation;
+use crate::channel::control::CloseCode;
 use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::PacketNumber;
@@ -52,12 +55,28 @@ impl SessionServer {
     }
 
     /// Sets whether the packets of a client are refused: for a program that cannot take more of its messages now.
-    /// Refused packets are sent again. Without channels it does nothing.
+    /// Refused packets are sent again. Without channels only [`Intake::Flooded`] has an effect: it disconnects the
+    /// client.
     pub fn set_intake(&mut self, client: ClientHandle, intake: Intake) {
         self.wake(client.slot());
-        if let Ok(Some(connection)) = self.session_mut(client).map(|session| session.protocol.connection_mut()) {
+        let Ok(session) = self.session_mut(client) else { return };
+        if let Some(connection) = session.protocol.connection_mut() {
             connection.set_intake(intake);
+        } else if intake == Intake::Flooded {
+            self.disconnect_flood(client);
         }
+    }
+
+    /// Disconnects a client without channels, which no close message can reach.
+    fn disconnect_flood(&mut self, client: ClientHandle) {
+        let Self { sessions, events, hashing, .. } = self;
+        let session = sessions.get_mut(client.slot().0 as usize).and_then(Option::as_mut);
+        let Some(session) = session.filter(|session| session.is(client)) else { return };
+        let kind = CloseKind::Violation(ChannelViolation::Flood);
+        // The reason of netcode, which follows, would be a kick by the application.
+        report_end(session, CloseReason::from_session(ClosedBy::Local, kind, CloseCode::VIOLATION), hashing, events);
+        self.netcode.disconnect(client);
+        self.sync_with_netcode();
     }
 
     fn handle_payload(
