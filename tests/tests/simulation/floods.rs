@@ -8,6 +8,7 @@ use slipgate_netcode::crypto::aead::{PacketKey, nonce};
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::{DisconnectReason, LoopbackSlotError, NetcodeEvent, TokenCutoff};
+use slipgate_netcode::time::Now;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::VERSION;
 use slipgate_netcode::wire::cursor::Writer;
@@ -116,6 +117,24 @@ fn wrong_sized_authentic_packets_use_their_own_budget() {
         Err(Discard::Replayed),
         "marked as received at first (§1.8)"
     );
+}
+
+#[test]
+fn server_at_five_ticks_per_second_takes_all_of_an_upload() {
+    let mut world = NetcodeWorld::perfect(15);
+    let server = world.add_server_with(4, |config| config.token_cutoff = TokenCutoff::None);
+    let token = world.token(1, &[server]);
+    world.admit_raw(server, &mut RawClient::new(&token), stranger(1));
+    world.turn();
+    // Twelve turns of 16 ms, with 256 packets for each.
+    let now = world.now();
+    let late = Now { monotonic: now.monotonic.after(Duration::from_millis(200)), ..now };
+    for sequence in 1000..5000 {
+        let expected = if sequence < 1000 + 12 * 256 { Discard::ContentSize } else { Discard::ClientBudget };
+        let mut datagram = keep_alive_of_a_wrong_size(&token, sequence);
+        let core = &mut world.servers[server].core;
+        assert_eq!(core.handle(stranger(1), &mut datagram, late).err(), Some(expected), "{sequence}");
+    }
 }
 
 #[test]

@@ -92,8 +92,9 @@ pub enum TokenCutoff {
 
 /// The limits on the work that received datagrams cause.
 ///
-/// Each [`tick`](super::NetcodeServer::tick) restores the budgets of a turn, regardless of the elapsed time. The
-/// defaults suit 60 ticks per second. A server with 10 ticks per second handles a sixth of the packets.
+/// Each [`tick`](super::NetcodeServer::tick) restores the budgets of a turn. The defaults suit 60 ticks per second. The
+/// budget of each client grows with the time since the last tick, and the others do not. A server with 10 ticks per
+/// second handles a sixth of the requests, responses and forged packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     /// The maximum of connection requests that one turn examines, 1,024 by default. Further requests are dropped.
@@ -103,7 +104,8 @@ pub struct Budgets {
     /// not use it. A turn decrypts at most 64 from each address, and reserves half of the budget for first responses.
     pub responses_per_turn: u32,
     /// The maximum of authentic packets of one connected client that one turn accepts, 256 by default. Packets with a
-    /// wrong content size count, too.
+    /// wrong content size count, too. It is meant for turns of 16 ms: after a pause of more it is multiplied by the
+    /// whole turns of 16 ms since the last tick, at most 60.
     pub packets_per_client_and_turn: u32,
     /// The maximum of forged packets under connected clients' addresses that one turn tries to decrypt, 16,384 by
     /// default and at most 1,024 under one address. Each takes about 0.3 us, and is not charged to the client. When the

@@ -1,5 +1,7 @@
 //! Packets of clients that have a slot (§1.13).
 
+use core::time::Duration;
+
 use super::budget::TurnBudgets;
 use super::slots::SlotLink;
 use super::{ClientHandle, DisconnectReason, NetcodeServer};
@@ -16,6 +18,12 @@ const MAX_FORGERIES_PER_TURN: u32 = 1024;
 /// An attacker that forges many addresses then silences only those clients, at the cost of this number for each client.
 const MIN_FORGERIES_PER_TURN: u32 = 4;
 
+/// The duration of a turn at 60 ticks per second, in milliseconds, for which a client's budget is meant.
+const TURN_MILLIS: u64 = 16;
+
+/// The maximum of such turns whose budgets a client may use at once: those of a second.
+const MAX_TURNS: u64 = 60;
+
 impl NetcodeServer {
     /// Handles a packet from the address of a slot, within the client's own budget.
     #[inline]
@@ -27,7 +35,9 @@ impl NetcodeServer {
     ) -> Result<Option<(ClientHandle, Payload<'d>)>, Discard> {
         let link = self.slots.link_mut(slot);
         link.start_turn(self.turn as u32);
-        if link.turn_packets >= self.config.budgets.packets_per_client_and_turn {
+        let budget = self.config.budgets.packets_per_client_and_turn;
+        // The division is for the few clients that have used up the budget of a short turn.
+        if link.turn_packets >= budget && link.turn_packets >= scaled_budget(budget, now.since(self.last_tick)) {
             return Err(Discard::ClientBudget);
         }
         let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
@@ -55,6 +65,12 @@ impl NetcodeServer {
         let payload = Payload { sequence: PacketNumber(header.sequence), bytes: content };
         Ok(Some((self.slots.handle_for(slot), payload)))
     }
+}
+
+/// Returns the budget of a client after this time since the last tick: packets of a slow loop arrive all at once.
+fn scaled_budget(budget: u32, elapsed: Duration) -> u32 {
+    let turns = (elapsed.as_millis() as u64 / TURN_MILLIS).clamp(1, MAX_TURNS);
+    budget.saturating_mul(turns as u32)
 }
 
 impl SlotLink {
@@ -89,5 +105,18 @@ impl SlotLink {
             // A wrong content size counts, too: the packet was decrypted, and its sender has the key.
             None | Some(_) => self.turn_packets += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_loop_takes_as_many_packets_per_second_as_a_fast_one() {
+        for (millis, turns) in [(0, 1), (1, 1), (16, 1), (17, 1), (31, 1), (50, 3), (100, 6), (200, 12), (9999, 60)] {
+            assert_eq!(scaled_budget(256, Duration::from_millis(millis)), 256 * turns, "{millis} ms");
+        }
+        assert_eq!(scaled_budget(u32::MAX, Duration::from_secs(1)), u32::MAX);
     }
 }
