@@ -107,7 +107,9 @@ fn secrets_at_rest(command: &Command, flags: &[&str]) -> (String, bool) {
     // The user without rights may not enter the folder of the built program.
     let folder = issuer::program::TestFolder::new();
     let program = folder.path.join("program");
-    fs::copy(command.get_program(), &program).unwrap();
+    // Another process copies it: a test beside this one that forks would inherit an open file, and a file that is open
+    // for writing cannot be executed.
+    assert!(Command::new("cp").arg(command.get_program()).arg(&program).status().unwrap().success());
     fs::set_permissions(&folder.path, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command_of_other = unprivileged(program.to_str().unwrap());
     command_of_other.args(command.get_args()).args(flags).env("SLIPGATE_PRIVATE_KEY", issuer::program::PRIVATE_KEY);

@@ -16,6 +16,19 @@ fn setup() -> Setup {
     run::setup(Effort::Smoke, 1, &[], None).expect("cores and sockets are available")
 }
 
+/// The times that a measurement in real time is repeated on a machine that is too busy for its load.
+const ATTEMPTS: usize = 10;
+
+/// Repeats a measurement in real time until each of these columns has a figure.
+fn undisturbed(measure: impl Fn() -> Vec<BenchRow>, who: &[ColumnRole], setup: &Setup) -> Vec<BenchRow> {
+    let is_blank = |row: &BenchRow| {
+        let mut columns = setup.subjects.iter().zip(&row.cells);
+        columns.any(|(subject, cell)| who.contains(&subject.role) && matches!(cell, Cell::Blank(_)))
+    };
+    let mut attempts = core::iter::repeat_with(measure).take(ATTEMPTS);
+    attempts.find(|rows| !rows.iter().any(is_blank)).expect("a measurement without blank cells")
+}
+
 /// Asserts that each of these has a figure above zero.
 fn assert_figures(setup: &Setup, row: &BenchRow, who: &[ColumnRole]) {
     for (subject, cell) in setup.subjects.iter().zip(&row.cells) {
@@ -115,14 +128,15 @@ fn quick_run_measures_all_rounds_of_a_flood() {
 fn loops_in_real_time_report_figures() {
     let setup = setup();
     let ours = [ColumnRole::Ours, ColumnRole::Channels];
-    let rows = real_time::measure_spread(&setup).unwrap();
+    let rows = undisturbed(|| real_time::measure_spread(&setup).unwrap().into_iter().collect(), &ours, &setup);
     for (row, of_events) in rows.iter().zip([false, false, true, true, true]) {
         assert_figures(&setup, row, &ours);
         assert_eq!(row.cells[2].rounds().len(), usize::from(of_events), "{}", row.what);
         assert_eq!(row.targets.len(), 1, "{}", row.what);
     }
-    let row = real_time::measure_closed(&setup).unwrap();
-    assert_figures(&setup, &row, &[ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain]);
+    let all = [ColumnRole::Ours, ColumnRole::Channels, ColumnRole::Plain];
+    let rows = undisturbed(|| vec![real_time::measure_closed(&setup).unwrap()], &all, &setup);
+    assert_figures(&setup, &rows[0], &all);
 }
 
 #[test]
