@@ -1,26 +1,12 @@
 use super::super::PacketEvents;
 use super::*;
 use slipgate_netcode::crypto::key::Seed;
-use std::vec;
-use std::vec::Vec;
+use slipgate_sim::{Conditions, Loss, Order, Path, Random, Share};
 
 const STEPS: u64 = 400_000;
 /// Steps within which a packet arrives, out of order by as many.
 const MAX_DELAY_STEPS: u64 = 700;
-const SLOTS: usize = 1024;
 const EXTENDED_BYTES: usize = 28;
-
-/// A pseudo-random generator (xorshift64, Marsaglia, "Xorshift RNGs").
-struct XorShift(u64);
-
-impl XorShift {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 #[derive(Clone, Copy)]
 struct ReceivedPacket {
@@ -31,30 +17,46 @@ struct ReceivedPacket {
 
 /// A network that loses 20 %, duplicates 10 %, reorders, and now and then drops more packets than there are numbers.
 struct Network {
-    slots: Vec<Vec<ReceivedPacket>>,
+    path: Path<ReceivedPacket>,
     step: u64,
     /// Steps in which it carries nothing.
     broken: u64,
 }
 
 impl Network {
-    fn send(&mut self, packet: ReceivedPacket, random: &mut XorShift) {
-        if self.broken > 0 || random.below(5) == 0 {
-            return;
-        }
-        for _ in 0..1 + u64::from(random.below(10) == 0) {
-            let arrives = self.step + 1 + random.below(MAX_DELAY_STEPS);
-            self.slots[arrives as usize % SLOTS].push(packet);
+    fn new(seed: u64) -> Self {
+        let conditions = Conditions {
+            latency: Duration::from_millis(1),
+            jitter: Duration::from_millis(MAX_DELAY_STEPS - 1),
+            order: Order::Free,
+            loss: Loss::Random(Share::percent(20.0)),
+            duplication: Share::percent(10.0),
+            ..Conditions::perfect()
+        };
+        Self { path: Path::new(conditions, seed), step: 0, broken: 0 }
+    }
+
+    /// Returns the time of the path: a step takes 1 ms.
+    fn now(&self) -> Instant {
+        Instant::from_start(Duration::from_millis(self.step))
+    }
+
+    fn send(&mut self, packet: ReceivedPacket) {
+        if self.broken == 0 {
+            self.path.push_tagged(packet, &[], self.now());
         }
     }
 
-    fn step(&mut self, random: &mut XorShift) -> Vec<ReceivedPacket> {
+    fn step(&mut self, random: &mut Random) {
         self.step += 1;
         self.broken = self.broken.saturating_sub(1);
         if self.broken == 0 && random.below(20_000) == 0 {
             self.broken = [100, 3000, 20_000, 40_000, 70_000, 140_000][random.below(6) as usize];
         }
-        core::mem::take(&mut self.slots[self.step as usize % SLOTS])
+    }
+
+    fn receive(&mut self) -> Option<ReceivedPacket> {
+        self.path.pop_due(self.now()).map(|arrival| arrival.tag)
     }
 }
 
@@ -72,24 +74,19 @@ impl Peer {
         let mut tracker = PacketTracker::new(&config);
         tracker.skip_numbers(NumberSkips::new(NumberSkips::key(&Seed::from([7; 32])), seed));
         let events = PacketEvents::new(16);
-        Self {
-            tracker,
-            events,
-            network: Network { slots: vec![Vec::new(); SLOTS], step: 0, broken: 0 },
-            seemingly_ahead: 0,
-        }
+        Self { tracker, events, network: Network::new(seed), seemingly_ahead: 0 }
     }
 
-    fn send(&mut self, now: Instant, random: &mut XorShift) {
+    fn send(&mut self, now: Instant) {
         let mut extended = [0; EXTENDED_BYTES];
         let bytes = self.tracker.extended_acks(&mut extended);
         let header = self.tracker.next_header();
         self.tracker.on_packet_sent(header, SessionPacketKind::AckEliciting, 100, 1, now, &mut self.events);
         self.tracker.extended_acks_sent(bytes);
-        self.network.send(ReceivedPacket { header, extended, bytes }, random);
+        self.network.send(ReceivedPacket { header, extended, bytes });
         while let Some(header) = self.tracker.due_ack_header(now) {
             self.tracker.on_packet_sent(header, SessionPacketKind::AckOnly, 0, 1, now, &mut self.events);
-            self.network.send(ReceivedPacket { header, extended: [0; EXTENDED_BYTES], bytes: 0 }, random);
+            self.network.send(ReceivedPacket { header, extended: [0; EXTENDED_BYTES], bytes: 0 });
         }
     }
 
@@ -105,10 +102,11 @@ impl Peer {
 }
 
 /// One peer sends a packet, and the other processes the arrivals.
-fn turn(from: &mut Peer, to: &mut Peer, step: u64, random: &mut XorShift) {
+fn turn(from: &mut Peer, to: &mut Peer, step: u64, random: &mut Random) {
     let now = Instant::from_start(Duration::from_millis(step));
-    from.send(now, random);
-    for packet in from.network.step(random) {
+    from.send(now);
+    from.network.step(random);
+    while let Some(packet) = from.network.receive() {
         to.receive(packet, now);
     }
     from.tracker.tick(now, &mut from.events);
@@ -119,7 +117,7 @@ fn turn(from: &mut Peer, to: &mut Peer, step: u64, random: &mut XorShift) {
 fn honest_peers_never_count_as_acking_unsent_packets() {
     let mut seemingly_ahead = 0;
     for seed in 1..=4 {
-        let mut random = XorShift(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut random = Random::new(seed, 0);
         let (mut alice, mut bob) = (Peer::new(seed), Peer::new(100 + seed));
         for step in 0..STEPS {
             turn(&mut alice, &mut bob, step, &mut random);

@@ -3,68 +3,98 @@
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
+use core::time::Duration;
 use proptest::prelude::*;
+use slipgate_netcode::time::Instant;
+use slipgate_sim::{Conditions, Loss, Order, Path, Random, Share};
 
 use super::*;
 
-/// A packet's frames, and its outcome.
+const LATENCY_TURNS: u32 = 2;
+
+/// A packet's frames.
 struct InFlight {
-    arrives_at: u32,
-    copies: u8,
+    sent_at: u32,
     frames: Vec<Vec<u8>>,
     parts: Vec<SentTransferFrame>,
 }
 
 /// One direction of a path. It reports arrivals to the sender like acknowledgements: late, and not always correctly.
 struct Direction {
-    random: u64,
-    flying: Vec<InFlight>,
+    /// Carries the numbers of packets.
+    path: Path<u64>,
+    random: Random,
+    impairments: PathImpairments,
+    next_number: u64,
+    in_flight: BTreeMap<u64, InFlight>,
     outcomes: Vec<(u32, bool, Vec<SentTransferFrame>)>,
 }
 
+/// Shares in percent, the jitter in turns.
 #[derive(Clone, Copy, Debug)]
 struct PathImpairments {
-    loss: u64,
-    duplication: u64,
-    jitter: u64,
+    loss: u32,
+    duplication: u32,
+    jitter: u32,
     /// Packets that arrive and are reported lost at first.
-    false_alarms: u64,
+    false_alarms: u32,
+}
+
+impl PathImpairments {
+    fn conditions(self) -> Conditions {
+        Conditions {
+            latency: turns(LATENCY_TURNS),
+            jitter: turns(self.jitter),
+            order: Order::Free,
+            loss: Loss::Random(Share::percent(self.loss.into())),
+            duplication: Share::percent(self.duplication.into()),
+            ..Conditions::perfect()
+        }
+    }
+}
+
+/// Returns the time that this number of turns takes on the path.
+fn turns(count: u32) -> Duration {
+    Duration::from_millis(count.into())
 }
 
 impl Direction {
-    fn new(random: u64) -> Self {
-        Self { random, flying: Vec::new(), outcomes: Vec::new() }
+    fn new(seed: u64, impairments: PathImpairments) -> Self {
+        let (path, random) = (Path::new(impairments.conditions(), seed), Random::new(seed, 0));
+        Self { path, random, impairments, next_number: 0, in_flight: BTreeMap::new(), outcomes: Vec::new() }
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % bound.max(1)
-    }
-
-    fn turn(&mut self, now: u32, from: &mut Transfers, to: &mut Transfers, impairments: PathImpairments) {
+    fn turn(&mut self, now: u32, from: &mut Transfers, to: &mut Transfers) {
         for _ in 0..8 {
-            let packet = self.pack(from, now, impairments);
-            self.flying.extend(packet);
+            self.send(from, now);
         }
-        let (arrived, flying) =
-            core::mem::take(&mut self.flying).into_iter().partition(|packet| packet.arrives_at <= now);
-        self.flying = flying;
-        for packet in arrived {
-            let packet: InFlight = packet;
-            if packet.copies > 0 {
-                // The endpoint below drops duplicates: frames arrive once for each packet.
-                for frame in &packet.frames {
-                    to.on_frame(frame).expect("an honest peer");
-                }
-                if self.below(100) < impairments.false_alarms {
-                    packet.parts.iter().for_each(|sent| from.on_lost(*sent));
-                }
+        let time = Instant::from_start(turns(now));
+        while let Some(number) = self.path.pop_due(time).map(|arrival| arrival.tag) {
+            // The endpoint below drops duplicates: frames arrive once for each packet.
+            let Some(packet) = self.in_flight.remove(&number) else { continue };
+            for frame in &packet.frames {
+                to.on_frame(frame).expect("an honest peer");
             }
-            let late = now + self.below(5) as u32;
-            self.outcomes.push((late, packet.copies > 0, packet.parts));
+            if self.random.hits(Share::percent(self.impairments.false_alarms.into())) {
+                packet.parts.iter().for_each(|sent| from.on_lost(*sent));
+            }
+            self.report_later(now, true, packet.parts);
         }
-        let outcomes = core::mem::take(&mut self.outcomes);
-        for (at, arrived, parts) in outcomes {
+        let max_turns = LATENCY_TURNS + self.impairments.jitter;
+        let is_lost = |packet: &InFlight| packet.sent_at + max_turns < now;
+        while self.in_flight.first_key_value().is_some_and(|(_, packet)| is_lost(packet)) {
+            let (_, packet) = self.in_flight.pop_first().expect("it is there");
+            self.report_later(now, false, packet.parts);
+        }
+        self.report(now, from);
+    }
+
+    fn report_later(&mut self, now: u32, arrived: bool, parts: Vec<SentTransferFrame>) {
+        self.outcomes.push((now + self.random.below(5) as u32, arrived, parts));
+    }
+
+    fn report(&mut self, now: u32, from: &mut Transfers) {
+        for (at, arrived, parts) in core::mem::take(&mut self.outcomes) {
             if at > now {
                 self.outcomes.push((at, arrived, parts));
             } else {
@@ -73,7 +103,7 @@ impl Direction {
         }
     }
 
-    fn pack(&mut self, from: &mut Transfers, now: u32, impairments: PathImpairments) -> Option<InFlight> {
+    fn send(&mut self, from: &mut Transfers, now: u32) {
         let (mut buf, mut used) = ([0; 1150], 0);
         let (mut frames, mut parts) = (Vec::new(), Vec::new());
         while let Some((bytes, sent)) = from.write(&mut buf[used..]) {
@@ -81,13 +111,12 @@ impl Direction {
             parts.push(sent);
             used += bytes;
         }
-        let copies = if self.below(100) < impairments.loss {
-            0
-        } else {
-            1 + u8::from(self.below(100) < impairments.duplication)
-        };
-        let arrives_at = now + 2 + self.below(impairments.jitter + 1) as u32;
-        (!frames.is_empty()).then_some(InFlight { arrives_at, copies, frames, parts })
+        if frames.is_empty() {
+            return;
+        }
+        self.path.push_tagged(self.next_number, &[], Instant::from_start(turns(now)));
+        self.in_flight.insert(self.next_number, InFlight { sent_at: now, frames, parts });
+        self.next_number += 1;
     }
 }
 
@@ -95,7 +124,7 @@ impl Direction {
 fn play(lengths: &[usize], seed: u64, impairments: PathImpairments) {
     let config = TransferConfig { slice_bytes: 300, max_at_once: 3, ..TransferConfig::default() };
     let mut ends = [transfers(config.clone()), transfers(config)];
-    let mut ways = [Direction::new(seed), Direction::new(!seed)];
+    let mut ways = [seed, !seed].map(|seed| Direction::new(seed, impairments));
     let mut expected = BTreeMap::new();
     for (label, length) in lengths.iter().enumerate() {
         for (end, transfers) in ends.iter_mut().enumerate() {
@@ -109,8 +138,8 @@ fn play(lengths: &[usize], seed: u64, impairments: PathImpairments) {
         now += 1;
         assert!(now < 60_000, "seed {seed}: {} of {} are missing", expected.len(), 2 * lengths.len());
         let [left, right] = &mut ends;
-        ways[0].turn(now, left, right, impairments);
-        ways[1].turn(now, right, left, impairments);
+        ways[0].turn(now, left, right);
+        ways[1].turn(now, right, left);
         for (end, transfers) in ends.iter_mut().enumerate() {
             assert!(transfers.receiving().count() <= 3, "seed {seed}");
             for event in events(transfers) {
@@ -133,7 +162,7 @@ fn transfers_arrive_over_every_kind_of_path() {
     for loss in [0, 1, 5, 20, 60] {
         for (jitter, false_alarms) in [(0, 0), (30, 0), (30, 30)] {
             let impairments = PathImpairments { loss, duplication: 5, jitter, false_alarms };
-            play(&[0, 1, 300, 301, 40_000, 99_999, 5000], loss * 31 + jitter, impairments);
+            play(&[0, 1, 300, 301, 40_000, 99_999, 5000], u64::from(loss * 31 + jitter), impairments);
         }
     }
 }
@@ -145,7 +174,7 @@ proptest! {
     fn transfers_arrive_over_any_path(
         lengths in prop::collection::vec(0usize..30_000, 1..8),
         seed in any::<u64>(),
-        impairments in (0u64..70, 0u64..50, 0u64..80, 0u64..80),
+        impairments in (0u32..70, 0u32..50, 0u32..80, 0u32..80),
     ) {
         let (loss, duplication, jitter, false_alarms) = impairments;
         play(&lengths, seed, PathImpairments { loss, duplication, jitter, false_alarms });
