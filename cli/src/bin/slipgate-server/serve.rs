@@ -24,7 +24,7 @@ pub(crate) struct Service {
 }
 
 /// Whether the server accepts new clients or waits for the last ones to leave.
-enum Phase {
+enum ServiceState {
     Serving,
     Draining { until: Instant },
 }
@@ -44,18 +44,18 @@ impl Service {
 
     /// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
     pub(crate) fn run(mut self, signals: &Signals) {
-        let mut phase = Phase::Serving;
+        let mut state = ServiceState::Serving;
         loop {
             if signals.take_reload() {
                 self.reload_keys();
             }
-            phase = match (phase, signals.take_stop()) {
-                (phase, false) => phase,
-                (Phase::Serving, true) => self.begin_drain(),
-                (Phase::Draining { .. }, true) => break,
+            state = match (state, signals.take_stop()) {
+                (state, false) => state,
+                (ServiceState::Serving, true) => self.begin_drain(),
+                (ServiceState::Draining { .. }, true) => break,
             };
             self.turn();
-            if let Phase::Draining { until } = phase
+            if let ServiceState::Draining { until } = state
                 && (self.server.connected() == 0 || self.clock.monotonic() >= until)
             {
                 break;
@@ -82,11 +82,11 @@ impl Service {
         }
     }
 
-    fn begin_drain(&mut self) -> Phase {
+    fn begin_drain(&mut self) -> ServiceState {
         let connected = self.server.connected();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
-        Phase::Draining { until: self.clock.monotonic().after(self.drain) }
+        ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }
     }
 
     fn stop(&mut self) {

@@ -27,12 +27,12 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 const RELAY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The running shards.
-enum Shards {
+enum RunningShards {
     Echo(ShardThreads),
     Relay { server: Box<ShardedServer>, clients: Vec<ClientHandle>, payload: Vec<u8> },
 }
 
-impl Shards {
+impl RunningShards {
     fn start(servers: Vec<Server>, clock: Clock, tick: Duration, app: AppKind) -> Result<Self, ShardedServerError> {
         Ok(match app {
             AppKind::Echo => {
@@ -121,7 +121,7 @@ pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, sig
     let tick = Duration::from_secs(1) / settings.tick;
     // The counter starts when the first socket was bound, so drops during the start are included.
     let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
-    let mut shards = Shards::start(servers, clock, tick, settings.app)
+    let mut shards = RunningShards::start(servers, clock, tick, settings.app)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
     while shards.is_running() {
@@ -140,13 +140,13 @@ pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, sig
     log_totals(shards.stop(), overflow)
 }
 
-fn reload_keys(shards: &Shards, keys: &KeySource) {
+fn reload_keys(shards: &RunningShards, keys: &KeySource) {
     if let Some(keys) = read_keys_again(keys) {
         shards.set_keys(&keys);
     }
 }
 
-fn begin_drain(shards: &Shards, clock: Clock, drain: Duration) -> Instant {
+fn begin_drain(shards: &RunningShards, clock: Clock, drain: Duration) -> Instant {
     info!(connected = shards.connected(), ?drain, "stopping: denying new clients, waiting for the others to leave");
     shards.accept_new_clients(false);
     clock.monotonic().after(drain)

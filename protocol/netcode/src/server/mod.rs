@@ -178,13 +178,16 @@ impl NetcodeServer {
         match self.slots.at_address(&from) {
             // A response from a slot's address may belong to a takeover by the same player.
             Some(slot) if !response::is_response(prefix) => self.on_established(slot, datagram, now.monotonic),
-            slot => match self.on_response(from, slot.is_some(), datagram, now) {
-                Ok(()) => Ok(None),
-                Err(Discard::UnknownSender) if self.ended.contains(&from, now.monotonic) => {
-                    Err(Discard::ConnectionEnded)
+            slot => {
+                let unknown = if slot.is_some() { Discard::AddressConnected } else { Discard::UnknownSender };
+                match self.on_response(from, unknown, datagram, now) {
+                    Ok(()) => Ok(None),
+                    Err(Discard::UnknownSender) if self.ended.contains(&from, now.monotonic) => {
+                        Err(Discard::ConnectionEnded)
+                    }
+                    Err(reason) => Err(reason),
                 }
-                Err(reason) => Err(reason),
-            },
+            }
         }
     }
 

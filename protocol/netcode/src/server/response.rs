@@ -76,17 +76,17 @@ impl Pending {
 
 impl NetcodeServer {
     /// Handles an encrypted packet from an address without a slot, or a response from any address. If all checks pass,
-    /// its sender gets a slot, and a keep-alive is due.
+    /// its sender gets a slot, and a keep-alive is due. Returns `unknown` if no client is pending at the address.
     pub(super) fn on_response(
         &mut self,
         from: Address,
-        is_connected: bool,
+        unknown: Discard,
         datagram: &mut [u8],
         now: Now,
     ) -> Result<(), Discard> {
         let Some(index) = self.pending.at_address(&from, now.monotonic) else {
             // Only two lookups were made so far, so packets of unknown senders use up no budget.
-            return Err(if is_connected { Discard::AddressConnected } else { Discard::UnknownSender });
+            return Err(unknown);
         };
         let token = self.pending.get(index).map(OpenedToken::of_pending);
         let result = self.admit_response(index, datagram, now);

@@ -212,7 +212,7 @@ impl Endpoint {
     }
 
     /// Sends one packet like [`send_with`](Self::send_with); `fill` gets its header. An ack-only packet is never
-    /// declared lost, and a peer that accepts it with [`Acceptance::TakeUnanswered`] sends no packet to acknowledge it.
+    /// declared lost, and a peer that accepts it with [`Acceptance::TakeAckOnly`] sends no packet to acknowledge it.
     /// Returns the packet's number, and its bytes on the path.
     ///
     /// # Errors

@@ -86,8 +86,8 @@ impl fmt::Debug for ReceivedPacket<'_> {
 pub enum Acceptance {
     /// Accept the packet and acknowledge it.
     Take,
-    /// Accept the packet, but send no ack-only packet for it: its sender does not wait for an acknowledgement.
-    TakeUnanswered,
+    /// Accept the packet as an ack-only one: later packets acknowledge it, but none is sent for that.
+    TakeAckOnly,
     /// Process the acknowledgements of the packet, but do not acknowledge it: the payload is not used, and the sender
     /// will declare it lost.
     TakeUnacknowledged,

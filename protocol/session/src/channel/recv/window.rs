@@ -193,6 +193,7 @@ impl MessageWindow {
     /// Assembles the next message in order, if it is stored. Returns whether it is.
     pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>) -> bool {
         let Some(WindowSlot::Stored { .. }) = self.slots.front() else { return false };
+        // The line above has found the same slot, so this is never refused.
         let Some(WindowSlot::Stored { chunks, bytes }) = self.slots.pop_front() else { return false };
         self.next = self.next.ahead(1);
         self.bytes -= bytes;

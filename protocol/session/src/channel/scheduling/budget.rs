@@ -27,7 +27,7 @@ const BURST_MEMORY: Duration = Duration::from_secs(1);
 /// About what a packet costs on the path besides its frames, in bytes.
 pub(crate) const PACKET_BYTES: u64 = 80;
 /// The maximum cost of a message besides its bytes, unless it is sliced.
-pub(crate) const FRAME_BYTES: u64 = 8;
+pub(crate) const FRAME_OVERHEAD_BYTES: u64 = 8;
 /// The maximum that is reserved for higher classes, about a packet: larger bursts must fit into what is granted
 /// meanwhile.
 const MAX_RESERVE_BYTES: u64 = 1200;

@@ -9,6 +9,7 @@ use crate::channel::send::key_index::KeyIndex;
 use crate::channel::send::receipts::{ReceiptId, ReceiptRequest};
 use crate::channel::shared::SharedMessage;
 use crate::channel::wire::message_id::MessageId;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// The bytes of a message that is sent.
@@ -141,10 +142,11 @@ impl Queue {
             self.push(message, params, context);
             return 0;
         }
-        let Some(first) = self.messages.iter().position(QueuedMessage::is_replaceable) else { return 0 };
+        let first = self.messages.iter().position(QueuedMessage::is_replaceable);
+        let Some(first) = first.must_exist("the first outdated message") else { return 0 };
         self.push(message, params, context);
-        // `push` has appended it: move it to the front of the outdated ones.
-        let Some(new) = self.messages.pop_back() else { return 0 };
+        // `push` has appended it, as it has no key: move it to the front of the outdated ones.
+        let Some(new) = self.messages.pop_back().must_exist("the new message") else { return 0 };
         if let Some(old) = self.messages.get_mut(first) {
             let old = old.replace(new);
             context.close(old.chunks, old.receipt, DeliveryStatus::Superseded);

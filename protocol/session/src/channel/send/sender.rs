@@ -2,7 +2,7 @@
 
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::options::{ChannelSendError, Remaining};
-use crate::channel::scheduling::budget::FRAME_BYTES;
+use crate::channel::scheduling::budget::FRAME_OVERHEAD_BYTES;
 use crate::channel::send::context::{FrameContext, PacketContext, SendContext};
 use crate::channel::send::frame_plan::{FramePlan, plan_frame};
 use crate::channel::send::frames_in_flight::SentFrame;
@@ -122,7 +122,7 @@ impl ChannelSender {
     /// Returns about how many bytes of frames wait, with the header of each.
     pub(crate) fn waiting_frame_bytes(&self) -> u64 {
         let first_time = if self.first_to_leave().is_some() { self.queue.len() } else { 0 };
-        self.waiting_bytes() + FRAME_BYTES * (first_time + self.retransmits.max_due()) as u64
+        self.waiting_bytes() + FRAME_OVERHEAD_BYTES * (first_time + self.retransmits.max_due()) as u64
     }
 
     /// Returns since when the message that leaves next has waited.

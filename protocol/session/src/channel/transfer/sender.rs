@@ -11,6 +11,7 @@ use super::{
     ControlState, Reception, SentTransferFrame, Transfer, TransferEvent, TransferId, TransferProgress,
     TransferViolation, steps,
 };
+use slipgate_netcode::slab::MustExist;
 
 /// Sends a transfer.
 ///
@@ -358,6 +359,7 @@ impl SliceSet {
 
     /// Adds the numbers of a word. Returns whether any is new.
     pub(super) fn add(&mut self, word_index: u32, bits: u64) -> bool {
+        // A word beyond the bound has no numbers to add. The empty set of a default has no words at all.
         let Some(word) = self.words.get_mut(word_index as usize) else { return false };
         // Counted by word, so that `count` needs no search.
         let new = bits & !*word;
@@ -373,6 +375,7 @@ impl SliceSet {
 
     /// Removes the numbers of a word. Returns whether any was in the set.
     pub(super) fn clear(&mut self, word_index: u32, bits: u64) -> bool {
+        // A word beyond the bound, as in `add`.
         let Some(word) = self.words.get_mut(word_index as usize) else { return false };
         let gone = bits & *word;
         *word &= !gone;
@@ -409,14 +412,15 @@ fn next(levels: &[&[u64]], from: u32) -> Option<u32> {
 }
 
 fn mark(words: &mut [u64], index: u32) {
-    if let Some(word) = words.get_mut((index / WORD) as usize) {
+    // A summary has a bit for each word of the level below it, so the word exists.
+    if let Some(word) = words.get_mut((index / WORD) as usize).must_exist("a word of a summary") {
         *word |= bit(index);
     }
 }
 
 /// Clears a bit. Returns whether the word is zero now.
 fn unmark(words: &mut [u64], index: u32) -> bool {
-    let Some(word) = words.get_mut((index / WORD) as usize) else { return false };
+    let Some(word) = words.get_mut((index / WORD) as usize).must_exist("a word of a summary") else { return false };
     *word &= !bit(index);
     *word == 0
 }

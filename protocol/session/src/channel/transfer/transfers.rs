@@ -14,6 +14,7 @@ use super::{
     TransferProgress, TransferViolation, WINDOW,
 };
 use crate::reliability::MemoryBudget;
+use slipgate_netcode::slab::MustExist;
 
 /// A channel of transfers.
 ///
@@ -329,7 +330,8 @@ impl OutgoingTransfers {
     fn start_waiting(&mut self) {
         // Transfers start in the order in which they were queued.
         while self.waiting.front().is_some_and(|first| self.can_start(first.id)) {
-            let Some(WaitingTransfer { id, label, transfer }) = self.waiting.pop_front() else { return };
+            let first = self.waiting.pop_front().must_exist("the first waiting transfer");
+            let Some(WaitingTransfer { id, label, transfer }) = first else { return };
             self.active.push(TransferSender::begin(transfer, id, label, self.slice_bytes));
         }
     }

@@ -154,7 +154,7 @@ impl Connection {
     fn acceptance(&self, rest: &[u8], frames: &[u8]) -> Acceptance {
         // A packet of acknowledgements alone is not acknowledged (§5.5).
         if rest.is_empty() {
-            Acceptance::TakeUnanswered
+            Acceptance::TakeAckOnly
         } else if frames.is_empty() || self.will_read_behind(rest) {
             Acceptance::Take
         } else {

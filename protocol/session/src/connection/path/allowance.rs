@@ -5,7 +5,7 @@ use crate::congestion::{Priority, SendAllowance};
 use slipgate_netcode::time::Instant;
 
 /// Bytes of a packet's session frame, with extended acknowledgements of a few packets.
-const FRAME_BYTES: u64 = 16;
+const SESSION_FRAME_BYTES: u64 = 16;
 
 /// What may be sent at one moment.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl PathAllowance {
 
     /// Returns up to where transfers may fill a packet, in bytes of its payload.
     pub(in crate::connection) fn bulk(&self) -> usize {
-        u64::from(self.path.bulk_packet_bytes()).saturating_sub(self.overhead + FRAME_BYTES) as usize
+        u64::from(self.path.bulk_packet_bytes()).saturating_sub(self.overhead + SESSION_FRAME_BYTES) as usize
     }
 
     /// Returns the budget of what goes first, with its priority.
@@ -52,7 +52,7 @@ impl PathAllowance {
 
     /// Returns when the next packet may leave, if `pending` goes first.
     pub(in crate::connection) fn next_send(&self, pending: PendingDemand) -> Option<Instant> {
-        self.path.next_send(pending.bytes.saturating_add(self.overhead + FRAME_BYTES), priority(pending))
+        self.path.next_send(pending.bytes.saturating_add(self.overhead + SESSION_FRAME_BYTES), priority(pending))
     }
 
     /// Returns how many bytes of payload of a given priority may leave now in one packet and those behind it.

@@ -42,7 +42,7 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
     };
     let mut none = PacketEvents::new(0);
     alice.send_framed(AckOnly, now, &mut wire, &mut none, |_, buf| fill(buf)).unwrap();
-    bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeUnanswered).unwrap();
+    bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeAckOnly).unwrap();
     let later = Instant::from_start(Duration::from_secs(3));
     let mut ack_only = Datagrams::default();
     bob.transmit(later, &mut ack_only);
