@@ -50,7 +50,7 @@ impl Trial {
         let (served_p5_p50, delay_p90_ms) = match self {
             Self::Bulk => ([0.90, 0.99], Some(35.0)),
             Self::Game => ([0.99, 0.995], Some(2.0)),
-            Self::GameAgainstCubic => ([0.55, 0.99], None),
+            Self::GameAgainstCubic => ([0.85, 0.99], None),
             Self::Fall => ([0.84, 0.95], Some(80.0)),
         };
         Goal { served_p5_p50, delay_p90_ms }

@@ -13,6 +13,7 @@
 //!
 //!  PathSample ─┬▶ policer ───── does loss without a queue depend on the rate?
 //!              ├▶ probe_down ── is the standing queue self-inflicted?
+//!              ├▶ protected ─── the demand to keep beside a queue of others (protected_demand)
 //!              └▶ modes         Startup ◀──▶ Delay (delay_mode) ◀──▶ Compete (competitive, cubic)
 //! ```
 //!
@@ -30,6 +31,7 @@ mod losses;
 mod path_sample;
 mod policer;
 mod probe_down;
+mod protected_demand;
 mod ring;
 mod send_rate;
 mod startup;
@@ -46,6 +48,7 @@ use self::losses::LossEstimator;
 use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{Belief, DownProbes, ProbeResult};
+use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
 use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
@@ -73,6 +76,9 @@ const MAX_ASSUMED_SOCKET_DELAY: f64 = 1.0 / 60.0;
 /// Cross traffic found this soon after startup, in seconds, was there before. Startup then ended because of its
 /// queue, and measured nothing of the capacity.
 const EARLY_CROSS_TRAFFIC_SECONDS: f64 = 5.0;
+/// The time, in seconds, by which the window of a protected demand exceeds the round trip: the queue of another flow
+/// grows within a round trip, before it is measured.
+const PROTECTED_WINDOW: f64 = 0.5;
 /// The minimum round trip, in seconds: guards the divisions.
 const MIN_ROUND_TRIP: f64 = 1e-4;
 
@@ -114,6 +120,7 @@ pub(crate) struct Glide {
     startup: Startup,
     delay_mode: DelayMode,
     competitive: CompetitiveMode,
+    protected: ProtectedDemand,
     /// When startup ended, in seconds.
     startup_ended_at: f64,
     sample: Option<PathSample>,
@@ -163,6 +170,7 @@ impl Glide {
             startup: Startup::new(),
             delay_mode: DelayMode::new(),
             competitive: CompetitiveMode::new(largest_packet),
+            protected: ProtectedDemand::new(),
             startup_ended_at: f64::NEG_INFINITY,
             sample: None,
         }
@@ -182,8 +190,10 @@ impl Glide {
         if arrivals <= 0.0 {
             return None;
         }
-        let packet = path_sample::packet(arrivals.max(FLOOR.0), self.largest_packet);
-        let target = path_sample::target(arrivals.max(FLOOR.0), packet, self.delay.excess_jitter());
+        // The target belongs to the demand: beside other flows a small share of the path would raise it.
+        let usual = arrivals.max(self.protected.demand()).max(FLOOR.0);
+        let packet = path_sample::packet(usual, self.largest_packet);
+        let target = path_sample::target(usual, packet, self.delay.excess_jitter());
         let (sent, instant_rate) = (self.send_rate.rate(now), self.delivery.instant_rate());
         let is_draining = self.stall.is_draining(now);
         let has_collapsed =
@@ -269,6 +279,8 @@ impl Glide {
         let belief = if self.mode == GlideMode::Compete { Belief::Competing } else { Belief::Alone };
         let result = self.down_probes.on_feedback(sample, &self.send_rate, belief);
         self.delay_mode.observe(sample);
+        let excess_loss = self.losses.recent() - self.losses.random_loss();
+        self.protected.on_feedback(sample, self.is_held(sample.now), excess_loss);
         // A longer route first: the modes would take its delay for a standing queue.
         if let Some(ProbeResult::RttIncreased(longer)) = result {
             return self.rebase(longer, sample);
@@ -284,6 +296,9 @@ impl Glide {
             self.startup = Startup::new();
         }
         let limit = max.min(self.policer.limit(sample.now)).min(self.config.max.0);
+        if let Some(demand) = self.protected_rate() {
+            self.rate = self.rate.max(demand);
+        }
         // The protected rate wins over every limit: the game cannot do without it.
         self.rate = self.rate.min(limit).max(self.config.protected.0.max(FLOOR.0));
     }
@@ -327,8 +342,12 @@ impl Glide {
     /// Delay mode: keeps the queue near its target, and probes a standing queue.
     fn run_delay_mode(&mut self, sample: &PathSample, result: Option<ProbeResult>) {
         match result {
-            Some(ProbeResult::SelfInflicted) => self.delay_mode.self_inflicted(sample),
+            Some(ProbeResult::SelfInflicted) => {
+                self.delay_mode.self_inflicted(sample);
+                self.protected.end();
+            }
             Some(ProbeResult::CrossTraffic) => {
+                self.protected.confirm();
                 self.delay_mode.cross_traffic();
                 if sample.queue > 0.5 * sample.target && !sample.is_draining && !self.is_held(sample.now) {
                     // Compete only beside a queue that exists now: the probe is a round trip old.
@@ -419,6 +438,11 @@ impl Glide {
         self.hold(probe_down::DEPTH * sample.delivery, until);
     }
 
+    /// Returns the minimum rate beside the present queue, if the demand is protected.
+    fn protected_rate(&self) -> Option<f64> {
+        self.protected.rate().filter(|_| self.mode != GlideMode::Startup)
+    }
+
     fn hold(&mut self, rate: f64, until: f64) {
         self.hold = RateHold { until, rate: rate.max(FLOOR.0) };
     }
@@ -489,6 +513,7 @@ impl Controller for Glide {
         let (queue, target, arrivals) =
             self.sample.map_or((0.0, 0.0, 0.0), |sample| (sample.queue, sample.target, sample.arrivals));
         let window = match self.mode {
+            _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW),
             // Twice the bandwidth-delay product, so that the rate and not the window limits startup.
             GlideMode::Startup => (2.0 * self.rate * (base + interval + 0.05)).max(initial),
             GlideMode::Compete => self.competitive.window(),

@@ -1,0 +1,187 @@
+//! Protected demand: the demand that an application had while the path had no queue.
+//!
+//! A queue that forms while the sending rate stays at such a demand comes from other flows, or from a capacity that
+//! fell. The sender keeps the demand until a probe finds which. It gives the demand up if the queue is self-inflicted,
+//! if far less arrives than is sent, or if much is lost.
+
+use super::path_sample::PathSample;
+
+/// The time constants of the demand, in seconds, while it rises and while it falls.
+const RISE_TIME: f64 = 0.5;
+const FALL_TIME: f64 = 10.0;
+/// The demand counts while the application sent all it had for this share of the time. The time constant is a second.
+const MET_SHARE: f64 = 0.8;
+/// The rate of a protected demand, as a multiple: what a probe held back is sent after it.
+const CATCH_UP: f64 = 1.25;
+/// The maximum time of a trial, in seconds: probes repeat each second or two, and each may be without a result.
+const MAX_TRIAL: f64 = 10.0;
+/// A capacity that fell shows early in a trial, within this many seconds: less than this share of the sent bytes
+/// arrives, with a queue of this many targets. Other flows that start double their rate each round trip, which leaves
+/// more than a third.
+const EARLY_SECONDS: f64 = 0.4;
+const COLLAPSE_SHARE: f64 = 0.33;
+const COLLAPSE_TARGETS: f64 = 3.0;
+/// The maximum loss beyond the random loss, and for how many seconds it may be higher: a TCP flow that starts fills the
+/// buffer once.
+const MAX_EXCESS_LOSS: f64 = 0.25;
+const MAX_LOSS_SECONDS: f64 = 2.0;
+
+/// The demand and whether it is protected. Rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct ProtectedDemand {
+    demand: f64,
+    state: Protection,
+    /// The share of the time in which the application sent all it had.
+    met: f64,
+    lossy_since: Option<f64>,
+}
+
+/// ```text
+///  Unproven ──▶ Ready ◀──▶ Trial ──▶ Confirmed
+///      ▲          ▲          │           │
+///      │          └──────────│───────────┤ no queue
+///      └─────────────────────┴───────────┘ self-inflicted, collapse, loss
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Protection {
+    /// The path has not carried the demand without a queue since protection ended.
+    Unproven,
+    /// There is no queue.
+    Ready,
+    /// A queue formed at this time, and no probe has found its cause.
+    Trial(f64),
+    /// A probe found that other flows fill the queue.
+    Confirmed,
+}
+
+impl ProtectedDemand {
+    pub(super) const fn new() -> Self {
+        Self { demand: 0.0, state: Protection::Unproven, met: 0.0, lossy_since: None }
+    }
+
+    /// Processes the measurements of one feedback; `excess_loss` is the recent loss beyond the random one.
+    pub(super) fn on_feedback(&mut self, sample: &PathSample, is_held: bool, excess_loss: f64) {
+        let now = sample.now;
+        self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * sample.step.min(1.0);
+        if sample.queue < sample.target {
+            self.on_low_queue(sample, is_held);
+        } else if self.state == Protection::Ready {
+            self.state = Protection::Trial(now);
+        }
+        if let Protection::Trial(since) = self.state {
+            let is_early = now - since < EARLY_SECONDS && !is_held;
+            if (is_early && has_collapsed(sample)) || now - since > MAX_TRIAL {
+                self.end();
+            }
+        }
+        self.check_loss(excess_loss, now);
+    }
+
+    fn on_low_queue(&mut self, sample: &PathSample, is_held: bool) {
+        if !sample.app_limited || is_held || self.met < MET_SHARE {
+            return;
+        }
+        // The queue returns to a low level between two bursts of another flow, too: a trial goes on.
+        if sample.queue < 0.5 * sample.target || self.state == Protection::Unproven {
+            self.state = Protection::Ready;
+        }
+        let time = if sample.sent > self.demand { RISE_TIME } else { FALL_TIME };
+        self.demand += (sample.sent - self.demand) * (sample.step / time).min(1.0);
+    }
+
+    fn check_loss(&mut self, excess_loss: f64, now: f64) {
+        if excess_loss < MAX_EXCESS_LOSS || !self.is_active() {
+            self.lossy_since = None;
+            return;
+        }
+        let since = *self.lossy_since.get_or_insert(now);
+        if now - since > MAX_LOSS_SECONDS {
+            self.end();
+        }
+    }
+
+    /// Records that a probe found other flows in the queue.
+    pub(super) fn confirm(&mut self) {
+        if self.is_active() {
+            self.state = Protection::Confirmed;
+        }
+    }
+
+    /// Ends the protection: the demand must prove itself again.
+    pub(super) fn end(&mut self) {
+        *self = Self::new();
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.state, Protection::Trial(_) | Protection::Confirmed)
+    }
+
+    /// Returns the minimum rate beside the present queue; `None` without protection.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.is_active().then_some(CATCH_UP * self.demand)
+    }
+
+    /// Returns the demand, or zero if none is known.
+    pub(super) fn demand(&self) -> f64 {
+        self.demand
+    }
+}
+
+/// Returns whether the capacity fell far below the sending rate.
+fn has_collapsed(sample: &PathSample) -> bool {
+    let arrivals = sample.arrivals.max(sample.instant_arrivals);
+    !sample.is_draining
+        && sample.instant_queue > COLLAPSE_TARGETS * sample.target
+        && arrivals < COLLAPSE_SHARE * sample.sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::path_sample::{QUIET, queued};
+    use super::*;
+
+    /// Returns a demand of 100 kB/s that the path has carried for five seconds, beside a queue now.
+    fn beside_a_queue() -> ProtectedDemand {
+        let mut protected = ProtectedDemand::new();
+        let game = PathSample { app_limited: true, sent: 1e5, ..QUIET };
+        for _ in 0..250 {
+            protected.on_feedback(&game, false, 0.0);
+        }
+        protected.on_feedback(&PathSample { app_limited: true, sent: 1e5, ..queued(0.1, 100.0) }, false, 0.0);
+        protected
+    }
+
+    #[test]
+    fn proven_demand_is_kept_beside_a_queue() {
+        let mut protected = beside_a_queue();
+        assert!((protected.rate().unwrap() / 1.25e5 - 1.0).abs() < 0.01, "{protected:?}");
+        protected.confirm();
+        protected.on_feedback(&queued(0.1, 150.0), false, 0.1);
+        assert!(protected.rate().is_some());
+        protected.end();
+        assert_eq!(protected.rate(), None);
+    }
+
+    #[test]
+    fn transfer_has_no_protected_demand() {
+        let mut protected = ProtectedDemand::new();
+        for _ in 0..250 {
+            protected.on_feedback(&QUIET, false, 0.0);
+        }
+        protected.on_feedback(&queued(0.1, 100.0), false, 0.0);
+        assert_eq!(protected.rate(), None);
+    }
+
+    #[test]
+    fn collapse_and_lasting_loss_end_the_protection() {
+        let mut protected = beside_a_queue();
+        let fallen = PathSample { sent: 1e5, arrivals: 2e4, instant_arrivals: 2e4, ..queued(0.2, 100.1) };
+        protected.on_feedback(&fallen, false, 0.0);
+        assert_eq!(protected.rate(), None);
+        let mut protected = beside_a_queue();
+        for (now, is_kept) in [(100.1, true), (101.0, true), (102.2, false)] {
+            protected.on_feedback(&queued(0.2, now), false, 0.4);
+            assert_eq!(protected.rate().is_some(), is_kept, "{now}");
+        }
+    }
+}
