@@ -221,6 +221,11 @@ impl Reporter {
         self.clients.on_event(event, server, now.monotonic);
     }
 
+    /// Returns whether the log has just seen enough requests for another protocol id for its warning.
+    pub(crate) const fn has_other_protocol(&self) -> bool {
+        self.strangers.has_other_protocol()
+    }
+
     /// Records that the private keys were replaced.
     pub(crate) fn on_new_keys(&mut self) {
         self.strangers.on_new_keys();

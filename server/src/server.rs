@@ -208,9 +208,9 @@ impl Server {
         }
         self.core.drained_at = self.lag.drained_at();
         self.transmit();
-        self.kernel_filter.tighten(&self.sockets, self.core.netcode.discards());
         let cut_short = self.read_budget.turns_cut_short();
         self.reporter.report(&mut self.core, &self.sockets, cut_short, self.now);
+        self.kernel_filter.adjust(&self.sockets, self.reporter.has_other_protocol(), self.now.monotonic);
         self.memory_return.watch(&self.core.memory);
     }
 
@@ -288,7 +288,8 @@ impl Server {
 
     /// Switches the kernel's packet filter on or off. It is on from the start where the system supports it, which is
     /// Linux. The filter drops datagrams of the wrong length, type, version or protocol id before they wake the server.
-    /// They count as [`dropped_by_system`](crate::sockets::SocketStats::dropped_by_system) and no longer as
+    /// Requests for another protocol id pass until the log has warned of them, and again after 5 minutes. Dropped ones
+    /// count as [`dropped_by_system`](crate::sockets::SocketStats::dropped_by_system) and no longer as
     /// [`discards`](Self::discards).
     ///
     /// # Errors

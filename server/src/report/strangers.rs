@@ -33,9 +33,11 @@ pub(super) enum Suspicion {
 #[derive(Default)]
 pub(super) struct StrangerWarnings {
     window_end: Instant,
-    /// The counts at the beginning of the window.
+    /// The counts before the window.
     not_authentic: u64,
     other_protocol: u64,
+    /// The counts of the last report.
+    last: (u64, u64),
     warned_of_key: Repeated,
     warned_of_forged: Repeated,
     warned_of_protocol: Repeated,
@@ -69,12 +71,19 @@ impl StrangerWarnings {
         self.window_end = Instant::default();
     }
 
+    /// Returns whether the present window has enough requests for another protocol id for the warning.
+    pub(super) const fn has_other_protocol(&self) -> bool {
+        self.last.1 - self.other_protocol >= MIN_DROPS
+    }
+
     fn due(&mut self, discards: &Discards, last_opened: Option<Instant>, now: Instant) -> [Option<Suspicion>; 2] {
         let (not_authentic, other) = (discards[Discard::TokenNotAuthentic], discards[Discard::RequestProtocol]);
         if now >= self.window_end {
             self.window_end = now.after(WINDOW);
-            (self.not_authentic, self.other_protocol) = (not_authentic, other);
+            // The drops of the turn that begins the window are a part of it.
+            (self.not_authentic, self.other_protocol) = self.last;
         }
+        self.last = (not_authentic, other);
         let opens_lately = last_opened.is_some_and(|last| !now.reached(last, OPENED_LATELY));
         let (suspicion, warned) = if opens_lately {
             (Suspicion::SomeForged, &mut self.warned_of_forged)
@@ -83,8 +92,8 @@ impl StrangerWarnings {
         };
         let has_many = not_authentic - self.not_authentic >= MIN_DROPS;
         let key = (has_many && warned.take(now)).then_some(suspicion);
-        let has_many = other - self.other_protocol >= MIN_DROPS;
-        let protocol = (has_many && self.warned_of_protocol.take(now)).then_some(Suspicion::OtherProtocol);
+        let protocol =
+            (self.has_other_protocol() && self.warned_of_protocol.take(now)).then_some(Suspicion::OtherProtocol);
         [key, protocol]
     }
 }

@@ -1,5 +1,8 @@
 //! What a server reports: its counters, and the steps of handshakes.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::server::handshake::HandshakeOutcome;
@@ -123,11 +126,11 @@ fn dropped_requests_are_reported_except_late_repetitions() {
 }
 
 #[test]
-fn ten_used_tokens_per_second_are_opened_for_the_report() {
+fn forty_used_tokens_at_once_are_opened_for_the_report() {
     let mut world = NetcodeWorld::perfect(4);
-    let server = world.add_server_with(20, |config| config.token_cutoff = TokenCutoff::None);
+    let server = world.add_server_with(50, |config| config.token_cutoff = TokenCutoff::None);
     let mut players = Vec::new();
-    for id in 1..=12 {
+    for id in 1..=45 {
         let mut player = raw_client(&mut world, id, server);
         world.admit_raw(server, &mut player, at(1000 + id as u16));
         players.push(player);
@@ -137,6 +140,38 @@ fn ten_used_tokens_per_second_are_opened_for_the_report() {
         assert_eq!(world.present(server, at(2000), &player.request()), Err(Discard::TokenUsed));
     }
     let reported = steps(&mut world, server);
-    assert_eq!(reported.iter().filter(|(_, client_id, _)| client_id.is_some()).count(), 10);
-    assert_eq!(reported.len(), 12);
+    assert_eq!(reported.iter().filter(|(_, client_id, _)| client_id.is_some()).count(), 40);
+    assert_eq!(reported.len(), 45);
+}
+
+/// About 1,000 forged requests a second, from one source or from many, before those of three players in each turn.
+#[test]
+fn forged_requests_do_not_hide_players_with_expired_tokens() {
+    for sources in [1, 5000] {
+        let mut world = NetcodeWorld::perfect(5);
+        let server = world.add_server(4);
+        let players = [1, 2, 3].map(|id| raw_client(&mut world, id, server));
+        world.run_for(Duration::from_secs(50));
+        let (mut named, mut forged) = (BTreeSet::new(), 0_u32);
+        // Players repeat a request for 5 s.
+        for turn in 0..300 {
+            for _ in 0..17 {
+                forged += 1;
+                let mut request = players[0].request();
+                let end = request.len() - 4;
+                request[end..].copy_from_slice(&forged.to_le_bytes());
+                let source = forged % sources;
+                let from = address(&format!("10.66.{}.{}:1000", source / 256, source % 256));
+                assert_eq!(world.present(server, from, &request), Err(Discard::TokenExpired));
+            }
+            for (port, player) in (1001..).zip(&players) {
+                if turn % 6 == 0 {
+                    assert_eq!(world.present(server, at(port), &player.request()), Err(Discard::TokenExpired));
+                }
+            }
+            named.extend(steps(&mut world, server).into_iter().filter_map(|(_, client_id, _)| client_id));
+            world.turn();
+        }
+        assert_eq!(named.into_iter().collect::<Vec<_>>(), [1, 2, 3], "forgeries of {sources} sources");
+    }
 }

@@ -82,6 +82,21 @@ fn forged_datagram_does_not_spend_the_warning_of_another_key() {
 }
 
 #[test]
+fn requests_for_another_protocol_id_are_warned_of() {
+    let folder = TestFolder::new();
+    let server = folder.start(&[]);
+    let foreign = TestToken { protocol_id: PROTOCOL_ID + 1, ..TestToken::new(1, server.address()) };
+    // A single one must not make the kernel drop all others.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&request(&foreign.mint(), PROTOCOL_ID + 1), server.address()).unwrap();
+    TestClient::fail(foreign.with_short_timeout().mint());
+    let line = server.wait_for("the token issuer may have another protocol id");
+    assert!(line.contains("WARN") && line.contains("request_protocol"), "{line}");
+    let log = server.stop();
+    assert_eq!(log.matches("may have another protocol id").count(), 1, "{log}");
+}
+
+#[test]
 fn debug_log_explains_a_handshake_step_by_step() {
     let folder = TestFolder::new();
     let mut command = folder.complete(&[]);

@@ -8,7 +8,6 @@
 //! Strangers can fill only the second list, so they cannot hide what happens to players.
 
 use alloc::collections::VecDeque;
-use core::time::Duration;
 
 #[cfg(doc)]
 use super::NetcodeServer;
@@ -16,15 +15,13 @@ use super::pending::Pending;
 use crate::address::Address;
 use crate::discard::Discard;
 use crate::ids::ClientId;
-use crate::time::{Instant, UnixMillis, UnixSeconds};
+use crate::time::{UnixMillis, UnixSeconds};
 use crate::token::redeem::Redeemed;
 
 /// The most steps of opened tokens that wait: more than the players that try to join in one turn.
 const MAX_OPENED: usize = 64;
 /// The most steps without an opened token that wait: enough to see which checks drop datagrams.
 const MAX_UNOPENED: usize = 16;
-/// Tokens per second that are opened for the log alone: as many as the server logs refusals.
-const MAX_OPENS_PER_SECOND: u32 = 10;
 
 /// One step of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,29 +76,11 @@ impl OpenedToken {
 pub(super) struct HandshakeLog {
     opened: VecDeque<HandshakeStep>,
     unopened: VecDeque<HandshakeStep>,
-    /// Tokens that were opened for the log alone since `opens_since`.
-    opens: u32,
-    opens_since: Instant,
 }
 
 impl HandshakeLog {
     pub(super) fn new() -> Self {
-        Self {
-            opened: VecDeque::with_capacity(MAX_OPENED),
-            unopened: VecDeque::with_capacity(MAX_UNOPENED),
-            opens: 0,
-            opens_since: Instant::default(),
-        }
-    }
-
-    /// Returns whether a token may be opened for the log alone: at most [`MAX_OPENS_PER_SECOND`] times per second. The
-    /// budgets of players are not used for it, so replayed tokens cost no player anything.
-    pub(super) fn may_open(&mut self, now: Instant) -> bool {
-        if now.since(self.opens_since) >= Duration::from_secs(1) {
-            (self.opens, self.opens_since) = (0, now);
-        }
-        self.opens += u32::from(self.opens <= MAX_OPENS_PER_SECOND);
-        self.opens <= MAX_OPENS_PER_SECOND
+        Self { opened: VecDeque::with_capacity(MAX_OPENED), unopened: VecDeque::with_capacity(MAX_UNOPENED) }
     }
 
     /// Adds the step of a client with an opened token. A client that repeats a datagram has one step for each outcome.
@@ -154,16 +133,6 @@ mod tests {
         let first = log.poll().unwrap();
         assert_eq!(first.token.unwrap().client_id, ClientId(42));
         assert_eq!(core::iter::from_fn(|| log.poll()).count(), MAX_UNOPENED);
-    }
-
-    #[test]
-    fn ten_tokens_per_second_are_opened_for_the_log() {
-        let mut log = HandshakeLog::new();
-        for second in [5_u64, 6, 60] {
-            let at = |millis| Instant::from_start(Duration::from_millis(1000 * second + millis));
-            let opened = (0..1000).filter(|millis| log.may_open(at(*millis))).count();
-            assert_eq!(opened, MAX_OPENS_PER_SECOND as usize, "in second {second}");
-        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod budget;
 mod ended;
 mod ends;
 mod established;
+mod log_opens;
 mod loopback;
 mod pending;
 mod registry;
@@ -53,6 +54,7 @@ pub use self::start::TokenStorage;
 use self::budget::TurnBudgets;
 use self::ended::EndedAddresses;
 use self::handshake::{HandshakeLog, HandshakeStep};
+use self::log_opens::LogOpens;
 use self::pending::PendingClients;
 use self::registry::RegistryRef;
 use self::slots::{DuePackets, SlotDeadline, Slots};
@@ -132,6 +134,7 @@ pub struct NetcodeServer {
     accepts_clients: bool,
     misdirected: Option<Servers>,
     handshakes: HandshakeLog,
+    log_opens: LogOpens,
     discards: Discards,
     stats: NetcodeStats,
 }

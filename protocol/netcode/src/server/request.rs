@@ -38,7 +38,7 @@ impl NetcodeServer {
         self.turn_budgets.take_request()?;
         let tag = TokenTag::of(request.sealed);
         let checked = self.check_before_decrypt(from, &tag, request.expires, now);
-        checked.inspect_err(|reason| self.log_unopened(from, &request, *reason, now))?;
+        checked.inspect_err(|reason| self.log_unopened(from, &request, tag, *reason, now))?;
         let redeemed = redeem(&request, self.config.protocol_id, &self.keys)
             .inspect_err(|reason| self.handshakes.add_unopened(from, *reason))?;
         let reply = self.admit_request(from, tag, &redeemed, now);
@@ -86,19 +86,24 @@ impl NetcodeServer {
     }
 
     /// Adds a request that was dropped before its token was opened to the log of handshakes. Opens the token for its
-    /// client id, a few times per second.
-    fn log_unopened(&mut self, from: Address, request: &Request<'_>, reason: Discard, now: Now) {
+    /// client id, within the budget of [`LogOpens`](super::log_opens::LogOpens).
+    fn log_unopened(&mut self, from: Address, request: &Request<'_>, tag: TokenTag, reason: Discard, now: Now) {
         // A budget that is used up is not used further. A late repetition is of no interest.
         if matches!(reason, Discard::SourceBudget | Discard::GlobalBudget) || self.slots.at_address(&from).is_some() {
             return;
         }
-        let may_open = self.handshakes.may_open(now.monotonic);
+        let may_open = self.log_opens.may_open(from, &tag, now.monotonic);
         match may_open.then(|| redeem(request, self.config.protocol_id, &self.keys)) {
             Some(Ok(redeemed)) => {
+                self.log_opens.on_opened(tag, now.monotonic);
                 let outcome = HandshakeOutcome::Dropped(reason);
                 self.handshakes.add_opened(from, OpenedToken::of(&redeemed), outcome);
             }
-            _ => self.handshakes.add_unopened(from, reason),
+            Some(Err(_)) => {
+                self.log_opens.on_failed(from, now.monotonic);
+                self.handshakes.add_unopened(from, reason);
+            }
+            None => self.handshakes.add_unopened(from, reason),
         }
     }
 

@@ -7,6 +7,7 @@ use super::budget::TurnBudgets;
 use super::config::{ServerConfig, ServerConfigError};
 use super::ended::EndedAddresses;
 use super::handshake::HandshakeLog;
+use super::log_opens::LogOpens;
 use super::pending::PendingClients;
 #[cfg(feature = "std")]
 use super::registry::SharedRegistry;
@@ -98,6 +99,7 @@ impl NetcodeServer {
             accepts_clients: true,
             misdirected: None,
             handshakes: HandshakeLog::new(),
+            log_opens: LogOpens::new(seed),
             discards: Discards::default(),
             stats: NetcodeStats::default(),
             config,
