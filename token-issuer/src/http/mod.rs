@@ -17,6 +17,7 @@ mod connection_state;
 mod connections;
 mod error;
 mod guard;
+mod mint_lines;
 mod request;
 mod routes;
 mod serve;
@@ -33,6 +34,7 @@ use self::client_limit::ClientLimit;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
+use self::mint_lines::{MintLines, MintLog};
 pub use self::request::REQUEST_FIELDS;
 pub use self::routes::{RESPONSE_FIELDS, ROUTES, router};
 pub use self::serve::serve;
@@ -45,6 +47,7 @@ use crate::issuer::Issuer;
 pub struct TokenService {
     current: Arc<RwLock<Arc<Current>>>,
     client_limit: Option<Arc<Mutex<ClientLimit>>>,
+    mint_lines: Arc<Mutex<MintLines>>,
     limits: HttpLimits,
 }
 
@@ -59,7 +62,13 @@ impl TokenService {
     #[must_use]
     pub fn new(issuer: Issuer, api_keys: ApiKeys) -> Self {
         let current = Arc::new(RwLock::new(Arc::new(Current { issuer, api_keys })));
-        Self { current, client_limit: None, limits: HttpLimits::default() }
+        Self { current, client_limit: None, mint_lines: Arc::default(), limits: HttpLimits::default() }
+    }
+
+    /// Counts a minted token, and returns what is logged of it.
+    fn count_minted(&self) -> MintLog {
+        // Poisoning is harmless: the critical section only counts.
+        self.mint_lines.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now())
     }
 
     /// Returns the service with these limits. A handle that was cloned before keeps its own limits.

@@ -17,6 +17,7 @@ use slipgate_netcode::time::UnixMillis;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::guard::{RequestBody, guard};
+use super::mint_lines::MintLog;
 use super::{TokenService, request};
 use crate::api_key::ApiKeys;
 use crate::entropy::system_entropy;
@@ -76,6 +77,7 @@ async fn create_token(
     let request = request::read(&body)?;
     service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
     let minted = mint(&current.issuer, &request)?;
+    log_minted(&minted, service.count_minted());
     let body = token_body(&minted)?;
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
@@ -119,9 +121,17 @@ fn mint(issuer: &Issuer, request: &TokenRequest) -> Result<Minted, ApiError> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
     let mut entropy = system_entropy().map_err(no_entropy)?;
-    let minted = issuer.mint(request, now, &mut entropy)?;
-    tracing::info!(client_id = %minted.client_id, expires = minted.token.facts().expires.0, "minted a connect token");
-    Ok(minted)
+    Ok(issuer.mint(request, now, &mut entropy)?)
+}
+
+fn log_minted(minted: &Minted, log: MintLog) {
+    if let Some(tokens) = log.earlier {
+        tracing::info!(tokens, "minted further connect tokens within a second");
+    }
+    if log.has_line {
+        let expires = minted.token.facts().expires.0;
+        tracing::info!(client_id = %minted.client_id, expires, "minted a connect token");
+    }
 }
 
 #[derive(Serialize)]
