@@ -21,10 +21,10 @@ use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
-use slipgate_session::reliability::Sink;
 use slipgate_session::server::{SessionMessage, SessionServer};
 use slipgate_tests::counting::{Counting, bytes};
 use slipgate_tests::netcode_world::{VecOutbox, address};
+use slipgate_tests::sinks::{Payloads, ToServer};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -38,27 +38,6 @@ struct Player {
     handle: ClientHandle,
     /// `None` for bare payloads.
     connection: Option<Connection>,
-}
-
-/// The sink for the payloads of a player.
-struct ToServer<'a> {
-    server: &'a mut NetcodeServer,
-    handle: ClientHandle,
-    buf: [u8; MAX_PAYLOAD_BYTES],
-}
-
-impl Sink for ToServer<'_> {
-    fn remaining(&self) -> usize {
-        usize::MAX
-    }
-
-    fn next_buf(&mut self) -> Option<&mut [u8]> {
-        Some(&mut self.buf)
-    }
-
-    fn commit(&mut self, bytes: usize) {
-        self.server.loopback_send(self.handle, &self.buf[..bytes]).unwrap();
-    }
 }
 
 struct World {
@@ -101,7 +80,7 @@ impl World {
                 Some(connection) => {
                     connection.tick(now.monotonic);
                     connection.send(CHANNEL, &MESSAGE, SendOptions::default(), now.monotonic).unwrap();
-                    let mut sink = ToServer { server: netcode, handle: *handle, buf: [0; MAX_PAYLOAD_BYTES] };
+                    let mut sink = ToServer::new(netcode, *handle);
                     connection.transmit(now.monotonic, &mut sink);
                 }
                 None => netcode.loopback_send(*handle, &MESSAGE).unwrap(),
@@ -233,7 +212,7 @@ fn measure_memory() {
         let before = bytes();
         let mut ends: Vec<[Connection; 2]> = (0..CLIENTS).map(|_| [(); 2].map(connect)).collect();
         let idle = (bytes() - before) / i64::from(2 * CLIENTS);
-        let (mut scratch, mut sink) = (Vec::new(), Datagrams { buf: [0; MAX_PAYLOAD_BYTES], sent: Vec::new() });
+        let (mut scratch, mut sink) = (Vec::new(), Payloads::default());
         let mut now = Instant::default();
         for turn in 0..1200 {
             now = now.after(TURN);
@@ -259,26 +238,6 @@ fn measure_memory() {
         let after = (bytes() - before) / i64::from(2 * CLIENTS);
         drop(scratch);
         say(&format!("{:<60} {idle:>9} bytes, {after} after traffic", format!("memory of a connection, {what}")));
-    }
-}
-
-/// The sink of a connection alone.
-struct Datagrams {
-    buf: [u8; MAX_PAYLOAD_BYTES],
-    sent: Vec<Vec<u8>>,
-}
-
-impl Sink for Datagrams {
-    fn remaining(&self) -> usize {
-        usize::MAX
-    }
-
-    fn next_buf(&mut self) -> Option<&mut [u8]> {
-        Some(&mut self.buf)
-    }
-
-    fn commit(&mut self, bytes: usize) {
-        self.sent.push(self.buf[..bytes].to_vec());
     }
 }
 

@@ -23,6 +23,7 @@ pub mod raw_server;
 pub mod reference_statistics;
 pub mod scale;
 pub mod session_world;
+pub mod sinks;
 pub mod uploads;
 pub mod vectors;
 pub mod world;

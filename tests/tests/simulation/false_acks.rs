@@ -16,6 +16,7 @@ use slipgate_session::reliability::Sink;
 use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
 use slipgate_sim::{Buffer, Conditions, Random, Rate, RateLimit};
+use slipgate_tests::sinks::Payloads;
 use slipgate_tests::world::{End, PathSink, Program, SentDatagrams, World};
 
 const MAP: ChannelId = ChannelId(0);
@@ -169,28 +170,6 @@ impl AckBits {
     }
 }
 
-/// The datagrams of a turn.
-#[derive(Default)]
-struct Collected {
-    buf: Vec<u8>,
-    sent: Vec<Vec<u8>>,
-}
-
-impl Sink for Collected {
-    fn remaining(&self) -> usize {
-        usize::MAX
-    }
-
-    fn next_buf(&mut self) -> Option<&mut [u8]> {
-        self.buf.resize(MAX_PAYLOAD_BYTES, 0);
-        Some(&mut self.buf)
-    }
-
-    fn commit(&mut self, bytes: usize) {
-        self.sent.push(self.buf[..bytes].to_vec());
-    }
-}
-
 impl Program for Player {
     fn receive(&mut self, datagram: &[u8], waited: Duration, now: Instant) {
         self.observe(datagram, now);
@@ -199,7 +178,7 @@ impl Program for Player {
     }
 
     fn run(&mut self, sink: &mut PathSink<'_>, now: Instant) {
-        let mut collected = Collected::default();
+        let mut collected = Payloads::default();
         self.connection.on_received(now);
         self.connection.tick(now);
         self.connection.transmit(now, &mut collected);

@@ -10,12 +10,12 @@ use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
 use slipgate_session::connection::{ChannelMessage, Connection, ConnectionConfig, Memory, Role, Traffic, WorkLimits};
-use slipgate_session::reliability::Sink;
 use slipgate_session::server::SessionServer;
 use slipgate_session::server::scheduling::Weight;
 use slipgate_sim::Conditions;
 use slipgate_tests::netcode_world::{VecOutbox, address};
 use slipgate_tests::session_world::{SessionWorld, TURN};
+use slipgate_tests::sinks::ToServer;
 
 const TICK: Duration = Duration::from_micros(16_667);
 const STATE: ChannelId = ChannelId(0);
@@ -50,27 +50,6 @@ struct World {
     server: SessionServer,
     players: Vec<Player>,
     now: Duration,
-}
-
-/// The sink for the payloads of a player.
-struct ToServer<'a> {
-    server: &'a mut netcode::NetcodeServer,
-    handle: ClientHandle,
-    buf: [u8; MAX_PAYLOAD_BYTES],
-}
-
-impl Sink for ToServer<'_> {
-    fn remaining(&self) -> usize {
-        usize::MAX
-    }
-
-    fn next_buf(&mut self) -> Option<&mut [u8]> {
-        Some(&mut self.buf)
-    }
-
-    fn commit(&mut self, bytes: usize) {
-        self.server.loopback_send(self.handle, &self.buf[..bytes]).unwrap();
-    }
 }
 
 impl World {
@@ -125,8 +104,7 @@ impl World {
                 player.receive(&buffer[..bytes], now.monotonic);
             }
             player.connection.tick(now.monotonic);
-            let mut sink =
-                ToServer { server: &mut self.server.netcode, handle: player.handle, buf: [0; MAX_PAYLOAD_BYTES] };
+            let mut sink = ToServer::new(&mut self.server.netcode, player.handle);
             player.connection.transmit(now.monotonic, &mut sink);
         }
     }
