@@ -46,7 +46,7 @@ const RECENT: Duration = Duration::from_millis(50);
 /// The first block of a client.
 const FIRST_BLOCK: Duration = Duration::from_millis(16);
 /// The highest level of a client. Each block raises the level and is twice as long as the one before: together 2 s. An
-/// excess at this level ends the session.
+/// excess at this level within [`RECENT`] ends the session.
 const MAX_LEVEL: u32 = 7;
 /// The highest level to which an excess leads that comes later than [`RECENT`].
 const MAX_LEVEL_AFTER_PAUSE: u32 = 4;

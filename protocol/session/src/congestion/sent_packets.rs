@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::{SentPacket, Timing};
-use crate::wire::reliable::{Sequence, SequenceBits};
+use crate::wire::reliable::{Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
 /// A packet is lost once a packet sent this many later was acknowledged and the loss delay has passed (RFC 9002,
@@ -295,9 +295,8 @@ impl SentPackets {
         // Most packets of a header were acknowledged before, and forgotten since.
         let first = self.next - self.packets.len() as u64;
         let Some(remembered) = number.checked_sub(first) else { return };
-        let mask = 2_u64.checked_shl(remembered.min(64) as u32).map_or(u64::MAX, |above| above.wrapping_sub(1));
         let mut has_news = false;
-        for back in set_bits(bits & mask) {
+        for back in set_bits(bits & low_bits(remembered + 1)) {
             has_news |= self.acknowledge(number - u64::from(back), (remembered - u64::from(back)) as usize, acked);
         }
         if has_news {
@@ -361,8 +360,7 @@ impl SentPackets {
         let remembered = u64::from(self.window).checked_sub(self.next - number);
         let Some(remembered) = remembered.filter(|_| !self.may_mean_older()) else { return 0 };
         // The ring has no bits of older numbers.
-        let mask = 2_u64.checked_shl(remembered.min(64) as u32).map_or(u64::MAX, |above| above.wrapping_sub(1));
-        skipped.newest_first(sequence) & mask
+        skipped.newest_first(sequence) & low_bits(remembered + 1)
     }
 
     /// Returns whether the peer has acknowledged nothing for so long that it may mean a packet with the same number a

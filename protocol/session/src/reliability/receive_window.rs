@@ -3,7 +3,7 @@
 use super::config::AckPolicy;
 use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
-use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence, SequenceBits};
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
 /// Spans of unreported packets up to this are reported twice by headers alone.
@@ -140,9 +140,8 @@ impl ReceiveWindow {
         let first = self.newest() - ACKS_PER_HEADER;
         for (back, part) in (0..).step_by(64).zip(bits.get_mut(..bytes).unwrap_or_default().chunks_mut(8)) {
             // The ring holds `size` numbers, so bits further back are those of newer packets.
-            let left = u32::from(self.size.saturating_sub(ACKS_PER_HEADER + back));
-            let mask = 1_u64.checked_shl(left).map_or(u64::MAX, |above| above - 1);
-            let arrived = self.arrived.newest_first(first - back) & mask;
+            let left = u64::from(self.size.saturating_sub(ACKS_PER_HEADER + back));
+            let arrived = self.arrived.newest_first(first - back) & low_bits(left);
             part.iter_mut().zip(arrived.to_le_bytes()).for_each(|(byte, bits)| *byte = bits);
         }
         bytes
@@ -166,8 +165,8 @@ impl ReceiveWindow {
 
     fn acks_from(&self, ack: Sequence) -> Acks {
         // A span of 0 is that of an `ack` behind the window.
-        let mask = u64::MAX.checked_shl(self.span(ack).into()).map_or(u64::MAX, |outside| !outside);
-        Acks { ack, bits: (self.arrived.newest_first(ack) & mask) as u32 }
+        let bits = self.arrived.newest_first(ack) & low_bits(self.span(ack).into());
+        Acks { ack, bits: bits as u32 }
     }
 
     /// Returns the oldest unacked packet.

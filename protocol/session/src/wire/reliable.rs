@@ -19,7 +19,7 @@ mod sequence_bits;
 pub use self::fragment::{Fragment, FragmentLimits};
 pub use self::header::{Acks, ReliableHeader};
 pub use self::sequence::Sequence;
-pub(crate) use self::sequence_bits::SequenceBits;
+pub(crate) use self::sequence_bits::{SequenceBits, low_bits};
 
 /// The minimum bytes of a packet header (§2.2).
 pub const MIN_HEADER_BYTES: usize = 4;

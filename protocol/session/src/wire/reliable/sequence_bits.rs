@@ -7,6 +7,11 @@ use super::Sequence;
 
 const WORD: u16 = u64::BITS as u16;
 
+/// Returns a mask of the lowest `count` bits: all 64 if there are more.
+pub(crate) fn low_bits(count: u64) -> u64 {
+    1_u64.checked_shl(count.min(64) as u32).map_or(u64::MAX, |above| above - 1)
+}
+
 /// A ring of bits; the index of a sequence number is the number modulo the size of the ring.
 ///
 /// The size is a power of two, so that it divides 65,536 and the index stays the same across the wrap.
