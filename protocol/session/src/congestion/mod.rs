@@ -19,6 +19,7 @@ mod socket_delay;
 mod state;
 mod suggestion;
 mod timing;
+mod units;
 mod windowed_minmax;
 
 use core::time::Duration;

@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use super::pacer::{self, Pacer};
 use super::timing::RttEstimator;
+use super::units::Seconds;
 use super::{
     Binary, BinaryConfig, BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed,
     Glide, GlideConfig, PacketShape, Phase, SentPacket, Suggestion, Timing,
@@ -20,7 +21,7 @@ const TICK_SMOOTHING: f64 = 0.125;
 /// The longest tick: the 100 ms of the article's slow rate.
 const MAX_TICK: Duration = FLOOR_INTERVAL;
 /// The longest time, in seconds, that a bulk packet occupies the path, unless it has the minimum size.
-const BULK_PACKET_SECONDS: f64 = 0.010;
+const BULK_PACKET_SECONDS: Seconds = Seconds(0.010);
 /// The most lost packets that are stored for the controller while no feedback arrives.
 const MAX_PENDING_LOST: usize = 1024;
 /// Weight of one packet in the loss share.
@@ -333,7 +334,7 @@ impl SendAllowance {
     /// packet. A larger one would delay what follows it on a slow path, and look like a queue there.
     #[must_use]
     pub(crate) fn bulk_packet_bytes(&self) -> u32 {
-        let bytes = (self.rate.0 * BULK_PACKET_SECONDS) as u32;
+        let bytes = (self.rate.0 * BULK_PACKET_SECONDS.0) as u32;
         bytes.max(FLOOR_PACKET_BYTES).min(self.max_packet_bytes)
     }
 }

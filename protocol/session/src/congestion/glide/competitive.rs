@@ -1,23 +1,24 @@
 //! Compete mode, beside cross traffic that keeps the queue full: a window like TCP's, because a short queue is
 //! impossible there.
 
+use super::super::units::Seconds;
 use super::cubic::CubicWindow;
 use super::path_sample::PathSample;
 use super::probe_down::DownProbes;
 use crate::congestion::SentPacket;
 
 /// The delays before the next probes, in seconds; the last one repeats.
-const PROBE_DELAYS: [f64; 4] = [1.2, 2.0, 4.0, 8.0];
+const PROBE_DELAYS: [Seconds; 4] = [Seconds(1.2), Seconds(2.0), Seconds(4.0), Seconds(8.0)];
 /// The first probes may come early, if the queue has grown by this many seconds.
-const EARLY_PROBE_SECONDS: f64 = 1.2;
+const EARLY_PROBE_SECONDS: Seconds = Seconds(1.2);
 const MAX_EARLY_PROBES: usize = 6;
-const GROWN: f64 = 0.05;
+const GROWN: Seconds = Seconds(0.05);
 /// The maximum window before the first loss, as a multiple of the peak delivery in a round trip.
 const MAX_OF_PEAK: f64 = 3.0;
 /// Losses up to this multiple of the random loss are ignored.
 const TOLERANCE: f64 = 2.0;
 /// How long the rate of a former competition is restored, in seconds, and to which share.
-const MEMORY: f64 = 20.0;
+const MEMORY: Seconds = Seconds(20.0);
 const MEMORY_SHARE: f64 = 0.7;
 /// The fall at the probe says how much of the queue is ours: below the first share nothing, below the second little.
 const NO_SHARE_FALL: f64 = 0.15;
@@ -47,7 +48,7 @@ impl CompetitiveMode {
         } else if fall < SMALL_SHARE_FALL {
             rate = rate.max(SMALL_SHARE * before);
         }
-        if sample.now - self.left_at < MEMORY {
+        if sample.now - self.left_at < MEMORY.0 {
             rate = rate.max(MEMORY_SHARE * self.left_rate);
         }
         self.probe_count = 0;
@@ -93,9 +94,9 @@ impl CompetitiveMode {
     /// Returns whether to probe again now.
     pub(super) fn should_probe(&mut self, sample: &PathSample, down_probes: &DownProbes) -> bool {
         let age = down_probes.age(sample.now);
-        let usual = PROBE_DELAYS.get(self.probe_count).or(PROBE_DELAYS.last()).is_some_and(|after| age > *after);
-        let has_grown = sample.queue > down_probes.queue_before() + GROWN;
-        let soon = self.probe_count < MAX_EARLY_PROBES && age > EARLY_PROBE_SECONDS && has_grown;
+        let usual = PROBE_DELAYS.get(self.probe_count).or(PROBE_DELAYS.last()).is_some_and(|after| age > after.0);
+        let has_grown = sample.queue > down_probes.queue_before() + GROWN.0;
+        let soon = self.probe_count < MAX_EARLY_PROBES && age > EARLY_PROBE_SECONDS.0 && has_grown;
         let should_probe = (usual || soon) && !down_probes.is_active();
         self.probe_count += usize::from(should_probe);
         should_probe

@@ -59,7 +59,6 @@ impl CubicWindow {
 
     /// Limits the window before the first loss.
     pub(super) fn limit_slow_start(&mut self, max: f64) {
-        // Each acknowledged byte adds one byte, which doubles the window per round trip.
         if self.slow_start {
             self.bytes = self.bytes.min(max.max(MIN_PACKETS * self.packet));
         }
@@ -68,6 +67,7 @@ impl CubicWindow {
     /// Grows the window for acknowledged bytes of a full window.
     pub(super) fn grow(&mut self, acked: f64, base_round_trip: f64, now: f64) {
         if self.slow_start {
+            // Each acknowledged byte adds one byte, which doubles the window per round trip.
             self.bytes += acked;
             return;
         }

@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use super::super::units::Seconds;
 use super::super::windowed_minmax::WindowedMinMax;
 use super::ring::Ring;
 
@@ -15,30 +16,35 @@ const BASE_WINDOW: Duration = Duration::from_secs(20);
 const COMPETITIVE_BASE_WINDOW: Duration = Duration::from_secs(60);
 /// The bounds of the filter, in seconds. A shorter filter takes jitter for a queue; a longer one sees a queue too
 /// late.
-const MIN_FILTER: f64 = 0.05;
-const MAX_FILTER: f64 = 0.20;
+const MIN_FILTER: Seconds = Seconds(0.05);
+const MAX_FILTER: Seconds = Seconds(0.20);
+/// The filter's length in round trips, which reacts fast enough, and in feedback intervals, which gives enough samples.
+const FILTER_ROUND_TRIPS: f64 = 0.5;
+const FILTER_INTERVALS: f64 = 2.5;
 /// Entries of the longest filter, each of at least 1/128 of it.
 const SAMPLES: usize = 128;
 /// Weight of a new sample in the smoothed round trip (RFC 6298, section 2.3).
 const ROUND_TRIP_SMOOTHING: f64 = 0.125;
 /// The feedback interval before it was measured, in seconds: 30 per second ("Fiedler, Reliability, Ordering and
 /// Congestion Avoidance over UDP").
-const FEEDBACK_INTERVAL: f64 = 0.033;
+const FEEDBACK_INTERVAL: Seconds = Seconds(0.033);
 /// Weight of a new feedback interval.
 const INTERVAL_SMOOTHING: f64 = 0.1;
 /// The longest interval that counts, in seconds: a longer silence is not the rhythm of the peer.
-const MAX_INTERVAL: f64 = 0.3;
+const MAX_INTERVAL: Seconds = Seconds(0.3);
 /// Weight of a new difference in the jitter.
 const JITTER_SMOOTHING: f64 = 0.05;
 /// The largest difference that counts as jitter, in seconds.
-const MAX_JITTER: f64 = 0.02;
+const MAX_JITTER: Seconds = Seconds(0.02);
 /// Jitter that needs no allowance, in seconds: any path with a scheduler has it.
-const FREE_JITTER: f64 = 0.001;
+const FREE_JITTER: Seconds = Seconds(0.001);
 /// A clock jump, in seconds: the one-way delay exceeds its minimum by this much more than the round trip does. A
 /// queue is in both, but the clock of a suspended machine is not.
-const CLOCK_JUMP: f64 = 0.1;
+const CLOCK_JUMP: Seconds = Seconds(0.1);
 /// The share of the jitter that remains after the filter.
 const JITTER_LEFT: f64 = 0.35;
+/// The same share for the two newest samples, which no filter has smoothed.
+const INSTANT_JITTER_LEFT: f64 = 0.70;
 
 /// The delay estimate of a path; all times in seconds.
 #[derive(Clone, Debug)]
@@ -72,7 +78,7 @@ impl DelayEstimator {
         let base = [WindowedMinMax::min(BASE_WINDOW), WindowedMinMax::min(COMPETITIVE_BASE_WINDOW)];
         Self {
             round_trip: None,
-            feedback_interval: FEEDBACK_INTERVAL,
+            feedback_interval: FEEDBACK_INTERVAL.0,
             last_received_at: None,
             base_round_trip: base.clone(),
             base,
@@ -90,7 +96,7 @@ impl DelayEstimator {
         let interval = self.last_received_at.map(|last_received_at| now - last_received_at);
         if let Some(interval) = interval {
             // Cap the interval: one long silence must not make the filter insensitive for seconds.
-            self.feedback_interval += INTERVAL_SMOOTHING * (interval.min(MAX_INTERVAL) - self.feedback_interval);
+            self.feedback_interval += INTERVAL_SMOOTHING * (interval.min(MAX_INTERVAL.0) - self.feedback_interval);
         }
         self.last_received_at = Some(now);
         interval
@@ -122,7 +128,7 @@ impl DelayEstimator {
         let [_, least_round_trip] = &self.base_round_trip;
         let (above, above_round_trip) = (self.above_base(one_way), round_trip - least_round_trip.value()?);
         let (previous_round_trip, previous_one_way) = previous;
-        if above - above_round_trip > CLOCK_JUMP {
+        if above - above_round_trip > CLOCK_JUMP.0 {
             // If the round trip grew on the return path, the base delay would be too short, and stay so. Move it by
             // the whole jump if that is more: a base that is too long is corrected by the next smaller sample.
             let jump = (one_way - previous_one_way) - (round_trip - previous_round_trip);
@@ -130,7 +136,7 @@ impl DelayEstimator {
         }
         // After a jump backwards the base would follow by itself, but hide the queue that exists.
         let queue = self.above_base(previous_one_way).min(above_round_trip).max(0.0);
-        (above < -CLOCK_JUMP && above_round_trip - above > CLOCK_JUMP).then_some(above - queue)
+        (above < -CLOCK_JUMP.0 && above_round_trip - above > CLOCK_JUMP.0).then_some(above - queue)
     }
 
     /// Returns the queueing delay of a packet with this one-way delay.
@@ -144,14 +150,14 @@ impl DelayEstimator {
     pub(super) fn sample(&mut self, queue: f64, socket_delay: f64, is_steady: bool, now: f64) {
         if let Some(previous) = self.previous.filter(|_| is_steady) {
             // The path's usual jitter does not include that of a stall.
-            let difference = (queue - previous).abs().min(MAX_JITTER);
+            let difference = (queue - previous).abs().min(MAX_JITTER.0);
             self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
         }
         self.previous = Some(queue);
         let [newest, _] = self.newest;
         self.newest = [Some(queue - socket_delay), newest];
         match self.recent.newest_mut() {
-            Some(least) if now < least.since + MAX_FILTER / SAMPLES as f64 => {
+            Some(least) if now < least.since + MAX_FILTER.0 / SAMPLES as f64 => {
                 (least.queue, least.socket_delay) = (least.queue.min(queue), least.socket_delay.min(socket_delay));
             }
             _ => self.recent.push(FilterSlice { since: now, queue, socket_delay }),
@@ -160,8 +166,8 @@ impl DelayEstimator {
 
     /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.
     pub(super) fn queue(&mut self, now: f64) -> Option<f64> {
-        // Half a round trip reacts fast enough; several feedback intervals give enough samples.
-        let filter = (0.5 * self.round_trip?).max(2.5 * self.feedback_interval).clamp(MIN_FILTER, MAX_FILTER);
+        let filter = (FILTER_ROUND_TRIPS * self.round_trip?).max(FILTER_INTERVALS * self.feedback_interval);
+        let filter = filter.clamp(MIN_FILTER.0, MAX_FILTER.0);
         self.recent.drop_while(2, |least, _| least.since < now - filter);
         let queue = self.recent.iter().map(|least| least.queue).reduce(f64::min)?;
         // Subtract the least certain part once: each queue sample already contains its own socket delay.
@@ -172,12 +178,12 @@ impl DelayEstimator {
     /// Returns the smaller of the two newest samples, less the remaining jitter.
     pub(super) fn instant_queue(&self) -> Option<f64> {
         let least = self.newest.iter().flatten().copied().reduce(f64::min)?;
-        Some((least - 2.0 * JITTER_LEFT * self.excess_jitter()).max(0.0))
+        Some((least - INSTANT_JITTER_LEFT * self.excess_jitter()).max(0.0))
     }
 
     /// Returns the jitter beyond what any path has.
     pub(super) fn excess_jitter(&self) -> f64 {
-        (self.jitter - FREE_JITTER).max(0.0)
+        (self.jitter - FREE_JITTER.0).max(0.0)
     }
 
     /// Returns the smoothed round trip; `None` before the first sample.

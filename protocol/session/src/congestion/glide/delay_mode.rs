@@ -2,6 +2,7 @@
 //!
 //! It also decides when to probe whether a standing queue is self-inflicted; `probe_down` evaluates the probe.
 
+use super::super::units::Seconds;
 use super::path_sample::PathSample;
 use super::send_rate::SendRate;
 
@@ -13,7 +14,7 @@ const NEAR_FROM: f64 = 0.85;
 const NEAR_TO: f64 = 1.10;
 /// Without a rate cut for this many seconds, and with a queue below this share of the target, the limit may be
 /// elsewhere.
-const UNCUT: f64 = 5.0;
+const UNCUT: Seconds = Seconds(5.0);
 const UNCUT_QUEUE: f64 = 0.3;
 /// Far growth requires a queue below this share of the target, and a rate below this share of a policer's limit.
 const FAR_QUEUE: f64 = 0.4;
@@ -24,7 +25,7 @@ const USED: f64 = 0.75;
 /// The limit is discarded once the rate may reach less than this share of it.
 const FORGET_BELOW: f64 = 0.5;
 /// Time constant of the limit, in seconds.
-const LIMIT_TIME: f64 = 0.5;
+const LIMIT_TIME: Seconds = Seconds(0.5);
 
 /// The minimum share of the delivery rate while a queue drains: a self-inflicted queue, and an unknown one.
 const MIN_SHARE_IF_SELF_INFLICTED: f64 = 0.15;
@@ -33,52 +34,57 @@ const MIN_SHARE_IF_UNKNOWN: f64 = 0.85;
 const MAX_ABOVE_TARGET: f64 = 1.02;
 /// Growth per loop above the target, at most.
 const RISE_ABOVE_TARGET: f64 = 0.1;
+/// The rate before a standing queue is at most this multiple of the sending rate.
+pub(super) const SENT_MARGIN: f64 = 1.2;
 /// The minimum share of the early delivery rate during a standing queue, which cross traffic may have filled.
 const STANDING_QUEUE_SHARE: f64 = 0.5;
 /// How long a standing queue counts as early, in seconds.
-const EARLY_SECONDS: f64 = 0.35;
+const EARLY_SECONDS: Seconds = Seconds(0.35);
 /// A standing queue within this many seconds of another is the same one; otherwise each would halve the rate again.
-const SAME_STANDING_QUEUE_SECONDS: f64 = 2.0;
+const SAME_STANDING_QUEUE_SECONDS: Seconds = Seconds(2.0);
 /// The queue is self-inflicted if the instant delivery is below this share of the sending rate, with a queue of three
 /// targets.
 const COLLAPSE_SHARE: f64 = 0.5;
 const COLLAPSE_TARGETS: f64 = 3.0;
 /// How long a queue counts as self-inflicted, in seconds: after a probe, and after a probe that ended compete mode.
-const SELF_INFLICTED_SECONDS: f64 = 1.0;
-const SELF_INFLICTED_SECONDS_AFTER_COMPETITION: f64 = 3.0;
+const SELF_INFLICTED_SECONDS: Seconds = Seconds(1.0);
+const SELF_INFLICTED_SECONDS_AFTER_COMPETITION: Seconds = Seconds(3.0);
 
 /// A queue above this multiple of the target is a standing queue.
 const STANDING_QUEUE: f64 = 1.2;
 /// An early probe requires a queue above this multiple of the target plus a margin in seconds.
 const PROBE_QUEUE: f64 = 1.5;
-const PROBE_QUEUE_MARGIN: f64 = 0.010;
+const PROBE_QUEUE_MARGIN: Seconds = Seconds(0.010);
 /// The delay of an early probe, in seconds: for a queue above four targets, and for a lower one.
-const PROBE_AFTER_HIGH: f64 = 0.15;
-const PROBE_AFTER: f64 = 0.3;
+const PROBE_AFTER_HIGH: Seconds = Seconds(0.15);
+const PROBE_AFTER: Seconds = Seconds(0.3);
 const HIGH: f64 = 4.0;
 /// The minimum time between two probes, in seconds.
-const PROBE_INTERVAL: f64 = 1.0;
+const PROBE_INTERVAL: Seconds = Seconds(1.0);
 /// A late probe follows after four round trips, at least this many seconds.
 const SLOW_ROUND_TRIPS: f64 = 4.0;
-const SLOW: f64 = 1.0;
-/// Each self-inflicted result doubles the time to the next late probe, at most this many times.
+const SLOW: Seconds = Seconds(1.0);
+/// The minimum time since the probe before, in seconds. Each self-inflicted result doubles it, at most this many times.
+const SLOW_INTERVAL: Seconds = Seconds(1.0);
 const MAX_DOUBLINGS: u32 = 4;
 /// Slow recovery: a queue that stays above this share of the target, and a rate below this share of the peak.
 const SLOW_RECOVERY_QUEUE: f64 = 0.8;
 const SLOW_RECOVERY_RATE: f64 = 0.8;
 /// Slow recovery is probed after eight round trips, at least a second.
 const SLOW_RECOVERY_ROUND_TRIPS: f64 = 8.0;
-const SLOW_RECOVERY_SECONDS: f64 = 1.0;
+const SLOW_RECOVERY_SECONDS: Seconds = Seconds(1.0);
+/// The same interval and doublings for slow recovery.
+const SLOW_RECOVERY_INTERVAL: Seconds = Seconds(2.0);
 const SLOW_RECOVERY_DOUBLINGS: u32 = 3;
 
 /// After this many seconds without an empty queue it is drained once, to measure the base delay.
-const DRAIN_INTERVAL: f64 = 8.0;
+const DRAIN_INTERVAL: Seconds = Seconds(8.0);
 /// A queue below this share of the target counts as empty.
 const EMPTY: f64 = 0.5;
 /// The rate while draining, as a share of the delivery rate, and the longest drain in seconds.
 pub(super) const DRAIN_RATE: f64 = 0.6;
-const MAX_DRAIN: f64 = 0.3;
-const DRAIN_MARGIN: f64 = 0.03;
+const MAX_DRAIN: Seconds = Seconds(0.3);
+const DRAIN_MARGIN: Seconds = Seconds(0.03);
 
 /// The state between feedbacks. Rates in bytes per second, times in seconds.
 #[derive(Clone, Debug)]
@@ -169,7 +175,7 @@ impl DelayMode {
         self.limit_is_known = true;
         self.standing_queue = None;
         if is_self_inflicted {
-            self.self_inflicted_until = sample.now + SELF_INFLICTED_SECONDS_AFTER_COMPETITION;
+            self.self_inflicted_until = sample.now + SELF_INFLICTED_SECONDS_AFTER_COMPETITION.0;
         }
     }
 
@@ -206,7 +212,7 @@ impl DelayMode {
         if sample.queue > sample.target {
             self.limit_is_known |= !sample.app_limited;
             // The first queue sets the limit at once; later ones smooth it.
-            let weight = if self.limit <= 0.0 { 1.0 } else { (sample.step / LIMIT_TIME).min(1.0) };
+            let weight = if self.limit <= 0.0 { 1.0 } else { (sample.step / LIMIT_TIME.0).min(1.0) };
             self.limit += (sample.delivery - self.limit) * weight;
         }
     }
@@ -214,7 +220,7 @@ impl DelayMode {
     /// Records that the queue is self-inflicted.
     pub(super) fn self_inflicted(&mut self, sample: &PathSample) {
         (self.self_inflicted_until, self.probe_after) =
-            (sample.now + SELF_INFLICTED_SECONDS, sample.now + SELF_INFLICTED_SECONDS);
+            (sample.now + SELF_INFLICTED_SECONDS.0, sample.now + SELF_INFLICTED_SECONDS.0);
         // Repeated self-inflicted results make further probes rarer.
         self.self_inflicted_count += 1;
         self.previous = None;
@@ -261,9 +267,9 @@ impl DelayMode {
     fn on_standing_queue(&mut self, sample: &PathSample, around: &ProbeContext, rate: f64) -> ProbeDecision {
         // Two queues in quick succession are one: the rate before the first is the one to restore.
         let now = sample.now;
-        let previous = self.previous.filter(|(ended_at, _)| now - ended_at < SAME_STANDING_QUEUE_SECONDS);
+        let previous = self.previous.filter(|(ended_at, _)| now - ended_at < SAME_STANDING_QUEUE_SECONDS.0);
         let standing_queue = self.standing_queue.get_or_insert_with(|| {
-            let rate = rate.min(1.2 * sample.sent);
+            let rate = rate.min(SENT_MARGIN * sample.sent);
             let started = StandingQueue { since: now, rate, high_since: None, early_delivery: None };
             previous.map_or(started, |(_, standing_queue)| StandingQueue {
                 since: now,
@@ -272,19 +278,19 @@ impl DelayMode {
             })
         });
         // A queue that falls below the threshold restarts the delay of the early probe.
-        standing_queue.high_since = if sample.queue > PROBE_QUEUE * sample.target + PROBE_QUEUE_MARGIN {
+        standing_queue.high_since = if sample.queue > PROBE_QUEUE * sample.target + PROBE_QUEUE_MARGIN.0 {
             standing_queue.high_since.or(Some(now))
         } else {
             None
         };
-        if standing_queue.early_delivery.is_none() && now - standing_queue.since > EARLY_SECONDS {
+        if standing_queue.early_delivery.is_none() && now - standing_queue.since > EARLY_SECONDS.0 {
             standing_queue.early_delivery = Some(sample.delivery);
         }
-        let probe_delay = if sample.queue > HIGH * sample.target { PROBE_AFTER_HIGH } else { PROBE_AFTER };
+        let probe_delay = if sample.queue > HIGH * sample.target { PROBE_AFTER_HIGH.0 } else { PROBE_AFTER.0 };
         let soon = standing_queue.high_since.is_some_and(|since| now - since > probe_delay);
-        let slow = now - standing_queue.since > (SLOW_ROUND_TRIPS * sample.round_trip).max(SLOW)
-            && around.since_probe > doubled(1.0, self.self_inflicted_count, MAX_DOUBLINGS);
-        let may = !around.is_probing && now > self.probe_after && around.since_probe > PROBE_INTERVAL;
+        let slow = now - standing_queue.since > (SLOW_ROUND_TRIPS * sample.round_trip).max(SLOW.0)
+            && around.since_probe > doubled(SLOW_INTERVAL.0, self.self_inflicted_count, MAX_DOUBLINGS);
+        let may = !around.is_probing && now > self.probe_after && around.since_probe > PROBE_INTERVAL.0;
         if may && (soon || slow) { ProbeDecision::Probe } else { ProbeDecision::None }
     }
 
@@ -301,8 +307,9 @@ impl DelayMode {
         }
         let slow_recovery = *self.slow_recovery.get_or_insert(SlowRecovery { since: now, peak: sample.peak });
         let long =
-            now - slow_recovery.since > (SLOW_RECOVERY_ROUND_TRIPS * sample.round_trip).max(SLOW_RECOVERY_SECONDS);
-        let rested = around.since_probe > doubled(2.0, self.self_inflicted_count, SLOW_RECOVERY_DOUBLINGS);
+            now - slow_recovery.since > (SLOW_RECOVERY_ROUND_TRIPS * sample.round_trip).max(SLOW_RECOVERY_SECONDS.0);
+        let rested =
+            around.since_probe > doubled(SLOW_RECOVERY_INTERVAL.0, self.self_inflicted_count, SLOW_RECOVERY_DOUBLINGS);
         if !(long && rested && free && !around.is_probing) {
             return ProbeDecision::None;
         }
@@ -328,7 +335,7 @@ impl DelayMode {
         }
         // Growth shrinks linearly as the queue approaches the target.
         let room = 1.0 - sample.queue / sample.target;
-        let elsewhere = now - self.cut_at > UNCUT && sample.queue < UNCUT_QUEUE * sample.target;
+        let elsewhere = now - self.cut_at > UNCUT.0 && sample.queue < UNCUT_QUEUE * sample.target;
         let is_far = rate < NEAR_FROM * self.limit || rate > NEAR_TO * self.limit || elsewhere;
         let may_go_far = sample.queue < FAR_QUEUE * sample.target && rate < FAR_OF_CEILING * policer;
         let share = if is_far && may_go_far { FAR } else { NEAR };
@@ -351,7 +358,7 @@ impl DelayMode {
         if sample.instant_queue > COLLAPSE_TARGETS * sample.target
             && sample.instant_arrivals < COLLAPSE_SHARE * sample.sent
         {
-            self.self_inflicted_until = self.self_inflicted_until.max(now + SELF_INFLICTED_SECONDS);
+            self.self_inflicted_until = self.self_inflicted_until.max(now + SELF_INFLICTED_SECONDS.0);
         }
         let least = if now < self.self_inflicted_until { MIN_SHARE_IF_SELF_INFLICTED } else { MIN_SHARE_IF_UNKNOWN };
         let share = 1.0 - (sample.queue_left - sample.target) / sample.drain_time();
@@ -371,13 +378,13 @@ impl DelayMode {
     /// Returns for how many seconds the queue must be drained, if it was not empty for long.
     pub(super) fn drain_once(&mut self, sample: &PathSample) -> Option<f64> {
         let now = sample.now;
-        let due = now - self.empty_at > DRAIN_INTERVAL && now - self.drained_at > DRAIN_INTERVAL;
+        let due = now - self.empty_at > DRAIN_INTERVAL.0 && now - self.drained_at > DRAIN_INTERVAL.0;
         if !due || sample.app_limited {
             return None;
         }
         // The time to empty the queue at this rate, plus a margin for the samples to show it.
         self.drained_at = now;
-        Some((sample.queue / (1.0 - DRAIN_RATE)).min(MAX_DRAIN) + DRAIN_MARGIN)
+        Some((sample.queue / (1.0 - DRAIN_RATE)).min(MAX_DRAIN.0) + DRAIN_MARGIN.0)
     }
 }
 

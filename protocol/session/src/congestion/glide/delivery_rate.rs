@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use super::super::units::Seconds;
 use super::super::windowed_minmax::WindowedMinMax;
 use super::ring::Ring;
 
@@ -11,9 +12,9 @@ const PEAK_WINDOW: Duration = Duration::from_secs(10);
 /// The window of the recent peak, which a policer test falls back to.
 const RECENT_PEAK_WINDOW: Duration = Duration::from_secs(2);
 /// The span of the instant rate, in seconds.
-const INSTANT_SPAN: f64 = 0.05;
+const INSTANT_SPAN: Seconds = Seconds(0.05);
 /// The finest step of the record and its length: 256 steps are more than the longest span of 0.6 s.
-const STEP: f64 = 0.0025;
+const STEP: Seconds = Seconds(0.0025);
 const STEPS: usize = 256;
 /// A rate is measured over at least this share of its span.
 const MIN_SHARE: f64 = 0.3;
@@ -56,10 +57,10 @@ impl DeliveryRate {
             self.recent_peak.push(self.rate, now);
         }
         // The instant rate falls back to the span's rate while the record is too short.
-        let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN);
+        let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN.0);
         self.instant_rate = before.map_or(self.rate, |(at, until_then)| (delivered - until_then) / (received - at));
         // Merge arrivals within a step: the record must hold the longest span at any packet rate.
-        if self.record.newest().is_none_or(|(at, _)| received >= at + STEP) {
+        if self.record.newest().is_none_or(|(at, _)| received >= at + STEP.0) {
             self.record.push((received, delivered));
         }
     }

@@ -1,13 +1,14 @@
 //! The feedback timeout: without feedback for packets in flight the path is unknown, and almost nothing is sent.
 
+use super::super::units::Seconds;
 use crate::congestion::SentPacket;
 
 /// The timeout: three feedback intervals plus half a round trip, at least this many seconds.
 const INTERVALS: f64 = 3.0;
 const ROUND_TRIPS: f64 = 0.5;
-const MIN_SECONDS: f64 = 0.2;
+const MIN_SECONDS: Seconds = Seconds(0.2);
 /// Each further second without feedback halves the rate that sending resumes with.
-const HALVING: f64 = 1.0;
+const HALVING: Seconds = Seconds(1.0);
 const HALF: f64 = 0.5;
 
 /// The time without feedback, in seconds.
@@ -47,7 +48,7 @@ impl FeedbackTimeout {
     /// Returns the time without feedback that counts as a timeout.
     pub(super) fn timeout(feedback_interval: f64, round_trip: f64) -> f64 {
         // An acknowledgement may be lost and the next one delayed before the path counts as silent.
-        (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(MIN_SECONDS)
+        (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(MIN_SECONDS.0)
     }
 
     /// Advances the time with packets in flight. Returns the factor for the rate.
@@ -57,7 +58,7 @@ impl FeedbackTimeout {
         }
         // The first second costs nothing: the rate is at the floor anyway, and may resume as it was.
         let halved_at = *self.halved_at.get_or_insert(now);
-        if now - halved_at <= HALVING {
+        if now - halved_at <= HALVING.0 {
             return 1.0;
         }
         (self.halved_at, self.has_halved) = (Some(now), true);

@@ -1,18 +1,21 @@
 //! Link stalls: a radio link pauses for a moment, and the delay then says nothing of a queue.
 
+use super::super::units::Seconds;
+
 /// The usual interval between arrivals before it was measured, in seconds.
-const USUAL: f64 = 0.033;
+const USUAL: Seconds = Seconds(0.033);
 /// Weight of a new interval in the usual one.
 const SMOOTHING: f64 = 0.1;
 /// The maximum weight of one interval, as a multiple of the usual one.
 const MAX_USUAL: f64 = 4.0;
 /// A gap is this many times the usual interval, which counts for at least [`MIN_USUAL`].
 const HOLE: f64 = 2.5;
-const MIN_USUAL: f64 = 0.018;
+const MIN_USUAL: Seconds = Seconds(0.018);
 /// The gap at the receiver exceeds the one at the sender by this, in seconds.
-const LONGER_THAN_SENT: f64 = 0.040;
-/// The longest time that the backlog of a stall drains, in seconds, plus half a round trip.
-const MAX_WAIT: f64 = 0.5;
+const LONGER_THAN_SENT: Seconds = Seconds(0.040);
+/// The longest time that the backlog of a stall drains, in seconds, plus a share of the round trip.
+const MAX_WAIT: Seconds = Seconds(0.5);
+const WAIT_ROUND_TRIPS: f64 = 0.5;
 
 /// Tracks the intervals between arrivals; all times in seconds.
 #[derive(Clone, Debug)]
@@ -25,7 +28,7 @@ pub(super) struct LinkStall {
 
 impl LinkStall {
     pub(super) fn new() -> Self {
-        Self { usual: USUAL, previous: None, until: f64::NEG_INFINITY }
+        Self { usual: USUAL.0, previous: None, until: f64::NEG_INFINITY }
     }
 
     /// Records that the newest packet was sent at `sent` and arrived at `received`. Returns whether a stall has just
@@ -39,9 +42,9 @@ impl LinkStall {
             return false;
         }
         // A sender that paused makes a gap too, but then the gap at sending is as long.
-        let hole = gap > HOLE * self.usual.max(MIN_USUAL) && gap - (sent - previous_sent) > LONGER_THAN_SENT;
+        let hole = gap > HOLE * self.usual.max(MIN_USUAL.0) && gap - (sent - previous_sent) > LONGER_THAN_SENT.0;
         if hole {
-            self.until = now + gap.min(MAX_WAIT) + 0.5 * round_trip;
+            self.until = now + gap.min(MAX_WAIT.0) + WAIT_ROUND_TRIPS * round_trip;
         }
         // Cap the interval, so that one stall does not hide the next.
         self.usual += SMOOTHING * (gap.min(MAX_USUAL * self.usual) - self.usual);
@@ -58,7 +61,7 @@ impl LinkStall {
 mod tests {
     use super::*;
 
-    fn delay_mode() -> (LinkStall, f64) {
+    fn steady_path() -> (LinkStall, f64) {
         let mut stall = LinkStall::new();
         for packet in 0..100 {
             let sent = f64::from(packet) * 0.016;
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn gap_between_arrivals_only_is_a_stall() {
-        let (mut stall, last) = delay_mode();
+        let (mut stall, last) = steady_path();
         let sent = last + 0.016;
         let now = sent + 0.24;
         assert!(stall.arrival(sent, sent + 0.22, 0.04, now));
@@ -78,7 +81,7 @@ mod tests {
 
     #[test]
     fn stalls_are_found_after_the_clock_went_back() {
-        let (mut stall, last) = delay_mode();
+        let (mut stall, last) = steady_path();
         let sent = last + 0.016;
         assert!(!stall.arrival(sent, sent - 7.0, 0.04, sent + 0.04));
         for packet in 1..100 {
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn pause_of_the_sender_is_no_stall() {
-        let (mut stall, last) = delay_mode();
+        let (mut stall, last) = steady_path();
         let sent = last + 0.5;
         assert!(!stall.arrival(sent, sent + 0.02, 0.04, sent + 0.04));
         assert!(!stall.is_draining(sent + 0.04));
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn growing_queue_is_no_stall() {
-        let (mut stall, last) = delay_mode();
+        let (mut stall, last) = steady_path();
         for packet in 1..100 {
             let sent = last + f64::from(packet) * 0.016;
             assert!(!stall.arrival(sent, sent + 0.02 + f64::from(packet) * 0.008, 0.04, sent + 0.04));

@@ -3,22 +3,23 @@
 //! A radio link loses packets at any rate; such random loss is no reason to send less. Loss beyond it may be
 //! congestion.
 
+use super::super::units::Seconds;
 use super::ring::Ring;
 use super::send_rate::SendRate;
 use crate::congestion::SentPacket;
 
 /// The duration of a bucket, in seconds.
-const BUCKET: f64 = 0.2;
+const BUCKET: Seconds = Seconds(0.2);
 /// The number of buckets: 4 s.
 const BUCKETS: usize = 20;
 /// The recent share is that of this many packets, if they are at least [`MIN_TIME`] seconds old.
 const RECENT_PACKETS: f64 = 100.0;
-const MIN_TIME: f64 = 0.3;
+const MIN_TIME: Seconds = Seconds(0.3);
 /// The maximum random loss: no usable link loses more, and random loss is sent on top of the delivery rate. An
 /// overflowing queue or a dark path loses as much and more.
 const MAX_RANDOM_LOSS: f64 = 0.25;
 /// How long the known random loss is valid, in seconds.
-const RANDOM_LOSS_MEMORY: f64 = 30.0;
+const RANDOM_LOSS_MEMORY: Seconds = Seconds(30.0);
 /// Loss is excessive above this multiple of the random loss, plus this share, plus two standard deviations.
 const EXCESS_FACTOR: f64 = 1.25;
 const EXCESS_SHARE: f64 = 0.04;
@@ -94,7 +95,7 @@ impl LossEstimator {
         }
         let since = *self.current.at.get_or_insert(now);
         // Publish whole buckets only: the current one holds too few packets to judge.
-        if now - since > BUCKET {
+        if now - since > BUCKET.0 {
             self.buckets.push(LossBucket { at: Some(now), ..self.current });
             self.current = LossBucket { at: Some(now), ..EMPTY };
             self.update_shares(now);
@@ -106,7 +107,7 @@ impl LossEstimator {
     }
 
     fn update_shares(&mut self, now: f64) {
-        let span = BUCKET * BUCKETS as f64;
+        let span = BUCKET.0 * BUCKETS as f64;
         self.buckets.drop_while(1, |oldest, _| oldest.at.is_some_and(|at| at < now - span));
         let (mut packets, mut lost, mut events, mut is_recent) = (0.0, 0.0, 0.0, true);
         // Newest first, so that the recent share is complete before the long one.
@@ -115,10 +116,9 @@ impl LossEstimator {
             lost += bucket.lost;
             events += bucket.events;
             if is_recent {
-                // Restart from the known random loss, so that nothing looks excessive before new counts.
                 (self.recent, self.recent_packets) = (lost / f64::max(packets, 1.0), packets);
                 self.recent_events = events;
-                let is_old = bucket.at.is_some_and(|at| now - at > MIN_TIME);
+                let is_old = bucket.at.is_some_and(|at| now - at > MIN_TIME.0);
                 is_recent = packets < RECENT_PACKETS || !is_old;
             }
         }
@@ -167,13 +167,14 @@ impl LossEstimator {
     pub(super) fn set_random_loss(&mut self, random_loss: f64, now: f64) {
         // A higher value would amplify congestion: random loss is added to the sending rate.
         self.random_loss = random_loss.min(MAX_RANDOM_LOSS);
-        self.random_loss_until = now + RANDOM_LOSS_MEMORY;
+        self.random_loss_until = now + RANDOM_LOSS_MEMORY.0;
         self.reset_counts();
     }
 
     /// Drops the counts, which belong to a former rate.
     pub(super) fn reset_counts(&mut self) {
         self.buckets.clear();
+        // Restart from the known random loss, so that nothing looks excessive before new counts.
         (self.recent, self.recent_packets, self.recent_events) = (self.random_loss, 0.0, 0.0);
     }
 }

@@ -51,6 +51,7 @@ use self::probe_down::{Belief, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
+use super::units::Seconds;
 use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
 use slipgate_netcode::time::Instant;
 
@@ -63,24 +64,48 @@ const INITIAL_PACKETS: f64 = 10.0;
 const MIN_PACKETS: f64 = 4.0;
 /// The bounds, in seconds, of the round trip over which delivery is measured, or over eight packets up to the last
 /// bound.
-const MIN_SPAN: f64 = 0.15;
-const MAX_SPAN: f64 = 0.30;
+const MIN_SPAN: Seconds = Seconds(0.15);
+const MAX_SPAN: Seconds = Seconds(0.30);
 const SPAN_PACKETS: f64 = 8.0;
-const MAX_PACKET_SPAN: f64 = 0.6;
+const MAX_PACKET_SPAN: Seconds = Seconds(0.6);
 /// The path has collapsed if the queue is this many targets at once, and less than this share of the sent bytes
 /// arrives.
 const COLLAPSE_TARGETS: f64 = 2.0;
 const COLLAPSE_SHARE: f64 = 0.7;
 /// The socket delay assumed of a peer that does not report it, in seconds: a frame at 60 Hz.
-const MAX_ASSUMED_SOCKET_DELAY: f64 = 1.0 / 60.0;
+const MAX_ASSUMED_SOCKET_DELAY: Seconds = Seconds(1.0 / 60.0);
 /// Cross traffic found this soon after startup, in seconds, was there before. Startup then ended because of its
 /// queue, and measured nothing of the capacity.
-const EARLY_CROSS_TRAFFIC_SECONDS: f64 = 5.0;
+const EARLY_CROSS_TRAFFIC_SECONDS: Seconds = Seconds(5.0);
 /// The time, in seconds, by which the window of a protected demand exceeds the round trip: the queue of another flow
 /// grows within a round trip, before it is measured.
-const PROTECTED_WINDOW: f64 = 0.5;
+const PROTECTED_WINDOW: Seconds = Seconds(0.5);
+/// The window of startup, as a multiple of what leaves in a loop: the rate and not the window limits startup.
+const STARTUP_WINDOW: f64 = 2.0;
+/// The time of the loop beside round trip and feedback interval, in seconds: that of the delay filter.
+const STARTUP_WINDOW_MARGIN: Seconds = Seconds(0.05);
+/// The window of delay mode, as a multiple of what leaves in a loop, at the rate or at this share of the delivery rate.
+const DELAY_WINDOW: f64 = 1.07;
+const DELAY_WINDOW_SHARE: f64 = 0.5;
+/// The queue that the window of delay mode allows: a multiple of the target, or the present queue up to a maximum in
+/// seconds while its cause is unknown.
+const WINDOW_TARGETS: f64 = 1.5;
+const MAX_WINDOW_QUEUE: Seconds = Seconds(0.5);
+/// The feedback intervals in the window of delay mode, and a margin in seconds for late timers.
+const WINDOW_INTERVALS: f64 = 1.2;
+const WINDOW_MARGIN: Seconds = Seconds(0.010);
+/// The longest time between two feedbacks that counts, in seconds: growth would jump after a silence.
+const MAX_STEP: Seconds = Seconds(0.25);
+/// The delay of a queue above this many targets is estimated from the bytes in flight, as at least this share of the
+/// target: such a queue is measured late, when part of it has drained.
+const LONG_QUEUE_TARGETS: f64 = 3.0;
+const LEAST_LONG_QUEUE: f64 = 0.5;
+/// The largest loss that is added to the delivery rate.
+const MAX_ADDED_LOSS: f64 = 0.5;
+/// Compete mode needs a queue above this share of the target: the probe that found cross traffic is a round trip old.
+const COMPETE_QUEUE: f64 = 0.5;
 /// The minimum round trip, in seconds: guards the divisions.
-const MIN_ROUND_TRIP: f64 = 1e-4;
+const MIN_ROUND_TRIP: Seconds = Seconds(1e-4);
 
 /// The settings of Glide.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -179,8 +204,7 @@ impl Glide {
     /// Measures the path; `None` until a packet was acknowledged and a delivery rate is known.
     fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
         let now = seconds(feedback.now);
-        // A long silence counts as a quarter of a second, or growth would jump after it.
-        let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, 0.25);
+        let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, MAX_STEP.0);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
@@ -213,10 +237,13 @@ impl Glide {
             newest_queue: newest_queue.unwrap_or(0.0),
             queue,
             instant_queue,
-            // A long queue is measured late, when part of it has drained: trust the bytes in flight.
-            queue_left: if queue > 3.0 * target { queue.min(in_queue.max(0.5 * target)) } else { queue },
+            queue_left: if queue > LONG_QUEUE_TARGETS * target {
+                queue.min(in_queue.max(LEAST_LONG_QUEUE * target))
+            } else {
+                queue
+            },
             target,
-            delivery: arrivals / (1.0 - known_loss.min(0.5)),
+            delivery: arrivals / (1.0 - known_loss.min(MAX_ADDED_LOSS)),
             arrivals,
             instant_arrivals: instant_rate,
             peak: self.delivery.peak(),
@@ -237,7 +264,7 @@ impl Glide {
     /// Updates delay and delivery with the newest arrival. Returns when it was sent, and the queue it met.
     fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
-        let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(MIN_ROUND_TRIP);
+        let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(MIN_ROUND_TRIP.0);
         let received = newest.received_at.map_or(sent + round_trip, |received_at| received_at.0.as_secs_f64());
         self.delay.measure(round_trip, received - sent, now);
         let smoothed = self.delay.round_trip().unwrap_or(round_trip);
@@ -251,8 +278,8 @@ impl Glide {
         self.delay.sample(queue, socket_delay, !self.stall.is_draining(now), now);
         let packet = path_sample::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
         // A slow path delivers few packets in a round trip, so measure over eight packets.
-        let packets = (SPAN_PACKETS * packet / self.rate).min(MAX_PACKET_SPAN);
-        let span = smoothed.clamp(MIN_SPAN, MAX_SPAN).max(packets);
+        let packets = (SPAN_PACKETS * packet / self.rate).min(MAX_PACKET_SPAN.0);
+        let span = smoothed.clamp(MIN_SPAN.0, MAX_SPAN.0).max(packets);
         self.delivery.sample(received, feedback.delivered as f64, span, now);
         (sent, queue)
     }
@@ -263,7 +290,7 @@ impl Glide {
         match newest.received_at {
             // A peer that reports arrival times reports its socket delay as well.
             Some(_) => newest.socket_delay.as_secs_f64(),
-            None => self.delay.feedback_interval().min(MAX_ASSUMED_SOCKET_DELAY),
+            None => self.delay.feedback_interval().min(MAX_ASSUMED_SOCKET_DELAY.0),
         }
     }
 
@@ -330,8 +357,7 @@ impl Glide {
                 self.startup_ended_at = sample.now;
                 self.rate = rate;
                 self.delay_mode.begin(sample.delivery, sample);
-                // Only a queue reveals the capacity: an idle application or loss ends startup without finding it.
-                // Only a queue shows the capacity.
+                // Only a queue shows the capacity: an idle application or loss ends startup without finding it.
                 if !sample.app_limited && !sample.has_excess_loss {
                     self.delay_mode.set_limit(sample.delivery);
                 }
@@ -349,7 +375,7 @@ impl Glide {
             Some(ProbeResult::CrossTraffic) => {
                 self.protected.confirm();
                 self.delay_mode.cross_traffic();
-                if sample.queue > 0.5 * sample.target && !sample.is_draining && !self.is_held(sample.now) {
+                if sample.queue > COMPETE_QUEUE * sample.target && !sample.is_draining && !self.is_held(sample.now) {
                     // Compete only beside a queue that exists now: the probe is a round trip old.
                     return self.enter_compete(sample);
                 }
@@ -380,12 +406,13 @@ impl Glide {
 
     fn enter_compete(&mut self, sample: &PathSample) {
         // The rate before the queue grew is what the cross traffic has displaced.
-        let before = self.delay_mode.rate_before_queue().unwrap_or(self.rate.min(1.2 * sample.sent));
+        let before =
+            self.delay_mode.rate_before_queue().unwrap_or(self.rate.min(delay_mode::SENT_MARGIN * sample.sent));
         self.competitive.begin(
             sample,
             self.down_probes.fall(),
             before,
-            sample.now - self.startup_ended_at < EARLY_CROSS_TRAFFIC_SECONDS,
+            sample.now - self.startup_ended_at < EARLY_CROSS_TRAFFIC_SECONDS.0,
         );
         self.delay_mode.end_standing_queue();
         self.mode = GlideMode::Compete;
@@ -513,16 +540,21 @@ impl Controller for Glide {
         let (queue, target, arrivals) =
             self.sample.map_or((0.0, 0.0, 0.0), |sample| (sample.queue, sample.target, sample.arrivals));
         let window = match self.mode {
-            _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW),
-            // Twice the bandwidth-delay product, so that the rate and not the window limits startup.
-            GlideMode::Startup => (2.0 * self.rate * (base + interval + 0.05)).max(initial),
+            _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW.0),
+            GlideMode::Startup => {
+                (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).max(initial)
+            }
             GlideMode::Compete => self.competitive.window(),
             GlideMode::Delay => {
                 // The window bounds the queue at half above its target, and more only while probing cross traffic.
-                let room = 1.5 * target;
-                let queue =
-                    if self.delay_mode.is_self_inflicted(seconds(now)) { room } else { queue.min(0.5).max(room) };
-                1.07 * self.rate.max(0.5 * arrivals) * (base + queue + 1.2 * interval + 0.010)
+                let room = WINDOW_TARGETS * target;
+                let queue = if self.delay_mode.is_self_inflicted(seconds(now)) {
+                    room
+                } else {
+                    queue.min(MAX_WINDOW_QUEUE.0).max(room)
+                };
+                let rate = self.rate.max(DELAY_WINDOW_SHARE * arrivals);
+                DELAY_WINDOW * rate * (base + queue + WINDOW_INTERVALS * interval + WINDOW_MARGIN.0)
             }
         };
         Some(window.max(least) as u64)

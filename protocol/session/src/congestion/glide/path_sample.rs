@@ -2,20 +2,26 @@
 //!
 //! Rates are in bytes per second, times in seconds.
 
+use super::super::units::{Bytes, Seconds};
+
 /// The target queueing delay, in seconds: what a link scheduler needs to keep the path busy.
-const TARGET: f64 = 0.010;
+const TARGET: Seconds = Seconds(0.010);
 /// The maximum target, in seconds.
-const MAX_TARGET: f64 = 0.040;
+const MAX_TARGET: Seconds = Seconds(0.040);
 /// The share of the jitter that is added to the target.
 const TARGET_JITTER: f64 = 0.7;
 /// The duration of a typical packet on the path, in seconds, between [`MIN_PACKET`] and the largest packet.
-const PACKET_TIME: f64 = 0.010;
+const PACKET_TIME: Seconds = Seconds(0.010);
 /// 256-byte packets ("Fiedler, Reliability, Ordering and Congestion Avoidance over UDP").
-const MIN_PACKET: f64 = 256.0;
+const MIN_PACKET: Bytes = Bytes(256.0);
 /// The delay of the delay filter, in seconds, which adds to round trip and feedback interval.
-const FILTER: f64 = 0.05;
+const FILTER: Seconds = Seconds(0.05);
 /// The minimum time in which a queue is drained, in seconds.
-const MIN_DRAIN: f64 = 0.25;
+const MIN_DRAIN: Seconds = Seconds(0.25);
+/// The time in which a queue is drained, in loop times: a shorter one drains past the target before that shows.
+const DRAIN_LOOPS: f64 = 2.0;
+/// The minimum growth per loop, in packets, so that small rates grow too.
+const LEAST_GROWTH_PACKETS: f64 = 0.02;
 
 /// The state of the path at one feedback.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -65,31 +71,30 @@ pub(super) struct PathSample {
 impl PathSample {
     /// Returns how long a change of the rate takes to show.
     pub(super) fn loop_time(&self) -> f64 {
-        self.round_trip + self.feedback_interval + FILTER
+        self.round_trip + self.feedback_interval + FILTER.0
     }
 
     /// Returns the time in which a queue is to be drained.
     pub(super) fn drain_time(&self) -> f64 {
-        // Twice the loop time, so that the queue is not drained past its target before that shows.
-        (2.0 * self.loop_time()).max(MIN_DRAIN)
+        (DRAIN_LOOPS * self.loop_time()).max(MIN_DRAIN.0)
     }
 
-    /// Returns the minimum growth in bytes per second, a fiftieth of a packet per loop, so that small rates grow too.
+    /// Returns the minimum growth in bytes per second.
     pub(super) fn least_growth(&self) -> f64 {
-        0.02 * self.largest_packet / self.loop_time()
+        LEAST_GROWTH_PACKETS * self.largest_packet / self.loop_time()
     }
 }
 
 /// Returns the typical packet at this rate: games on slow paths send small packets.
 pub(super) fn packet(delivery: f64, largest: f64) -> f64 {
     // The largest packet may itself be below the minimum.
-    (delivery * PACKET_TIME).clamp(MIN_PACKET.min(largest), largest)
+    (delivery * PACKET_TIME.0).clamp(MIN_PACKET.0.min(largest), largest)
 }
 
 /// Returns the target queueing delay: one packet is always in transmission, and jitter looks like a queue.
 pub(super) fn target(delivery: f64, packet: f64, jitter: f64) -> f64 {
     // One packet is always in transmission: on a slow path that alone is many milliseconds.
-    (TARGET + packet / delivery + TARGET_JITTER * jitter).min(MAX_TARGET)
+    (TARGET.0 + packet / delivery + TARGET_JITTER * jitter).min(MAX_TARGET.0)
 }
 
 /// A quiet path of 1 MB/s and 40 ms, all of it used.

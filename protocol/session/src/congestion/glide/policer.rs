@@ -3,6 +3,7 @@
 //! If the loss disappears, a policer limits the rate, and the controller stays just below it. If the loss stays, it
 //! is random.
 
+use super::super::units::Seconds;
 use super::losses::LossEstimator;
 use super::path_sample::PathSample;
 use crate::congestion::SentPacket;
@@ -10,8 +11,8 @@ use crate::congestion::SentPacket;
 /// The rate during a test, as a share of the delivery rate.
 const TEST_SHARE: f64 = 0.80;
 /// The test lasts a round trip plus this, in seconds, until enough packets are known, at most the grace time longer.
-const TEST_TIME: f64 = 0.5;
-const TEST_GRACE: f64 = 3.0;
+const TEST_TIME: Seconds = Seconds(0.5);
+const TEST_GRACE: Seconds = Seconds(3.0);
 /// Enough packets are those that would lose this many packets in this many events, and at least [`MIN_PACKETS`]:
 /// bursty loss pauses at any rate.
 const TEST_LOSSES: f64 = 12.0;
@@ -19,25 +20,31 @@ const TEST_EVENTS: f64 = 6.0;
 const MIN_PACKETS: f64 = 60.0;
 /// Loss below this share of the former loss has disappeared.
 const GONE: f64 = 0.2;
+/// A queue above this many targets ends a test without a result: it adds congestive loss.
+const VOID_QUEUE: f64 = 2.0;
+/// The weight of a complete test in the known random loss.
+const TEST_WEIGHT: f64 = 0.5;
 /// The minimum time between tests, in seconds, and the minimum loss.
-const TEST_INTERVAL: f64 = 4.0;
+const TEST_INTERVAL: Seconds = Seconds(4.0);
 const MIN_LOSS: f64 = 0.03;
 /// The rate limit as a share of the delivery rate, and how many seconds it stays; then it rises.
 const CEILING_SHARE: f64 = 0.98;
-const CEILING_TIME: f64 = 8.0;
+const CEILING_TIME: Seconds = Seconds(8.0);
 /// The growth of an expired limit per loop, and how far the rate may exceed it.
 const CEILING_RISE: f64 = 0.02;
 const CEILING_MARGIN: f64 = 0.05;
 /// The growth doubles after this many seconds without a new limit, and so on.
-const CEILING_BOLDER: f64 = 1.0;
+const CEILING_BOLDER: Seconds = Seconds(1.0);
 /// An expired limit is dropped after this many seconds without loss.
-const CEILING_MEMORY: f64 = 5.0;
+const CEILING_MEMORY: Seconds = Seconds(5.0);
 /// Loss this soon under a new limit, in seconds plus a round trip, shows that the rate was not the cause.
-const SOON: f64 = 2.0;
+const SOON: Seconds = Seconds(2.0);
 const SOON_LOSS: f64 = 0.04;
 /// An expired limit is renewed without a test within this many seconds, and this many times.
-const RENEWAL_SECONDS: f64 = 20.0;
+const RENEWAL_SECONDS: Seconds = Seconds(20.0);
 const RENEWALS: u32 = 3;
+/// It is renewed only if the allowed rate exceeds it by this factor.
+const RENEWED_ABOVE: f64 = 1.01;
 /// The minimum share of the recent peak that counts as the capacity.
 const RECENT_SHARE: f64 = 0.7;
 
@@ -136,25 +143,24 @@ impl PolicerDetector {
     fn rise(&mut self, sample: &PathSample) {
         if sample.now > self.until {
             // A limit that was not met for long may be gone: rise faster and faster.
-            let bolder = 1.0 + (sample.now - self.until) / CEILING_BOLDER;
+            let bolder = 1.0 + (sample.now - self.until) / CEILING_BOLDER.0;
             self.rate *= 1.0 + CEILING_RISE * bolder * sample.step / sample.loop_time();
-            if sample.now - self.until > CEILING_MEMORY && !sample.has_excess_loss {
+            if sample.now - self.until > CEILING_MEMORY.0 && !sample.has_excess_loss {
                 self.rate = f64::INFINITY;
             }
         }
     }
 
     fn evaluate(&mut self, test: PolicerTest, sample: &PathSample, losses: &mut LossEstimator) -> PolicerFinding {
-        // A queue adds congestive loss, which says nothing about a policer.
         let now = sample.now;
-        if sample.queue > 2.0 * sample.target {
+        if sample.queue > VOID_QUEUE * sample.target {
             return PolicerFinding::Void;
         }
         let packets = test.acked + test.lost;
         // Enough packets are lost already: no further acknowledgement can bring the share below the threshold.
         let stays = test.lost > GONE * test.loss * test.enough;
         let is_known = stays || packets >= test.enough;
-        if !(now > test.end && is_known) && now <= test.end + TEST_GRACE {
+        if !(now > test.end && is_known) && now <= test.end + TEST_GRACE.0 {
             self.test = Some(test);
             return PolicerFinding::Nothing;
         }
@@ -169,7 +175,7 @@ impl PolicerDetector {
         }
         // Weigh the test by its packets: a short one changes the known loss only a little.
         let share = (packets / test.enough).min(1.0);
-        losses.set_random_loss(test.loss + 0.5 * share * (loss - test.loss), now);
+        losses.set_random_loss(test.loss + TEST_WEIGHT * share * (loss - test.loss), now);
         PolicerFinding::RandomLoss
     }
 
@@ -180,7 +186,7 @@ impl PolicerDetector {
         let limited = self.rate.is_finite();
         let since_set = now - self.set_at;
         if limited
-            && since_set < SOON + sample.round_trip
+            && since_set < SOON.0 + sample.round_trip
             && losses.recent_packets() >= MIN_PACKETS
             && losses.recent() > SOON_LOSS
         {
@@ -197,20 +203,20 @@ impl PolicerDetector {
             return PolicerFinding::RandomLoss;
         }
         // The same policer most likely: renew its limit without another costly test.
-        let may_renew = self.renewals < RENEWALS && now > self.until && now - self.until < RENEWAL_SECONDS;
-        if limited && may_renew && rate > 1.01 * self.rate.min(carried) {
+        let may_renew = self.renewals < RENEWALS && now > self.until && now - self.until < RENEWAL_SECONDS.0;
+        if limited && may_renew && rate > RENEWED_ABOVE * self.rate.min(carried) {
             self.renewals += 1;
             self.limit_to(carried / (1.0 - losses.random_loss()), now);
             losses.reset_counts();
             return PolicerFinding::Renewed;
         }
-        if now - self.tested_at > TEST_INTERVAL && now > self.until && losses.long() > MIN_LOSS {
-            let end = now + sample.round_trip + TEST_TIME;
+        if now - self.tested_at > TEST_INTERVAL.0 && now > self.until && losses.long() > MIN_LOSS {
+            let end = now + sample.round_trip + TEST_TIME.0;
             let loss = losses.long();
             let enough = (TEST_LOSSES / loss).max(TEST_EVENTS / losses.long_events()).max(MIN_PACKETS);
             self.test = Some(PolicerTest { begin: now, end, loss, enough, delivery: carried, acked: 0.0, lost: 0.0 });
             // Hold the test rate beyond the test: the caller releases it with the result.
-            return PolicerFinding::Test { rate: TEST_SHARE * carried, until: end + TEST_GRACE + TEST_TIME };
+            return PolicerFinding::Test { rate: TEST_SHARE * carried, until: end + TEST_GRACE.0 + TEST_TIME.0 };
         }
         PolicerFinding::Nothing
     }
@@ -220,7 +226,7 @@ impl PolicerDetector {
         self.rate = CEILING_SHARE * delivery;
         self.set_at = now;
         // A policer that is met again and again is tested less and less often.
-        self.until = now + CEILING_TIME * f64::from(1_u32 << self.renewals.min(RENEWALS));
+        self.until = now + CEILING_TIME.0 * f64::from(1_u32 << self.renewals.min(RENEWALS));
     }
 }
 

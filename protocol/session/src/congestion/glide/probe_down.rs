@@ -3,30 +3,39 @@
 //! A self-inflicted queue falls by exactly the bytes held back; a queue of cross traffic hardly changes. Measured:
 //! 1.00 of the expected fall alone, 0.0 to 0.35 against CUBIC.
 
+use super::super::units::Seconds;
 use super::path_sample::PathSample;
 use super::send_rate::SendRate;
 
 /// The duration of a probe as a share of the queue, and its bounds in seconds.
 const QUEUE_SHARE: f64 = 0.25;
-const MIN_PROBE: f64 = 0.08;
-const MAX_PROBE: f64 = 0.15;
+const MIN_PROBE: Seconds = Seconds(0.08);
+const MAX_PROBE: Seconds = Seconds(0.15);
 /// The rate during a probe, as a share of the delivery rate.
 pub(super) const DEPTH: f64 = 0.25;
 /// The queue before and after is the minimum over this many feedback intervals, at least this many seconds.
 const WINDOW_INTERVALS: f64 = 1.2;
-const MIN_WINDOW: f64 = 0.06;
+const MIN_WINDOW: Seconds = Seconds(0.06);
 /// Packets sent within this share of a window after the start still measure the queue before it.
 const OVERLAP: f64 = 0.3;
 /// The probe fails without a result after this many seconds.
-const PROBE_TIMEOUT: f64 = 3.0;
+const PROBE_TIMEOUT: Seconds = Seconds(3.0);
 /// A probe with an expected fall below this, in seconds, is ineffective.
-const MIN_FALL: f64 = 0.03;
+const MIN_FALL: Seconds = Seconds(0.03);
+/// The share of the expected fall is not computed below this expected fall, in seconds: it would divide by almost
+/// nothing.
+const LEAST_FALL: Seconds = Seconds(0.010);
+/// An ineffective probe is evidence of cross traffic if this share of the queue and this many targets are left.
+const INEFFECTIVE_LEFT: f64 = 0.85;
+const INEFFECTIVE_TARGETS: f64 = 1.5;
 
 /// The share of the expected fall from which on the queue is self-inflicted: in delay mode, and in compete mode.
 const SELF_INFLICTED_FALL: f64 = 0.6;
 const SELF_INFLICTED_FALL_IF_COMPETING: f64 = 0.8;
 /// The same share if the queue fell below the target.
 const SELF_INFLICTED_FALL_IF_LOW: f64 = 0.4;
+/// A queue below this share of the target is empty, so it was self-inflicted, whatever the expected fall.
+const EMPTIED: f64 = 0.3;
 /// A larger share has another cause, so the probe has no result.
 const MAX_FALL: f64 = 1.3;
 /// Shares between this and [`SELF_INFLICTED_FALL`] need a second probe, and so does a delivery rate that changed by
@@ -34,14 +43,16 @@ const MAX_FALL: f64 = 1.3;
 const CROSS_TRAFFIC_FALL: f64 = 0.35;
 const UNSTEADY: f64 = 0.35;
 /// A second probe must follow within this many seconds.
-const UNCLEAR_SECONDS: f64 = 3.0;
+const UNCLEAR_SECONDS: Seconds = Seconds(3.0);
 /// This many ineffective probes count as cross traffic.
 const MAX_INEFFECTIVE: u32 = 2;
 /// Queues that fall to the same floor are equal within this share, or within these seconds.
 const SAME_SHARE: f64 = 0.03;
-const SAME: f64 = 0.003;
+const SAME: Seconds = Seconds(0.003);
+/// A queue has fallen to such a floor only if it fell by more than this, in seconds.
+const FALLEN: Seconds = Seconds(0.010);
 /// How long a self-inflicted result is remembered, in seconds.
-const SELF_INFLICTED_MEMORY: f64 = 20.0;
+const SELF_INFLICTED_MEMORY: Seconds = Seconds(20.0);
 
 /// An active probe; all times in seconds, at sending.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +121,9 @@ impl DownProbes {
     /// Starts a probe. Returns until when its rate must be held.
     pub(super) fn begin(&mut self, sample: &PathSample) -> f64 {
         // At least one feedback must fall into each window.
-        let window = (WINDOW_INTERVALS * sample.feedback_interval).max(MIN_WINDOW);
+        let window = (WINDOW_INTERVALS * sample.feedback_interval).max(MIN_WINDOW.0);
         let begin = sample.now;
-        let end = begin + (QUEUE_SHARE * sample.queue).clamp(MIN_PROBE, MAX_PROBE);
+        let end = begin + (QUEUE_SHARE * sample.queue).clamp(MIN_PROBE.0, MAX_PROBE.0);
         let delivery = sample.delivery;
         self.active = Some(DownProbe { begin, end, window, delivery, before: None, after: None });
         self.started_at = begin;
@@ -150,7 +161,7 @@ impl DownProbes {
         let sent = sample.newest_sent?;
         let mut probe = self.active?;
         probe.take(QueueSample { queue: sample.newest_queue, sent });
-        let is_over = sent > probe.end + probe.window || sample.now > probe.end + PROBE_TIMEOUT;
+        let is_over = sent > probe.end + probe.window || sample.now > probe.end + PROBE_TIMEOUT.0;
         self.active = Some(probe).filter(|_| !is_over);
         if !is_over {
             return None;
@@ -158,10 +169,9 @@ impl DownProbes {
         self.queue_before = probe.before.map_or(f64::INFINITY, |before| before.queue);
         let (before, after) = (probe.before?, probe.after?);
         let expected = probe.expected_fall(before, after, send_rate);
-        // The estimate would divide by almost nothing.
-        let fall = if expected > 0.01 { (before.queue - after.queue) / expected } else { -1.0 };
+        let fall = if expected > LEAST_FALL.0 { (before.queue - after.queue) / expected } else { -1.0 };
         let moved = (sample.delivery / probe.delivery - 1.0).abs();
-        let result = if expected > MIN_FALL {
+        let result = if expected > MIN_FALL.0 {
             (self.fall, self.ineffective_count) = (fall, 0);
             self.classify(fall, after.queue, moved, sample, belief)
         } else {
@@ -179,8 +189,7 @@ impl DownProbes {
         belief: Belief,
     ) -> Option<ProbeResult> {
         let enough = if belief == Belief::Competing { SELF_INFLICTED_FALL_IF_COMPETING } else { SELF_INFLICTED_FALL };
-        // An empty queue was certainly ours, whatever the expected fall.
-        if after < 0.3 * sample.target || (after < sample.target && fall >= SELF_INFLICTED_FALL_IF_LOW) {
+        if after < EMPTIED * sample.target || (after < sample.target && fall >= SELF_INFLICTED_FALL_IF_LOW) {
             return Some(ProbeResult::SelfInflicted);
         }
         // Cross traffic ended during the probe, or the capacity rose.
@@ -192,7 +201,7 @@ impl DownProbes {
         }
         // Ask again before entering compete mode, which costs delay.
         let unclear = belief == Belief::Alone && (fall >= CROSS_TRAFFIC_FALL || moved > UNSTEADY);
-        if unclear && sample.now - self.unclear_at > UNCLEAR_SECONDS {
+        if unclear && sample.now - self.unclear_at > UNCLEAR_SECONDS.0 {
             self.unclear_at = sample.now;
             return None;
         }
@@ -206,7 +215,7 @@ impl DownProbes {
             // In compete mode the window limits the rate, so the observed fall is that of the bytes held back.
             return None;
         }
-        if after > 0.85 * before && after > 1.5 * sample.target {
+        if after > INEFFECTIVE_LEFT * before && after > INEFFECTIVE_TARGETS * sample.target {
             self.ineffective_count += 1;
         }
         if self.ineffective_count < MAX_INEFFECTIVE {
@@ -227,18 +236,18 @@ impl DownProbes {
     ) -> Option<ProbeResult> {
         // The queue fell twice to the same floor, and was ours before: that floor is the base delay of a longer
         // route.
-        let same_floor = (after.queue - self.floor).abs() < (SAME_SHARE * self.floor).max(SAME);
+        let same_floor = (after.queue - self.floor).abs() < (SAME_SHARE * self.floor).max(SAME.0);
         let longer = ProbeResult::RttIncreased(self.floor);
         match (belief, result) {
             (Belief::Competing, result) => {
                 if result == ProbeResult::SelfInflicted {
                     self.self_inflicted_at = now;
                 }
-                let fell = fall > SELF_INFLICTED_FALL && before.queue - after.queue > 0.010;
+                let fell = fall > SELF_INFLICTED_FALL && before.queue - after.queue > FALLEN.0;
                 Some(if fell && same_floor { longer } else { result })
             }
             (Belief::Alone, ProbeResult::CrossTraffic) => {
-                let was_self_inflicted = now - self.self_inflicted_at < SELF_INFLICTED_MEMORY;
+                let was_self_inflicted = now - self.self_inflicted_at < SELF_INFLICTED_MEMORY.0;
                 self.self_inflicted_at = f64::NEG_INFINITY;
                 if was_self_inflicted && same_floor {
                     return Some(longer);

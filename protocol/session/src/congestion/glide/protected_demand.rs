@@ -4,27 +4,32 @@
 //! fell. The sender keeps the demand until a probe finds which. It gives the demand up if the queue is self-inflicted,
 //! if far less arrives than is sent, or if much is lost.
 
+use super::super::units::Seconds;
 use super::path_sample::PathSample;
 
 /// The time constants of the demand, in seconds, while it rises and while it falls.
-const RISE_TIME: f64 = 0.5;
-const FALL_TIME: f64 = 10.0;
-/// The demand counts while the application sent all it had for this share of the time. The time constant is a second.
+const RISE_TIME: Seconds = Seconds(0.5);
+const FALL_TIME: Seconds = Seconds(10.0);
+/// The demand counts while the application sent all it had for this share of the time, with this time constant in
+/// seconds.
 const MET_SHARE: f64 = 0.8;
+const MET_TIME: Seconds = Seconds(1.0);
+/// A trial ends if the queue is below this share of the target: it is low between two bursts of another flow, too.
+const TRIAL_OVER: f64 = 0.5;
 /// The rate of a protected demand, as a multiple: what a probe held back is sent after it.
 const CATCH_UP: f64 = 1.25;
 /// The maximum time of a trial, in seconds: probes repeat each second or two, and each may be without a result.
-const MAX_TRIAL: f64 = 10.0;
+const MAX_TRIAL: Seconds = Seconds(10.0);
 /// A capacity that fell shows early in a trial, within this many seconds: less than this share of the sent bytes
 /// arrives, with a queue of this many targets. Other flows that start double their rate each round trip, which leaves
 /// more than a third.
-const EARLY_SECONDS: f64 = 0.4;
+const EARLY_SECONDS: Seconds = Seconds(0.4);
 const COLLAPSE_SHARE: f64 = 0.33;
 const COLLAPSE_TARGETS: f64 = 3.0;
 /// The maximum loss beyond the random loss, and for how many seconds it may be higher: a TCP flow that starts fills the
 /// buffer once.
 const MAX_EXCESS_LOSS: f64 = 0.25;
-const MAX_LOSS_SECONDS: f64 = 2.0;
+const MAX_LOSS_SECONDS: Seconds = Seconds(2.0);
 
 /// The demand and whether it is protected. Rates in bytes per second, times in seconds.
 #[derive(Clone, Debug)]
@@ -62,15 +67,15 @@ impl ProtectedDemand {
     /// Processes the measurements of one feedback; `excess_loss` is the recent loss beyond the random one.
     pub(super) fn on_feedback(&mut self, sample: &PathSample, is_held: bool, excess_loss: f64) {
         let now = sample.now;
-        self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * sample.step.min(1.0);
+        self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * (sample.step / MET_TIME.0).min(1.0);
         if sample.queue < sample.target {
             self.on_low_queue(sample, is_held);
         } else if self.state == Protection::Ready {
             self.state = Protection::Trial(now);
         }
         if let Protection::Trial(since) = self.state {
-            let is_early = now - since < EARLY_SECONDS && !is_held;
-            if (is_early && has_collapsed(sample)) || now - since > MAX_TRIAL {
+            let is_early = now - since < EARLY_SECONDS.0 && !is_held;
+            if (is_early && has_collapsed(sample)) || now - since > MAX_TRIAL.0 {
                 self.end();
             }
         }
@@ -81,11 +86,10 @@ impl ProtectedDemand {
         if !sample.app_limited || is_held || self.met < MET_SHARE {
             return;
         }
-        // The queue returns to a low level between two bursts of another flow, too: a trial goes on.
-        if sample.queue < 0.5 * sample.target || self.state == Protection::Unproven {
+        if sample.queue < TRIAL_OVER * sample.target || self.state == Protection::Unproven {
             self.state = Protection::Ready;
         }
-        let time = if sample.sent > self.demand { RISE_TIME } else { FALL_TIME };
+        let time = if sample.sent > self.demand { RISE_TIME.0 } else { FALL_TIME.0 };
         self.demand += (sample.sent - self.demand) * (sample.step / time).min(1.0);
     }
 
@@ -95,7 +99,7 @@ impl ProtectedDemand {
             return;
         }
         let since = *self.lossy_since.get_or_insert(now);
-        if now - since > MAX_LOSS_SECONDS {
+        if now - since > MAX_LOSS_SECONDS.0 {
             self.end();
         }
     }

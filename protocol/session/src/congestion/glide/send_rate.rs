@@ -1,13 +1,14 @@
 //! The bytes sent over time, which probes and loss events are compared with.
 
+use super::super::units::Seconds;
 use super::ring::Ring;
 
 /// Packets sent within this time share an entry, in seconds.
-const STEP: f64 = 0.008;
+const STEP: Seconds = Seconds(0.008);
 /// 4 s of entries: a probe is evaluated within three.
 const STEPS: usize = 512;
 /// The span of the sending rate, in seconds.
-const SPAN: f64 = 0.25;
+const SPAN: Seconds = Seconds(0.25);
 /// Below this many packets per span a single packet matters.
 const FEW_PACKETS: f64 = 8.0;
 
@@ -37,7 +38,7 @@ impl SendRate {
         self.total += bytes;
         // Merge packets within a step: the record must cover 4 s at any packet rate.
         match self.record.newest_mut() {
-            Some(step) if now < step.since + STEP => (step.until, step.after) = (now, self.total),
+            Some(step) if now < step.since + STEP.0 => (step.until, step.after) = (now, self.total),
             _ => self.record.push(SendInterval { since: now, until: now, before, after: self.total }),
         }
     }
@@ -58,12 +59,12 @@ impl SendRate {
 
     /// Returns how much one more packet adds to the sending rate, if so few are sent in the span that it matters.
     pub(super) fn unit(packet_bytes: f64, rate: f64) -> f64 {
-        if rate * SPAN < FEW_PACKETS * packet_bytes { packet_bytes / SPAN } else { 0.0 }
+        if rate * SPAN.0 < FEW_PACKETS * packet_bytes { packet_bytes / SPAN.0 } else { 0.0 }
     }
 
     /// Returns the sending rate over the span, in bytes per second.
     pub(super) fn rate(&self, now: f64) -> f64 {
-        (self.total - self.bytes_until(now - SPAN)) / SPAN
+        (self.total - self.bytes_until(now - SPAN.0)) / SPAN.0
     }
 }
 

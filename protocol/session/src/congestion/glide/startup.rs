@@ -1,10 +1,11 @@
 //! Startup, the first mode: the rate doubles each round trip until a queue forms.
 
+use super::super::units::Seconds;
 use super::path_sample::PathSample;
 
 /// The growth per round trip; round trips below [`MIN_ROUND_TRIP`] count as that long.
 const GROWTH: f64 = 2.0;
-const MIN_ROUND_TRIP: f64 = 0.02;
+const MIN_ROUND_TRIP: Seconds = Seconds(0.02);
 /// The maximum rate as a multiple of the delivery rate, plus spare packets per round trip: a short buffer would
 /// overflow before a queue is seen.
 const MAX_OF_DELIVERY: f64 = 1.4;
@@ -13,14 +14,16 @@ const MAX_OF_DELIVERY: f64 = 1.4;
 /// (draft-ietf-ccwg-bbr, section 5.6.3).
 const MAX_OF_DELIVERY_FAR: f64 = 2.77;
 /// The round trips, in seconds, between which the multiple is interpolated.
-const NEAR_ROUND_TRIP: f64 = 0.12;
-const FAR_ROUND_TRIP: f64 = 0.668;
+const NEAR_ROUND_TRIP: Seconds = Seconds(0.12);
+const FAR_ROUND_TRIP: Seconds = Seconds(0.668);
 const SPARE_PACKETS: f64 = 2.0;
 /// A queue is this share of the target, and at least this many seconds.
 const QUEUE_SHARE: f64 = 0.6;
-const MIN_QUEUE: f64 = 0.004;
+const MIN_QUEUE: Seconds = Seconds(0.004);
+/// A period of the path's own delay ends when the delivery rate has grown by this factor.
+const OWN_PERIOD: f64 = 2.0;
 /// The maximum variation of the path's own delay, in seconds.
-const MAX_OWN: f64 = 0.020;
+const MAX_OWN: Seconds = Seconds(0.020);
 /// The final rate, as a share of the delivery rate.
 const EXIT: f64 = 0.9;
 
@@ -64,7 +67,7 @@ impl Startup {
             return StartupStep::Grow(rate);
         }
         // A peer may claim that it held each acknowledgement for nearly the whole round trip.
-        let round_trip = sample.round_trip.max(MIN_ROUND_TRIP);
+        let round_trip = sample.round_trip.max(MIN_ROUND_TRIP.0);
         let spare = SPARE_PACKETS * sample.largest_packet / round_trip;
         // The delivery rate lags by a round trip: an unbounded rate would overshoot by more each time.
         let max = (max_of_delivery(round_trip) * sample.delivery + spare).max(initial);
@@ -75,7 +78,7 @@ impl Startup {
     /// Returns the delay above which there is a queue.
     fn queue(&self, sample: &PathSample) -> f64 {
         let [.., own] = self.delays;
-        (QUEUE_SHARE * sample.target).max(MIN_QUEUE) + own
+        (QUEUE_SHARE * sample.target).max(MIN_QUEUE.0) + own
     }
 
     fn note(&mut self, sample: &PathSample) {
@@ -83,18 +86,18 @@ impl Startup {
             return;
         }
         // A doubling starts a new period: delays of the one before count as the path's own.
-        if sample.arrivals > 2.0 * self.delivery {
+        if sample.arrivals > OWN_PERIOD * self.delivery {
             let [now, before, earlier] = self.delays;
             self.delays = [0.0, now, before.max(earlier)];
             self.delivery = sample.arrivals;
         }
         let [now, ..] = &mut self.delays;
-        *now = now.max((sample.instant_queue - sample.queue).min(MAX_OWN));
+        *now = now.max((sample.instant_queue - sample.queue).min(MAX_OWN.0));
     }
 }
 
 fn max_of_delivery(round_trip: f64) -> f64 {
-    let far = ((round_trip - NEAR_ROUND_TRIP) / (FAR_ROUND_TRIP - NEAR_ROUND_TRIP)).clamp(0.0, 1.0);
+    let far = ((round_trip - NEAR_ROUND_TRIP.0) / (FAR_ROUND_TRIP.0 - NEAR_ROUND_TRIP.0)).clamp(0.0, 1.0);
     MAX_OF_DELIVERY + far * (MAX_OF_DELIVERY_FAR - MAX_OF_DELIVERY)
 }
 
