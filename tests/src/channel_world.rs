@@ -16,7 +16,8 @@ use crate::world::{End, PathSink, Program, World};
 
 /// One tick of both programs: about 60 per second.
 pub const TICK: Duration = Duration::from_millis(16);
-/// The packet threshold for loss, as in `congestion/sent_packets.rs` (RFC 9002, section 6.1.1).
+/// The number of newer packets that must be acknowledged before a packet is lost. `congestion/sent_packets.rs` compares
+/// with the newest one only, and also waits for the loss delay.
 const PACKET_THRESHOLD: usize = 3;
 /// The maximum number of packets that an end sends in a tick.
 const PACKETS_PER_TICK: usize = 16;

@@ -99,7 +99,7 @@ macro_rules! discard_reasons {
 }
 
 discard_reasons! {
-    /// Why a datagram was dropped.
+    /// Why a datagram was dropped. The order is that of the checks: any packet, requests, tokens, responses, budgets.
     Discard;
     /// A counter for each reason. Counters saturate and are never reset.
     Discards;

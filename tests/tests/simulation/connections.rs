@@ -161,7 +161,7 @@ fn lost_message_is_resent_after_a_time_based_on_rtt() {
             !pair.side(End::B).on(ORDERED).is_empty()
         }));
         let took = pair.now().since(lost_at);
-        // The retransmission takes a round trip, the reordering delay, and one way.
+        // The retransmission takes a round trip, the loss delay, and one way.
         let limit = Duration::from_millis(3 * millis + millis) + 6 * FRAME;
         assert!(took <= limit, "{took:?} at {millis} ms one way");
     }

@@ -340,7 +340,7 @@ fn exchange() -> Value {
         "subject": "Whole sessions: every datagram and message with its time",
         "reference": {
             "document": "specs/session-1.md",
-            "written_by": "SLIPGATE_WRITE_VECTORS=1 cargo test -p slipgate-tests --test vectors_session",
+            "written_by": REWRITE,
         },
         "encoding": {
             "_hex": "byte string, lowercase hexadecimal, in wire order, no separators",

@@ -46,6 +46,7 @@ impl NetcodeServer {
         let opened = self.cipher.open_fresh(&keys.client_to_server, &mut link.window, &header, datagram);
         link.count_packet(opened.as_ref().err().copied(), &mut self.turn_budgets);
         let content = opened?;
+        // A packet that is dropped neither confirms the slot nor resets its timeout, so checks go above (§1.1).
         if header.kind == PacketKind::Disconnect {
             self.end(slot, DisconnectReason::Left, 0);
             return Ok(None);

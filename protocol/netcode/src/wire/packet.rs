@@ -51,6 +51,8 @@ impl PacketKind {
     }
 
     /// Returns whether `bytes` is a permitted content size for this kind.
+    ///
+    /// The sizes of a kind are contiguous: the kernel filter takes them as one range. Sealing asserts them.
     #[inline]
     #[must_use]
     pub const fn allows_content(self, bytes: usize) -> bool {

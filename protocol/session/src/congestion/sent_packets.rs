@@ -11,8 +11,8 @@ use super::{SentPacket, Timing};
 use crate::wire::reliable::{Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
-/// A packet is lost once a packet sent this many later was acknowledged and the loss delay has passed (RFC 9002,
-/// section 6.1.1).
+/// A packet is lost once a number larger by this much was acknowledged and the loss delay has passed (kPacketThreshold
+/// of RFC 9002, section 6.1.1). Skipped numbers and packets of acknowledgements alone count, too.
 const PACKET_THRESHOLD: u64 = 3;
 /// The probe timeout doubles at most this many times.
 const MAX_BACKOFF: u32 = 10;

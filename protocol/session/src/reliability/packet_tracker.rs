@@ -231,7 +231,7 @@ impl PacketTracker {
     /// Declares packets lost that were not acknowledged in time, for endpoints without congestion control.
     pub(super) fn tick(&mut self, now: Instant, outcomes: &mut impl PacketOutcomes) {
         if self.sent.has_packets_in_flight() {
-            self.detect_lost(self.loss_delays(), now, outcomes);
+            self.detect_lost(self.fixed_loss_delays(), now, outcomes);
         }
     }
 
@@ -252,11 +252,11 @@ impl PacketTracker {
 
     /// Returns when [`PacketTracker::tick`] declares the next packet lost.
     pub(super) fn loss_deadline(&self) -> Option<Instant> {
-        self.sent.loss_deadline(self.loss_delays())
+        self.sent.loss_deadline(self.fixed_loss_delays())
     }
 
     /// Returns the delays of endpoints without congestion control, which wait for each packet alike.
-    fn loss_delays(&self) -> LossDelays {
+    fn fixed_loss_delays(&self) -> LossDelays {
         let limit = self.lost_report_delay();
         LossDelays { after_gap: limit, limit }
     }

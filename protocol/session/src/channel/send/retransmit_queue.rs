@@ -222,7 +222,7 @@ impl RetransmitQueue {
         self.pop_done(context);
     }
 
-    /// Queues messages again that may not have arrived.
+    /// Marks messages of the window that may not have arrived as due again.
     pub(crate) fn queue_again(&mut self, first: MessageId, count: u16) {
         for ahead in 0..count {
             let Some(index) = self.index_of(first.ahead(ahead.into())) else { continue };
@@ -235,7 +235,7 @@ impl RetransmitQueue {
         }
     }
 
-    /// Queues pieces of a message again that may not have arrived.
+    /// Marks pieces of a message that may not have arrived as due again.
     pub(crate) fn queue_pieces_again(&mut self, id: MessageId, first: u16, count: u16) {
         let Some(index) = self.index_of(id) else { return };
         let Some(pieces) = self.pieces_mut(index) else { return };
