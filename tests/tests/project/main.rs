@@ -6,4 +6,5 @@ mod contributing;
 mod documents;
 mod files;
 mod language;
+mod law_book;
 mod literals;

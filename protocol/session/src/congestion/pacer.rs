@@ -1,4 +1,4 @@
-//! The pacer: a token bucket that turns a rate into bytes that may be sent now.
+//! The pacer: a token bucket that turns a rate into bytes that may be sent now (Glide §13).
 
 use core::time::Duration;
 

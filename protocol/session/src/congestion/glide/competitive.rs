@@ -1,5 +1,5 @@
 //! Compete mode, beside cross traffic that keeps the queue full: a window like TCP's, because a short queue is
-//! impossible there.
+//! impossible there (Glide §9).
 
 use super::super::units::Seconds;
 use super::cubic::CubicWindow;

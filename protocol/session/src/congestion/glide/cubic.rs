@@ -1,4 +1,4 @@
-//! A window that gets its share beside TCP: CUBIC (RFC 9438), with its constants.
+//! A window that gets its share beside TCP: CUBIC (RFC 9438), with its constants (Glide §9.2).
 
 /// The steepness of the curve, in packets per cubed second (RFC 9438, section 5).
 const STEEPNESS: f64 = 0.4;

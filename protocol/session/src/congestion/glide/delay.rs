@@ -1,4 +1,4 @@
-//! The queueing delay at the bottleneck.
+//! The queueing delay at the bottleneck (Glide §4.1 to §4.4).
 //!
 //! It is measured by the one-way delay if the peer reports arrival times, so that a slow return path does not matter,
 //! and by the round trip otherwise. The minimum of the window is the base delay of the path; the rest is queueing

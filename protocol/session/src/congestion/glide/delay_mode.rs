@@ -1,4 +1,4 @@
-//! Delay mode, the usual one: the rate follows the delivery rate, so that the queue stays near its target.
+//! Delay mode, the usual one: the rate follows the delivery rate, so that the queue stays near its target (Glide §7).
 //!
 //! It also decides when to probe whether a standing queue is self-inflicted; `probe_down` evaluates the probe.
 
@@ -204,7 +204,7 @@ impl DelayMode {
         forgets
     }
 
-    /// Updates limit and empty time, in every mode.
+    /// Updates limit and empty time, in every mode (Glide §7.1, §7.6).
     pub(super) fn observe(&mut self, sample: &PathSample) {
         if sample.queue < EMPTY * sample.target {
             self.empty_at = sample.now;
@@ -247,7 +247,7 @@ impl DelayMode {
         self.standing_queue = None;
     }
 
-    /// Tracks standing queues, and returns whether to probe now.
+    /// Tracks standing queues, and returns whether to probe now (Glide §7.4).
     pub(super) fn on_queue(&mut self, sample: &PathSample, around: &ProbeContext, rate: f64) -> ProbeDecision {
         // A held rate or a stall distorts the queue: neither starts nor probes a standing queue.
         let free = !sample.is_draining && !around.is_held;
@@ -294,6 +294,7 @@ impl DelayMode {
         if may && (soon || slow) { ProbeDecision::Probe } else { ProbeDecision::None }
     }
 
+    /// Handles a rate that never recovers (Glide §7.5).
     fn on_slow_recovery(&mut self, sample: &PathSample, around: &ProbeContext, rate: f64, free: bool) -> ProbeDecision {
         let now = sample.now;
         // The queue is below the threshold of a standing queue, but the rate never recovers: cross traffic may hold
@@ -327,6 +328,7 @@ impl DelayMode {
         if sample.queue <= sample.target { self.grow(sample, rate, policer) } else { self.drain(sample, rate) }
     }
 
+    /// Returns the rate below the target (Glide §7.2).
     fn grow(&mut self, sample: &PathSample, rate: f64, policer: f64) -> f64 {
         let now = sample.now;
         let sent = sample.sent + SendRate::unit(sample.largest_packet, rate);
@@ -350,6 +352,7 @@ impl DelayMode {
         }
     }
 
+    /// Returns the rate above the target (Glide §7.3).
     fn drain(&mut self, sample: &PathSample, rate: f64) -> f64 {
         let now = sample.now;
         let delivery =
@@ -375,7 +378,7 @@ impl DelayMode {
         (rate * (1.0 + RISE_ABOVE_TARGET * sample.step / sample.loop_time())).min(target)
     }
 
-    /// Returns for how many seconds the queue must be drained, if it was not empty for long.
+    /// Returns for how many seconds the queue must be drained, if it was not empty for long (Glide §7.6).
     pub(super) fn drain_once(&mut self, sample: &PathSample) -> Option<f64> {
         let now = sample.now;
         let due = now - self.empty_at > DRAIN_INTERVAL.0 && now - self.drained_at > DRAIN_INTERVAL.0;

@@ -1,5 +1,5 @@
 //! The delivery rate of the path by the receiver's clock, so that neither the return path nor held acknowledgements
-//! disturb it.
+//! disturb it (Glide §4.6).
 
 use core::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The feedback timeout: without feedback for packets in flight the path is unknown, and almost nothing is sent.
+//! The feedback timeout: without feedback for packets in flight the path is unknown, and almost nothing is sent
+//! (Glide §12).
 
 use super::super::units::Seconds;
 use crate::congestion::SentPacket;

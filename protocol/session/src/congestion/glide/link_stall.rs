@@ -1,4 +1,4 @@
-//! Link stalls: a radio link pauses for a moment, and the delay then says nothing of a queue.
+//! Link stalls: a radio link pauses for a moment, and the delay then says nothing of a queue (Glide §4.10).
 
 use super::super::units::Seconds;
 

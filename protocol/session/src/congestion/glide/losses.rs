@@ -1,4 +1,4 @@
-//! The loss of the path, and how much of it is random.
+//! The loss of the path, and how much of it is random (Glide §4.7).
 //!
 //! A radio link loses packets at any rate; such random loss is no reason to send less. Loss beyond it may be
 //! congestion.

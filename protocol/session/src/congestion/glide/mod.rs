@@ -1,4 +1,5 @@
-//! Glide: the rate follows what the path delivers, and the queue stays short.
+//! Glide: the rate follows what the path delivers, and the queue stays short. `specs/glide-1.md` is its law book: it
+//! has all equations, and the source of each constant. The code cites its sections (Glide §4.2).
 //!
 //! Delay, not loss, is the congestion signal, so a lossy radio link is not slowed down and a large buffer is not
 //! filled. A queue of cross traffic is recognized by a probe: the sender reduces its rate briefly and observes the
@@ -163,7 +164,7 @@ enum GlideMode {
     Compete,
 }
 
-/// A rate that is held until a probe or test is evaluated, or a queue is drained.
+/// A rate that is held until a probe or test is evaluated, or a queue is drained (Glide §5.1).
 #[derive(Clone, Copy, Debug)]
 struct RateHold {
     until: f64,
@@ -201,7 +202,7 @@ impl Glide {
         }
     }
 
-    /// Measures the path; `None` until a packet was acknowledged and a delivery rate is known.
+    /// Measures the path (Glide §4); `None` until a packet was acknowledged and a delivery rate is known.
     fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
         let now = seconds(feedback.now);
         let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, MAX_STEP.0);
@@ -261,7 +262,7 @@ impl Glide {
         })
     }
 
-    /// Updates delay and delivery with the newest arrival. Returns when it was sent, and the queue it met.
+    /// Updates delay and delivery with the newest arrival (Glide §4.1). Returns when it was sent, and the queue it met.
     fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
         let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(MIN_ROUND_TRIP.0);
@@ -284,8 +285,8 @@ impl Glide {
         (sent, queue)
     }
 
-    /// Returns how much of a delay sample may be waiting in the peer's socket. A peer that does not report it
-    /// probably reads its socket once per frame, and at least once per feedback.
+    /// Returns how much of a delay sample may be waiting in the peer's socket (Glide §3). A peer that does not report
+    /// it probably reads its socket once per frame, and at least once per feedback.
     fn socket_delay(&self, newest: &NewestAck) -> f64 {
         match newest.received_at {
             // A peer that reports arrival times reports its socket delay as well.
@@ -300,7 +301,7 @@ impl Glide {
         Some((now - self.delay.last_received_at()?, timeout))
     }
 
-    /// Adjusts mode and rate to a sample.
+    /// Adjusts mode and rate to a sample (Glide §5).
     fn decide(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
         self.check_policer(sample, feedback);
         let belief = if self.mode == GlideMode::Compete { Belief::Competing } else { Belief::Alone };
@@ -330,7 +331,7 @@ impl Glide {
         self.rate = self.rate.min(limit).max(self.config.protected.0.max(FLOOR.0));
     }
 
-    /// Tests whether loss without a queue depends on the rate.
+    /// Tests whether loss without a queue depends on the rate (Glide §11).
     fn check_policer(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
         let may_test = self.mode == GlideMode::Delay && !self.is_held(sample.now) && !sample.is_draining;
         let (acked, lost) = (feedback.acked, feedback.lost);
@@ -348,7 +349,7 @@ impl Glide {
         }
     }
 
-    /// Startup: grows the rate until a queue or excess loss appears.
+    /// Startup: grows the rate until a queue or excess loss appears (Glide §6).
     fn run_startup(&mut self, sample: &PathSample) {
         match self.startup.on_feedback(sample, self.rate, self.config.initial.0) {
             StartupStep::Grow(rate) => self.rate = rate,
@@ -365,7 +366,7 @@ impl Glide {
         }
     }
 
-    /// Delay mode: keeps the queue near its target, and probes a standing queue.
+    /// Delay mode: keeps the queue near its target, and probes a standing queue (Glide §7).
     fn run_delay_mode(&mut self, sample: &PathSample, result: Option<ProbeResult>) {
         match result {
             Some(ProbeResult::SelfInflicted) => {
@@ -419,7 +420,8 @@ impl Glide {
         self.delay.set_competitive(true);
     }
 
-    /// Compete mode: holds a share of the path like TCP, and probes again whether cross traffic is still there.
+    /// Compete mode: holds a share of the path like TCP, and probes again whether cross traffic is still there (Glide
+    /// §9).
     fn run_compete_mode(&mut self, sample: &PathSample, feedback: &Feedback<'_>, result: Option<ProbeResult>) {
         let may_grow = !self.is_held(sample.now);
         self.rate = self
@@ -444,7 +446,7 @@ impl Glide {
         self.delay.set_competitive(false);
     }
 
-    /// The route became longer: moves the base delay, and returns to delay mode.
+    /// The route became longer: moves the base delay, and returns to delay mode (Glide §8.4).
     fn rebase(&mut self, longer: f64, sample: &PathSample) {
         self.delay.rebase(longer, sample.now);
         self.rate = self.rate.max(sample.delivery);
@@ -452,7 +454,7 @@ impl Glide {
         self.leave_compete();
     }
 
-    /// Restarts the search for the capacity at the current rate, after a feedback timeout.
+    /// Restarts the search for the capacity at the current rate, after a feedback timeout (Glide §12).
     fn restart(&mut self) {
         (self.mode, self.startup, self.hold) = (GlideMode::Startup, Startup::new(), FREE);
         self.delay.set_competitive(false);
@@ -465,7 +467,7 @@ impl Glide {
         self.hold(probe_down::DEPTH * sample.delivery, until);
     }
 
-    /// Returns the minimum rate beside the present queue, if the demand is protected.
+    /// Returns the minimum rate beside the present queue, if the demand is protected (Glide §10).
     fn protected_rate(&self) -> Option<f64> {
         self.protected.rate().filter(|_| self.mode != GlideMode::Startup)
     }

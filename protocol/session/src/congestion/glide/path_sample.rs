@@ -1,4 +1,4 @@
-//! The measurements at one feedback, and the values that follow from them by formula.
+//! The measurements at one feedback, and the values that follow from them by formula (Glide §4.8, §4.9).
 //!
 //! Rates are in bytes per second, times in seconds.
 

@@ -1,4 +1,5 @@
-//! The policer test: does loss without a queue depend on the rate? It reduces the rate briefly and observes the loss.
+//! The policer test: does loss without a queue depend on the rate? It reduces the rate briefly and observes the loss
+//! (Glide §11).
 //!
 //! If the loss disappears, a policer limits the rate, and the controller stays just below it. If the loss stays, it
 //! is random.

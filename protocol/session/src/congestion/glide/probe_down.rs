@@ -1,4 +1,5 @@
-//! The down probe: it reduces the rate briefly and observes whether the standing queue is self-inflicted.
+//! The down probe: it reduces the rate briefly and observes whether the standing queue is self-inflicted
+//! (Glide §8).
 //!
 //! A self-inflicted queue falls by exactly the bytes held back; a queue of cross traffic hardly changes. Measured:
 //! 1.00 of the expected fall alone, 0.0 to 0.35 against CUBIC.
@@ -180,6 +181,7 @@ impl DownProbes {
         self.confirm(result?, before, after, fall, belief, sample.now)
     }
 
+    /// Returns the result of an effective probe (Glide §8.3).
     fn classify(
         &mut self,
         fall: f64,
@@ -225,6 +227,7 @@ impl DownProbes {
         Some(ProbeResult::CrossTraffic)
     }
 
+    /// Returns the result, unless the floor of the queue shows a longer route (Glide §8.4).
     fn confirm(
         &mut self,
         result: ProbeResult,
@@ -274,8 +277,8 @@ impl DownProbe {
         }
     }
 
-    /// Returns the expected fall of a self-inflicted queue between two samples: the time that passed, less the bytes
-    /// sent.
+    /// Returns the expected fall of a self-inflicted queue between two samples (Glide §8.2): the time that passed,
+    /// less the bytes sent.
     fn expected_fall(&self, before: QueueSample, after: QueueSample, send_rate: &SendRate) -> f64 {
         let put_in = send_rate.bytes_until(after.sent) - send_rate.bytes_until(before.sent);
         (after.sent - before.sent) - put_in / self.delivery

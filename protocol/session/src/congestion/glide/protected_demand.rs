@@ -1,4 +1,4 @@
-//! Protected demand: the demand that an application had while the path had no queue.
+//! Protected demand: the demand that an application had while the path had no queue (Glide §10).
 //!
 //! A queue that forms while the sending rate stays at such a demand comes from other flows, or from a capacity that
 //! fell. The sender keeps the demand until a probe finds which. It gives the demand up if the queue is self-inflicted,

@@ -1,4 +1,4 @@
-//! The bytes sent over time, which probes and loss events are compared with.
+//! The bytes sent over time, which probes and loss events are compared with (Glide §4.5).
 
 use super::super::units::Seconds;
 use super::ring::Ring;

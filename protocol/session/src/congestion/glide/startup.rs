@@ -1,4 +1,4 @@
-//! Startup, the first mode: the rate doubles each round trip until a queue forms.
+//! Startup, the first mode: the rate doubles each round trip until a queue forms (Glide §6).
 
 use super::super::units::Seconds;
 use super::path_sample::PathSample;
