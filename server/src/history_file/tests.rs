@@ -7,6 +7,7 @@ use crate::test_log::count_warnings;
 
 mod damage;
 mod faults;
+mod frozen;
 #[cfg(unix)]
 mod shared_folders;
 

@@ -3,7 +3,7 @@ use std::thread;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use slipgate_client::Client;
+use slipgate_client::{Client, ConnectToken};
 use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::server::{self as netcode, ServerConfig, TokenCutoff, TokenStorage};
 use slipgate_netcode::time::Instant;
@@ -114,6 +114,20 @@ fn a_still_turn_keeps_its_time_and_its_read_limits() {
     assert!(server.now.monotonic >= at(60).monotonic.after(Duration::from_millis(5)));
 }
 
+/// Mints a token for a server with the protocol id 7.
+pub(crate) fn token(client_id: u64, server: SocketAddr, now: Now) -> ConnectToken {
+    let claims = Claims {
+        protocol_id: 7,
+        client_id: client_id.into(),
+        servers: &Servers::new(&[server]).unwrap(),
+        internal_servers: None,
+        lifetime_seconds: 30,
+        timeout_seconds: 5,
+        user_data: &[client_id as u8; USER_DATA_BYTES],
+    };
+    issue(&claims, &Key::from([7; 32]), now.unix, &mut StdRng::seed_from_u64(client_id)).unwrap()
+}
+
 /// A client with a socket of its own, and the number of its echoes.
 pub(crate) struct Player {
     client: Client,
@@ -127,17 +141,7 @@ impl Player {
     }
 
     fn with_traffic(traffic: Traffic, client_id: u64, to: SocketAddr, now: Now) -> Self {
-        let claims = Claims {
-            protocol_id: 7,
-            client_id: client_id.into(),
-            servers: &Servers::new(&[to]).unwrap(),
-            internal_servers: None,
-            lifetime_seconds: 30,
-            timeout_seconds: 5,
-            user_data: &[client_id as u8; USER_DATA_BYTES],
-        };
-        let mut random = StdRng::seed_from_u64(client_id);
-        let token = issue(&claims, &Key::from([7; 32]), now.unix, &mut random).unwrap();
+        let token = token(client_id, to, now);
         let mut client = Client::new().unwrap().with_traffic(traffic).unwrap();
         client.connect(token, now).unwrap();
         Self { client, inbox: slipgate_client::Inbox::default(), echoes: 0 }
@@ -157,7 +161,7 @@ impl Player {
 }
 
 /// Runs one turn of an echo server, and returns the clients that connected in it.
-fn echo_turn(server: &mut Server, now: Now) -> Vec<u64> {
+pub(crate) fn echo_turn(server: &mut Server, now: Now) -> Vec<u64> {
     let (mut inbox, mut new_clients, mut payloads) = (Inbox::default(), Vec::new(), Vec::new());
     server.begin_turn(now);
     while let Some(event) = inbox.next(server) {

@@ -119,6 +119,11 @@ impl TestClient {
     /// Runs one turn of up to 10 ms.
     pub(crate) fn turn(&mut self) {
         self.client.wait(Duration::from_millis(10)).unwrap();
+        self.poll();
+    }
+
+    /// Runs one turn without waiting.
+    pub(crate) fn poll(&mut self) {
         self.client.begin_turn(self.clock.now());
         while let Some(event) = self.inbox.next(&mut self.client) {
             match event {

@@ -1,0 +1,211 @@
+//! A disk that hangs while clients play. It needs no file system that can be frozen.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use slipgate_client::{Client, CloseKind, Event};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_netcode::discard::Discard;
+use slipgate_netcode::server::ServerConfig;
+use slipgate_os::clock::{Clock, wall_clock};
+use slipgate_udp::Sockets;
+
+use super::*;
+use crate::Server;
+use crate::server::tests::{echo_turn, token};
+
+/// Makes calls of a file wait.
+#[derive(Default)]
+struct Freezer {
+    is_frozen: Mutex<bool>,
+    thaw: Condvar,
+}
+
+impl Freezer {
+    fn set(&self, is_frozen: bool) {
+        *self.is_frozen.lock().unwrap() = is_frozen;
+        self.thaw.notify_all();
+    }
+
+    fn wait(&self) {
+        drop(self.thaw.wait_while(self.is_frozen.lock().unwrap(), |is_frozen| *is_frozen).unwrap());
+    }
+}
+
+/// A file of which each call waits while its disk is frozen.
+struct StallingFile(File, Arc<Freezer>);
+
+impl RecordFile for StallingFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.1.wait();
+        self.0.write_at(offset, bytes)
+    }
+
+    fn cut_off(&mut self, length: u64) -> io::Result<()> {
+        self.1.wait();
+        self.0.cut_off(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.wait();
+        self.0.sync()
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.1.wait();
+        self.0.is_at(path)
+    }
+}
+
+/// A client which sends a payload every 10 ms and measures its echo.
+struct Player {
+    client: Client,
+    inbox: slipgate_client::Inbox,
+    sent: VecDeque<(u64, Instant)>,
+    next: u64,
+    /// In milliseconds.
+    round_trips: Vec<f64>,
+    is_connected: bool,
+    ended: Option<CloseKind>,
+}
+
+impl Player {
+    fn new(client_id: u64, server: SocketAddr, clock: Clock) -> Self {
+        let mut client = Client::new().unwrap();
+        client.connect(token(client_id, server, clock.now()), clock.now()).unwrap();
+        let inbox = slipgate_client::Inbox::default();
+        let (sent, round_trips) = (VecDeque::new(), Vec::new());
+        Self { client, inbox, sent, next: 0, round_trips, is_connected: false, ended: None }
+    }
+
+    fn turn(&mut self, clock: Clock, is_due: bool) {
+        self.client.begin_turn(clock.now());
+        while let Some(event) = self.inbox.next(&mut self.client) {
+            match event {
+                Event::Payload { bytes, .. } => {
+                    let Ok(number) = bytes.try_into().map(u64::from_le_bytes) else { continue };
+                    let index = self.sent.iter().position(|(sent, _)| *sent == number).expect("an echo arrives once");
+                    let (_, sent) = self.sent.remove(index).unwrap();
+                    self.round_trips.push(sent.elapsed().as_secs_f64() * 1000.0);
+                }
+                Event::Ended { reason } => self.ended = Some(reason.kind),
+                _ => {}
+            }
+        }
+        self.is_connected = self.client.state().is_connected();
+        if self.is_connected && is_due {
+            self.client.send(&self.next.to_le_bytes()).unwrap();
+            self.sent.push_back((self.next, Instant::now()));
+            self.next += 1;
+        }
+        self.client.end_turn();
+    }
+}
+
+const INTERVAL: Duration = Duration::from_millis(10);
+/// A frozen disk may delay a round trip by this many milliseconds.
+const MAX_CHANGE: f64 = 5.0;
+/// Another program may delay some echoes of a phase, so a phase is repeated after a miss. A disk delays those of each.
+const ROUNDS: u64 = 3;
+
+/// Plays for this time, and returns the 99th percentile and the maximum of the round trips of all players.
+fn play(players: &mut [Player], clock: Clock, length: Duration, mut meanwhile: impl FnMut()) -> [f64; 2] {
+    let (start, mut ticks) = (Instant::now(), 0);
+    while start.elapsed() < length || players.iter().any(|player| !player.sent.is_empty()) {
+        assert!(start.elapsed() < length + Duration::from_secs(5), "an echo is missing");
+        let is_due = start.elapsed() >= INTERVAL * ticks && start.elapsed() < length;
+        ticks += u32::from(is_due);
+        players.iter_mut().for_each(|player| player.turn(clock, is_due));
+        assert!(players.iter().all(|player| player.ended.is_none()), "a player was lost");
+        meanwhile();
+        thread::sleep(Duration::from_micros(200));
+    }
+    let mut all: Vec<_> = players.iter_mut().flat_map(|player| player.round_trips.drain(..)).collect();
+    all.sort_by(f64::total_cmp);
+    [0.99, 1.0].map(|share| all[((all.len() - 1) as f64 * share) as usize])
+}
+
+/// Runs an echo server until the flag is set. Returns the number of its warnings, and whether it refused responses.
+fn serve(mut server: Server, clock: Clock, is_over: &AtomicBool) -> (usize, bool) {
+    let (refused, warnings) = count_warnings("does not finish a write", || {
+        while !is_over.load(Ordering::Relaxed) {
+            server.wait(Duration::from_millis(10)).unwrap();
+            echo_turn(&mut server, clock.now());
+        }
+        server.discards()[Discard::HistoryUnavailable]
+    });
+    (warnings, refused > 0)
+}
+
+/// Ends the server and thaws its disk, also when the test fails.
+struct EndOnDrop<'a>(&'a AtomicBool, &'a Freezer);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.1.set(false);
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn disk_that_hangs_changes_no_round_trip_of_players() {
+    let is_all = std::env::var_os("SLIPGATE_TESTS").is_some_and(|value| value == "all");
+    let frozen_for = Duration::from_secs(if is_all { 20 } else { 2 });
+    let (folder, clock, freezer) = (TestFolder::new("frozen"), Clock::start(), Arc::new(Freezer::default()));
+    let mut history = HistoryFile::open(folder.file(), wall_clock().into()).unwrap();
+    let file = File::options().read(true).write(true).open(folder.file()).unwrap();
+    history.file = Box::new(StallingFile(file, Arc::clone(&freezer)));
+    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let address = sockets.local_addresses()[0];
+    let config = ServerConfig { token_cutoff: TokenCutoff::None, ..ServerConfig::new(7, 64, &[address]) };
+    let server = Server::with_history(sockets, config, Key::from([7; 32]).into(), clock.now(), history).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let end = EndOnDrop(&is_over, &freezer);
+        let serving = scope.spawn(|| serve(server, clock, &is_over));
+        let mut players: Vec<_> = (1..9).map(|id| Player::new(id, address, clock)).collect();
+        play(&mut players, clock, Duration::from_millis(500), || {});
+        assert!(players.iter().all(|player| player.is_connected));
+        let has_met_goal = (0..ROUNDS).any(|round| {
+            let control = play(&mut players, clock, frozen_for, || {});
+            freezer.set(true);
+            let frozen_at = Instant::now();
+            let new_player = |number| Player::new(10 + 10 * round + number, address, clock);
+            // These are admitted but not connected. A client that comes when the disk has hung for a while is refused.
+            let mut new: Vec<_> = (0..4).map(new_player).collect();
+            let frozen = play(&mut players, clock, frozen_for, || {
+                new.iter_mut().for_each(|player| player.turn(clock, false));
+                assert!(new.iter().all(|player| !player.is_connected), "a record was not on the disk");
+                if new.len() == 4 && frozen_at.elapsed() > Duration::from_millis(700) {
+                    new.push(new_player(4));
+                }
+            });
+            println!(
+                "disk stalled for {frozen_for:?}: round trips p99, max {frozen:.2?} ms, before it {control:.2?} ms; \
+                 0 messages lost; goal: at most {MAX_CHANGE} ms more"
+            );
+            freezer.set(false);
+            // Pending clients live for 5 s. Clients that waited longer have ended with a reason.
+            let thawed = Instant::now();
+            while !new.iter().all(|player| player.is_connected || player.ended.is_some()) {
+                assert!(thawed.elapsed() < Duration::from_secs(6), "new clients still wait");
+                new.iter_mut().for_each(|player| player.turn(clock, false));
+                thread::sleep(Duration::from_millis(1));
+            }
+            println!(
+                "new clients: {:?}",
+                new.iter().map(|player| (player.is_connected, player.ended)).collect::<Vec<_>>()
+            );
+            assert!(is_all || new.iter().all(|player| player.is_connected));
+            frozen.iter().zip(control).all(|(frozen, control)| frozen - control <= MAX_CHANGE)
+        });
+        assert!(has_met_goal, "the disk delays players");
+        drop(end);
+        let (warnings, has_refused) = serving.join().unwrap();
+        assert!(warnings >= 1 && has_refused, "{warnings} lines say that the disk hangs");
+    });
+}
