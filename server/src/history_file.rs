@@ -1,12 +1,13 @@
 //! The token history on disk: an append-only file of used tokens that survives crashes.
 //!
 //! ```text
-//!   0        16            48      56        64      72             96
-//!   ├────────┼─────────────┼───────┼─────────┼───────┼──────────────┼──────────┬──────────┬ …
-//!   │ magic  │ digest key  │ since │ dropped │ check │ confirmation │ record   │ record   │
-//!   └────────┴─────────────┴───────┴─────────┴───────┴──────────────┴──────────┴──────────┴ …
+//!   0        16            48      56        64              72      80             104
+//!   ├────────┼─────────────┼───────┼─────────┼───────────────┼───────┼──────────────┼──────────┬──────────┬ …
+//!   │ magic  │ digest key  │ since │ dropped │ dropped until │ check │ confirmation │ record   │ record   │
+//!   └────────┴─────────────┴───────┴─────────┴───────────────┴───────┴──────────────┴──────────┴──────────┴ …
 //!   since: the second from which on the file has every used token
 //!   dropped: how many records earlier versions of the file dropped as expired
+//!   dropped until: the latest expiry of those
 //!   check: the first 8 bytes of the keyed digest of everything before it
 //!   confirmation: the number of the records that are on the disk, and the check of the last one (24)
 //!   record: digest of the token's tag (16), expiry in unix seconds (8), check of it and of the record before (8)
@@ -20,7 +21,11 @@
 //! refused.
 //!
 //! A torn end without confirmation is the result of a crash. It is cut off with a warning, because its clients were
-//! never connected. Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
+//! never connected.
+//!
+//! A record is dropped when its token has expired by both clocks. A start has only the wall clock. If that shows a time
+//! before an expiry that was dropped, it was stepped back, and dropped tokens may be valid again: the start then refuses
+//! tokens from before that expiry. Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
 
 mod error;
 mod format;
@@ -39,8 +44,9 @@ use format::{
 use lock::HistoryLock;
 use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owner, resolve};
 use slipgate_netcode::server::TokenCutoff;
-use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::time::{Now, UnixSeconds};
 use slipgate_netcode::token::history::{JournalError, UsedToken};
+use slipgate_os::clock::Clock;
 use tracing::warn;
 use zeroize::Zeroizing;
 
@@ -74,7 +80,11 @@ pub struct HistoryFile {
     lock: HistoryLock,
     file: Box<dyn RecordFile>,
     header: HistoryHeader,
-    used: Vec<UsedToken>,
+    /// The tokens of all records that were not dropped.
+    used: Vec<StoredToken>,
+    /// The latest expiry of a dropped record, for the next rewrite.
+    dropped_until: UnixSeconds,
+    read_clocks: Box<dyn Fn() -> Now + Send>,
     origin: HistoryOrigin,
     /// The last confirmed record.
     end: ChainEnd,
@@ -91,6 +101,26 @@ pub struct HistoryFile {
     has_warned: bool,
 }
 
+/// A used token, with its expiry by both clocks.
+#[derive(Clone, Copy)]
+struct StoredToken {
+    used: UsedToken,
+    /// The second of the monotonic clock from which on it has expired.
+    until: u64,
+}
+
+impl StoredToken {
+    fn new(used: UsedToken, now: Now) -> Self {
+        let left = used.expires.0.saturating_sub(UnixSeconds::from(now.unix).0);
+        Self { used, until: now.monotonic.since_start().as_secs().saturating_add(left) }
+    }
+
+    /// Returns whether it has expired by both clocks. A wall clock that is stepped ahead expires none.
+    fn has_expired(&self, now: Now) -> bool {
+        self.used.expires <= now.unix.into() && self.until <= now.monotonic.since_start().as_secs()
+    }
+}
+
 /// Which used tokens of earlier starts a history file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum HistoryOrigin {
@@ -100,6 +130,8 @@ enum HistoryOrigin {
     Continued,
     /// The file may lack used tokens of earlier starts.
     Shortened,
+    /// The wall clock was stepped back. The file lacks used tokens that are in time again.
+    ClockSteppedBack,
 }
 
 impl HistoryFile {
@@ -128,11 +160,11 @@ impl HistoryFile {
     /// Creates a file. The current second does not count: tokens may have been used in it before.
     fn created(path: PathBuf, lock: HistoryLock, today: UnixSeconds) -> Result<Self, HistoryFileError> {
         let header = HistoryHeader::new(after(today))?;
-        let (new, end) = write_new(&path, &header, &[])?;
+        let (new, end) = write_new(&path, &header, std::iter::empty())?;
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end))
+        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end, today))
     }
 
     /// Continues a file: rewrites it without its expired records, in the present format.
@@ -144,21 +176,28 @@ impl HistoryFile {
         parsed: ParsedHistory,
         today: UnixSeconds,
     ) -> Result<Self, HistoryFileError> {
-        let origin = parsed.origin(mark);
+        let origin = parsed.origin(mark, today);
         parsed.warn_of_losses(&path, origin);
         let is_usable = parsed.is_usable_as_it_is(origin);
         let ParsedHistory { header: old, mut used, end: old_end, .. } = parsed;
-        used.retain(|used| used.expires > today);
-        let since = if origin == HistoryOrigin::Shortened { old.since.max(after(today)) } else { old.since };
+        let dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
+        let dropped_until = dropped_until.max(old.dropped_until);
+        let since = match origin {
+            HistoryOrigin::Shortened => old.since.max(after(today)),
+            HistoryOrigin::ClockSteppedBack => old.since.max(old.dropped_until),
+            HistoryOrigin::Created | HistoryOrigin::Continued => old.since,
+        };
         // A number that was once confirmed is not used again: the lock file may remember it.
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
-        let header = old.rewritten(since, next.saturating_sub(used.len() as u64));
-        let (new, end) = match write_new(&path, &header, &used) {
+        let header = old.rewritten(since, next.saturating_sub(used.len() as u64), dropped_until);
+        let (new, end) = match write_new(&path, &header, used.iter().copied()) {
             Ok(rewritten) => rewritten,
             Err(error) if is_usable && is_for_lack_of_room(&error) => {
                 warn_of_expired_records(&path, &error);
-                return Ok(Self::opened(path, lock, file, old, used, origin, old_end));
+                let mut opened = Self::opened(path, lock, file, old, used, origin, old_end, today);
+                opened.dropped_until = dropped_until;
+                return Ok(opened);
             }
             Err(error) => return Err(error.into()),
         };
@@ -168,9 +207,10 @@ impl HistoryFile {
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self::opened(path, lock, file, header, used, origin, end))
+        Ok(Self::opened(path, lock, file, header, used, origin, end, today))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "it is the constructor, called with all that a start has found")]
     fn opened(
         path: PathBuf,
         lock: HistoryLock,
@@ -179,13 +219,18 @@ impl HistoryFile {
         used: Vec<UsedToken>,
         origin: HistoryOrigin,
         end: ChainEnd,
+        today: UnixSeconds,
     ) -> Self {
+        let clock = Clock::start();
+        let now = Now { unix: today.into(), ..Now::default() };
         let mut opened = Self {
             path,
             lock,
             file: Box::new(file),
+            dropped_until: header.dropped_until,
             header,
-            used,
+            used: used.into_iter().map(|used| StoredToken::new(used, now)).collect(),
+            read_clocks: Box::new(move || clock.now()),
             origin,
             end,
             appended: 0,
@@ -225,17 +270,19 @@ impl HistoryFile {
 
     /// Returns the digest key, and the unexpired tokens that earlier starts used.
     pub(crate) fn kept(&self) -> ([u8; 32], Vec<UsedToken>) {
-        (*self.header.digest_key, self.used.clone())
+        (*self.header.digest_key, self.used.iter().map(|stored| stored.used).collect())
     }
 
     /// Returns the cutoff of a server with this history. A file from before the start knows the tokens since it was
     /// created, so those may be accepted. A file with missing records is cut off at the start, even if the settings
-    /// accept older tokens: they were used under this file.
+    /// accept older tokens: they were used under this file. After a step of the clock it is cut off at the latest expiry
+    /// that was dropped.
     pub(crate) fn token_cutoff(&self, configured: TokenCutoff) -> TokenCutoff {
         match (self.origin, configured) {
-            (HistoryOrigin::Continued, TokenCutoff::AtStart) => TokenCutoff::At(self.header.since.into()),
+            (HistoryOrigin::Continued | HistoryOrigin::ClockSteppedBack, TokenCutoff::AtStart)
+            | (HistoryOrigin::ClockSteppedBack, TokenCutoff::None) => TokenCutoff::At(self.header.since.into()),
             (HistoryOrigin::Shortened, TokenCutoff::None) => TokenCutoff::AtStart,
-            (HistoryOrigin::Shortened, TokenCutoff::At(moment)) => {
+            (HistoryOrigin::Shortened | HistoryOrigin::ClockSteppedBack, TokenCutoff::At(moment)) => {
                 TokenCutoff::At(moment.max(self.header.since.into()))
             }
             (_, configured) => configured,
@@ -247,7 +294,7 @@ impl HistoryFile {
         self.lock.require()?;
         let count = records.len() as u64;
         let fits = self.end.records + count <= self.max_records;
-        if !fits || self.needs_full_write || !self.file.is_at(&self.path) {
+        if !fits || self.needs_full_write || !self.file.is_at(&self.path)? {
             self.rewrite(records)?;
         } else {
             let end = self.append(records)?;
@@ -255,7 +302,7 @@ impl HistoryFile {
             // server will find these records.
             self.lock.require()?;
             self.end = end;
-            self.used.extend_from_slice(records);
+            self.extend_used(records);
             self.appended += count;
         }
         self.remember();
@@ -286,13 +333,15 @@ impl HistoryFile {
     fn rewrite(&mut self, records: &[UsedToken]) -> io::Result<()> {
         // After a failure it is tried again after as many records, because it writes all of them.
         self.appended = 0;
-        let today = UnixSeconds::from(slipgate_os::clock::wall_clock());
-        self.used.retain(|used| used.expires > today);
+        let now = (self.read_clocks)();
+        let dropped_until =
+            take_expired(&mut self.used, |stored| stored.has_expired(now), |stored| stored.used.expires);
+        self.dropped_until = self.dropped_until.max(dropped_until);
         let known = self.used.len();
         if (known + records.len()) as u64 > self.max_records {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "there are too many unexpired tokens"));
         }
-        self.used.extend_from_slice(records);
+        self.extend_used(records);
         let outcome = self.replace(records.len() as u64);
         if outcome.is_err() {
             self.used.truncate(known);
@@ -300,10 +349,16 @@ impl HistoryFile {
         outcome
     }
 
+    fn extend_used(&mut self, records: &[UsedToken]) {
+        let now = (self.read_clocks)();
+        self.used.extend(records.iter().map(|used| StoredToken::new(*used, now)));
+    }
+
     fn replace(&mut self, added: u64) -> io::Result<()> {
         let next = self.header.number_of(self.end) + added;
-        let header = self.header.rewritten(self.header.since, next.saturating_sub(self.used.len() as u64));
-        let (new, end) = write_new(&self.path, &header, &self.used)?;
+        let dropped = next.saturating_sub(self.used.len() as u64);
+        let header = self.header.rewritten(self.header.since, dropped, self.dropped_until);
+        let (new, end) = write_new(&self.path, &header, self.used.iter().map(|stored| stored.used))?;
         let directory = Directory::of(&self.path)?;
         self.lock.require()?;
         self.file = Box::new(new.replace(&self.path)?);
@@ -354,12 +409,14 @@ impl Disk for HistoryFile {
 }
 
 impl ParsedHistory {
-    fn origin(&self, mark: Option<LockMark>) -> HistoryOrigin {
+    fn origin(&self, mark: Option<LockMark>, today: UnixSeconds) -> HistoryOrigin {
         let next = self.header.number_of(self.end);
         let is_older_copy =
             mark.is_some_and(|mark| mark.confirmed > next || mark != self.header.lock_mark(mark.confirmed));
         if is_older_copy || self.remains == Remains::Shortened {
             HistoryOrigin::Shortened
+        } else if self.header.dropped_until > today {
+            HistoryOrigin::ClockSteppedBack
         } else {
             HistoryOrigin::Continued
         }
@@ -382,6 +439,16 @@ impl ParsedHistory {
                  refuses all tokens from before it"
             );
         }
+        if origin == HistoryOrigin::ClockSteppedBack {
+            let until = self.header.dropped_until.0;
+            warn!(
+                %path,
+                unix_seconds = until,
+                "the wall clock was stepped back since used tokens of the history file were dropped as expired; this \
+                 start refuses tokens from before the latest expiry that was dropped (unix_seconds); set the clock by \
+                 the network (NTP)"
+            );
+        }
     }
 }
 
@@ -400,8 +467,29 @@ fn read(mut file: &File) -> Result<Zeroizing<Vec<u8>>, HistoryFileError> {
     Ok(bytes)
 }
 
+/// Removes what has expired. Returns the latest expiry that was removed, or 0.
+fn take_expired<T>(
+    used: &mut Vec<T>,
+    has_expired: impl Fn(&T) -> bool,
+    expiry: impl Fn(&T) -> UnixSeconds,
+) -> UnixSeconds {
+    let mut latest = UnixSeconds(0);
+    used.retain(|used| {
+        let is_kept = !has_expired(used);
+        if !is_kept {
+            latest = latest.max(expiry(used));
+        }
+        is_kept
+    });
+    latest
+}
+
 /// Writes a whole file beside the old one, and returns it with the end of its records.
-fn write_new(path: &Path, header: &HistoryHeader, used: &[UsedToken]) -> io::Result<(NewFile, ChainEnd)> {
+fn write_new(
+    path: &Path,
+    header: &HistoryHeader,
+    used: impl ExactSizeIterator<Item = UsedToken>,
+) -> io::Result<(NewFile, ChainEnd)> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES));
     let end = header.emit(used, &mut bytes);
     Ok((NewFile::write(path, &bytes)?, end))

@@ -15,9 +15,9 @@ const OLD_MAGIC: &[u8; 16] = b"slipgate-hist-2\n";
 /// The offset of the digest key.
 const DIGEST_KEY_OFFSET: u64 = 16;
 /// The offset of the confirmation.
-pub(super) const CONFIRMATION_OFFSET: u64 = 72;
+pub(super) const CONFIRMATION_OFFSET: u64 = 80;
 pub(super) const CONFIRMATION_BYTES: usize = 24;
-pub(super) const HEADER_BYTES: usize = 96;
+pub(super) const HEADER_BYTES: usize = 104;
 const OLD_HEADER_BYTES: usize = 64;
 pub(super) const RECORD_BYTES: usize = 32;
 
@@ -40,28 +40,30 @@ pub(super) struct HistoryHeader {
     pub(super) since: UnixSeconds,
     /// How many records earlier versions of the file dropped as expired. It numbers the records.
     pub(super) dropped: u64,
+    /// The latest expiry of a dropped record. A clock that shows an earlier time was stepped back since.
+    pub(super) dropped_until: UnixSeconds,
 }
 
 impl HistoryHeader {
     /// Returns the header of a new file with a random digest key.
     pub(super) fn new(since: UnixSeconds) -> io::Result<Self> {
-        Ok(Self::of(&slipgate_os::entropy::bytes()?, since, 0))
+        Ok(Self::of(&slipgate_os::entropy::bytes()?, since, 0, UnixSeconds(0)))
     }
 
-    fn of(digest_key: &[u8; 32], since: UnixSeconds, dropped: u64) -> Self {
+    fn of(digest_key: &[u8; 32], since: UnixSeconds, dropped: u64, dropped_until: UnixSeconds) -> Self {
         let checks = DigestKey::from(&DigestKey::from(digest_key).full(&[b"history file check"]));
-        Self { digest_key: Zeroizing::new(*digest_key), checks, since, dropped }
+        Self { digest_key: Zeroizing::new(*digest_key), checks, since, dropped, dropped_until }
     }
 
     /// Returns the check of the header, with which the chain of the records begins.
     pub(super) fn check(&self) -> Check {
-        let (since, dropped) = (self.since.0.to_le_bytes(), self.dropped.to_le_bytes());
-        self.checks.digest(&[MAGIC, self.digest_key.as_slice(), &since, &dropped]).into()
+        let [since, dropped, until] = [self.since.0, self.dropped, self.dropped_until.0].map(u64::to_le_bytes);
+        self.checks.digest(&[MAGIC, self.digest_key.as_slice(), &since, &dropped, &until]).into()
     }
 
     /// Returns the header of a rewritten file.
-    pub(super) fn rewritten(&self, since: UnixSeconds, dropped: u64) -> Self {
-        Self::of(&self.digest_key, since, dropped)
+    pub(super) fn rewritten(&self, since: UnixSeconds, dropped: u64, dropped_until: UnixSeconds) -> Self {
+        Self::of(&self.digest_key, since, dropped, dropped_until)
     }
 
     /// Returns the check of a record behind a record with the check `before`.
@@ -101,17 +103,18 @@ impl HistoryHeader {
     }
 
     /// Appends the header of a whole file with these records, then the records. Returns the end of their chain.
-    pub(super) fn emit(&self, records: &[UsedToken], buf: &mut Vec<u8>) -> ChainEnd {
+    pub(super) fn emit(&self, records: impl Iterator<Item = UsedToken>, buf: &mut Vec<u8>) -> ChainEnd {
         buf.extend_from_slice(MAGIC);
         buf.extend_from_slice(self.digest_key.as_slice());
         buf.extend_from_slice(&self.since.0.to_le_bytes());
         buf.extend_from_slice(&self.dropped.to_le_bytes());
+        buf.extend_from_slice(&self.dropped_until.0.to_le_bytes());
         buf.extend_from_slice(&self.check().0);
         let mut end = ChainEnd { records: 0, check: self.check() };
         let confirmation_at = buf.len();
         buf.extend_from_slice(&[0; CONFIRMATION_BYTES]);
         for used in records {
-            end = ChainEnd { records: end.records + 1, check: self.emit_record(end.check, *used, buf) };
+            end = ChainEnd { records: end.records + 1, check: self.emit_record(end.check, used, buf) };
         }
         let confirmation = self.confirmation(end);
         buf.iter_mut().skip(confirmation_at).zip(confirmation).for_each(|(to, from)| *to = from);
@@ -247,15 +250,17 @@ fn split_header(bytes: &[u8]) -> Option<(HistoryHeader, Check, &[u8; CONFIRMATIO
     let (digest_key, rest) = bytes.get(MAGIC.len()..)?.split_first_chunk()?;
     let (since, rest) = rest.split_first_chunk()?;
     let (dropped, rest) = rest.split_first_chunk()?;
+    let (until, rest) = rest.split_first_chunk()?;
     let (check, rest) = rest.split_first_chunk()?;
-    let header = HistoryHeader::of(digest_key, UnixSeconds(u64::from_le_bytes(*since)), u64::from_le_bytes(*dropped));
+    let [since, dropped, until] = [since, dropped, until].map(|bytes| u64::from_le_bytes(*bytes));
+    let header = HistoryHeader::of(digest_key, UnixSeconds(since), dropped, UnixSeconds(until));
     Some((header, Check(*check), rest.first_chunk()?))
 }
 
 fn split_old_header(bytes: &[u8]) -> Option<(HistoryHeader, Check)> {
     let (digest_key, rest) = bytes.get(OLD_MAGIC.len()..)?.split_first_chunk()?;
     let (since, rest) = rest.split_first_chunk()?;
-    let header = HistoryHeader::of(digest_key, UnixSeconds(u64::from_le_bytes(*since)), 0);
+    let header = HistoryHeader::of(digest_key, UnixSeconds(u64::from_le_bytes(*since)), 0, UnixSeconds(0));
     Some((header, Check(*rest.first_chunk()?)))
 }
 

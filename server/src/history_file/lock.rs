@@ -47,16 +47,26 @@ impl HistoryLock {
         }
         let mut bytes = Vec::with_capacity(LOCK_BYTES + 1);
         (&mut file).take(LOCK_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-        let mut lock = Self { path, file, is_lost: false };
         // The file may have been replaced before it was locked.
-        lock.require().map_err(|_| HistoryFileError::Locked)?;
-        Ok((lock, parse(&bytes)?))
+        if !is_same_file(&file, &path)? {
+            return Err(HistoryFileError::Locked);
+        }
+        Ok((Self { path, file, is_lost: false }, parse(&bytes)?))
     }
 
     /// Checks that the lock file is still in its place. Once it was not, the lock is lost for good: another server may
     /// have read the history meanwhile.
+    ///
+    /// # Errors
+    /// - `Other` when the lock is lost.
+    /// - The error of the system when its place cannot be examined. That may succeed later.
     pub(super) fn require(&mut self) -> io::Result<()> {
-        self.is_lost |= !is_same_file(&self.file, &self.path);
+        if !self.is_lost {
+            let is_in_place = is_same_file(&self.file, &self.path);
+            self.is_lost = !is_in_place.map_err(|error| {
+                io::Error::new(error.kind(), format!("the lock file beside it cannot be examined: {error}"))
+            })?;
+        }
         if self.is_lost {
             return Err(io::Error::other(
                 "the lock file beside it was removed or replaced, so another server may use it; no more clients are \

@@ -4,6 +4,9 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
+use tracing::warn;
+
 use super::HistoryFileError;
 
 /// An open history file. Tests replace it by one that fails.
@@ -18,7 +21,7 @@ pub(super) trait RecordFile: Send {
     fn sync(&mut self) -> io::Result<()>;
 
     /// Returns whether `path` names this file.
-    fn is_at(&self, path: &Path) -> bool;
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 
 impl RecordFile for File {
@@ -35,7 +38,7 @@ impl RecordFile for File {
         self.sync_data()
     }
 
-    fn is_at(&self, path: &Path) -> bool {
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
         is_same_file(self, path)
     }
 }
@@ -43,13 +46,16 @@ impl RecordFile for File {
 /// Returns the path with a resolved directory, so that all paths to one file have one lock.
 ///
 /// # Errors
-/// - `SharedDirectory` when all users may replace the directory's files.
+/// - `SharedDirectory` when all users may replace the files of the directory, or of one above it.
 /// - `NotAFile` and `IsLink` unless the path is free or names a regular file. Opening a pipe could block.
 /// - `Io` when the directory cannot be read.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, HistoryFileError> {
     let name = path.file_name().ok_or(HistoryFileError::NotAFile)?;
     let directory = std::fs::canonicalize(directory_of(path))?;
-    require_unshared(&std::fs::metadata(&directory)?)?;
+    // Who may write to a directory above can exchange the whole directory.
+    for directory in directory.ancestors() {
+        require_unshared(directory, &std::fs::metadata(directory)?)?;
+    }
     let path = directory.join(name);
     // An error other than "not found" comes again when the file is opened.
     if let Ok(metadata) = std::fs::symlink_metadata(&path) {
@@ -85,7 +91,7 @@ pub(super) fn private() -> OpenOptions {
 /// Opens the history file, if there is one.
 pub(super) fn open_existing(path: &Path) -> Result<Option<File>, HistoryFileError> {
     match private().open(path) {
-        Ok(file) => checked(file).map(Some),
+        Ok(file) => checked(path, file).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -96,13 +102,13 @@ pub(super) fn open_lock(path: &Path) -> Result<File, HistoryFileError> {
     if let Ok(metadata) = std::fs::symlink_metadata(path) {
         require_regular(&metadata)?;
     }
-    checked(private().create(true).truncate(false).open(path)?)
+    checked(path, private().create(true).truncate(false).open(path)?)
 }
 
-fn checked(file: File) -> Result<File, HistoryFileError> {
+fn checked(path: &Path, file: File) -> Result<File, HistoryFileError> {
     let metadata = file.metadata()?;
     require_regular(&metadata)?;
-    require_private(&metadata)?;
+    require_private(path, &metadata)?;
     Ok(file)
 }
 
@@ -114,47 +120,68 @@ fn require_regular(metadata: &Metadata) -> Result<(), HistoryFileError> {
     }
 }
 
-/// Refuses a file that all users may access. The group may: container volumes give all files to the group of the
-/// container.
+/// Refuses a file that all users may access, and warns of one that its group may access: container volumes give files
+/// to the group of the container.
 #[cfg(unix)]
-fn require_private(metadata: &Metadata) -> Result<(), HistoryFileError> {
+fn require_private(path: &Path, metadata: &Metadata) -> Result<(), HistoryFileError> {
     use std::os::unix::fs::MetadataExt;
     let mode = metadata.mode() & 0o7777;
-    if mode & 0o007 == 0 { Ok(()) } else { Err(HistoryFileError::ExposedFile { mode }) }
-}
-
-#[cfg(not(unix))]
-fn require_private(_: &Metadata) -> Result<(), HistoryFileError> {
+    if mode & 0o007 != 0 {
+        return Err(HistoryFileError::ExposedFile { mode });
+    }
+    if mode & 0o070 != 0 {
+        warn_of_group(path, mode, "the group of the file may access it; set its mode to 0600");
+    }
     Ok(())
 }
 
-/// Refuses a directory in which all users may replace the files of others. In a sticky one, such as `/tmp`, they may
-/// not.
 #[cfg(unix)]
-fn require_unshared(directory: &Metadata) -> Result<(), HistoryFileError> {
+fn warn_of_group(path: &Path, mode: u32, advice: &str) {
+    warn!(path = %path.display(), mode = format!("{mode:04o}"), "history file: {advice}");
+}
+
+#[cfg(not(unix))]
+fn require_private(_: &Path, _: &Metadata) -> Result<(), HistoryFileError> {
+    Ok(())
+}
+
+/// Refuses a directory in which all users may replace the files of others, and warns of one in which its group may. In
+/// a sticky one, such as `/tmp`, they may not.
+#[cfg(unix)]
+fn require_unshared(path: &Path, directory: &Metadata) -> Result<(), HistoryFileError> {
     use std::os::unix::fs::MetadataExt;
     let mode = directory.mode() & 0o7777;
-    if mode & 0o1002 == 0o002 { Err(HistoryFileError::SharedDirectory { mode }) } else { Ok(()) }
+    match mode & 0o1022 {
+        0o002 | 0o022 => Err(HistoryFileError::SharedDirectory { mode }),
+        0o020 => {
+            warn_of_group(path, mode, "the group of the directory may replace its files; set its mode to 0700");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(not(unix))]
-fn require_unshared(_: &Metadata) -> Result<(), HistoryFileError> {
+fn require_unshared(_: &Path, _: &Metadata) -> Result<(), HistoryFileError> {
     Ok(())
 }
 
-/// Returns whether the path names this open file.
+/// Returns whether the path names this open file. A path that cannot be examined is an error: the file may be there.
 #[cfg(unix)]
-pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
+pub(super) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let opened = file.metadata().map(identity);
-    opened.is_ok_and(|opened| std::fs::symlink_metadata(path).is_ok_and(|named| identity(named) == opened))
+    let opened = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns true: the standard library does not identify files here.
 #[cfg(not(unix))]
-pub(super) fn is_same_file(_: &File, _: &Path) -> bool {
-    true
+pub(super) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Refuses a file that belongs to another user than `ours`, which this process has just created.

@@ -5,6 +5,7 @@ use slipgate_netcode::crypto::digest::{Digest, DigestKey};
 use super::*;
 use crate::test_log::count_warnings;
 
+mod clocks;
 mod damage;
 mod faults;
 mod frozen;
@@ -38,7 +39,7 @@ impl TestFolder {
 
     /// Returns the first bytes of the names in the file.
     fn names(&self) -> Vec<u8> {
-        self.open().used.iter().map(|used| used.name.0[0]).collect()
+        self.open().kept().1.iter().map(|used| used.name.0[0]).collect()
     }
 
     /// Writes a history of this many records.
@@ -92,11 +93,15 @@ fn records_survive_a_restart_unless_they_have_expired() {
     drop(history);
     let history = HistoryFile::open(folder.file(), UnixSeconds(1001)).unwrap();
     assert_eq!((history.origin, history.is_new()), (HistoryOrigin::Continued, false));
-    assert_eq!(history.used, [used(0), used(1), used(2), used(4)]);
+    assert_eq!(history.kept().1, [used(0), used(1), used(2), used(4)]);
     assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(4));
     assert_eq!(history.header.number_of(history.end), 5, "the expired record keeps its number");
     assert_eq!((history.len(), history.is_empty()), (4, false));
-    assert_eq!(history.kept(), (*history.header.digest_key, history.used.clone()), "what a server restores");
+    assert_eq!(
+        history.kept(),
+        (*history.header.digest_key, vec![used(0), used(1), used(2), used(4)]),
+        "what a server restores"
+    );
     assert!(TestFolder::new("survives-none").open().is_empty());
 }
 
@@ -145,6 +150,10 @@ fn cutoff_follows_the_records_that_the_file_has() {
         (HistoryOrigin::Continued, TokenCutoff::None, TokenCutoff::None),
         (HistoryOrigin::Shortened, TokenCutoff::AtStart, TokenCutoff::AtStart),
         (HistoryOrigin::Shortened, TokenCutoff::None, TokenCutoff::AtStart),
+        (HistoryOrigin::ClockSteppedBack, TokenCutoff::AtStart, moment),
+        (HistoryOrigin::ClockSteppedBack, TokenCutoff::None, moment),
+        (HistoryOrigin::ClockSteppedBack, earlier, moment),
+        (HistoryOrigin::ClockSteppedBack, later, later),
         (HistoryOrigin::Shortened, earlier, moment),
         (HistoryOrigin::Shortened, later, later),
     ] {
@@ -171,7 +180,7 @@ fn file_of_the_old_format_is_converted() {
     assert_eq!((history.origin, history.since(), *history.header.digest_key), {
         (HistoryOrigin::Continued, UnixSeconds(700), key)
     });
-    assert_eq!(history.used, [used(1), used(3)]);
+    assert_eq!(history.kept().1, [used(1), used(3)]);
     drop(history);
     assert_eq!(&std::fs::read(folder.file()).unwrap()[..16], b"slipgate-hist-3\n");
     assert_eq!(folder.names(), [1, 3]);
@@ -331,7 +340,7 @@ fn large_file_is_rewritten_without_expired_records() {
     assert_eq!(history.header.number_of(history.end), MAX_APPENDED + 1, "numbers are not used again");
     history.store(&[used(4)]).unwrap();
     drop(history);
-    assert_eq!(folder.open().used.len() as u64, MAX_APPENDED / 2 + 2);
+    assert_eq!(folder.open().kept().1.len() as u64, MAX_APPENDED / 2 + 2);
 }
 
 #[cfg(unix)]

@@ -28,7 +28,7 @@ fn start(folder: &TestFolder, bytes: &[u8], names: &[u8], lock: &[u8]) -> Start 
             assert_eq!(history.since(), UnixSeconds(TODAY.0 + 1));
             Start::Cutoff
         }
-        Ok(history) if history.used.iter().map(|used| used.name.0[0]).eq(names.iter().copied()) => Start::Whole,
+        Ok(history) if history.kept().1.iter().map(|used| used.name.0[0]).eq(names.iter().copied()) => Start::Whole,
         Ok(_) => Start::Replay,
     }
 }
@@ -144,7 +144,7 @@ fn cutoff_of_a_shortened_file_lasts_over_further_starts() {
     assert_eq!(start(&folder, &whole[..length_of(2) as usize], &[], &lock), Start::Cutoff);
     let history = HistoryFile::open(folder.file(), UnixSeconds(3000)).unwrap();
     assert_eq!((history.origin, history.since()), (HistoryOrigin::Continued, UnixSeconds(TODAY.0 + 1)));
-    assert_eq!(history.used, [used(0), used(1)]);
+    assert_eq!(history.kept().1, [used(0), used(1)]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn any_length_of_a_torn_end_is_cut_off() {
     for torn in 1..=40 {
         std::fs::write(folder.file(), [&whole[..], &next[..torn]].concat()).unwrap();
         let mut history = folder.open();
-        assert_eq!((history.origin, history.used.len()), (HistoryOrigin::Continued, 3), "{torn} bytes");
+        assert_eq!((history.origin, history.kept().1.len()), (HistoryOrigin::Continued, 3), "{torn} bytes");
         history.store(&[used(7)]).unwrap();
         drop(history);
         assert_eq!(folder.names(), [0, 1, 2, 7]);

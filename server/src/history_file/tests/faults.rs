@@ -56,7 +56,7 @@ impl RecordFile for FaultyFile {
         if self.faults().no_sync { Err(io::ErrorKind::Other.into()) } else { self.file.sync() }
     }
 
-    fn is_at(&self, path: &Path) -> bool {
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
         self.file.is_at(path)
     }
 }
@@ -74,7 +74,7 @@ fn fail_then_store(name: &str, faults: Faults) {
     let copy = TestFolder::new(&format!("{name}-crashed"));
     std::fs::copy(folder.file(), copy.file()).unwrap();
     let crashed = copy.open();
-    assert_eq!((crashed.origin, crashed.used.starts_with(&[used(0), used(1)])), (HistoryOrigin::Continued, true));
+    assert_eq!((crashed.origin, crashed.kept().1.starts_with(&[used(0), used(1)])), (HistoryOrigin::Continued, true));
 
     *current.lock().unwrap() = Faults::default();
     history.store(&[used(8)]).unwrap();

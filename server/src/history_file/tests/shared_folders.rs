@@ -8,7 +8,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn mode(path: &Path) -> u32 {
+fn mode_of(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 fn all_files_are_of_the_owner_alone() {
     let folder = TestFolder::with_records("mode", 1);
     for file in ["history", "history.lock"] {
-        assert_eq!(mode(&folder.0.join(file)), 0o600, "{file}");
+        assert_eq!(mode_of(&folder.0.join(file)), 0o600, "{file}");
     }
 }
 
@@ -28,14 +28,14 @@ fn planted_new_file_is_removed_and_not_followed() {
     set_mode(&victim, 0o644);
     symlink(&victim, &planted).unwrap();
     drop(folder.open());
-    assert_eq!((std::fs::read(&victim).unwrap(), mode(&victim)), (b"precious".to_vec(), 0o644));
+    assert_eq!((std::fs::read(&victim).unwrap(), mode_of(&victim)), (b"precious".to_vec(), 0o644));
     assert!(std::fs::symlink_metadata(folder.file()).unwrap().is_file());
-    assert_eq!(mode(&folder.file()), 0o600);
+    assert_eq!(mode_of(&folder.file()), 0o600);
 
     std::fs::write(&planted, "of another user").unwrap();
     set_mode(&planted, 0o666);
     drop(folder.open());
-    assert_eq!(mode(&folder.file()), 0o600);
+    assert_eq!(mode_of(&folder.file()), 0o600);
 
     assert!(std::process::Command::new("mkfifo").arg(&planted).status().unwrap().success());
     assert_eq!(folder.names(), [0]);
@@ -104,16 +104,47 @@ fn files_that_all_users_may_access_are_refused() {
 #[test]
 fn directory_that_all_users_can_change_must_be_sticky() {
     let folder = TestFolder::with_records("directory-mode", 1);
+    let below = folder.0.join("below");
+    std::fs::create_dir(&below).unwrap();
     for shared in [0o777, 0o733, 0o703] {
         set_mode(&folder.0, shared);
-        let error = folder.refused();
-        assert!(matches!(error, HistoryFileError::SharedDirectory { mode } if mode == shared), "{error}");
-        assert!(error.to_string().contains(&format!("{shared:04o}")), "{error}");
+        // Who can change a directory can exchange the directories in it.
+        for error in [folder.refused(), HistoryFile::open(below.join("history"), TODAY).err().unwrap()] {
+            assert!(matches!(error, HistoryFileError::SharedDirectory { mode } if mode == shared), "{error}");
+            assert!(error.to_string().contains(&format!("{shared:04o}")), "{error}");
+        }
     }
     for private in [0o1777, 0o775, 0o2770, 0o700] {
         set_mode(&folder.0, private);
         drop(folder.open());
     }
+}
+
+#[test]
+fn access_of_the_group_is_allowed_but_logged() {
+    let folder = TestFolder::with_records("group", 1);
+    let below = folder.0.join("below");
+    std::fs::create_dir(&below).unwrap();
+    set_mode(&below, 0o700);
+    let warnings = |file: &Path| count_warnings("history file: the group", || drop(open_unlocked(file).unwrap())).1;
+    let (directory, file, lock) = (folder.0.clone(), folder.file(), folder.0.join("history.lock"));
+    for (path, mode, expected) in [
+        (&directory, 0o700, 0),
+        (&directory, 0o755, 0),
+        (&directory, 0o770, 1),
+        (&directory, 0o1770, 0),
+        (&file, 0o600, 0),
+        (&file, 0o660, 1),
+        (&file, 0o640, 1),
+        (&lock, 0o640, 1),
+    ] {
+        let before = mode_of(path);
+        set_mode(path, mode);
+        assert_eq!(warnings(&file), expected, "{} {mode:o}", path.display());
+        set_mode(path, before);
+    }
+    set_mode(&directory, 0o770);
+    assert_eq!(warnings(&below.join("history")), 1, "the group can exchange the directory of the file");
 }
 
 #[test]
@@ -165,7 +196,7 @@ fn lock_replaced_during_a_write_confirms_nothing() {
         fn sync(&mut self) -> io::Result<()> {
             std::fs::remove_file(&self.1)
         }
-        fn is_at(&self, path: &Path) -> bool {
+        fn is_at(&self, path: &Path) -> io::Result<bool> {
             self.0.is_at(path)
         }
     }
@@ -174,6 +205,27 @@ fn lock_replaced_during_a_write_confirms_nothing() {
     let file = File::options().read(true).write(true).open(folder.file()).unwrap();
     history.file = Box::new(SlowFlush(file, folder.0.join("history.lock")));
     assert_eq!(history.store(&[used(2)]), Err(JournalError));
+}
+
+#[test]
+fn lock_that_cannot_be_examined_is_not_lost() {
+    let folder = TestFolder::new("lock-unexamined");
+    let mut history = write(&folder, 1);
+    // A link to itself: the system follows it until it reports an error other than "not found".
+    let away = folder.0.with_extension("away");
+    std::fs::rename(&folder.0, &away).unwrap();
+    symlink(&folder.0, &folder.0).unwrap();
+    for expected in [1, 0] {
+        let outcome = count_warnings("cannot be written", || history.store(&[used(2)]));
+        assert_eq!(outcome, (Err(JournalError), expected), "the error is logged once");
+    }
+    let error = history.try_store(&[used(2)]).unwrap_err();
+    assert!(error.to_string().contains("cannot be examined"), "{error}");
+    std::fs::remove_file(&folder.0).unwrap();
+    std::fs::rename(away, &folder.0).unwrap();
+    assert_eq!(history.store(&[used(2)]), Ok(()));
+    drop(history);
+    assert_eq!(folder.names(), [0, 2]);
 }
 
 #[test]
