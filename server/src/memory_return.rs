@@ -29,10 +29,14 @@ impl MemoryReturn {
 
     /// Starts the thread, once in the life of the process, if transfers take much memory now.
     pub(crate) fn watch(&self, memory: &Memory) {
-        let is_large = self.total.saturating_sub(memory.transfers.left()) >= MIN_TRANSFER_BYTES;
-        if is_large && !IS_RUNNING.load(Ordering::Relaxed) && !IS_RUNNING.swap(true, Ordering::Relaxed) {
+        if self.is_due(memory) && !IS_RUNNING.load(Ordering::Relaxed) && !IS_RUNNING.swap(true, Ordering::Relaxed) {
             start();
         }
+    }
+
+    /// Returns whether transfers take much memory now.
+    fn is_due(&self, memory: &Memory) -> bool {
+        self.total.saturating_sub(memory.transfers.left()) >= MIN_TRANSFER_BYTES
     }
 }
 
@@ -49,4 +53,48 @@ fn start() {
     };
     // Without the thread the process only keeps the memory.
     let _ = thread::Builder::new().name("slipgate-memory".to_owned()).spawn(run);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the memory of a server whose transfers take this many bytes of 64 MiB.
+    fn memory_with(taken: usize) -> Memory {
+        Memory::new(0, (64 << 20) - taken)
+    }
+
+    #[test]
+    fn transfers_of_16_mib_make_a_thread_due() {
+        let memory_return = MemoryReturn::new(&memory_with(0));
+        for (taken, expected) in [(0, false), (MIN_TRANSFER_BYTES - 1, false), (16 << 20, true), (64 << 20, true)] {
+            assert_eq!(memory_return.is_due(&memory_with(taken)), expected, "{taken} bytes");
+        }
+    }
+
+    /// Returns the number of threads that return memory.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn threads() -> usize {
+        let names = std::fs::read_dir("/proc/self/task").unwrap();
+        let name =
+            |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+        names.filter_map(name).filter(|name| name.trim() == "slipgate-memory").count()
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn one_thread_serves_all_servers_of_a_process() {
+        let servers = [(); 2].map(|()| MemoryReturn::new(&memory_with(0)));
+        servers.iter().for_each(|server| server.watch(&memory_with(MIN_TRANSFER_BYTES - 1)));
+        assert_eq!(threads(), 0);
+        let start = std::time::Instant::now();
+        while threads() == 0 {
+            // A new thread has its name a moment after its start.
+            servers.iter().for_each(|server| server.watch(&memory_with(MIN_TRANSFER_BYTES)));
+            assert!(start.elapsed() < Duration::from_secs(10), "no thread has started");
+        }
+        servers.iter().for_each(|server| server.watch(&memory_with(MIN_TRANSFER_BYTES)));
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(threads(), 1);
+    }
 }

@@ -32,7 +32,7 @@ use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::{CloseKind, Intake, SendError, Traffic};
 use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
-use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
+use slipgate_udp::{BlockedSender, ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
 use crate::ReadLimits;
 use crate::flood_guard::{Excess, FloodAction, FloodGuard, ONE_IN, Screening};
@@ -457,11 +457,7 @@ impl Server {
     fn block_senders(&mut self) {
         self.sockets.pause_wake_delays(FLOOD_PAUSE);
         let senders: Vec<_> = self.flood_guard.blocked().collect();
-        // Older kernels have memory for about 16 IPv6 senders: these are the last ones in the list. The server drops
-        // the datagrams of the others itself.
-        if self.sockets.block_senders(&senders).is_err() {
-            let _ = self.sockets.block_senders(senders.rchunks(MIN_KERNEL_SENDERS).next().unwrap_or_default());
-        }
+        block_in_kernel(&senders, |senders| self.sockets.block_senders(senders));
     }
 
     pub(crate) fn next(
@@ -472,6 +468,14 @@ impl Server {
     ) -> Option<SessionMessage> {
         self.flush_after_work();
         self.core.next_message(datagram, received, scratch, self.now)
+    }
+}
+
+/// Blocks these senders in the kernel, or the last ones of the list if the kernel refuses so many. Older kernels have
+/// memory for about 16 IPv6 senders. The server drops the datagrams of the others itself.
+fn block_in_kernel(senders: &[BlockedSender], mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>) {
+    if block(senders).is_err() {
+        let _ = block(senders.rchunks(MIN_KERNEL_SENDERS).next().unwrap_or_default());
     }
 }
 

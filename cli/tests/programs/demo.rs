@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
+use std::cell::Cell;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -96,16 +97,34 @@ fn screen_of_80_by_24_shows_players_and_obeys_keys() {
     assert!(screen.iter().any(|row| row.starts_with("SUCCESS: every client was served")), "{}", screen.join("\n"));
 }
 
+/// The minimum rate of the flood in datagrams per second, on a machine that permits it.
+const MIN_FLOOD: f64 = 90_000.0;
+
+/// Returns how many datagrams a second one thread can send now.
+fn bare_rate() -> f64 {
+    let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (to, start, mut sent) = (to.local_addr().unwrap(), Instant::now(), 0_u32);
+    while start.elapsed() < Duration::from_millis(500) {
+        sent += u32::from(from.send_to(&[0x15; 200], to).is_ok());
+    }
+    f64::from(sent) / start.elapsed().as_secs_f64()
+}
+
 #[test]
 fn flood_shows_rates_drops_and_processor_time() {
     let mut demo = start(&[]);
     demo.press("f");
-    // The rate is 100,000/s on an idle machine; a loaded one may give the flood less time.
+    let (start, rate) = (Instant::now(), Cell::new(0.0_f64));
     let screen = demo.wait_for("the rate of the flood", |screen| {
-        let row = screen.iter().find(|row| row.starts_with("flood "));
-        row.is_some_and(|row| row.contains("unknown_sender") && number_after(row, "flood") > 20_000.0)
+        let Some(row) = screen.iter().find(|row| row.starts_with("flood ")) else { return false };
+        rate.set(rate.get().max(number_after(row, "flood")));
+        row.contains("unknown_sender") && (rate.get() >= MIN_FLOOD || start.elapsed() > Duration::from_secs(10))
     });
-    println!("{}\n", screen.join("\n"));
+    // A loaded machine may not permit the rate: a sender beside the demo shows what it permits.
+    let permitted = if rate.get() < MIN_FLOOD { bare_rate() / 2.0 } else { MIN_FLOOD };
+    let goal = "goal: 100,000 a second, 90 % of it must be reached where the machine permits it";
+    println!("{}\nflood: {} a second; {goal}: {permitted:.0} here\n", screen.join("\n"), rate.get());
+    assert!(rate.get() >= permitted.min(MIN_FLOOD), "{} a second, {permitted:.0} are possible", rate.get());
     let flood = row(&screen, "flood");
     let (sent, dropped) = (number_after(flood, "flood"), number_after(flood, "dropped:"));
     assert!(sent < 150_000.0, "the flood is paced: {flood}");

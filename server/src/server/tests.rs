@@ -15,6 +15,7 @@ use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::Memory;
+use slipgate_udp::Passing;
 
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -325,4 +326,29 @@ fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
         });
         assert_eq!(warnings, expected, "{limit:?}");
     }
+}
+
+#[test]
+fn kernel_that_refuses_many_senders_blocks_the_last_sixteen() {
+    let sender = |port| BlockedSender { address: SocketAddr::from(([192, 0, 2, 1], port)), passing: Passing::Nothing };
+    for (count, max, expected) in
+        [(40, 64, Some(0..40)), (40, 16, Some(24..40)), (17, 16, Some(1..17)), (16, 16, Some(0..16)), (40, 0, None)]
+    {
+        let (senders, mut blocked, mut attempts) = ((0..count).map(sender).collect::<Vec<_>>(), None, 0);
+        block_in_kernel(&senders, |list| {
+            attempts += 1;
+            if list.len() > max {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            blocked = Some(list.to_vec());
+            Ok(())
+        });
+        assert_eq!(blocked, expected.map(|ports| ports.map(sender).collect()), "{count} senders, {max} fit");
+        assert_eq!(attempts, if usize::from(count) > max { 2 } else { 1 });
+    }
+    // The flood guard lists no sender at the end of its block.
+    block_in_kernel(&[], |list| {
+        assert!(list.is_empty());
+        Ok(())
+    });
 }

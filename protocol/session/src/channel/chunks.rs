@@ -384,11 +384,11 @@ mod tests {
         assert_eq!(shared.left(), 0);
         pools[1].release(overdraft);
         pools[0].release(list);
-        let at = |seconds| Instant::from_start(Duration::from_secs(seconds));
+        let at = |millis| Instant::from_start(Duration::from_millis(millis));
         for pool in &mut pools {
-            pool.tick(at(9));
+            pool.tick(at(9_999));
             assert!(pool.bytes() > 0);
-            pool.tick(at(10));
+            pool.tick(at(10_000));
             assert_eq!(pool.bytes(), 0);
         }
         assert_eq!(shared.left(), 3 * GROUP_BYTES);
