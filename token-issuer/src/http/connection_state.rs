@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -119,6 +120,12 @@ impl ConnectionState {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
+    /// Returns the moment of the last progress, or `None` under the conditions of [`idle_micros`](Self::idle_micros).
+    pub(super) fn idle_since(&self, now: Instant) -> Option<Instant> {
+        let progress = Duration::from_micros(self.last_progress.load(Ordering::Relaxed));
+        self.idle_micros(now).map(|_| self.accepted + progress)
+    }
+
     /// Returns the time since the last progress in microseconds, or `None` if the connection is answering a request, or
     /// has not been served yet.
     ///
@@ -136,8 +143,6 @@ impl ConnectionState {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
 
     #[test]

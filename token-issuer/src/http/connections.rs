@@ -19,6 +19,9 @@ use super::connection_state::ConnectionState;
 
 /// Unauthenticated connections can take one of this many places from idle authenticated ones.
 const UNAUTHENTICATED_SHARE: usize = 8;
+/// One scan finds up to this many connections that give way one after the other. A scan visits the state of each
+/// connection, which is more than accepting one costs when many are opened.
+const MAX_FOUND: usize = 16;
 /// The maximum number of connections beyond [`HttpLimits::connections`]: these have given way, and are being closed.
 /// It is never more than that setting.
 pub const MAX_CLOSING: usize = 32;
@@ -49,8 +52,18 @@ pub(super) struct Connections {
     tasks: JoinSet<()>,
     /// The connections that were not asked to close. At most `limits.connections`, so a scan takes microseconds.
     entries: Vec<Entry>,
+    /// Unauthenticated connections that give way next, the longest idle one last.
+    next: Vec<FoundIdle>,
     /// Notified when a connection that could not give way can, because it has been served.
     can_give_way: Arc<Notify>,
+}
+
+/// An unauthenticated connection that a scan found idle.
+#[derive(Clone, Copy)]
+struct FoundIdle {
+    id: Id,
+    /// The moment of its last progress. While that is the same, no connection has been idle for longer.
+    since: Instant,
 }
 
 /// One kind of connections: how many there are, and the longest idle one.
@@ -73,13 +86,11 @@ impl Group {
 struct Groups {
     authenticated: Group,
     unauthenticated: Group,
-    /// The unauthenticated ones of the new connection's source.
-    of_source: Group,
 }
 
 impl Connections {
     pub(super) fn new(limits: HttpLimits) -> Self {
-        Self { limits, tasks: JoinSet::new(), entries: Vec::new(), can_give_way: Arc::default() }
+        Self { limits, tasks: JoinSet::new(), entries: Vec::new(), next: Vec::new(), can_give_way: Arc::default() }
     }
 
     /// Returns whether one more connection may be accepted. It does not wait for the ends of those that gave way, up to
@@ -92,17 +103,54 @@ impl Connections {
     /// Closes a connection if a new one from `source` needs its place. Returns `false` if none can give way now: the
     /// caller tries again after [`Self::wait_for_room`].
     pub(super) fn make_room(&mut self, source: ConnectionSource, now: Instant) -> bool {
-        let groups = self.groups(Some(source), now);
-        if groups.of_source.count >= self.limits.connections_per_address.max(1) {
-            return self.close(groups.of_source.longest_idle);
+        let of_source = self.unauthenticated_of(source, now);
+        if of_source.count >= self.limits.connections_per_address.max(1) {
+            return self.close(of_source.longest_idle);
         }
-        self.entries.len() < self.limits.connections.max(1) || self.close(self.least_needed(&groups))
+        self.entries.len() < self.limits.connections.max(1) || self.close_next(now) || self.close_any(now)
     }
 
     /// Closes the connection that is needed least. Returns `false` if all are answering requests.
     pub(super) fn close_any(&mut self, now: Instant) -> bool {
-        let groups = self.groups(None, now);
+        let groups = self.groups(now);
+        self.find_next(&groups, now);
         self.close(self.least_needed(&groups))
+    }
+
+    /// Closes the connection that the last scan found for this. Returns `false` if a new scan is needed.
+    fn close_next(&mut self, now: Instant) -> bool {
+        let Some(found) = self.next.pop() else { return false };
+        let index = self.entries.iter().position(|entry| entry.id == found.id);
+        let is_same =
+            |entry: &Entry| !entry.state.is_authenticated() && entry.state.idle_since(now) == Some(found.since);
+        let index = index.filter(|index| self.entries.get(*index).is_some_and(is_same));
+        if index.is_none() {
+            self.next.clear();
+        }
+        self.close(index.map(|index| (0, index)))
+    }
+
+    /// Finds the connections that give way behind the first one. There are none unless many more unauthenticated ones
+    /// are open than keep their places: then these give way whatever becomes of the others.
+    fn find_next(&mut self, groups: &Groups, now: Instant) {
+        self.next.clear();
+        if groups.unauthenticated.count < self.unauthenticated_places() + 4 * MAX_FOUND {
+            return;
+        }
+        let found = self.entries.iter().filter(|entry| !entry.state.is_authenticated());
+        let found = found.filter_map(|entry| Some(FoundIdle { id: entry.id, since: entry.state.idle_since(now)? }));
+        self.next.extend(found);
+        self.next.sort_unstable_by_key(|found| core::cmp::Reverse(found.since));
+        // The longest idle one is closed now.
+        self.next.pop();
+        let excess = self.next.len().saturating_sub(MAX_FOUND - 1);
+        self.next.drain(..excess);
+    }
+
+    /// Returns how many places unauthenticated connections keep.
+    const fn unauthenticated_places(&self) -> usize {
+        let places = self.limits.connections / UNAUTHENTICATED_SHARE;
+        if places == 0 { 1 } else { places }
     }
 
     /// Waits until a connection has ended, or can give way.
@@ -117,8 +165,7 @@ impl Connections {
     fn least_needed(&self, groups: &Groups) -> Option<(u64, usize)> {
         // Unauthenticated connections keep some places. Otherwise each new one would replace the previous one, with its
         // request still on the way, while authenticated ones sit idle.
-        let places = (self.limits.connections / UNAUTHENTICATED_SHARE).max(1);
-        let (first, second) = if groups.unauthenticated.count < places {
+        let (first, second) = if groups.unauthenticated.count < self.unauthenticated_places() {
             (groups.authenticated, groups.unauthenticated)
         } else {
             (groups.unauthenticated, Group::default())
@@ -126,20 +173,25 @@ impl Connections {
         first.longest_idle.or(second.longest_idle)
     }
 
-    fn groups(&self, source: Option<ConnectionSource>, now: Instant) -> Groups {
+    fn groups(&self, now: Instant) -> Groups {
         let mut groups = Groups::default();
         for (index, entry) in self.entries.iter().enumerate() {
             let idle = entry.state.idle_micros(now);
-            if entry.state.is_authenticated() {
-                groups.authenticated.add(idle, index);
-                continue;
-            }
-            groups.unauthenticated.add(idle, index);
-            if Some(entry.source) == source {
-                groups.of_source.add(idle, index);
-            }
+            let is_authenticated = entry.state.is_authenticated();
+            (if is_authenticated { &mut groups.authenticated } else { &mut groups.unauthenticated }).add(idle, index);
         }
         groups
+    }
+
+    /// Returns the unauthenticated connections of one source. It visits the states of that source's connections only.
+    fn unauthenticated_of(&self, source: ConnectionSource, now: Instant) -> Group {
+        let mut group = Group::default();
+        for (index, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.source == source) {
+            if !entry.state.is_authenticated() {
+                group.add(entry.state.idle_micros(now), index);
+            }
+        }
+        group
     }
 
     fn close(&mut self, found: Option<(u64, usize)>) -> bool {
@@ -264,6 +316,45 @@ mod tests {
         }
         let expected: Vec<usize> = (2..16).chain(17..19).collect();
         assert_eq!(table.is_open(), expected, "two took the places of idle ones, the third that of the first");
+    }
+
+    /// 512 connections of 64 addresses, a millisecond apart.
+    fn full_table() -> Table {
+        let mut table = Table::new(limits(512, 64));
+        for millis in 0..512 {
+            table.open(&format!("192.0.2.{}", millis % 64), millis).unwrap();
+        }
+        table
+    }
+
+    #[tokio::test]
+    async fn many_new_connections_replace_the_longest_idle_in_order() {
+        let mut table = full_table();
+        for millis in 512..1000 {
+            table.open(&format!("192.0.2.{}", millis % 64), millis).unwrap();
+            let oldest = millis as usize - 511;
+            assert_eq!(table.is_open(), (oldest..=millis as usize).collect::<Vec<_>>());
+        }
+    }
+
+    #[tokio::test]
+    async fn connection_found_idle_that_made_progress_does_not_give_way() {
+        let mut table = full_table();
+        table.open("192.0.2.70", 600).unwrap();
+        assert_eq!(table.connections.next.len(), MAX_FOUND - 1, "the scan found the next ones");
+        table.opened[1].on_head(table.at(601));
+        table.opened[2].authenticate();
+        table.opened[4].on_body(table.at(601));
+        for millis in 602..606 {
+            table.open("192.0.2.70", millis).unwrap();
+        }
+        let closed = |table: &Table| (0..512).filter(|index| !table.is_open().contains(index)).collect::<Vec<_>>();
+        assert_eq!(
+            closed(&table),
+            [0, 3, 5, 6, 7],
+            "one made progress, one has authenticated, one has sent its request"
+        );
+        assert!(table.connections.next_end().await);
     }
 
     #[tokio::test]
