@@ -164,7 +164,7 @@ impl HistoryFile {
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end, today))
+        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end))
     }
 
     /// Continues a file: rewrites it without its expired records, in the present format.
@@ -182,11 +182,11 @@ impl HistoryFile {
         let ParsedHistory { header: old, mut used, end: old_end, .. } = parsed;
         let dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
         let dropped_until = dropped_until.max(old.dropped_until);
-        let since = match origin {
-            HistoryOrigin::Shortened => old.since.max(after(today)),
-            HistoryOrigin::ClockSteppedBack => old.since.max(old.dropped_until),
-            HistoryOrigin::Created | HistoryOrigin::Continued => old.since,
-        };
+        let since = old.since.max(match origin {
+            HistoryOrigin::Shortened => after(today),
+            HistoryOrigin::ClockSteppedBack => old.dropped_until,
+            HistoryOrigin::Created | HistoryOrigin::Continued => UnixSeconds(0),
+        });
         // A number that was once confirmed is not used again: the lock file may remember it.
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
@@ -195,7 +195,7 @@ impl HistoryFile {
             Ok(rewritten) => rewritten,
             Err(error) if is_usable && is_for_lack_of_room(&error) => {
                 warn_of_expired_records(&path, &error);
-                let mut opened = Self::opened(path, lock, file, old, used, origin, old_end, today);
+                let mut opened = Self::opened(path, lock, file, old, stored(used, today), origin, old_end);
                 opened.dropped_until = dropped_until;
                 return Ok(opened);
             }
@@ -207,29 +207,26 @@ impl HistoryFile {
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self::opened(path, lock, file, header, used, origin, end, today))
+        Ok(Self::opened(path, lock, file, header, stored(used, today), origin, end))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "it is the constructor, called with all that a start has found")]
     fn opened(
         path: PathBuf,
         lock: HistoryLock,
         file: File,
         header: HistoryHeader,
-        used: Vec<UsedToken>,
+        used: Vec<StoredToken>,
         origin: HistoryOrigin,
         end: ChainEnd,
-        today: UnixSeconds,
     ) -> Self {
         let clock = Clock::start();
-        let now = Now { unix: today.into(), ..Now::default() };
         let mut opened = Self {
             path,
             lock,
             file: Box::new(file),
             dropped_until: header.dropped_until,
             header,
-            used: used.into_iter().map(|used| StoredToken::new(used, now)).collect(),
+            used,
             read_clocks: Box::new(move || clock.now()),
             origin,
             end,
@@ -465,6 +462,12 @@ fn read(mut file: &File) -> Result<Zeroizing<Vec<u8>>, HistoryFileError> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Returns tokens that a start has read at this time, which is zero by the monotonic clock of the file.
+fn stored(used: Vec<UsedToken>, today: UnixSeconds) -> Vec<StoredToken> {
+    let now = Now { unix: today.into(), ..Now::default() };
+    used.into_iter().map(|used| StoredToken::new(used, now)).collect()
 }
 
 /// Removes what has expired. Returns the latest expiry that was removed, or 0.
