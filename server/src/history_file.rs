@@ -24,8 +24,10 @@
 //! never connected.
 //!
 //! A record is dropped when its token has expired by both clocks. A start has only the wall clock. If that shows a time
-//! before an expiry that was dropped, it was stepped back, and dropped tokens may be valid again: the start then refuses
-//! tokens from before that expiry. Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
+//! before an expiry that was dropped, it was stepped back, and dropped tokens may be valid again: the start refuses
+//! tokens from before that expiry then.
+//!
+//! Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
 
 mod error;
 mod format;
@@ -272,8 +274,8 @@ impl HistoryFile {
 
     /// Returns the cutoff of a server with this history. A file from before the start knows the tokens since it was
     /// created, so those may be accepted. A file with missing records is cut off at the start, even if the settings
-    /// accept older tokens: they were used under this file. After a step of the clock it is cut off at the latest expiry
-    /// that was dropped.
+    /// accept older tokens: they were used under this file. After a step of the clock it is cut off at the latest
+    /// expiry that was dropped.
     pub(crate) fn token_cutoff(&self, configured: TokenCutoff) -> TokenCutoff {
         match (self.origin, configured) {
             (HistoryOrigin::Continued | HistoryOrigin::ClockSteppedBack, TokenCutoff::AtStart)

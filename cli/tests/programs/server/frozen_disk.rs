@@ -121,6 +121,8 @@ impl Figures {
     /// Prints the figures of a frozen disk beside those of the control phase. Returns whether they meet the goal.
     fn meet_goal(&self, control: &Self, frozen_for: Duration) -> bool {
         assert_eq!((self.lost, control.lost), (0, 0), "messages were lost");
+        let max_control = control.quantiles()[2];
+        let max_change = if max_control > MAX_CONTROL { 2.0 * max_control } else { MAX_CHANGE };
         let changes: Vec<_> =
             self.quantiles().iter().zip(control.quantiles()).map(|(one, other)| one - other).collect();
         println!(
