@@ -471,7 +471,7 @@ impl Server {
     }
 }
 
-/// Blocks these senders in the kernel, or the last ones of the list if the kernel refuses so many. Older kernels have
+/// Blocks these senders in the kernel, or the last 16 of the list if the kernel refuses all. Older kernels have
 /// memory for about 16 IPv6 senders. The server drops the datagrams of the others itself.
 fn block_in_kernel(senders: &[BlockedSender], mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>) {
     if block(senders).is_err() {

@@ -1,5 +1,6 @@
 //! A history file on a disk that hangs or is full: players do not notice it.
 #![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, reason = "the test prints its figures")]
 
 use std::fs;
 use std::net::SocketAddr;
