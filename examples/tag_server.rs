@@ -16,6 +16,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use slipgate::server::keys::Key;
@@ -24,6 +25,8 @@ use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, Wo
 
 const SLOTS: u32 = 16;
 const GRID: i8 = 16;
+/// How long the end of the game may take.
+const MAX_END: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Without a subscriber the library's warnings are not seen.
@@ -63,6 +66,8 @@ impl Game {
     pub(crate) fn start(address: SocketAddr) -> Result<Self, Box<dyn Error>> {
         let sockets = Sockets::bind(&[address])?;
         let (clock, (channels, traffic)) = (Clock::start(), channels()?);
+        // The addresses that clients dial, which connect tokens name. 0.0.0.0 cannot stand in tokens: a server that is
+        // bound to it gives the address of its machine here.
         let config = ServerConfig::new(PROTOCOL_ID, SLOTS, &sockets.local_addresses());
         let keys = Key::from(DEVELOPMENT_KEY).into();
         let server = Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?;
@@ -116,10 +121,8 @@ impl Game {
         self.tag();
         let fields = self.players.values().map(|player| (player.id, player.field)).collect();
         let world = World { it: self.it, fields };
-        self.server.for_each_client(|mut client| {
-            // A state that is refused is not missed: the next one is newer.
-            let _ = client.send_typed(self.channels.state, &world);
-        });
+        // A client with a full queue misses this state. The next one is newer.
+        let _ = self.server.broadcast_typed(self.channels.state, &world);
     }
 
     fn tag(&mut self) {
@@ -139,7 +142,10 @@ impl Game {
     /// Ends the game. The players read this text; without it they would wait for a timeout.
     pub(crate) fn end(mut self) {
         self.server.stop("The game is over. Thank you for playing.");
-        self.server.end_turn();
+        let start = Instant::now();
+        while self.server.connected() > 0 && start.elapsed() < MAX_END {
+            self.turn();
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub trait Wait {
 ///     let now = clock.now();
 ///     // Handle what has arrived.
 ///     if pace.is_tick(now.monotonic) {
-///         // Advance the game by 16 ms.
+///         // Advance the game by the time since its last tick. Missed ticks are skipped.
 ///     }
 ///     pace.rest(socket);
 /// }
@@ -58,7 +58,8 @@ impl Pace {
     }
 
     /// Returns whether the turn that began at this moment ends with a tick (`end_turn`, otherwise `flush`). Call it
-    /// once a turn: a tick that was reported is over.
+    /// once a turn: a tick that was reported is over. Ticks that were missed, because a turn took longer than a tick,
+    /// are skipped and not made up.
     pub fn is_tick(&mut self, began: Instant) -> bool {
         if began < self.next_tick {
             return false;

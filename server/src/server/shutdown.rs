@@ -11,7 +11,8 @@ use super::Server;
 impl Server {
     /// Disconnects a client with a text of up to 256 bytes for the player; a longer one is cut between two characters.
     /// The text is sent only with [`Traffic::Channels`](crate::Traffic). After this call the client has no event but
-    /// its `Disconnected`, which comes in the same turn.
+    /// its `Disconnected`, and its partial transfers. They come at the next calls of
+    /// [`Inbox::next`](crate::Inbox::next): in the next turn if the game has taken all events of this one.
     ///
     /// Messages that are not acknowledged by now may be lost. Put last words into the text, or wait for a receipt.
     ///
