@@ -57,7 +57,6 @@ const MODULES: &[(&str, &str, &[&str])] = &[
 /// get what it needs as arguments, or from a file beside it.
 const MODULES_WITH_CYCLES: &[(&str, &[&str])] = &[
     ("protocol/netcode", &["client", "server"]),
-    ("protocol/session", &["congestion", "connection::messages", "server"]),
     ("server", &["history_file"]),
     ("tools/sim", &["proxy"]),
     ("cli", &["demo"]),

@@ -2,9 +2,8 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use crate::channel::chunks::{ChunkPool, RETENTION};
+use crate::channel::chunks::ChunkPool;
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::events::ChannelEvent;
 use crate::channel::layout::Layout;
@@ -40,7 +39,7 @@ pub struct Channels {
     /// One for each channel, unused on channels of messages.
     pub(super) transfers: Vec<TransferChannel>,
     transfer_memory: Option<MemoryBudget>,
-    hashing: Option<HashingGrant>,
+    pub(super) hashing: Option<HashingGrant>,
     /// The channel that is polled first for transfers, and hashes first. It rotates.
     first_transfers: usize,
     role: TransferRole,
@@ -275,21 +274,6 @@ impl Channels {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.context.pool.bytes() + self.receive_pool.bytes()
-    }
-
-    /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
-    /// next tick, or memory to free. The next tick begins after `tick`.
-    pub(crate) fn next_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        // The owner of a grant schedules the hashing.
-        let hashes = self.hashing.is_none() && self.has_transfers_to_hash();
-        if hashes || self.context.receipts.has_events() {
-            return Some(now);
-        }
-        // The bytes per tick are used up: only the next tick lets the channel send.
-        if self.waits_for_tick() {
-            return Some(now.after(tick));
-        }
-        (self.memory_bytes() > 0).then(|| now.after(RETENTION))
     }
 
     /// Begins a tick: refills the channels' bytes per tick, and discards expired messages.

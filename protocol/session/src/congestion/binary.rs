@@ -6,8 +6,10 @@
 
 use core::time::Duration;
 
+use super::controller::{Controller, ControllerReport, Demand, Feedback, Phase};
+use super::rate::{BytesPerSecond, FLOOR_PACKET_BYTES};
+use super::suggestion::Suggestion;
 use super::windowed_minmax::WindowedMinMax;
-use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR_PACKET_BYTES, Feedback, Phase, Suggestion};
 use slipgate_netcode::time::Instant;
 
 /// Packets per second in good mode (the article: about 64 kbit/s).

@@ -1,6 +1,7 @@
 //! A fixed rate: for local networks and for tests.
 
-use super::{BytesPerSecond, Controller, Demand, FLOOR, Feedback};
+use super::controller::{Controller, Demand, Feedback};
+use super::rate::{BytesPerSecond, FLOOR};
 use slipgate_netcode::time::Instant;
 
 /// A controller that sends at one rate, whatever the path does.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::BytesPerSecond;
+use super::rate::BytesPerSecond;
 use slipgate_netcode::time::Instant;
 
 /// The bucket holds what the rate brings in this time, so that timers which fire late cost nothing. A bucket of one

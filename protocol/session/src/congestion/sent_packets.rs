@@ -7,7 +7,8 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::{SentPacket, Timing};
+use super::controller::SentPacket;
+use super::timing::{LossDelays, Timing};
 use crate::wire::reliable::{Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
@@ -66,15 +67,6 @@ pub(crate) struct AckFaults {
     pub(crate) unsent: bool,
     /// They name a number that was skipped, so that only a peer that lies acknowledges it.
     pub(crate) skipped: bool,
-}
-
-/// The ages at which a packet counts as lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LossDelays {
-    /// If packets sent later were acknowledged.
-    pub(crate) after_gap: Duration,
-    /// In any case.
-    pub(crate) limit: Duration,
 }
 
 /// The packets that were sent on one connection, from the oldest of which an acknowledgement would be news to the

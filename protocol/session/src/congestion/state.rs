@@ -7,13 +7,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::binary::{Binary, BinaryConfig};
+use super::controller::{Controller, Demand, Feedback, Phase, SentPacket};
+use super::fixed::Fixed;
+use super::glide::{Glide, GlideConfig};
 use super::pacer::{self, Pacer};
-use super::timing::RttEstimator;
+use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
+use super::suggestion::{PacketShape, Suggestion};
+use super::timing::{RttEstimator, Timing};
 use super::units::Seconds;
-use super::{
-    Binary, BinaryConfig, BytesPerSecond, Controller, Demand, FLOOR_INTERVAL, FLOOR_PACKET_BYTES, Feedback, Fixed,
-    Glide, GlideConfig, PacketShape, Phase, SentPacket, Suggestion, Timing,
-};
 use slipgate_netcode::time::Instant;
 
 /// Weight of a new tick interval in the smoothed one.

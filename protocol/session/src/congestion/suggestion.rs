@@ -2,7 +2,7 @@
 //!
 //! A game asks *before* it composes a tick, so that it sends less detail instead of later data.
 
-use super::{BytesPerSecond, FLOOR_INTERVAL};
+use super::rate::{BytesPerSecond, FLOOR_INTERVAL};
 
 /// Packets smaller than this many times their headers are mostly headers; the game then sends fewer packets instead.
 const MIN_HEADERS: u32 = 3;

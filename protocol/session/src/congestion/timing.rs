@@ -4,8 +4,8 @@
 
 use core::time::Duration;
 
+use super::controller::{Feedback, NewestAck};
 use super::windowed_minmax::WindowedMinMax;
-use super::{Feedback, LossDelays, NewestAck};
 use slipgate_netcode::time::Instant;
 
 /// The round trip before the first sample (RFC 9002, section 6.2.2).
@@ -53,6 +53,15 @@ pub struct Timing {
     pub variation: Duration,
     /// The smoothed interval between the feedback datagrams of the peer.
     pub feedback_interval: Duration,
+}
+
+/// The ages at which a packet counts as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LossDelays {
+    /// If packets sent later were acknowledged.
+    pub(crate) after_gap: Duration,
+    /// In any case.
+    pub(crate) limit: Duration,
 }
 
 impl Default for Timing {

@@ -1,23 +1,27 @@
 //! A connection between two peers of ours: messages on channels, several in a packet, as many packets as the path
 //! carries.
 //!
-//! This file holds the state and the timers. `receive` parses what arrives, `transmit` composes what leaves, and
-//! `close` ends the connection.
+//! This file holds the state, which all parts use. `receive` parses what arrives, `transmit` composes what leaves,
+//! `timers` and `demand` say when and how much, and `close` ends the connection.
 
 mod close;
+mod closing;
+mod demand;
 mod receive;
+mod timers;
 mod transmit;
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use self::close::{CloseMessage, Closing};
+use self::closing::{CloseMessage, Closing};
 pub use self::receive::{ChannelMessage, MessageCursor};
 use super::ack_watchdog::AckWatchdog;
 use super::path::ConnectionPath;
 use super::reliable_control::ReliableControl;
 use super::work_budget::WorkBudget;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
+use crate::channel::control::{Hello, VERSION};
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelId, Channels, Kind, Layout, LayoutHash, MAX_PACKETS};
 use crate::reliability::NumberSkips;
@@ -127,52 +131,6 @@ impl Connection {
         self
     }
 
-    /// Detects losses, updates the sending rate and begins the channels' tick. Call it once per tick before messages
-    /// are composed. A connection with a later deadline may skip it: [`transmit`](Self::transmit) makes up for it.
-    pub fn tick(&mut self, now: Instant) {
-        self.ticked_at = Some(now);
-        self.path.tick(now);
-        // Losses by time are reported before the channels plan the tick.
-        self.process_acks();
-        self.channels.begin_tick(now);
-    }
-
-    /// Returns when something is due, if nothing arrives and nothing is sent before.
-    #[must_use]
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.next_deadline_by_ticks(now, Duration::ZERO)
-    }
-
-    /// Returns the same, but delays by `tick` what waits only for its channel's budget. It serves a caller that
-    /// begins a tick whenever it wakes up.
-    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        match self.stage {
-            Stage::Open => self.open_deadline(now, tick),
-            Stage::Closing(closing) if closing.control.is_acked() => Some(now),
-            Stage::Closing(closing) => Some(closing.next_send),
-            // The acknowledgement of the close message is due at once.
-            Stage::PeerClosed => Some(now),
-            Stage::Closed => None,
-        }
-    }
-
-    fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
-        let send = self.may_send().then(|| {
-            let allowance = self.path.allowance(now);
-            allowance.next_send(self.pending_demand(&allowance, now)).unwrap_or(now)
-        });
-        let path = self.path.next_deadline().into_iter().chain(self.pto_deadline());
-        path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
-    }
-
-    /// Returns when the probe timeout fires, if a probe has anything to send: content of a packet in flight, or the
-    /// first packet of a window that is full.
-    fn pto_deadline(&self) -> Option<Instant> {
-        let has_probe = self.channels.has_probe() || self.hello.is_in_flight() || self.is_full();
-        if has_probe { self.path.pto_deadline() } else { None }
-    }
-
     /// Takes what has arrived of incomplete transfers, to resume them in another connection. Call it after this
     /// connection has closed.
     pub(crate) fn take_partials(&mut self) -> impl Iterator<Item = (ChannelId, PartialTransfer)> + use<> {
@@ -189,6 +147,43 @@ impl Connection {
     #[must_use]
     pub fn stats(&self, now: Instant) -> PathStats {
         PathStats::of(&self.path, now)
+    }
+
+    /// Informs the channels and control messages which packets arrived and which are lost.
+    fn process_acks(&mut self) {
+        let Self { path, channels, hello, stage, ack_watchdog, .. } = self;
+        // An acked control ignores all updates.
+        let mut no_close = ReliableControl::Acked;
+        let close = if let Stage::Closing(closing) = stage { &mut closing.control } else { &mut no_close };
+        for packet in path.ack_result().acked() {
+            ack_watchdog.on_acked();
+            hello.on_acked(packet);
+            close.on_acked(packet);
+            channels.on_acked(packet);
+        }
+        for packet in path.ack_result().lost() {
+            hello.on_lost(packet);
+            close.on_lost(packet);
+            channels.on_lost(packet);
+        }
+        path.clear_ack_result();
+    }
+
+    /// Returns the hello, as long as the peer has not acknowledged it.
+    fn hello_message(&self) -> Option<Hello> {
+        (!self.hello.is_acked()).then_some(Hello {
+            version: VERSION,
+            oldest_version: VERSION,
+            layout: self.layout,
+            payload_bytes: self.announced_payload_bytes,
+            abilities: 0,
+        })
+    }
+
+    /// Returns the maximum bytes behind a packet's header.
+    #[inline]
+    const fn max_packet_bytes(&self) -> usize {
+        self.max_payload_bytes - MAX_HEADER_BYTES
     }
 }
 

@@ -31,12 +31,12 @@ pub use self::event::{ConnectionTotals, ReceivedDatagram, SessionEvent, SessionM
 pub use self::hashing::HASHED_BYTES_PER_TICK;
 pub use self::send::BroadcastReport;
 #[cfg(feature = "std")]
+pub use self::server_uplink::shared_uplink;
+#[cfg(feature = "std")]
 pub use self::uplink_lock::UplinkLock;
 
 use self::client_session::ClientSession;
 use self::hashing::HashingQueue;
-#[cfg(feature = "std")]
-use self::scheduling::SharedUplink;
 use self::scheduling::Weight;
 use self::server_uplink::ServerUplink;
 use crate::congestion::BytesPerSecond;
@@ -47,13 +47,6 @@ use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::server::{ClientHandle, NetcodeServer};
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-
-/// Returns the uplink of a server with `shards` shards, initially without a limit, for [`SessionServer::join_uplink`].
-#[cfg(feature = "std")]
-#[must_use]
-pub fn shared_uplink(shards: u16) -> UplinkLock {
-    SharedUplink::new(shards.into(), server_uplink::BURST).into()
-}
 
 /// The counters of a server since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+#[cfg(feature = "std")]
+use super::scheduling::SharedUplink;
 use super::scheduling::{Uplink, Weight};
 use super::uplink_lock::UplinkLock;
 use crate::congestion::BytesPerSecond;
@@ -14,7 +16,15 @@ use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// An uplink may send in one burst what it gains in this time: a tick, and the lateness of the program's clock.
-pub(super) const BURST: Duration = Duration::from_millis(50);
+const BURST: Duration = Duration::from_millis(50);
+
+/// Returns the uplink of a server with `shards` shards, initially without a limit, for
+/// [`SessionServer::join_uplink`](super::SessionServer::join_uplink).
+#[cfg(feature = "std")]
+#[must_use]
+pub fn shared_uplink(shards: u16) -> UplinkLock {
+    SharedUplink::new(shards.into(), BURST).into()
+}
 
 /// The uplink that the clients of one server or shard share.
 pub(super) struct ServerUplink {
@@ -152,9 +162,9 @@ impl ServerUplink {
     }
 }
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(feature = "std")]
+#[cfg(test)]
 mod tests {
-    use super::super::scheduling::SharedUplink;
     use super::*;
 
     /// Returns the allowances of two clients after a tick in which both wanted to send much.

@@ -15,12 +15,6 @@ use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 impl Channels {
-    /// Returns whether a frame could be written now.
-    #[must_use]
-    pub fn wants_to_send(&self) -> bool {
-        self.channel_ids().any(|channel| self.is_ready(channel))
-    }
-
     /// Returns about how many bytes of messages wait, without frame headers, for connections that share an uplink.
     /// `None` when a transfer is in progress, which always has more to send.
     pub(crate) fn waiting_bytes(&self) -> Option<u64> {
@@ -147,33 +141,6 @@ impl Channels {
             Displaced::Forgotten(SentFrame::Once { part, .. }) => context.receipts.on_forgotten(part),
             Displaced::Forgotten(_) => {}
         });
-    }
-
-    /// Returns one bit for each channel that could write a frame.
-    pub(crate) fn ready(&self) -> u64 {
-        let ready = self.channel_ids().filter(|channel| self.is_ready(*channel));
-        ready.fold(0, |mask, channel| mask | 1 << channel.0)
-    }
-
-    /// Returns the channel of the mask that writes next.
-    pub(crate) fn next_channel(&self, mask: u64, now: Instant) -> Option<ChannelId> {
-        let left = self.channel_ids().filter(|channel| mask >> channel.0 & 1 != 0);
-        self.scheduler.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
-    }
-
-    fn is_ready(&self, channel: ChannelId) -> bool {
-        self.has_waiting(channel) && self.scheduler.allows(channel)
-    }
-
-    fn has_waiting(&self, channel: ChannelId) -> bool {
-        let index = usize::from(channel.0);
-        let messages = self.senders.get(index).is_some_and(ChannelSender::is_ready);
-        messages || self.transfers.get(index).is_some_and(TransferChannel::has_frames)
-    }
-
-    /// Returns whether a channel has data to send and has used up its bytes of this tick.
-    pub(crate) fn waits_for_tick(&self) -> bool {
-        self.channel_ids().any(|channel| self.has_waiting(channel) && !self.scheduler.allows(channel))
     }
 
     fn write_frame(

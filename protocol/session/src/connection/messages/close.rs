@@ -1,8 +1,8 @@
 //! How a connection ends: why this side closes it, and how long it repeats the close message.
 
-use alloc::string::String;
 use core::time::Duration;
 
+use super::closing::Closing;
 use super::{Connection, Stage};
 use crate::channel::ChannelViolation;
 use crate::channel::control::{self, Bye, CloseCode, ControlMessage, MAX_TEXT_BYTES};
@@ -21,28 +21,6 @@ const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 /// The number of close messages that a program which cannot wait sends at once: like netcode's disconnect packets,
 /// they are repeated because some may be lost.
 const CLOSES_AT_ONCE: usize = 3;
-
-/// The progress of closing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Closing {
-    pub(super) control: ReliableControl,
-    /// When the close message was sent first.
-    since: Option<Instant>,
-    /// When it is sent next.
-    pub(super) next_send: Instant,
-}
-
-/// The contents of the close message.
-pub(super) struct CloseMessage {
-    code: CloseCode,
-    text: String,
-}
-
-impl Default for CloseMessage {
-    fn default() -> Self {
-        Self { code: CloseCode::KICKED, text: String::new() }
-    }
-}
 
 impl Connection {
     /// Closes the connection with a text for people, which is cut to 256 bytes and loses its control characters.

@@ -9,7 +9,6 @@ use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello, VERSI
 use crate::channel::{ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
-use crate::connection::reliable_control::ReliableControl;
 use crate::connection::work_budget::{
     BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, RefusedPackets, WorkPermit,
 };
@@ -292,26 +291,6 @@ impl Connection {
         if self.stage != Stage::Closed {
             self.stage = Stage::PeerClosed;
         }
-    }
-
-    /// Informs the channels and control messages which packets arrived and which are lost.
-    pub(super) fn process_acks(&mut self) {
-        let Self { path, channels, hello, stage, ack_watchdog, .. } = self;
-        // An acked control ignores all updates.
-        let mut no_close = ReliableControl::Acked;
-        let close = if let Stage::Closing(closing) = stage { &mut closing.control } else { &mut no_close };
-        for packet in path.ack_result().acked() {
-            ack_watchdog.on_acked();
-            hello.on_acked(packet);
-            close.on_acked(packet);
-            channels.on_acked(packet);
-        }
-        for packet in path.ack_result().lost() {
-            hello.on_lost(packet);
-            close.on_lost(packet);
-            channels.on_lost(packet);
-        }
-        path.clear_ack_result();
     }
 }
 

@@ -1,20 +1,13 @@
 //! The sending side: messages, as far as the path carries them now, and acknowledgements.
 
 use super::{Connection, Stage};
-use crate::channel::control::{self, ControlMessage, Hello, VERSION};
-use crate::channel::{ChannelId, PendingDemand, SendBudget, SendOptions, SharedMessage};
+use crate::channel::control::{self, ControlMessage};
+use crate::channel::{ChannelId, SendBudget, SendOptions, SharedMessage};
+use crate::congestion::Demand;
 use crate::congestion::SessionPacketKind;
-use crate::congestion::{Demand, FLOOR_PACKET_BYTES};
 use crate::connection::SendError;
-use crate::connection::path::PathAllowance;
 use crate::reliability::Sink;
-use crate::wire::reliable::MAX_HEADER_BYTES;
 use slipgate_netcode::time::Instant;
-
-/// A packet with a smaller payload is not worth its headers, in bytes.
-const MIN_CONTENTS: u64 = 64;
-/// The demand of a hello alone, which is smaller.
-const HELLO_DEMAND: PendingDemand = PendingDemand { bytes: MIN_CONTENTS, overdraft: 0, reserve: 0 };
 
 impl Connection {
     /// Queues a message on a channel; its bytes are copied once.
@@ -134,52 +127,6 @@ impl Connection {
         sent
     }
 
-    /// Returns the smallest allowance with which a packet leaves, in bytes. A packet without space for a slice would
-    /// delay transfers forever while messages use the whole allowance.
-    fn min_contents(&self) -> u64 {
-        if self.channels.waiting_bytes().is_some() {
-            return MIN_CONTENTS;
-        }
-        u64::from(FLOOR_PACKET_BYTES).saturating_sub(self.path.overhead()).max(MIN_CONTENTS)
-    }
-
-    /// Returns whether anything waits that this side may send.
-    pub(super) fn may_send(&self) -> bool {
-        (self.hello.wants_packet() || self.channels.wants_to_send()) && !self.is_full()
-    }
-
-    /// Returns whether the window of packets in flight is full: sending continues after an acknowledgement or a loss.
-    pub(super) fn is_full(&self) -> bool {
-        self.path.is_full() || self.channels.is_full()
-    }
-
-    /// Returns what goes first of what waits.
-    pub(super) fn pending_demand(&self, allowance: &PathAllowance, now: Instant) -> PendingDemand {
-        let pending = self.channels.pending_demand(now).unwrap_or(HELLO_DEMAND);
-        // Transfers always have more to send: they wait for the budget of one bulk packet.
-        if pending.bytes == u64::MAX {
-            let bytes = allowance.bulk().max(self.channels.min_bulk_bytes()) as u64;
-            return PendingDemand { bytes, ..pending };
-        }
-        pending
-    }
-
-    /// Returns about how many bytes on the path would leave now, if nothing limited them but this connection's path.
-    #[must_use]
-    pub(crate) fn wanted_bytes(&self, now: Instant) -> u64 {
-        if self.stage != Stage::Open || !self.may_send() {
-            return 0;
-        }
-        let overhead = self.path.overhead();
-        let allowance = self.path.allowance(now);
-        let allowed = allowance.payload_for(self.pending_demand(&allowance, now)) as u64 + overhead;
-        // One more packet for the remainder.
-        let packets = |bytes: u64| bytes / self.max_packet_bytes() as u64 + 1;
-        // Message frames add about as many bytes as the headers of their packets.
-        let wanted = self.channels.waiting_bytes().map(|bytes| bytes + 2 * packets(bytes) * overhead);
-        wanted.unwrap_or(u64::MAX).min(allowed)
-    }
-
     /// Sends one packet of messages. Returns its bytes on the path, or 0 if it did not leave.
     fn send_packet(&mut self, max_bytes: usize, budget: SendBudget, now: Instant, sink: &mut impl Sink) -> u32 {
         let hello_message = self.hello_message();
@@ -210,22 +157,5 @@ impl Connection {
         self.hello.on_pto();
         self.channels.on_pto();
         self.path.on_pto(now);
-    }
-
-    /// Returns the hello, as long as the peer has not acknowledged it.
-    pub(super) fn hello_message(&self) -> Option<Hello> {
-        (!self.hello.is_acked()).then_some(Hello {
-            version: VERSION,
-            oldest_version: VERSION,
-            layout: self.layout,
-            payload_bytes: self.announced_payload_bytes,
-            abilities: 0,
-        })
-    }
-
-    /// Returns the maximum bytes behind a packet's header.
-    #[inline]
-    pub(super) const fn max_packet_bytes(&self) -> usize {
-        self.max_payload_bytes - MAX_HEADER_BYTES
     }
 }

@@ -1,0 +1,54 @@
+//! The tick of a connection, and its deadlines.
+
+use core::time::Duration;
+
+use super::{Connection, Stage};
+use slipgate_netcode::time::Instant;
+
+impl Connection {
+    /// Detects losses, updates the sending rate and begins the channels' tick. Call it once per tick before messages
+    /// are composed. A connection with a later deadline may skip it: [`transmit`](Self::transmit) makes up for it.
+    pub fn tick(&mut self, now: Instant) {
+        self.ticked_at = Some(now);
+        self.path.tick(now);
+        // Losses by time are reported before the channels plan the tick.
+        self.process_acks();
+        self.channels.begin_tick(now);
+    }
+
+    /// Returns when something is due, if nothing arrives and nothing is sent before.
+    #[must_use]
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        self.next_deadline_by_ticks(now, Duration::ZERO)
+    }
+
+    /// Returns the same, but delays by `tick` what waits only for its channel's budget. It serves a caller that
+    /// begins a tick whenever it wakes up.
+    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
+        match self.stage {
+            Stage::Open => self.open_deadline(now, tick),
+            Stage::Closing(closing) if closing.control.is_acked() => Some(now),
+            Stage::Closing(closing) => Some(closing.next_send),
+            // The acknowledgement of the close message is due at once.
+            Stage::PeerClosed => Some(now),
+            Stage::Closed => None,
+        }
+    }
+
+    fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
+        // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
+        let send = self.may_send().then(|| {
+            let allowance = self.path.allowance(now);
+            allowance.next_send(self.pending_demand(&allowance, now)).unwrap_or(now)
+        });
+        let path = self.path.next_deadline().into_iter().chain(self.pto_deadline());
+        path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
+    }
+
+    /// Returns when the probe timeout fires, if a probe has anything to send: content of a packet in flight, or the
+    /// first packet of a window that is full.
+    pub(super) fn pto_deadline(&self) -> Option<Instant> {
+        let has_probe = self.channels.has_probe() || self.hello.is_in_flight() || self.is_full();
+        if has_probe { self.path.pto_deadline() } else { None }
+    }
+}
