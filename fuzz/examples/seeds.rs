@@ -265,8 +265,8 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `block_reassembly`, `connection`, `sessions`
-/// and `client`: the target, a name, and operations as the target reads them.
+/// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `transfer_reassembly`, `connection`,
+/// `sessions` and `client`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -298,19 +298,19 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
     ("channel_frames", "many_receipts", &[1, 26, 255, 14, 2, 24, 20, 0, 170]),
     // Three transfers: offered, accepted, sent in two rounds, taken, and acknowledged.
     (
-        "block_reassembly",
+        "transfer_reassembly",
         "whole",
         &[0, 0, 0, 0, 0, 0, 0, 4, 0, 14, 31, 5, 0, 15, 31, 4, 0, 14, 31, 4, 0, 14, 31, 25, 0, 5, 0, 15, 31, 24, 0],
     ),
     // The receiver accepts one and refuses one, and the sender cancels a third.
     (
-        "block_reassembly",
+        "transfer_reassembly",
         "asked",
         &[3, 0, 0, 0, 0, 4, 0, 14, 31, 25, 0, 0, 0, 4, 0, 14, 31, 25, 1, 5, 0, 15, 31, 26, 8, 4, 0, 14, 31, 25, 0],
     ),
     // The connection ends in the middle of a transfer of 5,000 bytes, and the next one resumes it.
     (
-        "block_reassembly",
+        "transfer_reassembly",
         "resumed",
         &[
             0, 0, 0, 0, 0, 0, 0, 4, 0, 14, 31, 5, 0, 15, 31, 4, 0, 14, 9, 22, 0, 28, 0, 27, 3, 0, 0, 4, 0, 14, 31, 5,
@@ -318,7 +318,7 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
         ],
     ),
     // Frames of a malicious peer between two normal rounds.
-    ("block_reassembly", "lies", &[0, 0, 0, 0, 0, 4, 0, 14, 31, 30, 8, 3, 2, 1, 5, 0, 15, 31, 31, 9, 25, 0]),
+    ("transfer_reassembly", "lies", &[0, 0, 0, 0, 0, 4, 0, 14, 31, 30, 8, 3, 2, 1, 5, 0, 15, 31, 31, 9, 25, 0]),
     // Two ends connect, use each channel, lose a packet and close.
     (
         "connection",

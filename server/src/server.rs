@@ -188,15 +188,6 @@ impl Server {
         self.core.broadcast(channel, message, except, SendOptions::default(), self.now)
     }
 
-    /// Calls `visit` for every client, in the order of the slots. It allocates nothing.
-    pub fn for_each_client(&mut self, mut visit: impl FnMut(ClientRef<'_>)) {
-        let mut next = self.core.next_client(None);
-        while let Some(client) = next {
-            visit(ClientRef::new(self, client));
-            next = self.core.next_client(Some(client));
-        }
-    }
-
     /// Ends a turn: runs timers, sends what is due, and counts timeouts.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
@@ -296,7 +287,7 @@ impl Server {
     /// `Unsupported` on systems without filters, otherwise the error of the system call. The filter is then as it was:
     /// `sockets().filter()` returns it.
     pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
-        let protocol_id = self.config().protocol_id;
+        let protocol_id = self.core.netcode.config().protocol_id;
         if on {
             self.kernel_filter.switch_on(&self.sockets, protocol_id)
         } else {
@@ -315,7 +306,7 @@ impl Server {
         client_id: impl Into<ClientId>,
         user_data: UserData,
     ) -> Result<ClientHandle, LoopbackError> {
-        let Traffic::Payloads = self.traffic() else { return Err(LoopbackError::WrongTraffic) };
+        let Traffic::Payloads = self.core.traffic() else { return Err(LoopbackError::WrongTraffic) };
         Ok(self.core.connect_loopback(client_id.into(), user_data, self.now)?)
     }
 

@@ -13,13 +13,15 @@ use std::os::fd::AsFd;
 
 use mio::net::UdpSocket;
 
+use super::address_family::AddressFamily;
 use super::batch::{BATCH_SIZE, ReceiveBatch, SendBatch};
+use super::batching::Batching;
 use super::gso::{GsoRun, SendPlan};
+use super::portable;
 use super::refusal::{is_unsupported, may_be_unsupported};
 use super::sending::{SendCaps, SendSyscalls, send_runs};
 use super::stats::{SocketErrorKind, SocketStats};
 use super::syscalls::{self, OutgoingMessage};
-use super::{AddressFamily, Batching, portable};
 
 /// The number of datagrams that the first call of a turn requests; later calls request a full batch. Preparing a call
 /// costs time for each buffer, which a turn with few datagrams should not spend on 64.

@@ -87,7 +87,8 @@ impl BoundSocket {
     }
 }
 
-#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(test)]
 impl BoundSocket {
     pub(super) const fn dropped_total(&self) -> u64 {
         self.dropped.total

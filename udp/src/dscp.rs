@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use socket2::SockRef;
 
-use super::AddressFamily;
+use super::address_family::AddressFamily;
 
 /// A differentiated services code point (RFC 2474). Some routers honour it, mostly those in homes and offices, and
 /// Wi-Fi access points.

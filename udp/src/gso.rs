@@ -6,8 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use super::address_family::AddressFamily;
 use super::batch::BATCH_SIZE;
-use super::{AddressFamily, Batching};
+use super::batching::Batching;
 
 /// The maximum size of a message that the kernel segments: the payload of an IPv4 datagram, in bytes (RFC 768, RFC
 /// 791).

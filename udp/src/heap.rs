@@ -68,7 +68,8 @@ fn unused_bytes() -> Option<u32> {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn return_free_memory() {}
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

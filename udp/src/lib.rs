@@ -14,9 +14,11 @@
 // Only `syscalls` may use `unsafe`, for calls without a safe wrapper in the standard library.
 #![deny(unsafe_code)]
 
+mod address_family;
 mod batch;
 #[cfg(target_os = "linux")]
 mod batched;
+mod batching;
 mod bound_socket;
 mod coalesce;
 mod dscp;
@@ -45,8 +47,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::address::Address;
 
+use self::address_family::AddressFamily;
 use self::bound_socket::{BoundSocket, PortSharing};
 use self::coalesce::WakeupCoalescer;
+use self::waker::WAKER;
 use slipgate_os::listen::ListenError;
 
 #[cfg(target_os = "linux")]
@@ -55,6 +59,7 @@ use self::batched::BatchedDatapath as Datapath;
 use self::portable::PortableDatapath as Datapath;
 
 pub use self::batch::{BATCH_SIZE, DatagramMut, ReceiveBatch, SendBatch};
+pub use self::batching::Batching;
 pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers};
 pub use self::coalesce::WakePolicy;
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
@@ -69,46 +74,6 @@ pub use self::waker::Waker;
 /// The number of reads after which the kernel's drop counters are read, because they count modulo 2^32. A wrap is
 /// missed only above 600 million drops per second at ten reads per second; faster loops read the counters more often.
 const READS_PER_DROP_UPDATE: u64 = 64;
-
-/// The poll token of a wakeup by another thread.
-const WAKER: Token = Token(2);
-
-/// How many datagrams one system call carries, in increasing order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum Batching {
-    /// One datagram.
-    Off,
-    /// Up to 64 datagrams (Linux: `recvmmsg`, `sendmmsg`).
-    Messages,
-    /// Up to 64 datagrams. Datagrams to one receiver pass through most of the kernel as one message (Linux:
-    /// `UDP_SEGMENT`).
-    Segments,
-}
-
-impl Batching {
-    /// Returns the name as a stable word for logs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Messages => "messages",
-            Self::Segments => "segments",
-        }
-    }
-}
-
-/// The address families. Each has a socket of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AddressFamily {
-    V4,
-    V6,
-}
-
-impl AddressFamily {
-    const fn of(address: &SocketAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
 
 /// UDP sockets: one for each address family in use.
 ///

@@ -70,8 +70,8 @@ fn parse_v6(snmp6: &str) -> u64 {
     counts.filter_map(|(_, number)| number.trim().parse::<u64>().ok()).sum()
 }
 
-#[cfg(test)]
 #[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,8 +4,10 @@ use std::io;
 
 use mio::net::UdpSocket;
 
-use super::AddressFamily;
+use super::address_family::AddressFamily;
 use super::batch::{ReceiveBatch, SendBatch};
+#[cfg(not(target_os = "linux"))]
+use super::batching::Batching;
 use super::stats::{SocketErrorKind, SocketStats};
 
 /// The number of errors after which a turn stops reading a socket. The next turn tries again.
@@ -18,11 +20,11 @@ pub(super) struct PortableDatapath(());
 
 #[cfg(not(target_os = "linux"))]
 impl PortableDatapath {
-    pub(super) const fn batching(&self) -> super::Batching {
-        super::Batching::Off
+    pub(super) const fn batching(&self) -> Batching {
+        Batching::Off
     }
 
-    pub(super) const fn limit(&mut self, _: super::Batching) {}
+    pub(super) const fn limit(&mut self, _: Batching) {}
 
     pub(super) fn receive(
         &self,

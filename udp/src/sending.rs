@@ -5,8 +5,8 @@
 
 use std::io;
 
-use super::Batching;
 use super::batch::BATCH_SIZE;
+use super::batching::Batching;
 use super::gso::GsoRun;
 use super::portable::is_too_large;
 use super::refusal::{is_unsupported, may_be_unsupported};

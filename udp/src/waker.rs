@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use mio::Poll;
+use mio::{Poll, Token};
 
-use super::WAKER;
+/// The poll token of a wakeup by another thread.
+pub(super) const WAKER: Token = Token(2);
 
 /// Ends the wait of a server's or client's [`Sockets`](super::Sockets) early. Clones refer to the same sockets.
 ///

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::ops::Deref;
 
-use super::TypedErrorKind;
+use super::error::TypedErrorKind;
 
 /// Bytes of memory that a value may take for each byte of its message.
 pub const MEMORY_PER_BYTE: usize = 64;

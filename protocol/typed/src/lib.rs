@@ -48,13 +48,12 @@ mod bincode;
 mod budget;
 #[cfg(feature = "channels")]
 mod channel_message;
+mod error;
 mod meter;
 #[cfg(feature = "postcard")]
 mod postcard;
 #[cfg(all(test, feature = "bincode", feature = "postcard"))]
 mod tests;
-
-use core::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,6 +64,7 @@ use self::budget::DecodeBudget;
 pub use self::budget::{MAX_ALLOCATIONS, MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
 #[cfg(feature = "channels")]
 pub use self::channel_message::{SendTypedError, TypedError, decode};
+pub use self::error::TypedErrorKind;
 pub use self::meter::Metered;
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
@@ -143,42 +143,3 @@ pub trait Codec {
         self.decode(bytes)
     }
 }
-
-/// A defect of a typed message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum TypedErrorKind {
-    /// The message is larger than the codec's limit or the buffer.
-    TooLarge,
-    /// The message ends before its value does.
-    CutOff,
-    /// The bytes do not encode a value of this type.
-    Malformed,
-    /// Bytes remain behind the value.
-    Trailing,
-    /// The value would take more memory than a message of this size is allowed.
-    Expands,
-    /// The value has more parts than a message of this size is allowed.
-    TooManyValues,
-    /// The value would allocate more often than [`MAX_ALLOCATIONS`].
-    TooManyAllocations,
-    /// The value's parts are nested deeper than [`MAX_DEPTH`].
-    TooDeep,
-}
-
-impl fmt::Display for TypedErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLarge => "the message is larger than the codec's limit or the buffer",
-            Self::CutOff => "the message ends before its value does",
-            Self::Malformed => "the message does not encode a value of this type",
-            Self::Trailing => "bytes remain behind the message's value",
-            Self::Expands => "the message's value takes too much memory",
-            Self::TooManyValues => "the message's value has too many parts",
-            Self::TooManyAllocations => "the message's value needs too many allocations",
-            Self::TooDeep => "the message's value is nested too deeply",
-        })
-    }
-}
-
-impl core::error::Error for TypedErrorKind {}

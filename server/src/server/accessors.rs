@@ -35,6 +35,15 @@ impl Server {
         is_known.then(|| ClientRef::new(self, client))
     }
 
+    /// Calls `visit` for every client, in the order of the slots. It allocates nothing.
+    pub fn for_each_client(&mut self, mut visit: impl FnMut(ClientRef<'_>)) {
+        let mut next = self.core.next_client(None);
+        while let Some(client) = next {
+            visit(ClientRef::new(self, client));
+            next = self.core.next_client(Some(client));
+        }
+    }
+
     /// Returns the handle of a client id, while it is connected to this shard.
     #[must_use]
     pub fn find(&self, client_id: impl Into<ClientId>) -> Option<ClientHandle> {

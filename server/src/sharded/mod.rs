@@ -36,9 +36,9 @@ use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_os::clock::Clock;
 use slipgate_session::channel::{ChannelId, Remaining};
-use slipgate_session::connection::{Budget, PathStats, Traffic};
+use slipgate_session::connection::{Budget, PathStats, SendError, Traffic};
 
-use self::bridge::{BridgeCounters, ClientFacts, ShardBridge, ShardEvent};
+use self::bridge::{BridgeCounters, ClientFacts, Command, ShardBridge, ShardEvent};
 pub use self::config::{ShardedServerConfig, ShardedServerError};
 use self::config::{is_same, max_command_bytes};
 use self::link::{ClientEntry, ShardLink};
@@ -271,6 +271,22 @@ impl ShardedServer {
     /// Replaces the private keys on all shards; see [`Server::set_keys`].
     pub fn set_keys(&self, keys: &KeyRing) {
         self.threads.set_keys(keys);
+    }
+
+    /// Runs a closure on a shard's thread with its [`Server`], for what this type does not offer: weights, the progress
+    /// of transfers. It runs after what was sent before, also if [`stop`](Self::stop) follows at once. It allocates, so
+    /// it is not for single messages.
+    ///
+    /// # Errors
+    /// - `Backlogged`: the queue to the shard is full.
+    /// - `Gone`: there is no such shard.
+    pub fn on_shard(
+        &mut self,
+        shard: ShardId,
+        work: impl FnOnce(&mut Server) + Send + 'static,
+    ) -> Result<(), SendError> {
+        let link = self.links.get_mut(usize::from(shard.0)).ok_or(SendError::Gone)?;
+        link.push(Command::Run(Box::new(work)), &[])
     }
 
     /// Disconnects all clients with a text for the players, passes the last events to `on_event`, and waits for the

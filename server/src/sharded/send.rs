@@ -9,8 +9,8 @@ use slipgate_session::connection::{CloseCode, SendError, Traffic};
 use super::ShardedServer;
 use super::bridge::Command;
 use super::link::ShardLink;
+use crate::ClientHandle;
 use crate::stats::BroadcastReport;
-use crate::{ClientHandle, Server};
 
 /// The maximum bytes of the text for a kicked player.
 const MAX_TEXT_BYTES: usize = 256;
@@ -176,22 +176,6 @@ impl ShardedServer {
         let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
         let link = self.open_link(client)?;
         link.push_close(client, Command::Kick { client, code, byte_count: text.len() }, text.as_bytes())
-    }
-
-    /// Runs a closure on a shard's thread with its [`Server`], for what this type does not offer: weights, the progress
-    /// of transfers. It runs after what was sent before, also if [`stop`](Self::stop) follows at once. It allocates, so
-    /// it is not for single messages.
-    ///
-    /// # Errors
-    /// - `Backlogged`: the queue to the shard is full.
-    /// - `Gone`: there is no such shard.
-    pub fn on_shard(
-        &mut self,
-        shard: ShardId,
-        work: impl FnOnce(&mut Server) + Send + 'static,
-    ) -> Result<(), SendError> {
-        let link = self.links.get_mut(usize::from(shard.0)).ok_or(SendError::Gone)?;
-        link.push(Command::Run(Box::new(work)), &[])
     }
 
     fn push(&mut self, client: ClientHandle, command: Command, body: &[u8]) -> Result<(), SendError> {

@@ -14,11 +14,13 @@
 
 mod session;
 mod state;
+mod token_name;
 
 use alloc::boxed::Box;
 use core::fmt;
 
 pub use self::state::{ClientState, EndReason};
+pub use self::token_name::TokenName;
 
 use self::session::{Handled, TokenSession};
 use super::timing::TimeoutPolicy;
@@ -28,7 +30,6 @@ use crate::discard::{Discard, Discards};
 use crate::ids::ClientIndex;
 use crate::time::Instant;
 use crate::token::ConnectToken;
-use crate::wire::TAG_BYTES;
 
 /// The number of used tokens that a client remembers.
 const REMEMBERED_TOKENS: usize = 64;
@@ -395,16 +396,5 @@ impl NetcodeClient {
             *entry = Some(token);
         }
         self.next_used = (self.next_used + 1) % REMEMBERED_TOKENS;
-    }
-}
-
-/// The name of a token: the tag of its private part, unique to each token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TokenName([u8; TAG_BYTES]);
-
-impl From<&ConnectToken> for TokenName {
-    fn from(token: &ConnectToken) -> Self {
-        // The tag ends the sealed part, and differs for each token because the nonce does.
-        Self(token.request().sealed.last_chunk().copied().unwrap_or_default())
     }
 }

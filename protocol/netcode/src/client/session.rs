@@ -6,8 +6,8 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::TokenName;
 use super::state::{ClientState, EndReason};
+use super::token_name::TokenName;
 use crate::address::{Address, is_dialable};
 use crate::crypto::aead::packets::PreparedKey;
 use crate::crypto::lane::{self, Lane};

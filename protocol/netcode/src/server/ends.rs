@@ -107,7 +107,8 @@ impl Drop for NetcodeServer {
     }
 }
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(feature = "std")]
+#[cfg(test)]
 mod tests {
     use core::net::SocketAddr;
 

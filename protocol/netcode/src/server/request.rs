@@ -4,13 +4,14 @@
 
 use core::time::Duration;
 
+use super::NetcodeServer;
 use super::config::TokenCutoff;
 use super::handshake::{HandshakeOutcome, OpenedToken};
 use super::pending::{HandshakeReply, PresentedToken};
 use super::registry::Presence;
 use super::slots::SlotState;
-use super::{Discard, NetcodeServer};
 use crate::address::Address;
+use crate::discard::Discard;
 use crate::ids::{ClientId, SlotIndex};
 use crate::time::{Instant, Now, UnixMillis, UnixSeconds};
 use crate::token::history::TokenTag;

@@ -8,7 +8,7 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use slipgate_netcode::time::Instant;
 
-use super::ProxySettings;
+use super::settings::ProxySettings;
 use super::stats::{ProxyClientReport, SocketErrorClass, SocketErrors};
 use crate::link::Link;
 use crate::nat::Nat;

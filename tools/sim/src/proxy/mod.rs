@@ -12,6 +12,7 @@
 //! to addresses from which it received a datagram.
 
 mod client;
+mod settings;
 mod stats;
 
 use std::collections::HashMap;
@@ -24,66 +25,17 @@ use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
 
 use self::client::{Incoming, ProxyClient, receive};
+pub use self::settings::{DEFAULT_BOUNDS, DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, ProxySettings};
 use self::stats::SocketErrorClass;
 pub use self::stats::{ProxyClientReport, ProxyStats, SocketErrors};
 use crate::conditions::Conditions;
-use crate::nat::Rebinding;
-use crate::path::Bounds;
 use crate::random::{Process, Random};
-
-/// The default maximum of clients.
-pub const DEFAULT_MAX_CLIENTS: usize = 64;
-/// How long an idle client is kept by default. NATs keep a UDP mapping for at least 2 minutes (RFC 4787, REQ-5).
-pub const DEFAULT_IDLE: Duration = Duration::from_secs(120);
-/// The default bounds for one client in one direction.
-pub const DEFAULT_BOUNDS: Bounds = Bounds { datagrams: 4096, bytes: 4 << 20 };
 
 /// The receive buffer: larger than any UDP datagram, so that none is truncated.
 const BUFFER_BYTES: usize = 1 << 16;
 /// The maximum number of datagrams that are received from clients in a turn.
 const MAX_DATAGRAMS_PER_TURN: usize = 256;
 const LISTENER: Token = Token(0);
-
-/// The settings of a proxy.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ProxySettings {
-    /// The address for clients; port 0 lets the system choose.
-    pub listen: SocketAddr,
-    /// The server.
-    pub to: SocketAddr,
-    /// From clients to the server.
-    pub up: Conditions,
-    /// From the server to clients.
-    pub down: Conditions,
-    /// When a client gets another address at the server; `None` for never.
-    pub rebinding: Option<Rebinding>,
-    /// The seed of all random outcomes. The first client of two proxies with one seed sees the same impairments.
-    pub seed: u64,
-    /// The maximum number of clients at once. Datagrams of further clients are dropped and counted.
-    pub max_clients: usize,
-    /// How long a client is kept that sends nothing.
-    pub idle: Duration,
-    /// The bounds for one client in one direction.
-    pub bounds: Bounds,
-}
-
-impl ProxySettings {
-    /// Creates the settings of a proxy without impairments, with the default bounds.
-    #[must_use]
-    pub const fn new(listen: SocketAddr, to: SocketAddr, seed: u64) -> Self {
-        Self {
-            listen,
-            to,
-            up: Conditions::perfect(),
-            down: Conditions::perfect(),
-            rebinding: None,
-            seed,
-            max_clients: DEFAULT_MAX_CLIENTS,
-            idle: DEFAULT_IDLE,
-            bounds: DEFAULT_BOUNDS,
-        }
-    }
-}
 
 /// The proxy. A turn processes everything that is due; between turns it waits.
 pub struct Proxy {

@@ -13,9 +13,12 @@
 //! A terminal gets a live screen with keys. Anything else gets lines of text or JSON, for a fixed time, without keys.
 
 mod clients;
+mod failures;
+mod flags;
 mod flood;
 mod game;
 mod impaired_path;
+mod issuer;
 mod line;
 mod live;
 mod outcome;
@@ -27,32 +30,23 @@ mod show;
 mod snapshot;
 mod stage;
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use slipgate_cli::Failure;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::queue_lines;
-use slipgate_cli::values::{NotASpan, Span};
-use slipgate_netcode::crypto::key::KeyRing;
-use slipgate_os::listen;
-use slipgate_sim::Preset;
-use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
-use slipgate_token_issuer::http::{self, RunningService, TokenService};
-use slipgate_token_issuer::{Issuer, Limits};
+use slipgate_cli::values::Span;
 
+use self::failures::cannot_register;
+pub(crate) use self::flags::DemoFlags;
+use self::flags::Playtime;
 use self::live::{LiveScreen, Next};
 use self::outcome::Ending;
 use self::show::{DemoScreen, Style};
 use self::stage::{DemoControl, DemoStage};
-use crate::keygen::entropy;
 
-/// The protocol id of the demo's game.
-const PROTOCOL_ID: u64 = 0x51_19_67_a7_e0_de_30_01;
 /// How long clients play without keys.
 const UNATTENDED_TIME: Span = Span(Duration::from_secs(10));
 /// The interval at which the display is updated.
@@ -66,56 +60,6 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The signals that end the demo in order.
 const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-
-#[derive(Args)]
-pub(crate) struct DemoFlags {
-    /// Number of clients
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
-    clients: u32,
-
-    /// How long the clients play; `ever` means until a signal [default: 10s, or until q in a terminal]
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    duration: Option<Playtime>,
-
-    /// State messages per second, of each client and to each client, if the path allows
-    #[arg(long, value_name = "HZ", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rate: u32,
-
-    /// Size of the map that the server sends to each client in the background, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 1024,
-        value_parser = clap::value_parser!(u32).range(1..=game::MAX_MAP_KIB.into()))]
-    map: u32,
-
-    /// Impair the network between clients and server: wifi-bad, 4g, satellite or dsl-bufferbloat [default: none]
-    #[arg(long, value_name = "NAME")]
-    preset: Option<Preset>,
-
-    /// Listening address of the token issuer (HTTP, loopback only); port 0 chooses a free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
-    issuer: SocketAddr,
-
-    /// Listening address of the server (UDP); port 0 chooses a free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
-    server: SocketAddr,
-
-    /// Print one JSON object per line instead of a live screen
-    #[arg(long)]
-    json: bool,
-}
-
-/// How long the clients play.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Playtime {
-    For(Span),
-    Ever,
-}
-
-fn duration(text: &str) -> Result<Playtime, String> {
-    if text == "ever" {
-        return Ok(Playtime::Ever);
-    }
-    text.parse().map(Playtime::For).map_err(|NotASpan| format!("{NotASpan}, or the word ever"))
-}
 
 pub(crate) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let interrupts = Interrupts::listen()?;
@@ -250,51 +194,5 @@ impl Interrupts {
             signal_hook::flag::register(signal, Arc::clone(&self.may_exit)).map_err(|error| cannot_register(&error))?;
         }
         Ok(())
-    }
-}
-
-fn cannot_register(error: &io::Error) -> Failure {
-    Failure::run_time(format!("cannot register signal handlers: {error}"))
-}
-
-fn start_issuer(
-    bind: SocketAddr,
-    keys: KeyRing,
-    server: SocketAddr,
-    api_key: &ApiKey,
-) -> Result<RunningService, Failure> {
-    if !bind.ip().is_loopback() {
-        return Err(Failure::usage(format!(
-            "the demo's issuer serves plain HTTP, so {bind} must be a loopback address"
-        )));
-    }
-    let issuer = Issuer::new(PROTOCOL_ID, keys, &[server], Limits::default())
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    let digest = api_key.digest(&mut entropy()?);
-    let api_keys = ApiKeys::new(vec![digest]).map_err(|error| Failure::run_time(error.to_string()))?;
-    TcpListener::bind(bind)
-        .and_then(|listener| http::spawn(listener, TokenService::new(issuer, api_keys)))
-        .map_err(|error| cannot_listen("issuer", "HTTP", bind, &error))
-}
-
-/// Returns the failure of a program part that cannot listen on its address.
-fn cannot_listen(part: &str, protocol: &str, bind: SocketAddr, error: &io::Error) -> Failure {
-    let reason = listen::reason(error);
-    Failure::run_time(format!("the {part} cannot listen on {bind} ({protocol}): {reason}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn demo_runs_for_a_time_or_for_ever() {
-        for (text, seconds) in [("10s", 10), ("1m 30s", 90), ("10", 10)] {
-            assert_eq!(duration(text), Ok(Playtime::For(Span(Duration::from_secs(seconds)))), "{text}");
-        }
-        assert_eq!(duration("ever"), Ok(Playtime::Ever));
-        for text in ["", "Ever", "unlimited", "18446744073709551615s"] {
-            assert!(duration(text).is_err_and(|message| message.ends_with("or the word ever")), "{text}");
-        }
     }
 }

@@ -13,7 +13,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_server::stats::{Discards, NetcodeStats};
 use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets};
 
-use super::cannot_listen;
+use super::failures::cannot_listen;
 use super::game::GameSettings;
 use super::server_game::{ServerGame, ServerSideReport};
 

@@ -9,7 +9,7 @@ use slipgate_cli::Failure;
 use slipgate_cli::output::print_line;
 use slipgate_sim::Preset;
 
-use super::DemoFlags;
+use super::flags::DemoFlags;
 use super::live::wrap_to_terminal;
 use super::outcome::Ending;
 use super::server::ServerReport;

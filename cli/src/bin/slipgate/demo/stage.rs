@@ -10,14 +10,15 @@ use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::http::RunningService;
 
 use super::clients::{AfterEnd, Clients, JoinSettings, ServerState};
+use super::flags::DemoFlags;
 use super::flood::Flood;
 use super::game::GameSettings;
 use super::impaired_path::ImpairedPath;
+use super::issuer::{PROTOCOL_ID, start_issuer};
 use super::line::Line;
 use super::server::{BoundServer, GameServer, ServerReport, ServerSettings};
 use super::server_game::ServerSideReport;
 use super::snapshot::DemoSnapshot;
-use super::{DemoFlags, PROTOCOL_ID, start_issuer};
 use crate::keygen::entropy;
 
 /// How long a restart tries to open the server's port again.

@@ -20,6 +20,7 @@
 //!
 //! Sections §4.x in this module are those of `specs/transfers-1.md`.
 
+mod event;
 pub mod frame;
 mod incoming;
 mod receiver;
@@ -32,6 +33,7 @@ use core::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+pub use self::event::TransferEvent;
 pub use self::frame::TransferReason;
 pub use self::receiver::{PartialTransfer, TransferContent};
 pub use self::sender::TransferBeginError;
@@ -317,61 +319,6 @@ impl fmt::Display for TransferConfigError {
 }
 
 impl core::error::Error for TransferConfigError {}
-
-/// An event of a transfer. `Offered`, `Received` and `Broken` concern transfers of the peer, the others those of this
-/// end.
-///
-/// # Examples
-/// ```
-/// use slipgate_session::channel::transfer::TransferEvent;
-///
-/// /// Returns the map, when all of it has arrived.
-/// fn map(event: TransferEvent) -> Option<Vec<u8>> {
-///     match event {
-///         TransferEvent::Received { content, .. } => Some(content.into_vec()),
-///         _ => None,
-///     }
-/// }
-/// ```
-#[derive(Debug)]
-pub enum TransferEvent {
-    /// The peer offers a transfer, and [`TransferAdmission::Ask`] is set: accept or refuse it.
-    Offered(TransferOffer),
-    /// A transfer has arrived completely. Reported once.
-    Received {
-        /// The transfer.
-        id: TransferId,
-        /// The peer's label for it.
-        label: u64,
-        /// The content.
-        content: TransferContent,
-    },
-    /// A transfer of the peer that was offered or accepted will not arrive.
-    Broken {
-        /// The transfer.
-        id: TransferId,
-        /// The peer's label for it.
-        label: u64,
-        /// The end that aborted it.
-        by: TransferSide,
-        /// The reason.
-        reason: TransferReason,
-        /// The part that had arrived, to resume it later. `None` if nothing arrived or the digest was wrong.
-        partial: Option<PartialTransfer>,
-    },
-    /// The peer has received a transfer of this end completely.
-    Delivered {
-        /// The transfer.
-        id: TransferId,
-    },
-    /// The peer refused or aborted a transfer of this end.
-    Refused {
-        /// The transfer.
-        id: TransferId,
-        /// The reason.
-        reason: TransferReason,
-    },
-}
 
 /// A transfer that the peer offers.
 ///
