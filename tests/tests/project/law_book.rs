@@ -12,11 +12,11 @@ use super::files::{files, is_test, root};
 const FOLDER: &str = "protocol/session/src/congestion";
 const DOCUMENT: &str = "specs/glide-1.md";
 /// The files beside the folder `glide` that take part in the controller.
-const SHARED: &[&str] = &["mod", "pacer", "state", "timing", "windowed_minmax"];
+const SHARED: &[&str] = &["pacer", "rate", "state", "timing", "windowed_minmax"];
 /// Units of constants without a type of their own, which therefore count things or are ratios.
 const PLAIN_UNITS: &[&str] = &["ratio", "count", "packets"];
 /// Constants whose unit has no type, and that unit.
-const OTHER_UNITS: &[(&str, &str)] = &[("cubic::STEEPNESS", "packets/s³"), ("congestion::FLOOR_PACKET_BYTES", "B")];
+const OTHER_UNITS: &[(&str, &str)] = &[("cubic::STEEPNESS", "packets/s³"), ("rate::FLOOR_PACKET_BYTES", "B")];
 
 /// A value in its base unit: seconds, bytes, bytes per second, or a number.
 #[derive(Clone, PartialEq)]
@@ -100,7 +100,7 @@ fn constants_of(source: &str, known: &BTreeMap<String, Vec<f64>>) -> Vec<(String
 fn constants() -> BTreeMap<String, Quantity> {
     let folder = root().join(FOLDER);
     let read = |path: &Path| fs::read_to_string(path).unwrap();
-    let common = constants_of(&read(&folder.join("mod.rs")), &BTreeMap::new());
+    let common = constants_of(&read(&folder.join("rate.rs")), &BTreeMap::new());
     let common = common.into_iter().map(|(name, quantity)| (name, quantity.values)).collect();
     let mut sources = files(&folder.join("glide"), &["rs"]);
     sources.extend(SHARED.iter().map(|name| folder.join(format!("{name}.rs"))));
