@@ -21,14 +21,22 @@
 //! traffic: a steady flood ends after 2 s. The address of an ended session is blocked for 1 s to 16 s each time.
 //!
 //! An upload with congestion control exceeds its budget again when its rate has grown again, which takes longer. After
-//! a pause of 50 ms an excess therefore ends no session, and no block is longer than 256 ms: a flood with such pauses
-//! leaves a burst of some hundred packets for each block.
+//! a pause of 50 ms an excess therefore leads to no block of more than 256 ms, and ends no session at once. Between two
+//! blocks an upload sends many packets within its budget, because it has slowed down. A flood in bursts does not: after
+//! 16 blocks with few such packets in between, less the other blocks, its session ends.
+//!
+//! Datagrams that the server drops for another reason, such as forged or repeated ones, may come from any program that
+//! forges the address. They end no session. When one address has more than 64,000 a second of them, the kernel passes
+//! one of 64 datagrams of that address, at random, until they are fewer. The server handles these, so a client that did
+//! not send the others keeps its session.
 
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::time::Instant;
 use slipgate_udp::{BlockedSender, Passing};
+
+use crate::junk_counts::JunkCounts;
 
 /// The senders that are remembered at once. The program of the kernel filter grows by 5 to 13 instructions for each. It
 /// may have 4,096.
@@ -65,6 +73,20 @@ const PROBE: Duration = Duration::from_millis(32);
 const MAX_PROBED: u32 = 24;
 /// The datagrams of a probed sender of which the kernel lets one pass.
 pub(crate) const ONE_IN: u32 = 64;
+/// Packets within its budget between two blocks that distinguish an upload from a flood in bursts: the budgets of 4
+/// ticks.
+const MIN_ACCEPTED: u32 = 1024;
+/// Blocks of a flood in bursts after which its session ends: 5 s with pauses of 50 ms, 10 s with pauses of 500 ms.
+const MAX_BURST_BLOCKS: u32 = 16;
+/// A client that is not blocked for this time has one block of a flood in bursts less.
+const BURST_FORGIVEN: Duration = Duration::from_secs(10);
+/// How long the kernel passes a sample of the datagrams of an address with much junk.
+const SAMPLED: Duration = Duration::from_secs(1);
+/// The datagrams of such an address in [`SAMPLED`], as far as the sample shows, beyond which it is sampled again.
+const MAX_SAMPLED: u32 = 24_000;
+/// The maximum of ticks of 16 ms for which an excess is counted together. The budget of a client grows with the time
+/// since the last tick, and so does the excess of an upload. A flood at 10 Hz must be blocked all the same.
+const MAX_TICKS: u64 = 4;
 /// How long a sender is remembered after its last block.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
@@ -76,6 +98,17 @@ pub(crate) enum Excess {
     /// An address without a connection, or with one that has ended. It counts only for a sender that was blocked before
     /// as a client, or that lost its session by a violation.
     Stranger,
+}
+
+/// The result of a datagram that the guard did not drop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatagramResult {
+    /// It was processed.
+    Accepted,
+    /// It was over its sender's budget.
+    Excess(Excess),
+    /// It was dropped for another reason.
+    Junk,
 }
 
 /// What is to be done about a sender.
@@ -112,6 +145,11 @@ enum Treatment {
         until: Instant,
         seen: u32,
     },
+    /// The same since the start of the sample, which is handled.
+    Sampled {
+        until: Instant,
+        seen: u32,
+    },
 }
 
 impl Treatment {
@@ -119,7 +157,7 @@ impl Treatment {
     const fn end(self) -> Option<Instant> {
         match self {
             Self::Free => None,
-            Self::Blocked { until } | Self::Probed { until, .. } => Some(until),
+            Self::Blocked { until } | Self::Probed { until, .. } | Self::Sampled { until, .. } => Some(until),
         }
     }
 }
@@ -128,6 +166,10 @@ struct FloodSource {
     address: Address,
     window_since: Instant,
     excess: u32,
+    /// Packets within its budget since its last block.
+    accepted: u32,
+    /// Blocks of a flood in bursts, less the others.
+    burst_blocks: u32,
     /// The level as a client, and the blocks without a connection.
     level: u32,
     stranger_blocks: u32,
@@ -166,11 +208,27 @@ impl FloodSource {
         self.is_stranger || self.has_ended || self.level >= MIN_PROBED_LEVEL
     }
 
+    /// Counts a block. Returns whether the sender is a flood in bursts.
+    fn count_burst(&mut self, now: Instant) -> bool {
+        let forgiven = now.since(self.freed_at).as_secs() / BURST_FORGIVEN.as_secs();
+        let blocks = self.burst_blocks.saturating_sub(forgiven as u32);
+        let is_burst = std::mem::replace(&mut self.accepted, 0) < MIN_ACCEPTED;
+        self.burst_blocks = if is_burst { blocks + 1 } else { blocks.saturating_sub(1) };
+        self.burst_blocks >= MAX_BURST_BLOCKS
+    }
+
+    /// Passes only a sample of its datagrams for a while.
+    fn sample(&mut self, now: Instant) {
+        let until = now.after(SAMPLED);
+        self.treatment = Treatment::Sampled { until, seen: 0 };
+        self.remembered_until = self.remembered_until.max(until.after(WINDOW));
+    }
+
     /// Returns the order in which senders are forgotten: free ones first, blocked ones last.
     const fn eviction_order(&self) -> (u8, u32, Instant) {
         let rank = match self.treatment {
             Treatment::Free => 0,
-            Treatment::Probed { .. } => 1,
+            Treatment::Probed { .. } | Treatment::Sampled { .. } => 1,
             Treatment::Blocked { .. } => 2,
         };
         (rank, self.level + self.stranger_blocks, self.remembered_until)
@@ -205,6 +263,8 @@ impl FloodSource {
 #[derive(Default)]
 pub(crate) struct FloodGuard {
     senders: Vec<FloodSource>,
+    junk: JunkCounts,
+    last_tick: Instant,
     /// When the next block or probe ends.
     next_end: Option<Instant>,
     /// Datagrams of blocked senders that had passed the kernel before.
@@ -212,22 +272,67 @@ pub(crate) struct FloodGuard {
 }
 
 impl FloodGuard {
+    /// Records a tick of the server.
+    pub(crate) const fn on_tick(&mut self, now: Instant) {
+        self.last_tick = now;
+    }
+
+    /// Records the result of a datagram. Unless it returns `Nothing`, the blocked senders have changed.
+    #[inline]
+    pub(crate) fn on_handled(&mut self, from: Address, outcome: DatagramResult, now: Instant) -> FloodAction {
+        match outcome {
+            DatagramResult::Accepted if self.senders.is_empty() => FloodAction::Nothing,
+            DatagramResult::Accepted => {
+                let sender = self.senders.iter_mut().find(|sender| sender.address == from);
+                if let Some(sender) = sender {
+                    sender.accepted = sender.accepted.saturating_add(1);
+                }
+                FloodAction::Nothing
+            }
+            DatagramResult::Excess(Excess::Client) => self.on_excess(from, Excess::Client, now),
+            DatagramResult::Excess(Excess::Stranger) => {
+                let action = self.on_excess(from, Excess::Stranger, now);
+                if action == FloodAction::Nothing { self.on_junk(from, now) } else { action }
+            }
+            DatagramResult::Junk => self.on_junk(from, now),
+        }
+    }
+
+    /// Counts a datagram of unproven origin.
+    fn on_junk(&mut self, from: Address, now: Instant) -> FloodAction {
+        if !self.junk.add(from, now) {
+            return FloodAction::Nothing;
+        }
+        let known = self.senders.iter().position(|sender| sender.address == from);
+        let index = known.unwrap_or_else(|| self.add(from, now));
+        let Some(sender) = self.senders.get_mut(index) else { return FloodAction::Nothing };
+        if sender.treatment != Treatment::Free {
+            return FloodAction::Nothing;
+        }
+        sender.sample(now);
+        self.update_next_end();
+        FloodAction::Block
+    }
+
     /// Counts a datagram over its sender's budget. Unless it returns `Nothing`, the blocked senders have changed.
-    pub(crate) fn on_excess(&mut self, from: Address, excess: Excess, now: Instant) -> FloodAction {
+    fn on_excess(&mut self, from: Address, excess: Excess, now: Instant) -> FloodAction {
         let known = self.senders.iter().position(|sender| sender.address == from);
         let Some(index) = known.or_else(|| (excess == Excess::Client).then(|| self.add(from, now))) else {
             return FloodAction::Nothing;
         };
+        let ticks = (now.since(self.last_tick).as_millis() as u64 / WINDOW.as_millis() as u64).clamp(1, MAX_TICKS);
         let Some(sender) = self.senders.get_mut(index) else { return FloodAction::Nothing };
         sender.forgive(now);
         if now.reached(sender.window_since, WINDOW) {
             (sender.window_since, sender.excess) = (now, 0);
         }
         sender.excess += 1;
-        if sender.excess < sender.max_excess(now) || sender.treatment != Treatment::Free {
+        let max = sender.max_excess(now);
+        if sender.excess < max || sender.treatment != Treatment::Free || sender.excess < max * ticks as u32 {
             return FloodAction::Nothing;
         }
-        let ends = excess == Excess::Client && sender.level >= MAX_LEVEL && sender.is_recent(now);
+        let is_steady = sender.level >= MAX_LEVEL && sender.is_recent(now);
+        let ends = excess == Excess::Client && (sender.count_burst(now) || is_steady);
         sender.has_ended |= ends;
         sender.block(excess, now);
         self.update_next_end();
@@ -258,6 +363,13 @@ impl FloodGuard {
         match &mut sender.treatment {
             Treatment::Free => return Screening::Passes,
             Treatment::Blocked { .. } => {}
+            Treatment::Sampled { seen, .. } => {
+                *seen = seen.saturating_add(one_in);
+                // Without a filter of the kernel the server takes the sample.
+                if (*seen).is_multiple_of(ONE_IN) {
+                    return Screening::Passes;
+                }
+            }
             Treatment::Probed { seen, .. } => {
                 *seen = seen.saturating_add(one_in);
                 if *seen >= MAX_PROBED * ONE_IN && sender.may_extend() {
@@ -287,6 +399,10 @@ impl FloodGuard {
             if sender.treatment.end().is_none_or(|end| now < end) {
                 continue;
             }
+            if let Treatment::Sampled { seen: MAX_SAMPLED.., .. } = sender.treatment {
+                sender.sample(now);
+                continue;
+            }
             let is_blocked = matches!(sender.treatment, Treatment::Blocked { .. });
             // A session ends by authentic packets alone, so the last block is followed by no probe.
             if is_blocked && (sender.is_stranger || sender.has_ended || sender.level < MAX_LEVEL) {
@@ -311,7 +427,7 @@ impl FloodGuard {
             let passing = match sender.treatment {
                 Treatment::Free => return None,
                 Treatment::Blocked { .. } => Passing::Nothing,
-                Treatment::Probed { .. } => Passing::OneIn64,
+                Treatment::Probed { .. } | Treatment::Sampled { .. } => Passing::OneIn64,
             };
             Some(BlockedSender { address: sender.address.into(), passing })
         })
@@ -324,6 +440,9 @@ impl FloodGuard {
             address,
             window_since: now,
             excess: 0,
+            // Its earlier packets are unknown, so its first block is not that of a flood in bursts.
+            accepted: MIN_ACCEPTED,
+            burst_blocks: 0,
             level: 0,
             stranger_blocks: 0,
             is_stranger: false,
@@ -352,6 +471,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::junk_counts::MAX_JUNK;
 
     fn at(millis: u64) -> Instant {
         Instant::from_start(Duration::from_millis(millis))
@@ -363,6 +483,7 @@ mod tests {
 
     /// Sends until an action. Returns it, and how many datagrams were counted.
     fn flood(guard: &mut FloodGuard, port: u16, excess: Excess, now: Instant) -> (FloodAction, u32) {
+        guard.on_tick(now);
         let mut actions = (1..=300).map(|count| (guard.on_excess(from(port), excess, now), count));
         actions.find(|(action, _)| *action != FloodAction::Nothing).unwrap_or((FloodAction::Nothing, 300))
     }
@@ -376,6 +497,7 @@ mod tests {
     fn blocks_double_and_after_two_seconds_the_session_ends() {
         let mut guard = FloodGuard::default();
         for turn in 0..100 {
+            guard.on_tick(at(turn * 16));
             for _ in 0..MAX_FIRST_EXCESS - 1 {
                 let action = guard.on_excess(from(1), Excess::Client, at(turn * 16));
                 assert_eq!(action, FloodAction::Nothing, "below the limit in each window");
@@ -441,7 +563,7 @@ mod tests {
     fn sender_with_long_pauses_begins_with_a_short_block_again() {
         let mut guard = FloodGuard::default();
         let mut now = 0;
-        for _ in 0..100 {
+        for _ in 0..MAX_BURST_BLOCKS {
             let start = now;
             let (next, action) = flood_and_pause(&mut guard, 500, now);
             assert_eq!((action, next - start), (FloodAction::Block, 16 + 32 + 500), "the shortest block");
@@ -483,19 +605,93 @@ mod tests {
         }
     }
 
-    #[test]
-    fn excess_after_a_pause_is_blocked_but_ends_no_session() {
-        // An honest upload on a path that is faster than its budget was ended by such excesses.
-        for pause in [50, 60, 100, 250, 400, 499] {
-            let mut guard = FloodGuard::default();
-            let (mut now, mut longest) = (0, 0);
-            for _ in 0..100 {
-                let (next, action) = flood_and_pause(&mut guard, pause, now);
-                assert_eq!(action, FloodAction::Block);
-                (now, longest) = (next, longest.max(next - now - pause - 32));
+    /// Floods in bursts with pauses until the session ends or `bursts` are over. Before each burst `accepted` packets
+    /// are within the budget. Returns the end, and the longest block in milliseconds.
+    fn bursts(accepted: &mut dyn FnMut(u32) -> u32, pause: u64, bursts: u32) -> (Option<u64>, u64) {
+        let mut guard = FloodGuard::default();
+        let (mut now, mut longest) = (0, 0);
+        for burst in 0..bursts {
+            (0..accepted(burst)).for_each(|_| {
+                assert_eq!(guard.on_handled(from(1), DatagramResult::Accepted, at(now)), FloodAction::Nothing);
+            });
+            let (next, action) = flood_and_pause(&mut guard, pause, now);
+            if action == FloodAction::End {
+                return (Some(now), longest);
             }
-            assert_eq!(longest, 256, "pauses of {pause} ms");
+            (now, longest) = (next, longest.max(next - now - pause - 32));
         }
+        (None, longest)
+    }
+
+    #[test]
+    fn excess_of_an_upload_is_blocked_but_ends_no_session() {
+        // An honest upload on a path that is faster than its budget was ended by such excesses. A third of its blocks
+        // look like those of a flood in bursts.
+        for pause in [50, 60, 100, 250, 400, 499] {
+            let mut accepted = |burst| if burst % 3 == 0 { 600 } else { 2000 };
+            assert_eq!(bursts(&mut accepted, pause, 300), (None, 256), "pauses of {pause} ms");
+        }
+    }
+
+    #[test]
+    fn flood_in_bursts_ends_after_sixteen_of_them() {
+        // The budget of a turn is accepted each time.
+        for (pause, seconds) in [(50, 6), (100, 7), (250, 8), (500, 10), (1000, 18), (5000, 90)] {
+            let (end, longest) = bursts(&mut |_| 256, pause, 300);
+            assert!(end.is_some_and(|end| end < seconds * 1000), "pauses of {pause} ms: {end:?}");
+            assert!(longest <= 256, "{longest} ms");
+        }
+        assert_eq!(bursts(&mut |_| 256, 10_000, 300).0, None, "rare bursts are harmless");
+    }
+
+    #[test]
+    fn slow_loop_may_find_the_excess_of_four_ticks() {
+        for (millis, ticks) in [(10, 1), (16, 1), (33, 2), (50, 3), (200, 4), (60_000, 4)] {
+            let mut guard = FloodGuard::default();
+            guard.on_tick(at(1000));
+            let now = at(1000 + millis);
+            for _ in 1..MAX_FIRST_EXCESS * ticks {
+                assert_eq!(guard.on_excess(from(1), Excess::Client, now), FloodAction::Nothing, "{millis} ms");
+            }
+            assert_eq!(guard.on_excess(from(1), Excess::Client, now), FloodAction::Block, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn junk_of_an_address_is_sampled_while_it_goes_on() {
+        for outcome in [DatagramResult::Junk, DatagramResult::Excess(Excess::Stranger)] {
+            let mut guard = FloodGuard::default();
+            for _ in 1..MAX_JUNK {
+                assert_eq!(guard.on_handled(from(1), outcome, at(1000)), FloodAction::Nothing);
+            }
+            assert_eq!(guard.on_handled(from(1), outcome, at(1000)), FloodAction::Block);
+            for second in 1..5 {
+                assert_eq!(blocked(&guard), [(1, true)], "a sample passes");
+                // The kernel has dropped the others, and the server handles these.
+                for _ in 0..400 {
+                    assert_eq!(guard.screen(from(1), ONE_IN, at(1000 * second)), Screening::Passes);
+                    assert_eq!(guard.on_handled(from(1), outcome, at(1000 * second)), FloodAction::Nothing);
+                }
+                assert!(guard.end_blocks(at(1000 + 1000 * second)));
+            }
+            // A client at 15,000 a second is not sampled again.
+            for _ in 0..15_000 / ONE_IN {
+                assert_eq!(guard.screen(from(1), ONE_IN, at(5500)), Screening::Passes);
+            }
+            assert!(guard.end_blocks(at(6000)) && blocked(&guard).is_empty());
+            assert_eq!(guard.on_excess(from(1), Excess::Client, at(6100)), FloodAction::Nothing, "no level is raised");
+        }
+    }
+
+    #[test]
+    fn server_takes_the_sample_where_the_kernel_has_no_filter() {
+        let mut guard = FloodGuard::default();
+        for _ in 0..MAX_JUNK {
+            guard.on_handled(from(1), DatagramResult::Junk, at(1000));
+        }
+        let passed = (0..6400).filter(|_| guard.screen(from(1), 1, at(1001)) == Screening::Passes).count();
+        assert_eq!((passed, guard.dropped()), (100, 6300));
+        assert_eq!(guard.screen(from(2), 1, at(1001)), Screening::Passes);
     }
 
     #[test]

@@ -137,6 +137,7 @@ pub mod sharded;
 mod flood_guard;
 mod inbox;
 mod journal;
+mod junk_counts;
 mod kernel_filter;
 mod loopback_error;
 mod memory_return;

@@ -35,7 +35,7 @@ use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, 
 use slipgate_udp::{BlockedSender, ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
 use crate::ReadLimits;
-use crate::flood_guard::{Excess, FloodAction, FloodGuard, ONE_IN, Screening};
+use crate::flood_guard::{DatagramResult, Excess, FloodAction, FloodGuard, ONE_IN, Screening};
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
 use crate::memory_return::MemoryReturn;
@@ -191,6 +191,7 @@ impl Server {
     /// Ends a turn: runs timers, sends what is due, and counts timeouts.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
+        self.flood_guard.on_tick(self.now.monotonic);
         // A client is silent only if everything that had arrived was handled.
         if self.lag.on_tick(self.now.monotonic) {
             self.core.tick(self.now);
@@ -416,20 +417,21 @@ impl Server {
         }
         let refused_before = self.core.stats().packets_over_budget;
         let handled = self.core.handle(from, datagram, scratch, self.now);
-        let excess = match &handled {
-            Err(Discard::ClientBudget) => Some(Excess::Client),
+        let outcome = match &handled {
+            Err(Discard::ClientBudget) => DatagramResult::Excess(Excess::Client),
             // A closing handshake takes ten packets, and the guard lets 256 of a leaving client pass in 16 ms.
-            Err(Discard::UnknownSender | Discard::ConnectionEnded) => Some(Excess::Stranger),
-            _ => (self.core.stats().packets_over_budget > refused_before).then_some(Excess::Client),
+            Err(Discard::UnknownSender | Discard::ConnectionEnded) => DatagramResult::Excess(Excess::Stranger),
+            Err(_) => DatagramResult::Junk,
+            Ok(_) if self.core.stats().packets_over_budget > refused_before => DatagramResult::Excess(Excess::Client),
+            Ok(_) => DatagramResult::Accepted,
         };
-        if let Some(excess) = excess {
-            self.on_excess(from, excess);
-        }
+        self.on_handled(from, outcome);
         handled.ok().flatten()
     }
 
-    fn on_excess(&mut self, from: Address, excess: Excess) {
-        let action = self.flood_guard.on_excess(from, excess, self.now.monotonic);
+    #[inline]
+    fn on_handled(&mut self, from: Address, outcome: DatagramResult) {
+        let action = self.flood_guard.on_handled(from, outcome, self.now.monotonic);
         if action == FloodAction::End {
             let is_sender = |client: &ClientHandle| {
                 self.core.netcode.client(*client).is_some_and(|info| info.address == Some(from))

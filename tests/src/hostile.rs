@@ -37,6 +37,8 @@ const MESSAGE_BYTES: u32 = 32 * 1024;
 const IDS: u32 = 1 << 21;
 /// The packets at the start that carry a HELLO: one of them arrives even on a path that loses many.
 const HELLO_PACKETS: u64 = 64;
+/// The most bytes of extended acks in a packet.
+const EXTENDED_ACK_BYTES: usize = 28;
 /// The bytes of frames in a packet, behind the largest header, frame and HELLO.
 const FRAME_BYTES: usize = MAX_PAYLOAD_BYTES - 60;
 
@@ -86,7 +88,7 @@ pub enum FloodMix {
     TransferBegins,
     /// Withdrawals of transfers that were never announced.
     TransferWithdrawals,
-    /// Acknowledgements of 256 packets, all known, without messages.
+    /// Acknowledgements of 256 packets, as far as they were received, without messages.
     Acks,
     /// Headers alone.
     Headers,
@@ -135,6 +137,10 @@ pub struct FloodWriter {
     packets: u64,
     sequence: u16,
     acks: Acks,
+    /// The packets before those of `acks`, as extended acks.
+    extended_acks: [u8; EXTENDED_ACK_BYTES],
+    /// The packets of the peer that were received, by their numbers.
+    received: Vec<bool>,
     /// The next message id of each channel.
     next_ids: [u32; 4],
     /// The next slice of the message of maximum size.
@@ -169,6 +175,8 @@ impl FloodWriter {
             packets: 0,
             sequence: 0,
             acks: Acks::NONE,
+            extended_acks: [0; EXTENDED_ACK_BYTES],
+            received: vec![false; 1 << 16],
             next_ids: [0; 4],
             next_slice: 0,
             gap: None,
@@ -177,10 +185,18 @@ impl FloodWriter {
         }
     }
 
-    /// Acknowledges a packet of the peer, and up to 31 before it, in all packets from now on.
-    pub const fn acknowledge(&mut self, ack: Sequence) {
-        // Packets before the first would be packets that were never sent.
-        let bits = if ack.0 < 31 { (1 << (ack.0 + 1)) - 1 } else { u32::MAX };
+    /// Acknowledges a packet of the peer, and those before it that were received, in all packets from now on. It
+    /// acknowledges no skipped number, which would end the session.
+    pub fn acknowledge(&mut self, ack: Sequence) {
+        self.received[usize::from(ack.0)] = true;
+        // A number that was used 32,768 packets ago will be used again.
+        self.received[usize::from(ack.0.wrapping_add(1 << 15))] = false;
+        let is_received = |back: u16| self.received[usize::from(ack.0.wrapping_sub(back))];
+        let bits = (0..32).filter(|back| is_received(*back)).fold(0, |bits, back| bits | 1 << back);
+        self.extended_acks = [0; EXTENDED_ACK_BYTES];
+        for (index, byte) in (4..).zip(&mut self.extended_acks) {
+            *byte = (0..8).filter(|bit| is_received(index * 8 + bit)).fold(0, |byte, bit| byte | 1 << bit);
+        }
         self.acks = Acks { ack, bits };
     }
 
@@ -209,9 +225,7 @@ impl FloodWriter {
         let mut buf = [0; MAX_PAYLOAD_BYTES];
         let mut writer = Writer::new(&mut buf);
         ReliableHeader { sequence: Sequence(sequence), acks: self.acks }.emit(&mut writer);
-        let extended = [u8::MAX; 28];
-        let knows_all = mix == FloodMix::Acks && self.acks.ack.0 >= 256;
-        let extended_acks = if knows_all { &extended[..] } else { &[] };
+        let extended_acks = if mix == FloodMix::Acks { &self.extended_acks[..] } else { &[] };
         if mix != FloodMix::Headers {
             SessionFrame { sent: Timestamp(0), arrived: None, extended_acks }.emit(&mut writer);
             if self.packets < HELLO_PACKETS {

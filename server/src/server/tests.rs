@@ -309,6 +309,24 @@ fn packets_of_a_client_that_left_do_not_block_it() {
 }
 
 #[test]
+fn forged_packets_of_an_address_are_sampled() {
+    let (mut server, _player, _, handle) = with_connected_client();
+    let client = server.client(handle).unwrap().address().unwrap().into();
+    let stranger = Address::from(SocketAddr::from(([192, 0, 2, 9], 9)));
+    for (from, sampled) in [(client, 1), (stranger, 2)] {
+        // The type of a payload, with a packet number of 8 bytes.
+        let mut send = |packets| {
+            for _ in 0..packets {
+                assert!(server.handle(from, &mut [0x85; 40], &mut Vec::new()).is_none());
+            }
+            server.flood_guard.blocked().count()
+        };
+        assert_eq!((send(1023), send(1)), (sampled - 1, sampled));
+    }
+    assert!(server.discards()[Discard::NotAuthentic] >= 1023 && server.client(handle).is_some());
+}
+
+#[test]
 fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
     const MAP: ChannelId = ChannelId(1);
     // The transfers start after 0, 200, 400 and 600 s.

@@ -7,16 +7,17 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, WorkLimits};
 use slipgate_session::reliability::Sink;
+use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 
 const TURN: Duration = Duration::from_millis(16);
 const PACKETS_PER_TURN: usize = 256;
 const TURNS: u32 = 120;
 
-/// Counts packets and forgets them.
+/// Keeps the numbers of packets alone.
 struct Nowhere {
     buf: [u8; MAX_PAYLOAD_BYTES],
-    sent: usize,
+    sent: Vec<Sequence>,
 }
 
 impl Sink for Nowhere {
@@ -28,8 +29,9 @@ impl Sink for Nowhere {
         Some(&mut self.buf)
     }
 
-    fn commit(&mut self, _bytes: usize) {
-        self.sent += 1;
+    fn commit(&mut self, bytes: usize) {
+        let header = ReliableHeader::parse(&self.buf[..bytes]);
+        self.sent.extend(header.map(|(header, _)| header.sequence));
     }
 }
 
@@ -42,8 +44,9 @@ pub(crate) fn run() {
         let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
         let memory = Memory::default();
         let mut connection = Connection::new(&config, Arc::clone(&layout), Role::Server, Some(&memory)).expect("valid");
-        let (mut scratch, mut sink) = (Vec::new(), Nowhere { buf: [0; MAX_PAYLOAD_BYTES], sent: 0 });
+        let (mut scratch, mut sink) = (Vec::new(), Nowhere { buf: [0; MAX_PAYLOAD_BYTES], sent: Vec::new() });
         let (mut messages, mut spent, mut packets, mut worst) = (0_u64, Duration::ZERO, 0, Duration::ZERO);
+        let mut sent = 0;
         for turn in 0..TURNS {
             let now = Instant::from_start(Duration::from_secs(1) + TURN * turn);
             let payloads: Vec<_> = (0..PACKETS_PER_TURN).map(|_| writer.next_payload()).collect();
@@ -70,16 +73,15 @@ pub(crate) fn run() {
             for _ in 0..2 {
                 let _ = connection.send(id, &[7; 700], slipgate_session::channel::SendOptions::default(), now);
             }
-            if sink.sent > 0 {
-                writer.acknowledge(slipgate_session::wire::reliable::Sequence(sink.sent as u16 - 1));
-            }
+            sent += sink.sent.len();
+            sink.sent.drain(..).for_each(|sequence| writer.acknowledge(sequence));
         }
         let end = connection.close_reason().map_or_else(String::new, |reason| format!("{:?}", reason.kind));
         println!(
             "{:<22} {:>10} {messages:>12} {:>10} {:>8.0?} {end}",
             format!("{mix:?}"),
             spent.as_nanos() / packets,
-            sink.sent,
+            sent,
             worst
         );
     }

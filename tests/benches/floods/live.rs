@@ -3,6 +3,7 @@
 //! Rounds without and with the flood alternate. A round without it has a thread that keeps one core busy instead, as
 //! the flooding program would, so that the difference is what the server does.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,14 +11,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_client::{Client, ClientState, Inbox as ClientInbox};
+use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
 use slipgate_netcode::client::NetcodeClient;
 use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
 use slipgate_os::pace::Pace;
 use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardedServer, ShardedServerConfig};
 use slipgate_server::{ChannelId, Clock, Event, Inbox, Server, ServerConfig, Sockets, Traffic};
 use slipgate_session::connection::ConnectionConfig;
+use slipgate_session::wire::reliable::ReliableHeader;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, ORDERED, UNRELIABLE, flood_layout};
 use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 use slipgate_udp::{ReceiveBatch, SendBatch};
@@ -32,6 +36,8 @@ const SEND_INTERVAL: Duration = Duration::from_millis(8);
 const ROUND: Duration = Duration::from_secs(2);
 /// The application's work for each message.
 const WORK: Duration = Duration::from_micros(1);
+/// How often the server sends a message to each flooder.
+const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 /// The goal: the p99 beside a flood in relation to the p99 without it.
 const MAX_RATIO: f64 = 2.0;
 
@@ -45,10 +51,40 @@ pub(crate) enum Kind {
 /// What flooding clients send, and how fast each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attack {
-    pub(crate) mix: FloodMix,
+    pub(crate) content: Content,
     pub(crate) pace: AttackPace,
     /// The clients that flood at the same time, all by one thread.
     pub(crate) flooders: u32,
+}
+
+/// The datagrams of a flood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Authentic packets.
+    Packets(FloodMix),
+    /// One authentic packet again and again, with the same packet number.
+    Replayed,
+    /// Datagrams of this number of bytes with ever new packet numbers that do not open.
+    Forged(usize),
+}
+
+impl Content {
+    /// All contents.
+    pub(crate) fn every() -> Vec<Self> {
+        let packets = FloodMix::EVERY.map(Self::Packets);
+        packets.into_iter().chain([Self::Replayed, Self::Forged(60), Self::Forged(1200)]).collect()
+    }
+}
+
+/// The word that chooses it.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(mix) => write!(f, "{mix:?}"),
+            Self::Replayed => f.write_str("Replayed"),
+            Self::Forged(bytes) => write!(f, "Forged{bytes}"),
+        }
+    }
 }
 
 /// How fast a flooding client sends.
@@ -87,10 +123,21 @@ struct Game {
     work: Duration,
     start: Instant,
     flooders: Vec<slipgate_server::ClientHandle>,
+    /// When the flooders are sent the next message, so that they have packets to acknowledge.
+    next_message: Instant,
     report: Report,
 }
 
 impl Game {
+    /// Returns the flooders that are sent a message now.
+    fn receivers(&mut self) -> Vec<slipgate_server::ClientHandle> {
+        if Instant::now() < self.next_message {
+            return Vec::new();
+        }
+        self.next_message = Instant::now() + MESSAGE_INTERVAL;
+        self.flooders.clone()
+    }
+
     /// Does the work of an event. Returns whether its message is echoed.
     fn on_event(&mut self, event: &Event<'_>) -> bool {
         match event {
@@ -122,62 +169,74 @@ fn servers(count: u16) -> (Vec<Server>, Clock, SocketAddr) {
 }
 
 fn serve(kind: Kind, work: Duration, stop: &Arc<AtomicBool>) -> (SocketAddr, thread::JoinHandle<Report>) {
-    let (mut servers, clock, address) = servers(1);
-    let stop = Arc::clone(stop);
-    let mut game = Game { work, start: Instant::now(), flooders: Vec::new(), report: Report::default() };
-    let thread = thread::spawn(move || {
-        if kind == Kind::Sharded {
-            let config = ShardedServerConfig::default();
-            let mut server = ShardedServer::start(servers, clock, TICK, config).expect("valid settings");
-            let mut echoes = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                let start = Instant::now();
-                while let Some(event) = server.next_event() {
-                    if game.on_event(&event)
-                        && let Event::Message { client, channel, bytes, .. } = event
-                    {
-                        echoes.push((client, channel, bytes.to_vec()));
-                    }
-                }
-                for (client, channel, bytes) in echoes.drain(..) {
-                    let _ = server.send_message(client, channel, &bytes);
-                }
-                server.flush();
-                game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
-                thread::sleep(GAME_TICK);
-            }
-            let shard = slipgate_server::sharded::ShardId(0);
-            game.report.pauses = server.counts(shard).pauses;
-            let totals = server.totals();
-            game.report.overflow = totals[0].sockets.dropped_by_system;
-            game.report.cut_short = totals[0].turns_cut_short;
-            return game.report;
-        }
-        let (mut server, mut inbox, mut pace) = (servers.remove(0), Inbox::default(), Pace::new(clock, TICK));
-        while !stop.load(Ordering::Relaxed) {
-            let (start, now) = (Instant::now(), clock.now());
-            server.begin_turn(now);
-            while let Some(event) = inbox.next(&mut server) {
-                if game.on_event(&event)
-                    && let Event::Message { client, channel, bytes, .. } = event
-                {
-                    let _ = server.send_message(client, channel, bytes);
-                }
-            }
-            if pace.is_tick(now.monotonic) {
-                server.end_turn();
-            } else {
-                server.flush();
-            }
-            game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
-            pace.rest(&mut server);
-        }
-        let totals = server.totals();
-        game.report.overflow = totals.sockets.dropped_by_system;
-        game.report.cut_short = totals.turns_cut_short;
-        game.report
+    let (servers, clock, address) = servers(1);
+    let (stop, start) = (Arc::clone(stop), Instant::now());
+    let game = Game { work, start, flooders: Vec::new(), next_message: start, report: Report::default() };
+    let thread = thread::spawn(move || match kind {
+        Kind::Single => serve_single(servers, clock, game, &stop),
+        Kind::Sharded => serve_sharded(servers, clock, game, &stop),
     });
     (address, thread)
+}
+
+fn serve_sharded(servers: Vec<Server>, clock: Clock, mut game: Game, stop: &AtomicBool) -> Report {
+    let config = ShardedServerConfig::default();
+    let mut server = ShardedServer::start(servers, clock, TICK, config).expect("valid settings");
+    let mut echoes = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        while let Some(event) = server.next_event() {
+            if game.on_event(&event)
+                && let Event::Message { client, channel, bytes, .. } = event
+            {
+                echoes.push((client, channel, bytes.to_vec()));
+            }
+        }
+        for client in game.receivers() {
+            let _ = server.send_message(client, ChannelId(UNRELIABLE), &[0; 8]);
+        }
+        for (client, channel, bytes) in echoes.drain(..) {
+            let _ = server.send_message(client, channel, &bytes);
+        }
+        server.flush();
+        game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
+        thread::sleep(GAME_TICK);
+    }
+    let shard = slipgate_server::sharded::ShardId(0);
+    game.report.pauses = server.counts(shard).pauses;
+    let totals = server.totals();
+    game.report.overflow = totals[0].sockets.dropped_by_system;
+    game.report.cut_short = totals[0].turns_cut_short;
+    game.report
+}
+
+fn serve_single(mut servers: Vec<Server>, clock: Clock, mut game: Game, stop: &AtomicBool) -> Report {
+    let (mut server, mut inbox, mut pace) = (servers.remove(0), Inbox::default(), Pace::new(clock, TICK));
+    while !stop.load(Ordering::Relaxed) {
+        let (start, now) = (Instant::now(), clock.now());
+        server.begin_turn(now);
+        while let Some(event) = inbox.next(&mut server) {
+            if game.on_event(&event)
+                && let Event::Message { client, channel, bytes, .. } = event
+            {
+                let _ = server.send_message(client, channel, bytes);
+            }
+        }
+        for client in game.receivers() {
+            let _ = server.send_message(client, ChannelId(UNRELIABLE), &[0; 8]);
+        }
+        if pace.is_tick(now.monotonic) {
+            server.end_turn();
+        } else {
+            server.flush();
+        }
+        game.report.longest_turn = game.report.longest_turn.max(start.elapsed());
+        pace.rest(&mut server);
+    }
+    let totals = server.totals();
+    game.report.overflow = totals.sockets.dropped_by_system;
+    game.report.cut_short = totals.turns_cut_short;
+    game.report
 }
 
 /// The round trips of the innocent clients, and how many messages were answered.
@@ -250,53 +309,122 @@ fn innocents(address: SocketAddr, is_flooding: &AtomicBool) -> RoundTrips {
     RoundTrips { sorted: trips, sent }
 }
 
+/// The last datagram that was sealed.
+struct Sealed {
+    buf: [u8; MAX_DATAGRAM_BYTES],
+    bytes: usize,
+}
+
+impl Outbox for Sealed {
+    fn remaining(&self) -> usize {
+        1
+    }
+
+    fn next_buf(&mut self) -> Option<&mut [u8; MAX_DATAGRAM_BYTES]> {
+        Some(&mut self.buf)
+    }
+
+    fn commit(&mut self, _to: Address, bytes: usize) {
+        self.bytes = bytes;
+    }
+}
+
 /// A client with a valid token that floods.
 struct Flooder {
     sockets: Sockets,
     outbox: SendBatch,
     netcode: NetcodeClient,
+    content: Content,
     writer: FloodWriter,
+    sealed: Sealed,
+    /// The packet number of the next forged datagram.
+    forged: u64,
 }
 
 impl Flooder {
-    fn new(id: u64, address: SocketAddr, mix: FloodMix, clock: Clock) -> Self {
+    fn new(id: u64, address: SocketAddr, content: Content, clock: Clock) -> Self {
         let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
         netcode.connect(TokenOrder::new(id, &[address]).mint().token, clock.now().monotonic).expect("a fresh token");
         let sockets = Sockets::bind(&[(IPV4, 0).into()]).expect("a socket");
-        Self { sockets, outbox: SendBatch::default(), netcode, writer: FloodWriter::new(mix, &flood_layout()) }
+        let mix = if let Content::Packets(mix) = content { mix } else { FloodMix::Headers };
+        let sealed = Sealed { buf: [7; MAX_DATAGRAM_BYTES], bytes: 0 };
+        let writer = FloodWriter::new(mix, &flood_layout());
+        Self { sockets, outbox: SendBatch::default(), netcode, content, writer, sealed, forged: 1 << 20 }
     }
 
+    fn acknowledges(&self) -> bool {
+        self.content == Content::Packets(FloodMix::Acks)
+    }
+
+    /// Receives, acknowledges and sends what is due.
     fn turn(&mut self, address: SocketAddr, batch: &mut ReceiveBatch, clock: Clock) {
         let now = clock.now().monotonic;
         self.netcode.tick(now);
         self.netcode.transmit(now, &mut self.outbox);
         self.sockets.send(&mut self.outbox);
-        self.sockets.receive(batch);
-        for index in 0..batch.len() {
-            if let Some(arrived) = batch.get(index) {
-                let _ = self.netcode.handle(Address::from(address), arrived.datagram, now);
-            }
-        }
+        self.acknowledge(address, batch, clock);
         while self.netcode.poll_event().is_some() {}
+        if self.acknowledges() {
+            self.send(1, address, clock);
+        }
     }
 
-    fn send(&mut self, packets: u32, clock: Clock) {
+    /// Receives datagrams. All later packets acknowledge the newest packet of the server.
+    fn acknowledge(&mut self, address: SocketAddr, batch: &mut ReceiveBatch, clock: Clock) {
+        let now = clock.now().monotonic;
+        batch.clear();
+        self.sockets.receive(batch);
+        for index in 0..batch.len() {
+            let Some(arrived) = batch.get(index) else { continue };
+            if let Ok(Some(payload)) = self.netcode.handle(Address::from(address), arrived.datagram, now)
+                && let Ok((header, _)) = ReliableHeader::parse(payload.bytes)
+            {
+                self.writer.acknowledge(header.sequence);
+            }
+        }
+    }
+
+    fn send(&mut self, packets: u32, address: SocketAddr, clock: Clock) {
         let now = clock.now().monotonic;
         for _ in 0..packets {
-            let payload = self.writer.next_payload();
-            if self.netcode.send(&payload, now, &mut self.outbox).is_err() {
+            if self.outbox.is_full() {
                 self.sockets.send(&mut self.outbox);
-                let _ = self.netcode.send(&payload, now, &mut self.outbox);
+            }
+            match self.content {
+                Content::Packets(_) => {
+                    let payload = self.writer.next_payload();
+                    let _ = self.netcode.send(&payload, now, &mut self.outbox);
+                }
+                Content::Replayed => {
+                    if self.sealed.bytes == 0 {
+                        let _ = self.netcode.send(&self.writer.next_payload(), now, &mut self.sealed);
+                    }
+                    self.send_sealed(address);
+                }
+                Content::Forged(bytes) => {
+                    // The type of a payload, and 8 bytes of the packet number.
+                    self.sealed.buf[0] = 0x85;
+                    self.sealed.buf[1..9].copy_from_slice(&self.forged.to_le_bytes());
+                    (self.forged, self.sealed.bytes) = (self.forged + 1, bytes);
+                    self.send_sealed(address);
+                }
             }
         }
         self.sockets.send(&mut self.outbox);
+    }
+
+    fn send_sealed(&mut self, address: SocketAddr) {
+        if let Some(buf) = self.outbox.next_buf() {
+            *buf = self.sealed.buf;
+            self.outbox.commit(Address::from(address), self.sealed.bytes);
+        }
     }
 }
 
 /// Connects with valid tokens, and floods until `stop`. The pace is that of each flooder.
 fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &AtomicBool, sent: &AtomicU64) {
     let clock = Clock::start();
-    let new = |number| Flooder::new(FLOODER + u64::from(number), address, attack.mix, clock);
+    let new = |number| Flooder::new(FLOODER + u64::from(number), address, attack.content, clock);
     let mut flooders: Vec<_> = (0..attack.flooders).map(new).collect();
     let mut batch = ReceiveBatch::default();
     let are_connected =
@@ -306,8 +434,8 @@ fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &A
         thread::sleep(Duration::from_millis(1));
     }
     let start = Instant::now();
-    let mut packets = 0_u32;
-    // It reads nothing any more, so it does not notice that its session has ended.
+    let (mut packets, mut batches) = (0_u32, 0_u32);
+    // It does not notice that its session has ended, and reads only what it acknowledges.
     while !stop.load(Ordering::Relaxed) {
         let (count, pause_until) = match attack.pace {
             AttackPace::Full => (32, None),
@@ -317,7 +445,13 @@ fn flood(address: SocketAddr, attack: Attack, is_flooding: &AtomicBool, stop: &A
             }
             AttackPace::Bursts(count, pause) => (count, Some(Instant::now() + Duration::from_millis(u64::from(pause)))),
         };
-        flooders.iter_mut().for_each(|flooder| flooder.send(count, clock));
+        for flooder in &mut flooders {
+            flooder.send(count, address, clock);
+            batches += 1;
+            if flooder.acknowledges() && batches.is_multiple_of(16) {
+                flooder.acknowledge(address, &mut batch, clock);
+            }
+        }
         packets = packets.wrapping_add(count);
         sent.fetch_add(u64::from(count * attack.flooders), Ordering::Relaxed);
         // A busy wait: the rounds without a flood have a busy core, too.
@@ -394,7 +528,7 @@ fn print_row(kind: Kind, attack: Attack, pair: &Pair, has_all: bool) -> bool {
     println!(
         "| {kind:?} | {:?} | {:?} | {:.0} | {:.2?} | {:.2?} | {:.2?} | {:.2?} | {ratio:.2} | {:.2} % | <= {MAX_RATIO}, \
          100 %: {} |",
-        attack.mix,
+        attack.content,
         attack.pace,
         rate / 1000.0,
         quiet.at(50),

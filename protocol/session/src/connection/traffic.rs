@@ -24,7 +24,9 @@ pub enum Traffic {
     /// Plain payloads: for peers of plain netcode, and for games with a protocol of their own.
     #[default]
     Payloads,
-    /// Acknowledged packets: for peers of netcode and reliable 1.0.
+    /// Acknowledged packets: for peers of netcode and reliable 1.0. They use every packet number, as reliable 1.0 does,
+    /// so a false acknowledgement of a lost packet is not recognised. Limit what you send to each client, or use
+    /// channels, which skip numbers at random.
     Packets(ConnectionConfig),
     /// Messages on channels: for peers that run this crate.
     Channels(Arc<Layout>, ConnectionConfig),
