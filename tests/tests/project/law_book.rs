@@ -75,14 +75,16 @@ fn values_of(expr: &Expr, known: &BTreeMap<String, Vec<f64>>) -> Option<Vec<f64>
             };
             vec![one(call.args.first()?)? / scale]
         }
+        Expr::Cast(cast) => vec![one(&cast.expr)?],
+        Expr::Paren(inner) => vec![one(&inner.expr)?],
         Expr::Path(path) => known.get(&path.path.segments.last()?.ident.to_string())?.clone(),
         _ => return None,
     })
 }
 
-/// Returns the numbers that a file defines as constants, outside of its tests.
+/// Returns the numbers that a file defines as constants, outside of its tests; one may name those before it.
 fn constants_of(source: &str, known: &BTreeMap<String, Vec<f64>>) -> Vec<(String, Quantity)> {
-    let mut found = Vec::new();
+    let (mut found, mut known) = (Vec::new(), known.clone());
     for item in syn::parse_file(source).expect("a Rust file").items {
         let Item::Const(constant) = item else { continue };
         if constant.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
@@ -90,7 +92,8 @@ fn constants_of(source: &str, known: &BTreeMap<String, Vec<f64>>) -> Vec<(String
         }
         let Some(unit) = unit_of(&constant.ty) else { continue };
         let name = constant.ident.to_string();
-        let values = values_of(&constant.expr, known).unwrap_or_else(|| panic!("{name}: write its value as a number"));
+        let values = values_of(&constant.expr, &known).unwrap_or_else(|| panic!("{name}: write its value as a number"));
+        known.insert(name.clone(), values.clone());
         found.push((name, Quantity { values, unit }));
     }
     found
@@ -198,12 +201,13 @@ fn values_of_constants_and_rows_are_read() {
         "const C: State = State {};",
         "const D: Duration = Duration::from_millis(20);",
         "const E: Duration = D_0;",
+        "const G: u64 = 2 * (H_0 as u64);",
         "#[cfg(test)] const F: u32 = 1;",
     ];
-    let known = BTreeMap::from([("D_0".to_owned(), vec![0.1])]);
+    let known = BTreeMap::from([("D_0".to_owned(), vec![0.1]), ("H_0".to_owned(), vec![4.0])]);
     let found: Vec<String> =
         constants_of(&source.concat(), &known).iter().map(|(name, quantity)| format!("{name} {quantity}")).collect();
-    assert_eq!(found, ["A 0.25 | s", "B 1, 2.5 | ", "D 0.02 | s", "E 0.1 | s"]);
+    assert_eq!(found, ["A 0.25 | s", "B 1, 2.5 | ", "D 0.02 | s", "E 0.1 | s", "G 8 | "]);
     assert_eq!(quantity_of_row("1,250; 20", "ms").unwrap().values, [1.25, 0.02]);
     assert_eq!(quantity_of_row("1/60", "s").unwrap().values, [1.0 / 60.0]);
 }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::rate::BytesPerSecond;
+use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
 /// The bucket holds what the rate brings in this time, so that timers which fire late cost nothing. A bucket of one
@@ -16,23 +17,23 @@ const TICKS: f64 = 1.5;
 /// The token bucket of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// Credit in bytes. It is negative after more was sent than allowed, down to minus the capacity or one large
+    /// It is negative after more was sent than allowed, down to minus the capacity or one large
     /// packet.
-    credit: f64,
+    credit: Bytes,
     filled_at: Option<Instant>,
-    packet_bytes: f64,
+    packet: Bytes,
 }
 
 impl Pacer {
     pub(super) fn new(packet_bytes: u32) -> Self {
-        let packet_bytes = f64::from(packet_bytes);
-        Self { credit: MIN_PACKETS * packet_bytes, filled_at: None, packet_bytes }
+        let packet = Bytes::from(packet_bytes);
+        Self { credit: MIN_PACKETS * packet, filled_at: None, packet }
     }
 
     /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
-    pub(super) fn credit(&self, rate: BytesPerSecond, tick: Duration, now: Instant) -> f64 {
+    pub(super) fn credit(&self, rate: BytesPerSecond, tick: Duration, now: Instant) -> Bytes {
         let passed = self.filled_at.map_or(Duration::ZERO, |filled_at| now.since(filled_at));
-        (self.credit + rate.0 * passed.as_secs_f64()).min(self.max_credit(rate, tick))
+        (self.credit + rate * Seconds::from(passed)).min(self.max_credit(rate, tick))
     }
 
     /// Adds the credit up to `now`; call it before the rate changes.
@@ -44,23 +45,23 @@ impl Pacer {
 
     /// Subtracts what was sent; the bucket must be filled up to that moment.
     pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, tick: Duration) {
-        let bytes = f64::from(bytes);
+        let bytes = Bytes::from(bytes);
         self.credit = (self.credit - bytes).max(-self.max_credit(rate, tick).max(bytes));
     }
 
-    fn max_credit(&self, rate: BytesPerSecond, tick: Duration) -> f64 {
-        let burst = MIN_BURST.as_secs_f64().max(TICKS * tick.as_secs_f64());
-        (MIN_PACKETS * self.packet_bytes).max(rate.0 * burst)
+    fn max_credit(&self, rate: BytesPerSecond, tick: Duration) -> Bytes {
+        let burst = Seconds::from(MIN_BURST).max(TICKS * Seconds::from(tick));
+        (MIN_PACKETS * self.packet).max(rate * burst)
     }
 }
 
 /// Returns when `missing` bytes of credit are there.
-pub(super) fn ready_at(missing: f64, rate: BytesPerSecond, now: Instant) -> Instant {
-    if missing <= 0.0 {
+pub(super) fn ready_at(missing: Bytes, rate: BytesPerSecond, now: Instant) -> Instant {
+    if missing <= Bytes(0.0) {
         return now;
     }
     // One nanosecond more: rounding down would wake the caller just before the credit is there.
-    let wait = Duration::try_from_secs_f64(missing / rate.0).unwrap_or(Duration::MAX);
+    let wait = Duration::try_from_secs_f64((missing / rate).0).unwrap_or(Duration::MAX);
     now.after(wait.saturating_add(Duration::from_nanos(1)))
 }
 
@@ -77,7 +78,7 @@ mod tests {
 
     /// Returns when a packet's credit is there.
     fn packet_ready_at(pacer: &Pacer, rate: BytesPerSecond, now: Instant) -> Instant {
-        ready_at(f64::from(PACKET) - pacer.credit(rate, NO_TICK, now), rate, now)
+        ready_at(Bytes::from(PACKET) - pacer.credit(rate, NO_TICK, now), rate, now)
     }
 
     #[test]
@@ -88,7 +89,7 @@ mod tests {
             let mut left = 0;
             for millis in (0..=10_000).step_by(step) {
                 pacer.fill(rate, NO_TICK, at(millis));
-                while pacer.credit(rate, NO_TICK, at(millis)) >= f64::from(PACKET) {
+                while pacer.credit(rate, NO_TICK, at(millis)) >= Bytes::from(PACKET) {
                     pacer.spend(PACKET, rate, NO_TICK);
                     left += 1;
                 }
@@ -113,8 +114,8 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, NO_TICK, at(0));
         pacer.spend(2 * PACKET, rate, NO_TICK);
-        assert!((pacer.credit(rate, NO_TICK, at(5)) - 50_000.0).abs() < 1.0);
-        assert!((pacer.credit(rate, NO_TICK, at(500)) - 50_000.0).abs() < 1.0, "and a silence saves up no more");
+        assert!((pacer.credit(rate, NO_TICK, at(5)).0 - 50_000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, NO_TICK, at(500)).0 - 50_000.0).abs() < 1.0, "and a silence saves up no more");
     }
 
     #[test]
@@ -123,7 +124,7 @@ mod tests {
         let mut pacer = Pacer::new(PACKET);
         pacer.fill(rate, tick, at(0));
         pacer.spend(2 * PACKET, rate, tick);
-        assert!((pacer.credit(rate, tick, at(16)) - 16_000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, tick, at(16)).0 - 16_000.0).abs() < 1.0);
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
         pacer.spend(2 * PACKET, rate, NO_TICK);
         let ready = packet_ready_at(&pacer, rate, at(3));
         assert!(ready >= at(10) && ready.since(at(10)) < Duration::from_micros(1), "{ready:?}");
-        assert!(pacer.credit(rate, NO_TICK, ready) >= f64::from(PACKET));
+        assert!(pacer.credit(rate, NO_TICK, ready) >= Bytes::from(PACKET));
         assert_eq!(packet_ready_at(&pacer, rate, at(15)), at(15));
     }
 
@@ -146,7 +147,7 @@ mod tests {
         for _ in 0..1000 {
             pacer.spend(PACKET, rate, NO_TICK);
         }
-        assert!((pacer.credit(rate, NO_TICK, at(0)) + 2000.0).abs() < 1.0);
-        assert!((pacer.credit(rate, NO_TICK, at(30)) - 1000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, NO_TICK, at(0)).0 + 2000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, NO_TICK, at(30)).0 - 1000.0).abs() < 1.0);
     }
 }

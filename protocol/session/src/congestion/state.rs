@@ -15,7 +15,7 @@ use super::pacer::{self, Pacer};
 use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
 use super::suggestion::{PacketShape, Suggestion};
 use super::timing::{RttEstimator, Timing};
-use super::units::Seconds;
+use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
 /// Weight of a new tick interval in the smoothed one.
@@ -293,8 +293,8 @@ impl CongestionState {
 pub(crate) struct SendAllowance {
     now: Instant,
     rate: BytesPerSecond,
-    /// The pacer's credit in bytes.
-    credit: f64,
+    /// The pacer's credit.
+    credit: Bytes,
     /// Bytes that the window leaves.
     window_room: u64,
     keep_alive_at: Instant,
@@ -307,7 +307,7 @@ impl SendAllowance {
     #[must_use]
     pub(crate) fn budget(&self, priority: Priority) -> i64 {
         // Urgent data may overdraw the pacer, never the window.
-        let paced = (self.credit as i64).saturating_add_unsigned(priority.overdraft);
+        let paced = (self.credit.0 as i64).saturating_add_unsigned(priority.overdraft);
         let window_room = i64::try_from(self.window_room).unwrap_or(i64::MAX).saturating_sub_unsigned(priority.reserve);
         let allowed = paced.min(window_room);
         // Without this packet a closed window would never reopen if its acknowledgements were lost.
@@ -328,7 +328,7 @@ impl SendAllowance {
         if self.window_room < bytes.saturating_add(priority.reserve) {
             return Some(alive);
         }
-        let missing = (bytes as i64).saturating_sub_unsigned(priority.overdraft) as f64 - self.credit;
+        let missing = Bytes((bytes as i64).saturating_sub_unsigned(priority.overdraft) as f64) - self.credit;
         Some(pacer::ready_at(missing, self.rate, self.now).min(alive))
     }
 
@@ -336,7 +336,7 @@ impl SendAllowance {
     /// packet. A larger one would delay what follows it on a slow path, and look like a queue there.
     #[must_use]
     pub(crate) fn bulk_packet_bytes(&self) -> u32 {
-        let bytes = (self.rate.0 * BULK_PACKET_SECONDS.0) as u32;
+        let bytes = (self.rate * BULK_PACKET_SECONDS).0 as u32;
         bytes.max(FLOOR_PACKET_BYTES).min(self.max_packet_bytes)
     }
 }

@@ -1,4 +1,10 @@
-//! The units of the congestion controller, so that a time is no number of bytes (Glide §2).
+//! The units of the congestion controller: arithmetic that mixes times and bytes does not compile (Glide §2).
+
+use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+use core::time::Duration;
+
+use super::rate::BytesPerSecond;
+use slipgate_netcode::time::Instant;
 
 /// A time in seconds: a duration, or a moment since the start of the clock.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
@@ -7,3 +13,114 @@ pub(super) struct Seconds(pub(super) f64);
 /// A number of bytes on the path: payload and every header.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
 pub(super) struct Bytes(pub(super) f64);
+
+impl Seconds {
+    /// A moment before all others.
+    pub(super) const NEVER: Self = Self(f64::NEG_INFINITY);
+    pub(super) const ZERO: Self = Self(0.0);
+}
+
+impl Bytes {
+    /// Returns this, times `part` / `whole`.
+    pub(super) fn times(self, part: Self, whole: Self) -> Self {
+        Self(self.0 * part.0 / whole.0)
+    }
+}
+
+impl From<Instant> for Seconds {
+    fn from(moment: Instant) -> Self {
+        Self(moment.since_start().as_secs_f64())
+    }
+}
+
+impl From<Duration> for Seconds {
+    fn from(time: Duration) -> Self {
+        Self(time.as_secs_f64())
+    }
+}
+
+impl From<u32> for Bytes {
+    fn from(bytes: u32) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Neg for Bytes {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self(-self.0)
+    }
+}
+
+/// Implements the arithmetic that keeps a unit.
+macro_rules! keeps_unit {
+    ($unit:ident) => {
+        impl $unit {
+            pub(super) fn min(self, other: Self) -> Self {
+                Self(self.0.min(other.0))
+            }
+
+            pub(super) fn max(self, other: Self) -> Self {
+                Self(self.0.max(other.0))
+            }
+        }
+
+        impl Add for $unit {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+
+        impl AddAssign for $unit {
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+
+        impl Sub for $unit {
+            type Output = Self;
+
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+
+        impl Mul<$unit> for f64 {
+            type Output = $unit;
+
+            fn mul(self, other: $unit) -> $unit {
+                $unit(self * other.0)
+            }
+        }
+
+        impl Div for $unit {
+            type Output = f64;
+
+            fn div(self, other: Self) -> f64 {
+                self.0 / other.0
+            }
+        }
+    };
+}
+
+keeps_unit!(Seconds);
+keeps_unit!(Bytes);
+
+impl Mul<Seconds> for BytesPerSecond {
+    type Output = Bytes;
+
+    fn mul(self, time: Seconds) -> Bytes {
+        Bytes(self.0 * time.0)
+    }
+}
+
+impl Div<BytesPerSecond> for Bytes {
+    type Output = Seconds;
+
+    fn div(self, rate: BytesPerSecond) -> Seconds {
+        Seconds(self.0 / rate.0)
+    }
+}

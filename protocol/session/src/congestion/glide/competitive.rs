@@ -1,11 +1,11 @@
 //! Compete mode, beside cross traffic that keeps the queue full: a window like TCP's, because a short queue is
 //! impossible there (Glide §9).
 
-use super::super::units::Seconds;
+use super::super::units::{Bytes, Seconds};
 use super::cubic::CubicWindow;
 use super::path_sample::PathSample;
 use super::probe_down::DownProbes;
-use crate::congestion::SentPacket;
+use crate::congestion::{BytesPerSecond, SentPacket};
 
 /// The delays before the next probes, in seconds; the last one repeats.
 const PROBE_DELAYS: [Seconds; 4] = [Seconds(1.2), Seconds(2.0), Seconds(4.0), Seconds(8.0)];
@@ -25,18 +25,19 @@ const NO_SHARE_FALL: f64 = 0.15;
 const SMALL_SHARE_FALL: f64 = 0.25;
 const SMALL_SHARE: f64 = 0.7;
 
-/// The window of a competition, and the rate of the one before. Rates in bytes per second, times in seconds.
+/// The window of a competition, and the rate of the one before.
 #[derive(Clone, Debug)]
 pub(super) struct CompetitiveMode {
     window: CubicWindow,
     probe_count: usize,
-    left_at: f64,
-    left_rate: f64,
+    left_at: Seconds,
+    left_rate: BytesPerSecond,
 }
 
 impl CompetitiveMode {
-    pub(super) fn new(packet: f64) -> Self {
-        Self { window: CubicWindow::new(0.0, packet, 0.0), probe_count: 0, left_at: f64::NEG_INFINITY, left_rate: 0.0 }
+    pub(super) fn new(packet: Bytes) -> Self {
+        let window = CubicWindow::new(Bytes(0.0), packet, Seconds(0.0));
+        Self { window, probe_count: 0, left_at: Seconds::NEVER, left_rate: BytesPerSecond(0.0) }
     }
 
     /// Starts compete mode. `fall` is that of the probe that found cross traffic, `before` the rate before the queue
@@ -48,22 +49,22 @@ impl CompetitiveMode {
         } else if fall < SMALL_SHARE_FALL {
             rate = rate.max(SMALL_SHARE * before);
         }
-        if sample.now - self.left_at < MEMORY.0 {
-            rate = rate.max(MEMORY_SHARE * self.left_rate);
+        if Seconds(sample.now) - self.left_at < MEMORY {
+            rate = rate.max(MEMORY_SHARE * self.left_rate.0);
         }
         self.probe_count = 0;
-        let (bytes, packet) = (rate * sample.round_trip, sample.largest_packet);
+        let (bytes, packet) = (Bytes(rate * sample.round_trip), Bytes(sample.largest_packet));
         // A joining flow whose probe moved nothing has almost no share yet, and searches for it like a new TCP
         // connection.
         self.window = if joined && fall < NO_SHARE_FALL {
-            CubicWindow::in_slow_start(bytes, packet, sample.now)
+            CubicWindow::in_slow_start(bytes, packet, Seconds(sample.now))
         } else {
-            CubicWindow::new(bytes, packet, sample.now)
+            CubicWindow::new(bytes, packet, Seconds(sample.now))
         };
     }
 
     /// Ends compete mode: the cross traffic ended, or the queue was self-inflicted.
-    pub(super) fn end(&mut self, rate: f64, now: f64) {
+    pub(super) fn end(&mut self, rate: BytesPerSecond, now: Seconds) {
         (self.left_at, self.left_rate) = (now, rate);
     }
 
@@ -76,19 +77,20 @@ impl CompetitiveMode {
         random_loss: f64,
         may_grow: bool,
     ) -> f64 {
-        let bytes: f64 = acked.iter().map(|packet| f64::from(packet.bytes)).sum();
-        if !sample.app_limited && bytes > 0.0 && may_grow {
-            self.window.grow(bytes, sample.base_round_trip, sample.now);
+        let bytes = Bytes(acked.iter().map(|packet| f64::from(packet.bytes)).sum());
+        let now = Seconds(sample.now);
+        if !sample.app_limited && bytes > Bytes(0.0) && may_grow {
+            self.window.grow(bytes, Seconds(sample.base_round_trip), now);
             // A window beyond the usable rate must not accumulate (RFC 7661).
-            self.window.limit_slow_start(MAX_OF_PEAK * sample.peak * sample.round_trip);
+            self.window.limit_slow_start(Bytes(MAX_OF_PEAK * sample.peak * sample.round_trip));
         }
         let cut_at = self.window.cut_at();
-        let losses = lost.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > cut_at).count() as f64;
-        // Random loss is no sign of congestion: cut only for more than it explains in one window.
-        if losses > libm::ceil(TOLERANCE * random_loss * self.window.bytes() / sample.packet) {
-            self.window.cut(sample.now);
+        let losses = lost.iter().filter(|packet| Seconds::from(packet.sent_at) > cut_at).count() as f64;
+        // Random loss is no sign of congestion: cut only for more than a whole window loses by it.
+        if losses > libm::ceil(TOLERANCE * random_loss * self.window.bytes().0 / sample.packet) {
+            self.window.cut(now);
         }
-        self.window.bytes() / sample.round_trip.max(sample.base_round_trip + sample.instant_queue)
+        self.window.bytes().0 / sample.round_trip.max(sample.base_round_trip + sample.instant_queue)
     }
 
     /// Returns whether to probe again now.
@@ -102,7 +104,7 @@ impl CompetitiveMode {
         should_probe
     }
 
-    pub(super) fn window(&self) -> f64 {
+    pub(super) fn window(&self) -> Bytes {
         self.window.bytes()
     }
 }
@@ -124,19 +126,19 @@ mod tests {
     fn compete_mode_starts_at_the_rate_before_the_queue() {
         let sample = queued(0.2, 100.0);
         for (fall, rate) in [(0.05, 4e6), (0.2, 2.8e6), (0.3, 1e6)] {
-            let mut competitive = CompetitiveMode::new(1200.0);
+            let mut competitive = CompetitiveMode::new(Bytes(1200.0));
             competitive.begin(&sample, fall, 4e6, false);
-            assert!((competitive.window() - rate * sample.round_trip).abs() < 1.0, "{fall}");
+            assert!((competitive.window().0 - rate * sample.round_trip).abs() < 1.0, "{fall}");
         }
     }
 
     #[test]
     fn joining_flow_without_a_share_doubles_until_a_loss() {
         for (joined, fall, grown) in [(true, 0.05, 2.0), (true, 0.2, 1.0), (false, 0.05, 1.0)] {
-            let mut competitive = CompetitiveMode::new(1200.0);
+            let mut competitive = CompetitiveMode::new(Bytes(1200.0));
             competitive.begin(&queued(0.2, 100.0), fall, 1e6, joined);
             let before = competitive.window();
-            let full = (before / 1200.0) as usize;
+            let full = (before / Bytes(1200.0)) as usize;
             let sample = PathSample { app_limited: false, ..queued(0.2, 100.1) };
             competitive.on_feedback(&sample, &vec![sent(100.01); full], &[], 0.0, true);
             assert!(
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_window_cut_it_once() {
-        let mut competitive = CompetitiveMode::new(1200.0);
+        let mut competitive = CompetitiveMode::new(Bytes(1200.0));
         competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = competitive.window();
         competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.0, true);
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn random_loss_does_not_cut_the_window() {
-        let mut competitive = CompetitiveMode::new(1200.0);
+        let mut competitive = CompetitiveMode::new(Bytes(1200.0));
         competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = competitive.window();
         competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.05, true);
@@ -176,16 +178,16 @@ mod tests {
 
     #[test]
     fn former_competitive_rate_is_restored() {
-        let mut competitive = CompetitiveMode::new(1200.0);
-        competitive.end(4e6, 95.0);
+        let mut competitive = CompetitiveMode::new(Bytes(1200.0));
+        competitive.end(BytesPerSecond(4e6), Seconds(95.0));
         let sample = queued(0.2, 100.0);
         competitive.begin(&sample, 0.3, 1e6, false);
-        assert!((competitive.window() - 2.8e6 * sample.round_trip).abs() < 1.0);
+        assert!((competitive.window().0 - 2.8e6 * sample.round_trip).abs() < 1.0);
     }
 
     #[test]
     fn probes_repeat_at_growing_intervals() {
-        let (mut competitive, mut down_probes) = (CompetitiveMode::new(1200.0), DownProbes::new());
+        let (mut competitive, mut down_probes) = (CompetitiveMode::new(Bytes(1200.0)), DownProbes::new());
         let mut probed_at = vec::Vec::new();
         down_probes.begin(&queued(0.2, 100.0));
         let mut ended = down_probes.clone();

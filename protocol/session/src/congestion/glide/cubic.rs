@@ -1,5 +1,7 @@
 //! A window that gets its share beside TCP: CUBIC (RFC 9438), with its constants (Glide §9.2).
 
+use super::super::units::{Bytes, Seconds};
+
 /// The steepness of the curve, in packets per cubed second (RFC 9438, section 5).
 const STEEPNESS: f64 = 0.4;
 /// The factor of the window after a loss (RFC 9438, section 4.6).
@@ -15,15 +17,15 @@ const MIN_GROWTH: f64 = 0.01;
 /// The minimum window, in packets.
 const MIN_PACKETS: f64 = 4.0;
 
-/// The window, in bytes; times in seconds.
+/// The window.
 #[derive(Clone, Debug)]
 pub(super) struct CubicWindow {
-    bytes: f64,
-    packet: f64,
+    bytes: Bytes,
+    packet: Bytes,
     /// Packets sent before this belong to a loss that was processed already.
-    cut_at: f64,
+    cut_at: Seconds,
     /// The window before the newest loss.
-    before: f64,
+    before: Bytes,
     curve: Option<CubicCurve>,
     /// Slow start: the window doubles each round trip until the first loss.
     slow_start: bool,
@@ -31,41 +33,41 @@ pub(super) struct CubicWindow {
 
 #[derive(Clone, Copy, Debug)]
 struct CubicCurve {
-    since: f64,
+    since: Seconds,
     /// When the curve reaches the window before the loss.
-    plateau: f64,
-    reno: f64,
+    plateau: Seconds,
+    reno: Bytes,
 }
 
 impl CubicWindow {
-    pub(super) fn new(bytes: f64, packet: f64, now: f64) -> Self {
+    pub(super) fn new(bytes: Bytes, packet: Bytes, now: Seconds) -> Self {
         let bytes = bytes.max(MIN_PACKETS * packet);
         Self { bytes, packet, cut_at: now, before: bytes, curve: None, slow_start: false }
     }
 
     /// Creates a window that doubles each round trip until a loss, like a new TCP connection (RFC 5681, section 3.1).
-    pub(super) fn in_slow_start(bytes: f64, packet: f64, now: f64) -> Self {
+    pub(super) fn in_slow_start(bytes: Bytes, packet: Bytes, now: Seconds) -> Self {
         Self { slow_start: true, ..Self::new(bytes, packet, now) }
     }
 
-    pub(super) fn bytes(&self) -> f64 {
+    pub(super) fn bytes(&self) -> Bytes {
         self.bytes
     }
 
     /// Returns when the window was cut last. Losses of packets sent before belong to that cut.
-    pub(super) fn cut_at(&self) -> f64 {
+    pub(super) fn cut_at(&self) -> Seconds {
         self.cut_at
     }
 
     /// Limits the window before the first loss.
-    pub(super) fn limit_slow_start(&mut self, max: f64) {
+    pub(super) fn limit_slow_start(&mut self, max: Bytes) {
         if self.slow_start {
             self.bytes = self.bytes.min(max.max(MIN_PACKETS * self.packet));
         }
     }
 
     /// Grows the window for acknowledged bytes of a full window.
-    pub(super) fn grow(&mut self, acked: f64, base_round_trip: f64, now: f64) {
+    pub(super) fn grow(&mut self, acked: Bytes, base_round_trip: Seconds, now: Seconds) {
         if self.slow_start {
             // Each acknowledged byte adds one byte, which doubles the window per round trip.
             self.bytes += acked;
@@ -73,22 +75,22 @@ impl CubicWindow {
         }
         let mut curve = self.curve.unwrap_or_else(|| self.begin(now));
         // RFC 9438, section 4.2: the target is the curve one round trip ahead.
-        let since_plateau = now - curve.since + base_round_trip - curve.plateau;
+        let Seconds(since_plateau) = now - curve.since + base_round_trip - curve.plateau;
         let target = STEEPNESS * since_plateau * since_plateau * since_plateau * self.packet + self.before;
         // A short path gains more from Reno's growth than from the curve (RFC 9438, section 4.3).
-        curve.reno += RENO_GROWTH * self.packet * acked / self.bytes;
+        curve.reno += (RENO_GROWTH * self.packet).times(acked, self.bytes);
         // The curve is cubic around the plateau: fast far from the old maximum, flat near it.
         let growth = if target > self.bytes {
             target.min(MAX_GROWTH * self.bytes) - self.bytes
         } else {
             MIN_GROWTH * self.packet
         };
-        self.bytes = (self.bytes + growth * acked / self.bytes).max(curve.reno);
+        self.bytes = (self.bytes + growth.times(acked, self.bytes)).max(curve.reno);
         self.curve = Some(curve);
     }
 
     /// Cuts the window after a loss.
-    pub(super) fn cut(&mut self, now: f64) {
+    pub(super) fn cut(&mut self, now: Seconds) {
         // The window did not reach its old maximum, so the capacity has shrunk: remember less.
         self.before = if self.bytes < self.before { FAST_CONVERGENCE * self.bytes } else { self.bytes };
         self.bytes = (DECREASE * self.bytes).max(MIN_PACKETS * self.packet);
@@ -97,11 +99,11 @@ impl CubicWindow {
         self.slow_start = false;
     }
 
-    fn begin(&mut self, now: f64) -> CubicCurve {
+    fn begin(&mut self, now: Seconds) -> CubicCurve {
         // K of RFC 9438, section 4.2: the time until the curve reaches the former window.
-        let missing = (self.before - self.bytes).max(0.0) / self.packet;
+        let missing = (self.before - self.bytes).max(Bytes(0.0)) / self.packet;
         self.before = self.before.max(self.bytes);
-        CubicCurve { since: now, plateau: libm::cbrt(missing / STEEPNESS), reno: self.bytes }
+        CubicCurve { since: now, plateau: Seconds(libm::cbrt(missing / STEEPNESS)), reno: self.bytes }
     }
 }
 
@@ -114,41 +116,41 @@ mod tests {
         let mut now = from;
         while now < from + seconds {
             now += 0.05;
-            window.grow(window.bytes(), 0.05, now);
+            window.grow(window.bytes(), Seconds(0.05), Seconds(now));
         }
         now
     }
 
     #[test]
     fn window_regrows_to_its_size_before_a_loss() {
-        let mut window = CubicWindow::new(200_000.0, 1200.0, 0.0);
-        window.cut(0.0);
-        assert!((window.bytes() - 140_000.0).abs() < 1.0);
+        let mut window = CubicWindow::new(Bytes(200_000.0), Bytes(1200.0), Seconds(0.0));
+        window.cut(Seconds(0.0));
+        assert!((window.bytes().0 - 140_000.0).abs() < 1.0);
         let plateau = libm::cbrt(50.0 / 0.4);
         run(&mut window, 0.0, plateau);
-        assert!((window.bytes() / 200_000.0 - 1.0).abs() < 0.05, "{}", window.bytes());
+        assert!((window.bytes().0 / 200_000.0 - 1.0).abs() < 0.05, "{:?}", window.bytes());
         run(&mut window, plateau, 5.0);
-        assert!(window.bytes() > 250_000.0, "{}", window.bytes());
+        assert!(window.bytes() > Bytes(250_000.0), "{:?}", window.bytes());
     }
 
     #[test]
     fn window_keeps_four_packets() {
-        let mut window = CubicWindow::new(0.0, 1200.0, 0.0);
+        let mut window = CubicWindow::new(Bytes(0.0), Bytes(1200.0), Seconds(0.0));
         for _ in 0..10 {
-            window.cut(1.0);
+            window.cut(Seconds(1.0));
         }
-        assert!(window.bytes() >= 4800.0);
+        assert!(window.bytes() >= Bytes(4800.0));
     }
 
     #[test]
     fn window_grows_like_reno_on_a_short_path() {
-        let mut window = CubicWindow::new(12_000.0, 1200.0, 0.0);
-        window.cut(0.0);
+        let mut window = CubicWindow::new(Bytes(12_000.0), Bytes(1200.0), Seconds(0.0));
+        window.cut(Seconds(0.0));
         let before = window.bytes();
         for round in 1..=100 {
-            window.grow(window.bytes(), 0.002, f64::from(round) * 0.002);
+            window.grow(window.bytes(), Seconds(0.002), Seconds(f64::from(round) * 0.002));
         }
-        let packets = (window.bytes() - before) / 1200.0;
+        let packets = (window.bytes() - before) / Bytes(1200.0);
         assert!((40.0..60.0).contains(&packets), "{packets} packets in a hundred round trips");
     }
 }

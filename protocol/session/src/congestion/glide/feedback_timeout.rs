@@ -12,24 +12,30 @@ const MIN_SECONDS: Seconds = Seconds(0.2);
 const HALVING: Seconds = Seconds(1.0);
 const HALF: f64 = 0.5;
 
-/// The time without feedback, in seconds.
+/// The time without feedback.
 #[derive(Clone, Debug)]
 pub(super) struct FeedbackTimeout {
-    halved_at: Option<f64>,
+    halved_at: Option<Seconds>,
     has_halved: bool,
-    ended_at: f64,
+    ended_at: Seconds,
 }
 
 impl FeedbackTimeout {
     pub(super) const fn new() -> Self {
-        Self { halved_at: None, has_halved: false, ended_at: f64::NEG_INFINITY }
+        Self { halved_at: None, has_halved: false, ended_at: Seconds::NEVER }
     }
 
     /// Processes feedback after `idle_time`. Returns whether the timeout that ended had halved the rate.
     ///
     /// A suspended machine learns at once that time has passed and which packets are `lost`: that is a timeout too,
     /// although no tick noticed it.
-    pub(super) fn on_feedback(&mut self, idle_time: f64, timeout: f64, lost: &[SentPacket], now: f64) -> bool {
+    pub(super) fn on_feedback(
+        &mut self,
+        idle_time: Seconds,
+        timeout: Seconds,
+        lost: &[SentPacket],
+        now: Seconds,
+    ) -> bool {
         // No tick ran during the timeout if the machine was suspended.
         let unnoticed = idle_time > timeout && !lost.is_empty();
         if self.halved_at.take().is_some() || unnoticed {
@@ -42,24 +48,24 @@ impl FeedbackTimeout {
     /// Returns the lost packets that were sent after the newest timeout. Earlier ones were lost because nothing
     /// passed at all: neither random loss nor congestion.
     pub(super) fn without_timeout_losses<'a>(&self, lost: &'a [SentPacket]) -> &'a [SentPacket] {
-        let is_of_timeout = |packet: &SentPacket| packet.sent_at.since_start().as_secs_f64() <= self.ended_at;
+        let is_of_timeout = |packet: &SentPacket| Seconds::from(packet.sent_at) <= self.ended_at;
         lost.get(lost.partition_point(is_of_timeout)..).unwrap_or_default()
     }
 
     /// Returns the time without feedback that counts as a timeout.
-    pub(super) fn timeout(feedback_interval: f64, round_trip: f64) -> f64 {
+    pub(super) fn timeout(feedback_interval: Seconds, round_trip: Seconds) -> Seconds {
         // An acknowledgement may be lost and the next one delayed before the path counts as silent.
-        (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(MIN_SECONDS.0)
+        (INTERVALS * feedback_interval + ROUND_TRIPS * round_trip).max(MIN_SECONDS)
     }
 
     /// Advances the time with packets in flight. Returns the factor for the rate.
-    pub(super) fn on_tick(&mut self, idle_time: f64, timeout: f64, now: f64) -> f64 {
+    pub(super) fn on_tick(&mut self, idle_time: Seconds, timeout: Seconds, now: Seconds) -> f64 {
         if idle_time <= timeout {
             return 1.0;
         }
         // The first second costs nothing: the rate is at the floor anyway, and may resume as it was.
         let halved_at = *self.halved_at.get_or_insert(now);
-        if now - halved_at <= HALVING.0 {
+        if now - halved_at <= HALVING {
             return 1.0;
         }
         (self.halved_at, self.has_halved) = (Some(now), true);
@@ -83,13 +89,14 @@ mod tests {
         let mut feedback_timeout = FeedbackTimeout::new();
         let mut rate = 1.0;
         for tick in 0..=500 {
-            let now = f64::from(tick) / 100.0;
-            rate *= feedback_timeout.on_tick(now, FeedbackTimeout::timeout(0.05, 0.1), now);
-            assert_eq!(feedback_timeout.is_expired(), tick > 20, "{now}");
+            let now = Seconds(f64::from(tick) / 100.0);
+            rate *= feedback_timeout.on_tick(now, FeedbackTimeout::timeout(Seconds(0.05), Seconds(0.1)), now);
+            assert_eq!(feedback_timeout.is_expired(), tick > 20, "{now:?}");
         }
         assert_eq!(rate, 0.0625);
-        assert!(feedback_timeout.on_feedback(5.0, 0.2, &[], 5.0));
-        assert!(!feedback_timeout.is_expired() && !feedback_timeout.on_feedback(0.1, 0.2, &[], 5.1));
+        assert!(feedback_timeout.on_feedback(Seconds(5.0), Seconds(0.2), &[], Seconds(5.0)));
+        assert!(!feedback_timeout.is_expired());
+        assert!(!feedback_timeout.on_feedback(Seconds(0.1), Seconds(0.2), &[], Seconds(5.1)));
     }
 
     #[test]
@@ -98,7 +105,7 @@ mod tests {
         for (idle_time, of_path) in [(0.1, 2), (3.0, 1)] {
             let mut feedback_timeout = FeedbackTimeout::new();
             assert!(
-                !feedback_timeout.on_feedback(idle_time, 0.2, &[at(1)], 4.0),
+                !feedback_timeout.on_feedback(Seconds(idle_time), Seconds(0.2), &[at(1)], Seconds(4.0)),
                 "no second passed in which the rate was halved"
             );
             assert_eq!(feedback_timeout.without_timeout_losses(&[at(1), at(5)]).len(), of_path, "{idle_time}");

@@ -17,34 +17,34 @@ const LONGER_THAN_SENT: Seconds = Seconds(0.040);
 const MAX_WAIT: Seconds = Seconds(0.5);
 const WAIT_ROUND_TRIPS: f64 = 0.5;
 
-/// Tracks the intervals between arrivals; all times in seconds.
+/// Tracks the intervals between arrivals.
 #[derive(Clone, Debug)]
 pub(super) struct LinkStall {
-    usual: f64,
+    usual: Seconds,
     /// The newest packet: when it was sent and when it arrived.
-    previous: Option<(f64, f64)>,
-    until: f64,
+    previous: Option<(Seconds, Seconds)>,
+    until: Seconds,
 }
 
 impl LinkStall {
     pub(super) fn new() -> Self {
-        Self { usual: USUAL.0, previous: None, until: f64::NEG_INFINITY }
+        Self { usual: USUAL, previous: None, until: Seconds::NEVER }
     }
 
     /// Records that the newest packet was sent at `sent` and arrived at `received`. Returns whether a stall has just
     /// ended.
-    pub(super) fn arrival(&mut self, sent: f64, received: f64, round_trip: f64, now: f64) -> bool {
+    pub(super) fn arrival(&mut self, sent: Seconds, received: Seconds, round_trip: Seconds, now: Seconds) -> bool {
         let previous = self.previous.replace((sent, received));
         let Some((previous_sent, previous_received)) = previous else { return false };
         let gap = received - previous_received;
-        if gap < 0.0 {
+        if gap < Seconds::ZERO {
             // The peer's clock went back, which says nothing of the path.
             return false;
         }
         // A sender that paused makes a gap too, but then the gap at sending is as long.
-        let hole = gap > HOLE * self.usual.max(MIN_USUAL.0) && gap - (sent - previous_sent) > LONGER_THAN_SENT.0;
+        let hole = gap > HOLE * self.usual.max(MIN_USUAL) && gap - (sent - previous_sent) > LONGER_THAN_SENT;
         if hole {
-            self.until = now + gap.min(MAX_WAIT.0) + WAIT_ROUND_TRIPS * round_trip;
+            self.until = now + gap.min(MAX_WAIT) + WAIT_ROUND_TRIPS * round_trip;
         }
         // Cap the interval, so that one stall does not hide the next.
         self.usual += SMOOTHING * (gap.min(MAX_USUAL * self.usual) - self.usual);
@@ -52,7 +52,7 @@ impl LinkStall {
     }
 
     /// Returns whether the backlog of a stall may still be in the queue.
-    pub(super) fn is_draining(&self, now: f64) -> bool {
+    pub(super) fn is_draining(&self, now: Seconds) -> bool {
         now <= self.until
     }
 }
@@ -61,11 +61,16 @@ impl LinkStall {
 mod tests {
     use super::*;
 
+    /// Records a packet that was sent and received at these seconds, on a path of 40 ms.
+    fn arrival(stall: &mut LinkStall, sent: f64, received: f64, now: f64) -> bool {
+        stall.arrival(Seconds(sent), Seconds(received), Seconds(0.04), Seconds(now))
+    }
+
     fn steady_path() -> (LinkStall, f64) {
         let mut stall = LinkStall::new();
         for packet in 0..100 {
             let sent = f64::from(packet) * 0.016;
-            assert!(!stall.arrival(sent, sent + 0.02, 0.04, sent + 0.04));
+            assert!(!arrival(&mut stall, sent, sent + 0.02, sent + 0.04));
         }
         (stall, 99.0 * 0.016)
     }
@@ -75,29 +80,29 @@ mod tests {
         let (mut stall, last) = steady_path();
         let sent = last + 0.016;
         let now = sent + 0.24;
-        assert!(stall.arrival(sent, sent + 0.22, 0.04, now));
-        assert!(stall.is_draining(now + 0.23) && !stall.is_draining(now + 0.24));
+        assert!(arrival(&mut stall, sent, sent + 0.22, now));
+        assert!(stall.is_draining(Seconds(now + 0.23)) && !stall.is_draining(Seconds(now + 0.24)));
     }
 
     #[test]
     fn stalls_are_found_after_the_clock_went_back() {
         let (mut stall, last) = steady_path();
         let sent = last + 0.016;
-        assert!(!stall.arrival(sent, sent - 7.0, 0.04, sent + 0.04));
+        assert!(!arrival(&mut stall, sent, sent - 7.0, sent + 0.04));
         for packet in 1..100 {
             let sent = sent + f64::from(packet) * 0.016;
-            assert!(!stall.arrival(sent, sent - 7.0, 0.04, sent + 0.04), "{packet}");
+            assert!(!arrival(&mut stall, sent, sent - 7.0, sent + 0.04), "{packet}");
         }
         let sent = sent + 1.6;
-        assert!(stall.arrival(sent, sent - 6.8, 0.04, sent + 0.24));
+        assert!(arrival(&mut stall, sent, sent - 6.8, sent + 0.24));
     }
 
     #[test]
     fn pause_of_the_sender_is_no_stall() {
         let (mut stall, last) = steady_path();
         let sent = last + 0.5;
-        assert!(!stall.arrival(sent, sent + 0.02, 0.04, sent + 0.04));
-        assert!(!stall.is_draining(sent + 0.04));
+        assert!(!arrival(&mut stall, sent, sent + 0.02, sent + 0.04));
+        assert!(!stall.is_draining(Seconds(sent + 0.04)));
     }
 
     #[test]
@@ -105,7 +110,7 @@ mod tests {
         let (mut stall, last) = steady_path();
         for packet in 1..100 {
             let sent = last + f64::from(packet) * 0.016;
-            assert!(!stall.arrival(sent, sent + 0.02 + f64::from(packet) * 0.008, 0.04, sent + 0.04));
+            assert!(!arrival(&mut stall, sent, sent + 0.02 + f64::from(packet) * 0.008, sent + 0.04));
         }
     }
 }

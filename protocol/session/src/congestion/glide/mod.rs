@@ -52,7 +52,7 @@ use self::probe_down::{Belief, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
-use super::units::Seconds;
+use super::units::{Bytes, Seconds};
 use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
 use slipgate_netcode::time::Instant;
 
@@ -195,7 +195,7 @@ impl Glide {
             feedback_timeout: FeedbackTimeout::new(),
             startup: Startup::new(),
             delay_mode: DelayMode::new(),
-            competitive: CompetitiveMode::new(largest_packet),
+            competitive: CompetitiveMode::new(Bytes(largest_packet)),
             protected: ProtectedDemand::new(),
             startup_ended_at: f64::NEG_INFINITY,
             sample: None,
@@ -220,7 +220,7 @@ impl Glide {
         let packet = path_sample::packet(usual, self.largest_packet);
         let target = path_sample::target(usual, packet, self.delay.excess_jitter());
         let (sent, instant_rate) = (self.send_rate.rate(now), self.delivery.instant_rate());
-        let is_draining = self.stall.is_draining(now);
+        let is_draining = self.stall.is_draining(Seconds(now));
         let has_collapsed =
             instant_queue > COLLAPSE_TARGETS * target && instant_rate < COLLAPSE_SHARE * sent && !is_draining;
         // The filtered queue lags. Use the instant one as long as the capacity is far below the sending rate.
@@ -270,13 +270,13 @@ impl Glide {
         self.delay.measure(round_trip, received - sent, now);
         let smoothed = self.delay.round_trip().unwrap_or(round_trip);
         // After a stall a burst arrives that says nothing of the queue or of the delivery rate.
-        if self.stall.arrival(sent, received, smoothed, now) {
+        if self.stall.arrival(Seconds(sent), Seconds(received), Seconds(smoothed), Seconds(now)) {
             self.delay.forget_queue();
             self.delivery.forget_record();
         }
         let queue = self.delay.above_base(received - sent);
         let socket_delay = self.socket_delay(newest);
-        self.delay.sample(queue, socket_delay, !self.stall.is_draining(now), now);
+        self.delay.sample(queue, socket_delay, !self.stall.is_draining(Seconds(now)), now);
         let packet = path_sample::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
         // A slow path delivers few packets in a round trip, so measure over eight packets.
         let packets = (SPAN_PACKETS * packet / self.rate).min(MAX_PACKET_SPAN.0);
@@ -296,9 +296,9 @@ impl Glide {
     }
 
     /// Returns for how long no feedback arrived, and the timeout; `None` before the first measurement.
-    fn idle_time(&self, now: f64) -> Option<(f64, f64)> {
-        let timeout = FeedbackTimeout::timeout(self.delay.feedback_interval(), self.delay.round_trip()?);
-        Some((now - self.delay.last_received_at()?, timeout))
+    fn idle_time(&self, now: Seconds) -> Option<(Seconds, Seconds)> {
+        let (interval, round_trip) = (Seconds(self.delay.feedback_interval()), Seconds(self.delay.round_trip()?));
+        Some((now - Seconds(self.delay.last_received_at()?), FeedbackTimeout::timeout(interval, round_trip)))
     }
 
     /// Adjusts mode and rate to a sample (Glide §5).
@@ -431,7 +431,7 @@ impl Glide {
         // A queue below the target cannot be one that cross traffic keeps full.
         let is_self_inflicted = result == Some(ProbeResult::SelfInflicted);
         if is_self_inflicted || (sample.queue < sample.target && !sample.is_draining) {
-            self.competitive.end(self.rate, sample.now);
+            self.competitive.end(BytesPerSecond(self.rate), Seconds(sample.now));
             // The delivery rate is what the path gives us now; the window may be far above it.
             self.rate = sample.delivery;
             self.delay_mode.begin_after_competition(sample, is_self_inflicted);
@@ -495,7 +495,7 @@ impl Controller for Glide {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        let now = seconds(feedback.now);
+        let now = Seconds::from(feedback.now);
         if let Some((idle_time, timeout)) = self.idle_time(now)
             && self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost, now)
         {
@@ -509,7 +509,7 @@ impl Controller for Glide {
     }
 
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
-        let now = seconds(now);
+        let now = Seconds::from(now);
         // Without packets in flight the peer has nothing to acknowledge, so its silence means nothing.
         if let Some((idle_time, timeout)) = self.idle_time(now)
             && in_flight > 0
@@ -546,7 +546,7 @@ impl Controller for Glide {
             GlideMode::Startup => {
                 (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).max(initial)
             }
-            GlideMode::Compete => self.competitive.window(),
+            GlideMode::Compete => self.competitive.window().0,
             GlideMode::Delay => {
                 // The window bounds the queue at half above its target, and more only while probing cross traffic.
                 let room = WINDOW_TARGETS * target;
@@ -574,7 +574,7 @@ impl Controller for Glide {
 }
 
 fn seconds(moment: Instant) -> f64 {
-    moment.since_start().as_secs_f64()
+    Seconds::from(moment).0
 }
 
 #[cfg(test)]
