@@ -397,9 +397,11 @@ impl Glide {
             self.mode = GlideMode::Startup;
             return;
         }
-        if !self.is_held(sample.now) {
-            self.rate = self.delay_mode.next_rate(sample, self.rate, self.policer.rate());
+        // A drain would replace the rate that a probe holds.
+        if self.is_held(sample.now) {
+            return;
         }
+        self.rate = self.delay_mode.next_rate(sample, self.rate, self.policer.rate());
         if let Some(time) = self.delay_mode.drain_once(sample) {
             self.hold(delay_mode::DRAIN_RATE * sample.delivery, sample.now + time);
         }
@@ -457,6 +459,9 @@ impl Glide {
     /// Restarts the search for the capacity at the current rate, after a feedback timeout (Glide §12).
     fn restart(&mut self) {
         (self.mode, self.startup, self.hold) = (GlideMode::Startup, Startup::new(), FREE);
+        // Without the held rate their results would be those of the full rate.
+        self.policer.end_test();
+        self.down_probes.end_probe();
         self.delay.set_competitive(false);
         self.delay_mode.end_standing_queue();
     }

@@ -115,6 +115,11 @@ impl PolicerDetector {
         if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_MARGIN) }
     }
 
+    /// Ends an active test without a result.
+    pub(super) fn end_test(&mut self) {
+        self.test = None;
+    }
+
     pub(super) fn is_testing(&self) -> bool {
         self.test.is_some()
     }

@@ -132,6 +132,11 @@ impl DownProbes {
         end + OVERLAP * window
     }
 
+    /// Ends an active probe without a result.
+    pub(super) fn end_probe(&mut self) {
+        self.active = None;
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.active.is_some()
     }

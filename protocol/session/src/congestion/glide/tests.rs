@@ -261,3 +261,26 @@ fn protected_rate_is_kept_with_any_queue() {
     path.run(10.0);
     assert!(path.glide.rate(Path::moment(path.now)).0 >= 100_000.0);
 }
+
+#[test]
+fn drain_that_is_due_waits_for_the_end_of_a_probe() {
+    let mut glide = Glide::new(GlideConfig::default(), PACKET);
+    let sample = path_sample::queued(0.009, 100.0);
+    glide.delay_mode.set_limit(1e6);
+    glide.probe_down(&sample);
+    let probe = glide.hold.rate;
+    glide.run_delay_mode(&sample, None);
+    assert_eq!(glide.hold.rate, probe);
+    glide.hold = FREE;
+    glide.run_delay_mode(&sample, None);
+    assert!(glide.hold.rate > 2.0 * probe, "{:?}", glide.hold);
+}
+
+#[test]
+fn restart_ends_probe_and_held_rate() {
+    let mut glide = Glide::new(GlideConfig::default(), PACKET);
+    glide.probe_down(&path_sample::queued(0.2, 100.0));
+    assert!(glide.down_probes.is_active() && glide.is_held(100.05));
+    glide.restart();
+    assert!(!glide.down_probes.is_active() && !glide.is_held(100.05));
+}
