@@ -13,7 +13,7 @@
 
 #[cfg(all(doctest, feature = "client", feature = "server"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct FacadeReadme;
 
 #[cfg(feature = "client")]
 pub use slipgate_client as client;

@@ -89,7 +89,7 @@
 
 #[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ClientReadme;
 
 mod client;
 #[cfg(feature = "fetch")]

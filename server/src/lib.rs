@@ -129,7 +129,7 @@
 
 #[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ServerReadme;
 
 pub mod history_file;
 pub mod sharded;
@@ -167,6 +167,13 @@ pub mod keys {
     pub use slipgate_os::key_file::{KeyFileError, read_key_file};
 }
 
+/// A client's connection: its path, what may leave in a tick, its queues, and the result of a broadcast.
+pub mod connection {
+    pub use slipgate_session::channel::Remaining;
+    pub use slipgate_session::connection::{Budget, Connection, PacketTimes, PathStats};
+    pub use slipgate_session::server::BroadcastReport;
+}
+
 /// Acknowledged packets, for games with a message layer of their own.
 pub mod packets {
     pub use slipgate_session::reliability::PacketEvent;
@@ -181,14 +188,11 @@ pub mod sockets {
     };
 }
 
-/// The state of a client's connection, counters, and the reasons for dropped datagrams.
-pub mod stats {
+/// The counters of a server, with the reasons for dropped datagrams.
+pub mod counters {
     pub use crate::totals::ServerTotals;
     pub use slipgate_netcode::discard::{Discard, Discards};
     pub use slipgate_netcode::server::NetcodeStats;
-    pub use slipgate_session::channel::Remaining;
-    pub use slipgate_session::connection::{Connection, PacketTimes};
-    pub use slipgate_session::server::BroadcastReport;
 }
 
 /// Transfers: large contents beside the game's messages, in slices.
@@ -216,9 +220,7 @@ pub use slipgate_session::channel::{
     Channel, ChannelConfig, ChannelEvent, ChannelId, DeliveryStatus, Kind, Layout, SendOptions,
 };
 pub use slipgate_session::congestion;
-pub use slipgate_session::connection::{
-    Budget, CloseCode, CloseKind, CloseReason, ClosedBy, PathStats, SendError, Traffic,
-};
+pub use slipgate_session::connection::{CloseCode, CloseKind, CloseReason, ClosedBy, SendError, Traffic};
 pub use slipgate_session::server::scheduling;
 pub use slipgate_udp::Sockets;
 

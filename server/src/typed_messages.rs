@@ -5,8 +5,8 @@ use slipgate_session::channel::{ChannelId, MAX_MESSAGE_BYTES, SendOptions};
 use slipgate_session::connection::SendError;
 use slipgate_typed::{Bincode, Codec, SendTypedError, TypedError};
 
+use crate::connection::BroadcastReport;
 use crate::sharded::ShardedServer;
-use crate::stats::BroadcastReport;
 use crate::{ClientHandle, ClientRef, Server};
 
 impl Server {

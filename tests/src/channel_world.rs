@@ -1,6 +1,6 @@
 //! Two ends with channels over acknowledged packets, in a simulated world.
 
-mod promises;
+mod expectation;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use slipgate_session::reliability::{Acceptance, Endpoint, EndpointConfig, Memory
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_sim::Conditions;
 
-pub use self::promises::{Expectation, message, number_of};
+pub use self::expectation::{Expectation, message, number_of};
 use crate::world::{End, PathSink, Program, World};
 
 /// One tick of both programs: about 60 per second.

@@ -26,7 +26,7 @@ use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::UserData;
 use slipgate_netcode::wire::token::Servers;
 use slipgate_os::{clock, entropy};
-use slipgate_server::stats::Discards;
+use slipgate_server::counters::Discards;
 
 pub use self::ours::{OurClient, OurServer};
 

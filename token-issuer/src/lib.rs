@@ -25,7 +25,7 @@
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct IssuerReadme;
 
 pub mod api_key;
 mod entropy;

@@ -10,6 +10,9 @@ mod issuer;
 mod process;
 #[cfg(unix)]
 mod pseudo_terminal;
+#[path = "../../../tests/src/scale.rs"]
+#[allow(unreachable_pub, reason = "the file is a module of the test library")]
+mod scale;
 mod server;
 mod slipgate;
 #[cfg(target_os = "linux")]

@@ -41,13 +41,13 @@ extern crate std;
 
 #[cfg(all(doctest, feature = "postcard"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct TypedReadme;
 
 #[cfg(feature = "bincode")]
 mod bincode;
-mod budget;
 #[cfg(feature = "channels")]
 mod channel_message;
+mod decode_budget;
 mod error;
 mod meter;
 #[cfg(feature = "postcard")]
@@ -60,10 +60,10 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "bincode")]
 pub use self::bincode::Bincode;
-use self::budget::DecodeBudget;
-pub use self::budget::{MAX_ALLOCATIONS, MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
 #[cfg(feature = "channels")]
 pub use self::channel_message::{SendTypedError, TypedError, decode};
+use self::decode_budget::DecodeBudget;
+pub use self::decode_budget::{MAX_ALLOCATIONS, MAX_DEPTH, MEMORY_BASE, MEMORY_PER_BYTE, VALUES_BASE, VALUES_PER_BYTE};
 pub use self::error::TypedErrorKind;
 pub use self::meter::Metered;
 #[cfg(feature = "postcard")]

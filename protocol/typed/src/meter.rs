@@ -14,7 +14,7 @@ use core::mem::needs_drop;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, Visitor};
 
 use self::storage::Storage;
-use super::budget::{Broken, DecodeBudget, Level};
+use super::decode_budget::{Broken, DecodeBudget, Level};
 
 /// Bytes that a box takes beside its value: up to two reference counters, and padding.
 const BOX_BYTES: usize = 3 * size_of::<usize>();

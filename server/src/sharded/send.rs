@@ -10,7 +10,7 @@ use super::ShardedServer;
 use super::bridge::Command;
 use super::link::ShardLink;
 use crate::ClientHandle;
-use crate::stats::BroadcastReport;
+use crate::connection::BroadcastReport;
 
 /// The maximum bytes of the text for a kicked player.
 const MAX_TEXT_BYTES: usize = 256;

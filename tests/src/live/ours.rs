@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use slipgate_client::{Client, ClientState, CloseKind};
+use slipgate_server::counters::Discards;
 use slipgate_server::keys::Key;
-use slipgate_server::stats::Discards;
 use slipgate_server::{Clock, Event, Server, ServerConfig, Sockets};
 
 use super::{GameClient, GameServer, IPV4, MintedToken, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Turn};

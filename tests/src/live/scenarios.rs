@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slipgate_client::{ClientState, CloseKind};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_server::stats::Discard;
+use slipgate_server::counters::Discard;
 
 use super::{GameClient, GameServer, MintedToken, TokenOrder, until};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use slipgate_client::{ClientState, ConnectToken};
 use slipgate_server::config::TokenCutoff;
-use slipgate_server::stats::Discard;
+use slipgate_server::counters::Discard;
 use slipgate_tests::live::{
     GameClient, GameServer, IPV4, IPV6, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, TokenOrder,
     families, run_for, scenarios, until,

@@ -33,7 +33,7 @@ use slipgate_client::{ClientState, CloseKind, ConnectToken};
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_server::config::TokenCutoff;
-use slipgate_server::stats::Discard;
+use slipgate_server::counters::Discard;
 use slipgate_tests::live::{
     GameClient, GameServer, IPV4, IPV6, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, ServerLog,
     TokenOrder, Turn, run_for, scenarios, until,

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use slipgate_client::ClientState;
+use slipgate_server::connection::{BroadcastReport, Remaining};
 use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig, ShardedServerError};
-use slipgate_server::stats::{BroadcastReport, Remaining};
 use slipgate_server::{
     ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, ClosedBy, DeliveryStatus, Event,
     Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,

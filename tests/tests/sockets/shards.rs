@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use slipgate_client::ClientState;
 use slipgate_server::config::TokenCutoff;
+use slipgate_server::counters::Discard;
 use slipgate_server::history_file::HistoryFile;
 use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardThreads};
-use slipgate_server::stats::Discard;
 use slipgate_server::{Clock, CloseKind, Event, Inbox, Server, ServerConfig, Sockets};
 use slipgate_tests::live::{
     GameClient, GameServer, IPV4, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn,
@@ -275,7 +275,7 @@ fn filter_drops_are_reported_per_shard_and_in_total() {
     let totals: Vec<_> = shards.iter().map(|shard| shard.server.totals()).collect();
     let dropped: Vec<_> = totals.iter().map(|totals| totals.sockets.dropped_by_system.unwrap()).collect();
     assert!(dropped.iter().all(|count| *count > 0), "{dropped:?}");
-    assert_eq!(slipgate_server::stats::ServerTotals::sum(&totals).sockets.dropped_by_system, Some(64));
+    assert_eq!(slipgate_server::counters::ServerTotals::sum(&totals).sockets.dropped_by_system, Some(64));
 }
 
 // Threads -------------------------------------------------------------------------------------------------------------

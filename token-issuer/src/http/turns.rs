@@ -27,21 +27,23 @@ pub(super) struct Turns {
     strangers: Arc<Semaphore>,
 }
 
-/// The turn of a connection. It is over when this value is dropped.
-pub(super) struct Turn(#[expect(dead_code, reason = "its drop ends the turn")] Option<OwnedSemaphorePermit>);
-
 impl Turns {
     pub(super) fn new(service: TokenService) -> Self {
         Self { service, strangers: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Waits for the first bytes of a connection and for its turn.
+    /// Waits for the first bytes of a connection and for its turn. The turn lasts until the returned permit is dropped;
+    /// a valid key needs none.
     ///
     /// The key only decides about the order. The route checks it again.
     ///
     /// # Errors
     /// Returns the error of the socket.
-    pub(super) async fn wait(&self, stream: &TcpStream, state: &ConnectionState) -> io::Result<Turn> {
+    pub(super) async fn wait(
+        &self,
+        stream: &TcpStream,
+        state: &ConnectionState,
+    ) -> io::Result<Option<OwnedSemaphorePermit>> {
         let has_key = poll_fn(|cx| {
             let mut bytes = [0; PEEK_BYTES];
             let mut buf = ReadBuf::new(&mut bytes);
@@ -54,10 +56,10 @@ impl Turns {
             }
         });
         if has_key.await? {
-            return Ok(Turn(None));
+            return Ok(None);
         }
         state.on_wait();
-        Ok(Turn(Arc::clone(&self.strangers).acquire_owned().await.ok()))
+        Ok(Arc::clone(&self.strangers).acquire_owned().await.ok())
     }
 
     /// Returns whether a request's beginning has a valid API key.

@@ -22,7 +22,7 @@ pub struct OutgoingPacket {
 /// A sender.
 pub struct Sender {
     congestion: CongestionState,
-    flight: SentPackets,
+    sent_packets: SentPackets,
     /// The application.
     pub application: Application,
     newest: Option<Sequence>,
@@ -38,7 +38,7 @@ impl Sender {
     pub fn new(congestion: CongestionState, application: Application) -> Self {
         Self {
             congestion,
-            flight: SentPackets::new(WINDOW),
+            sent_packets: SentPackets::new(WINDOW),
             application,
             newest: None,
             peer: TimeUnwrapper::default(),
@@ -50,11 +50,11 @@ impl Sender {
 
     /// Processes a report.
     pub fn on_report(&mut self, report: &Report, now: Instant) {
-        let newest_departed = self.process_acks(report);
+        let newest_acked = self.process_acks(report);
         self.detect_losses(now);
         let received_at = self.peer.unwrap_time(report.received_at);
-        let newest = newest_departed.map(|departed| NewestAck {
-            sent_at: departed.sent_at,
+        let newest = newest_acked.map(|packet| NewestAck {
+            sent_at: packet.sent_at,
             received_at: Some(received_at),
             ack_delay: report.sent_at.since(report.received_at),
             socket_delay: report.socket_delay(),
@@ -65,7 +65,7 @@ impl Sender {
             acked: &self.acked,
             lost: &self.lost,
             delivered: self.delivered,
-            in_flight: self.flight.in_flight(),
+            in_flight: self.sent_packets.in_flight(),
         };
         self.congestion.on_feedback(&feedback);
         self.acked.clear();
@@ -76,12 +76,12 @@ impl Sender {
     fn process_acks(&mut self, report: &Report) -> Option<SentPacket> {
         let mut newest = None;
         for sequence in report.arrived() {
-            let Some(landed) = self.flight.on_ack(sequence) else { continue };
-            self.delivered += u64::from(landed.packet.bytes);
-            self.acked.push(landed.packet);
+            let Some(newly_acked) = self.sent_packets.on_ack(sequence) else { continue };
+            self.delivered += u64::from(newly_acked.packet.bytes);
+            self.acked.push(newly_acked.packet);
             if sequence == report.newest && self.newest.is_none_or(|newest| sequence.is_newer_than(newest)) {
                 self.newest = Some(sequence);
-                newest = Some(landed.packet);
+                newest = Some(newly_acked.packet);
             }
         }
         newest
@@ -89,7 +89,7 @@ impl Sender {
 
     fn detect_losses(&mut self, now: Instant) {
         let lost = &mut self.lost;
-        self.flight.detect_lost(&self.congestion.timing(), now, |_, departed| lost.push(departed));
+        self.sent_packets.detect_lost(&self.congestion.timing(), now, |_, packet| lost.push(packet));
     }
 
     /// Advances the time. Call it before asking for packets.
@@ -98,7 +98,7 @@ impl Sender {
         self.detect_losses(now);
         self.congestion.on_lost(&self.lost);
         self.lost.clear();
-        self.congestion.on_tick(self.flight.in_flight(), now);
+        self.congestion.on_tick(self.sent_packets.in_flight(), now);
     }
 
     /// Returns the next packet that may be sent now.
@@ -107,7 +107,7 @@ impl Sender {
             self.congestion.set_demand(Demand::Met);
             return None;
         };
-        let budget = self.congestion.budget(self.flight.in_flight(), now);
+        let budget = self.congestion.budget(self.sent_packets.in_flight(), now);
         if budget < u64::from(wanted) {
             self.congestion.set_demand(Demand::Unmet);
             return self.keep_alive(budget, now);
@@ -117,13 +117,13 @@ impl Sender {
 
     /// Sends a packet that keeps the connection alive, if the budget allows one.
     fn keep_alive(&mut self, budget: u64, now: Instant) -> Option<OutgoingPacket> {
-        let alive = self.congestion.next_send(self.flight.in_flight(), now).is_some_and(|next| next <= now);
+        let alive = self.congestion.next_send(self.sent_packets.in_flight(), now).is_some_and(|next| next <= now);
         (alive && budget >= 256).then(|| self.send(256, now))
     }
 
     fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
         let lost = &mut self.lost;
-        let sequence = self.flight.on_packet_sent(bytes, now, |_, departed| lost.push(departed));
+        let sequence = self.sent_packets.on_packet_sent(bytes, now, |_, packet| lost.push(packet));
         self.congestion.on_sent(bytes, now);
         self.application.sent(bytes);
         OutgoingPacket { sequence, bytes }
@@ -133,7 +133,7 @@ impl Sender {
     #[must_use]
     pub fn next_departure(&self, now: Instant) -> Option<Instant> {
         let wanted = self.wanted(now)?;
-        let in_flight = self.flight.in_flight();
+        let in_flight = self.sent_packets.in_flight();
         let next = self.congestion.next_send(in_flight, now)?;
         let stats = self.congestion.stats(now);
         let shut = stats.window.is_some_and(|window| window < in_flight + u64::from(wanted));

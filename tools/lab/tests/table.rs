@@ -18,21 +18,23 @@ use slipgate_lab::specification::{self, RANDOM_PATHS};
 use slipgate_lab::table::{Row, SEEDS, rows};
 use slipgate_lab::targets::{self, OPEN, TARGETS};
 
+use self::scale::pick;
+
+#[path = "../../../tests/src/scale.rs"]
+#[allow(unreachable_pub, reason = "the file is a module of the test library")]
+mod scale;
+
 const HOW: &str =
     "if the change is intended: cargo run --release -- lab congestion --markdown > specs/congestion-table.md";
 
 /// Computed once for all tests.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let controllers = if is_all() { &ControllerKind::ALL[..] } else { &[ControllerKind::Glide] };
+    let quick: &[ControllerKind] = &[ControllerKind::Glide];
+    let controllers = pick(quick, &ControllerKind::ALL[..]);
     rows(&scenarios::all(), controllers, &SEEDS, threads())
 });
 static TRIAL_RESULTS: LazyLock<Vec<TrialResult>> =
     LazyLock::new(|| random_paths::trial_results(RANDOM_PATHS, ControllerKind::Glide, threads()));
-
-/// Returns whether all tables are measured, and not only the quick part.
-fn is_all() -> bool {
-    std::env::var_os("SLIPGATE_TESTS").is_some_and(|value| value == "all")
-}
 
 fn threads() -> usize {
     available_parallelism().map_or(1, usize::from)
@@ -45,7 +47,7 @@ fn lacking<'a>(text: &'a str, other: &str) -> Vec<&'a str> {
 
 #[test]
 fn document_equals_the_measured_figures() {
-    if !is_all() {
+    if pick(true, false) {
         println!("skipped: SLIPGATE_TESTS=all measures the whole table");
         return;
     }
@@ -86,7 +88,7 @@ fn every_scenario_has_a_target() {
 
 #[test]
 fn random_paths_reach_their_goals() {
-    if !is_all() {
+    if pick(true, false) {
         return;
     }
     assert_eq!(TRIAL_RESULTS.iter().map(|trial_result| trial_result.trial).collect::<Vec<_>>(), Trial::ALL);

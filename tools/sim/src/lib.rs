@@ -43,7 +43,7 @@
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct SimReadme;
 
 mod bottleneck;
 mod buffers;

@@ -10,10 +10,10 @@ use slipgate_cli::Failure;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
 use slipgate_netcode::time::Instant;
+use slipgate_server::counters::ServerTotals;
 use slipgate_server::keys::KeyRing;
 use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
 use slipgate_server::sockets::Overflow;
-use slipgate_server::stats::ServerTotals;
 use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server};
 use tracing::{error, info};
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::client::{TestClient, TestToken, until};
 use super::history::{assert_used, restart};
 use super::program::TestFolder;
+use crate::scale::pick;
 
 /// A small file system of its own, unmounted at the end.
 struct Volume {
@@ -171,8 +172,7 @@ fn freeze_with_players(
 
 #[test]
 fn frozen_history_disk_changes_no_round_trip() {
-    let is_all = std::env::var_os("SLIPGATE_TESTS").is_some_and(|value| value == "all");
-    let frozen_for = Duration::from_secs(if is_all { 20 } else { 2 });
+    let frozen_for = Duration::from_secs(pick(2, 20));
     let folder = TestFolder::new();
     let volume = match Volume::freezable(&folder) {
         Ok(volume) => volume,

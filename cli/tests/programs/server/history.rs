@@ -15,6 +15,7 @@ use slipgate_client::{CloseKind, ConnectToken};
 use super::client::{TestClient, TestToken};
 use super::hostile::request;
 use super::program::{PROTOCOL_ID, Program, TestFolder};
+use crate::scale::pick;
 
 /// Starts a server on the address of an earlier one.
 pub(super) fn restart(folder: &TestFolder, address: SocketAddr, flags: &[&str]) -> Program {
@@ -179,8 +180,7 @@ fn replies(used: &[ConnectToken], server: SocketAddr) -> usize {
 
 #[test]
 fn killed_server_admits_no_used_token_and_all_unused_ones() {
-    let is_all = std::env::var_os("SLIPGATE_TESTS").is_some_and(|value| value == "all");
-    let kills = if is_all { 60 } else { 6 };
+    let kills = pick(6, 60);
     let seed = u64::from_le_bytes(*slipgate_os::entropy::bytes().unwrap().first_chunk().unwrap());
     let mut random = StdRng::seed_from_u64(seed);
     let folder = TestFolder::new();

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::budget::TurnBudgets;
 use super::slots::SlotLink;
+use super::turn_budgets::TurnBudgets;
 use super::{ClientHandle, DisconnectReason, NetcodeServer};
 use crate::Payload;
 use crate::discard::Discard;

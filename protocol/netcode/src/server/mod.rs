@@ -13,14 +13,13 @@
 //!
 //! This file holds the state. `start` sets a server up, and `turn` handles datagrams and ticks. `request` and
 //! `response` are the handshake, `established` handles packets of connected clients, `transmit` sends the packets that
-//! are due, `ends` ends connections, and `report` is what the application reads.
+//! are due, `disconnect` ends connections, and `report` is what the application reads.
 
 pub mod config;
 pub mod handshake;
 
-mod budget;
-mod ended;
-mod ends;
+mod disconnect;
+mod ended_addresses;
 mod established;
 mod log_opens;
 mod loopback;
@@ -33,6 +32,7 @@ mod slots;
 mod start;
 mod transmit;
 mod turn;
+mod turn_budgets;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -51,13 +51,13 @@ pub use self::slots::ClientHandle;
 pub use self::start::ShardSetup;
 pub use self::start::TokenStorage;
 
-use self::budget::TurnBudgets;
-use self::ended::EndedAddresses;
+use self::ended_addresses::EndedAddresses;
 use self::handshake::{HandshakeLog, HandshakeStep};
 use self::log_opens::LogOpens;
 use self::pending::PendingClients;
 use self::registry::RegistryRef;
 use self::slots::{DuePackets, Slots};
+use self::turn_budgets::TurnBudgets;
 use crate::address::Address;
 use crate::crypto::digest::DigestKey;
 use crate::crypto::key::{KeyRing, Seed};

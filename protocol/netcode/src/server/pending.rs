@@ -12,8 +12,8 @@ use core::time::Duration;
 
 use zeroize::Zeroize;
 
-use super::budget::Attempt;
 use super::config::MAX_ADDRESSES_PER_TOKEN;
+use super::turn_budgets::Attempt;
 use crate::address::Address;
 use crate::crypto::digest::Digest;
 use crate::crypto::key::{Key, Seed};

@@ -39,8 +39,8 @@ pub(super) use self::lock::RegistryRef;
 pub use self::lock::SharedRegistry;
 pub(super) use self::takeover::{OwnerQuery, Presence};
 
-use super::budget::DecryptLimiter;
 use super::config::{ServerConfig, ServerConfigError, TokenCutoff};
+use super::turn_budgets::DecryptLimiter;
 use crate::crypto::digest::{Digest, DigestKey};
 use crate::crypto::key::Seed;
 use crate::crypto::keyed::{HashKey, KeyedMap, map_with_capacity};

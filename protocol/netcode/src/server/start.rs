@@ -3,9 +3,8 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::budget::TurnBudgets;
 use super::config::{ServerConfig, ServerConfigError};
-use super::ended::EndedAddresses;
+use super::ended_addresses::EndedAddresses;
 use super::handshake::HandshakeLog;
 use super::log_opens::LogOpens;
 use super::pending::PendingClients;
@@ -13,6 +12,7 @@ use super::pending::PendingClients;
 use super::registry::SharedRegistry;
 use super::registry::{ClientRegistry, RegistryRef, ShardId};
 use super::slots::Slots;
+use super::turn_budgets::TurnBudgets;
 use super::{NetcodeServer, NetcodeStats};
 use crate::address::Address;
 use crate::crypto::key::{KeyRing, Seed};

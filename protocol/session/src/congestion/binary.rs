@@ -44,9 +44,9 @@ pub enum Threshold {
     AboveLeast(Duration),
 }
 
-/// The conditions before the first acknowledgement.
+/// The mode before the first acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ignorance {
+pub enum InitialMode {
     /// Good, because the round trip counts as zero, as in the article's sample source.
     Good,
     /// Bad until a packet was acknowledged.
@@ -58,8 +58,8 @@ pub enum Ignorance {
 pub struct BinaryConfig {
     /// When a round trip is bad.
     pub threshold: Threshold,
-    /// The conditions before the first acknowledgement.
-    pub ignorance: Ignorance,
+    /// The mode before the first acknowledgement.
+    pub initial_mode: InitialMode,
     /// Bytes of a packet on the path; the article has 256. The limit is this times the packets per second, in bytes:
     /// smaller packets may be more per second, larger ones are fewer.
     pub packet_bytes: u32,
@@ -70,7 +70,7 @@ impl Default for BinaryConfig {
     fn default() -> Self {
         Self {
             threshold: Threshold::Absolute(BAD_ROUND_TRIP),
-            ignorance: Ignorance::Good,
+            initial_mode: InitialMode::Good,
             packet_bytes: FLOOR_PACKET_BYTES,
         }
     }
@@ -123,7 +123,7 @@ impl Binary {
     }
 
     fn is_good(&self) -> bool {
-        if !self.has_sample && self.config.ignorance == Ignorance::Bad {
+        if !self.has_sample && self.config.initial_mode == InitialMode::Bad {
             return false;
         }
         // An unknown minimum counts as zero, so the relative threshold starts strict.
@@ -363,7 +363,7 @@ mod tests {
     fn silence_is_good_in_the_article_and_bad_by_choice() {
         let mut line = Line::new(BinaryConfig::default());
         assert_eq!(line.until_switch(None, 10_000), 4020);
-        let mut careful = Line::new(BinaryConfig { ignorance: Ignorance::Bad, ..BinaryConfig::default() });
+        let mut careful = Line::new(BinaryConfig { initial_mode: InitialMode::Bad, ..BinaryConfig::default() });
         assert_eq!(careful.until_switch(None, 10_000), 10_000);
         assert!(careful.until_switch(Some(50), 10_000) < 4020);
     }

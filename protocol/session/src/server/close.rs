@@ -1,7 +1,7 @@
 //! How the application ends connections: of one client or of all.
 
 use super::SessionServer;
-use super::events::report_end;
+use super::event_queue::report_end;
 use crate::channel::control::CloseCode;
 use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
 use slipgate_netcode::server::{ClientHandle, DisconnectReason};

@@ -13,7 +13,7 @@ mod client_session;
 mod client_sink;
 mod close;
 mod event;
-mod events;
+mod event_queue;
 mod hashing;
 mod receive;
 pub mod scheduling;

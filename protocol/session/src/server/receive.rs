@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::events::report_end;
+use super::event_queue::report_end;
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
 use crate::channel::ChannelViolation;
 use crate::channel::control::CloseCode;

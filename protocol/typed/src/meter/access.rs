@@ -5,7 +5,7 @@ use core::cell::Cell;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
 use super::{Holds, fields, seed};
-use crate::budget::{Broken, DecodeBudget, Element, Growth, Level};
+use crate::decode_budget::{Broken, DecodeBudget, Element, Growth, Level};
 
 /// The growth of a collection so far.
 struct Filling {

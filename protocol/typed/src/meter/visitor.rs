@@ -9,7 +9,7 @@ use serde::de::{Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use super::access::{MeteredElements, MeteredEnum};
 use super::storage::Storage;
 use super::{Holds, MeteredCodec, MeteredVisitor};
-use crate::budget::{Broken, Growth};
+use crate::decode_budget::{Broken, Growth};
 
 /// The size of the largest collection with contiguous elements: a deque. Hash tables are larger.
 const LARGEST_VECTOR: usize = 4 * size_of::<usize>();

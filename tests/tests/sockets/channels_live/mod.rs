@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipgate_client::Client;
+use slipgate_server::connection::Remaining;
 use slipgate_server::keys::Key;
-use slipgate_server::stats::Remaining;
 use slipgate_server::transfer::{self, ContentDigest, PartialTransfer, Transfer};
 use slipgate_server::{
     ChannelEvent, ChannelId, ClientHandle, ClientRef, Clock, CloseKind, DeliveryStatus, Inbox, Server, ServerConfig,

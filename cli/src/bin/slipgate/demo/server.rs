@@ -10,7 +10,7 @@ use std::time::Duration;
 use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::time::Instant;
-use slipgate_server::stats::{Discards, NetcodeStats};
+use slipgate_server::counters::{Discards, NetcodeStats};
 use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets};
 
 use super::failures::cannot_listen;

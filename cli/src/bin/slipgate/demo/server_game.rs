@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::Instant;
+use slipgate_server::connection::{Budget, PathStats};
 use slipgate_server::typed::Bincode;
-use slipgate_server::{Budget, ChannelId, ClientHandle, PathStats, SendOptions, Server, decode};
+use slipgate_server::{ChannelId, ClientHandle, SendOptions, Server, decode};
 
 use super::game::{CHAT, CHAT_GROUP_SIZE, ChatLine, GameSettings, MAP, STATE, StateUpdate, entities_that_fit};
 use super::received::StateStats;

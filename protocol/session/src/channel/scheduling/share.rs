@@ -1,9 +1,9 @@
-//! How the priority classes share what the path would carry now. `budget` explains the rules.
+//! How the priority classes share what the path would carry now. `send_budget` explains the rules.
 
 use crate::channel::channels::Channels;
 use crate::channel::config::ChannelId;
-use crate::channel::scheduling::budget::{PACKET_BYTES, PendingDemand, SendBudget};
 use crate::channel::scheduling::scheduler::priority_of;
+use crate::channel::scheduling::send_budget::{PACKET_BYTES, PendingDemand, SendBudget};
 use crate::channel::send::sender::ChannelSender;
 use crate::channel::transfer_channel::TransferChannel;
 use slipgate_netcode::time::Instant;

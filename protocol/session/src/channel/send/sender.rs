@@ -2,7 +2,7 @@
 
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::options::{ChannelSendError, Remaining};
-use crate::channel::scheduling::budget::FRAME_OVERHEAD_BYTES;
+use crate::channel::scheduling::send_budget::FRAME_OVERHEAD_BYTES;
 use crate::channel::send::context::{FrameContext, PacketContext, SendContext};
 use crate::channel::send::frame_plan::{FramePlan, plan_frame};
 use crate::channel::send::frames_in_flight::SentFrame;

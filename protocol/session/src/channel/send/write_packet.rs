@@ -3,7 +3,7 @@
 
 use crate::channel::channels::Channels;
 use crate::channel::config::{ChannelId, Kind};
-use crate::channel::scheduling::budget::SendBudget;
+use crate::channel::scheduling::send_budget::SendBudget;
 use crate::channel::scheduling::share::PacketShare;
 use crate::channel::send::context::{PacketContext, SendContext};
 use crate::channel::send::frames_in_flight::{Displaced, SentFrame};

@@ -1,9 +1,9 @@
 //! The live screen in a terminal, and its keys.
 
+mod event_log;
 mod history;
 mod layout;
 mod row;
-mod story;
 mod table;
 mod terminal;
 
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
 
+use self::event_log::EventLog;
 use self::history::History;
 use self::layout::View;
 use self::row::Colours;
-use self::story::Story;
 use self::terminal::LiveTerminal;
 use super::flood::FLOOD_RATE;
 use super::line::Line;
@@ -33,7 +33,7 @@ pub(super) enum Next {
 pub(super) struct LiveScreen {
     terminal: LiveTerminal,
     history: History,
-    story: Story,
+    events: EventLog,
     addresses: String,
 }
 
@@ -46,7 +46,7 @@ impl LiveScreen {
         let addresses =
             format!("issuer http://{} (HTTP)   server {} (UDP)", stage.issuer_address(), stage.server_address);
         let now = Instant::now();
-        Ok(Self { terminal, history: History::new(now), story: Story::new(now), addresses })
+        Ok(Self { terminal, history: History::new(now), events: EventLog::new(now), addresses })
     }
 
     /// Draws a frame and handles keys, for at most this time.
@@ -63,7 +63,7 @@ impl LiveScreen {
 
     fn draw(&mut self, stage: &mut DemoStage) {
         let (now, snapshot) = (Instant::now(), stage.snapshot());
-        let events = self.story.update(&snapshot, stage.take_restarted());
+        let events = self.events.update(&snapshot, stage.take_restarted());
         events.into_iter().for_each(|event| self.history.add_event(now, event));
         self.history.update(&snapshot, stage.flood_sent(), now);
         let view =

@@ -7,8 +7,8 @@ use slipgate_client::CloseKind;
 use super::super::snapshot::{DemoSnapshot, PlayerEntry};
 use super::super::stage::Restarted;
 
-/// What the story has reported so far.
-pub(super) struct Story {
+/// What was reported so far.
+pub(super) struct EventLog {
     start: Instant,
     has_started: bool,
     are_all_connected: bool,
@@ -25,7 +25,7 @@ struct Reported {
     is_away: bool,
 }
 
-impl Story {
+impl EventLog {
     pub(super) fn new(start: Instant) -> Self {
         Self { start, has_started: false, are_all_connected: false, have_all_maps: false, players: Vec::new() }
     }
