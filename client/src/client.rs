@@ -13,6 +13,7 @@ use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_os::clock::TurnTime;
 use slipgate_os::pace::Wait;
+use slipgate_os::turn_watch::TurnWatch;
 use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, SendOptions};
 use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage, SessionClient};
@@ -59,6 +60,7 @@ pub struct Client {
     sockets: Sockets,
     outbox: SendBatch,
     turn: TurnTime,
+    turn_watch: TurnWatch,
     /// The time of the last read or send in this turn.
     now: Now,
     packets_left: u32,
@@ -109,6 +111,7 @@ impl Client {
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(Now::default()),
+            turn_watch: TurnWatch::default(),
             now: Now::default(),
             packets_left: MAX_PACKETS_PER_TURN,
             is_drained: false,
@@ -302,6 +305,7 @@ impl Client {
     /// Ends a turn: runs timers and sends what is due.
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
+        self.turn_watch.on_end();
         self.core.tick(self.now.monotonic);
         self.core.drained_at = self.drained_at;
         self.transmit();
@@ -311,6 +315,7 @@ impl Client {
     /// [`end_turn`](Self::end_turn) once per tick. The budgets of a turn last until it ends.
     pub fn flush(&mut self) {
         self.now = self.turn.now();
+        self.turn_watch.on_flush(self.now.monotonic);
         self.transmit();
     }
 

@@ -11,3 +11,4 @@ pub mod key_file;
 pub mod listen;
 pub mod pace;
 pub mod redact;
+pub mod turn_watch;

@@ -34,7 +34,9 @@ pub trait Wait {
 ///     let now = clock.now();
 ///     // Handle what has arrived.
 ///     if pace.is_tick(now.monotonic) {
-///         // Advance the game by the time since its last tick. Missed ticks are skipped.
+///         for _ in 0..=pace.missed_ticks().min(5) {
+///             // Advance the game by a fixed step of 16 ms.
+///         }
 ///     }
 ///     pace.rest(socket);
 /// }
@@ -45,6 +47,7 @@ pub struct Pace {
     clock: Clock,
     tick: Duration,
     next_tick: Instant,
+    missed_ticks: u32,
     /// The system failed to wait once, and the log says so.
     has_warned: bool,
 }
@@ -54,20 +57,31 @@ impl Pace {
     #[must_use]
     pub fn new(clock: Clock, tick: Duration) -> Self {
         let tick = tick.max(Duration::from_millis(1));
-        Self { clock, tick, next_tick: clock.monotonic(), has_warned: false }
+        Self { clock, tick, next_tick: clock.monotonic(), missed_ticks: 0, has_warned: false }
     }
 
     /// Returns whether the turn that began at this moment ends with a tick (`end_turn`, otherwise `flush`). Call it
     /// once a turn: a tick that was reported is over. Ticks that were missed, because a turn took longer than a tick,
-    /// are skipped and not made up.
+    /// are skipped and not made up; [`missed_ticks`](Self::missed_ticks) counts them.
     pub fn is_tick(&mut self, began: Instant) -> bool {
         if began < self.next_tick {
             return false;
         }
         // A machine that was asleep must not run the missed ticks in one burst.
-        let missed_one = began.reached(self.next_tick, self.tick);
-        self.next_tick = if missed_one { began } else { self.next_tick }.after(self.tick);
+        let missed = began.since(self.next_tick).as_nanos() / self.tick.as_nanos();
+        self.missed_ticks = u32::try_from(missed).unwrap_or(u32::MAX);
+        // Ticks stay multiples of their length, so that a game which counts all of them keeps its speed.
+        let after_missed = self.next_tick.after(self.tick.saturating_mul(self.missed_ticks));
+        self.next_tick = after_missed.after(self.tick);
         true
+    }
+
+    /// Returns how many ticks were skipped before the last one that [`is_tick`](Self::is_tick) reported. A game with a
+    /// fixed step keeps its speed if it also advances by these; it should limit them, because a machine that was asleep
+    /// has missed many.
+    #[must_use]
+    pub const fn missed_ticks(&self) -> u32 {
+        self.missed_ticks
     }
 
     /// Sleeps until a datagram arrives, the socket's waker is used, or the next tick is due. If the system cannot wait
@@ -99,6 +113,20 @@ mod tests {
         assert_eq!(ticks(&[0, 1, 9, 13, 19, 20, 29]), [0, 13, 20]);
         // The machine was asleep.
         assert_eq!(ticks(&[500, 501, 509, 510, 520]), [500, 510, 520]);
+    }
+
+    #[test]
+    fn ticks_and_missed_ticks_together_keep_the_speed() {
+        let mut pace = Pace::new(Clock::start(), Duration::from_millis(10));
+        let start = pace.next_tick;
+        let mut steps = Vec::new();
+        for turn in [0, 5, 10, 38, 39, 40, 75, 80, 1_000] {
+            if pace.is_tick(start.after(Duration::from_millis(turn))) {
+                steps.push((turn, 1 + pace.missed_ticks()));
+            }
+        }
+        assert_eq!(steps, [(0, 1), (10, 1), (38, 2), (40, 1), (75, 3), (80, 1), (1_000, 92)]);
+        assert_eq!(steps.iter().map(|(_, steps)| steps).sum::<u32>(), 101);
     }
 
     #[test]

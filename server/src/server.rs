@@ -28,6 +28,7 @@ use slipgate_netcode::time::Now;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 use slipgate_os::clock::TurnTime;
 use slipgate_os::pace::Wait;
+use slipgate_os::turn_watch::TurnWatch;
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::{CloseKind, Intake, SendError, Traffic};
@@ -77,6 +78,7 @@ pub struct Server {
     sockets: Sockets,
     outbox: SendBatch,
     turn: TurnTime,
+    turn_watch: TurnWatch,
     /// The time of the last read or send in this turn.
     now: Now,
     read_budget: ReadBudget,
@@ -192,6 +194,7 @@ impl Server {
     pub fn end_turn(&mut self) {
         self.now = self.turn.now();
         self.flood_guard.on_tick(self.now.monotonic);
+        self.turn_watch.on_end();
         // A client is silent only if everything that had arrived was handled.
         if self.lag.on_tick(self.now.monotonic) {
             self.core.tick(self.now);
@@ -211,6 +214,7 @@ impl Server {
     /// last until it ends.
     pub fn flush(&mut self) {
         self.now = self.turn.now();
+        self.turn_watch.on_flush(self.now.monotonic);
         self.transmit();
     }
 

@@ -10,6 +10,7 @@ use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, T
 use slipgate_netcode::time::Now;
 use slipgate_os::clock::TurnTime;
 use slipgate_os::entropy;
+use slipgate_os::turn_watch::TurnWatch;
 use slipgate_session::connection::{ConnectionConfigError, Memory, Traffic};
 use slipgate_session::server::SessionServer;
 use slipgate_session::server::UplinkLock;
@@ -115,6 +116,7 @@ impl Server {
             sockets,
             outbox: SendBatch::default(),
             turn: TurnTime::begin(now),
+            turn_watch: TurnWatch::default(),
             now,
             read_budget: ReadBudget::default(),
             is_drained: false,

@@ -370,3 +370,34 @@ fn kernel_that_refuses_many_senders_blocks_the_last_sixteen() {
         Ok(())
     });
 }
+
+/// Returns the number of warnings in a minute of turns of 100 ms, of which one in `turns_per_end` is ended.
+fn warnings_of_loop(turns_per_end: u64) -> usize {
+    let (mut server, _) = server();
+    let (_, warnings) = count_warnings("without `end_turn`", || {
+        for turn in 1..=600 {
+            let monotonic = Instant::from_start(Duration::from_millis(100 * turn));
+            server.begin_still_turn(Now { monotonic, ..at(0) });
+            if turn % turns_per_end == 0 { server.end_turn() } else { server.flush() }
+        }
+    });
+    warnings
+}
+
+#[test]
+fn loop_that_never_ends_its_turns_is_warned_of_once() {
+    assert_eq!([1, 2, 49].map(warnings_of_loop), [0; 3]);
+    assert_eq!([70, 1000].map(warnings_of_loop), [1; 2]);
+}
+
+#[test]
+fn pause_of_a_program_is_no_loop_without_ends() {
+    let (mut server, _) = server();
+    let (_, warnings) = count_warnings("without `end_turn`", || {
+        for turn in 1..=4 {
+            server.begin_still_turn(at(60 * turn));
+            server.flush();
+        }
+    });
+    assert_eq!(warnings, 0);
+}
