@@ -1,7 +1,7 @@
 //! The codec bincode 2.0.1 in its standard configuration: little-endian, numbers in 1 to 17 bytes. It is the default.
 
 use bincode::config::{Configuration, Limit, standard};
-use bincode::enc::write::SliceWriter;
+use bincode::enc::write::{SizeWriter, SliceWriter};
 use bincode::error::{DecodeError, EncodeError};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ impl Codec for Bincode {
         let buf = buf.get_mut(..len).unwrap_or_default();
         let mut writer = SliceWriter::new(buf);
         bincode::serde::encode_into_writer(value, &mut writer, CONFIGURATION).map_err(|error| match error {
-            EncodeError::UnexpectedEnd => TypedErrorKind::TooLarge,
+            EncodeError::UnexpectedEnd => TypedErrorKind::TooLarge { bytes: size_of_message(value), limit: len },
             _ => TypedErrorKind::Malformed,
         })?;
         Ok(writer.bytes_written())
@@ -58,8 +58,16 @@ impl Codec for Bincode {
     ) -> Result<(T, usize), TypedErrorKind> {
         bincode::serde::seed_decode_from_slice(value, bytes, CONFIGURATION).map_err(|error| match error {
             DecodeError::UnexpectedEnd { .. } => TypedErrorKind::CutOff,
-            DecodeError::LimitExceeded => TypedErrorKind::TooLarge,
+            // It announces more elements than any message has bytes.
+            DecodeError::LimitExceeded => TypedErrorKind::Expands,
             _ => TypedErrorKind::Malformed,
         })
     }
+}
+
+/// Returns the size of a value's message, which no buffer holds.
+fn size_of_message<T: Serialize + ?Sized>(value: &T) -> usize {
+    let mut writer = SizeWriter::default();
+    let _ = bincode::serde::encode_into_writer(value, &mut writer, CONFIGURATION);
+    writer.bytes_written
 }

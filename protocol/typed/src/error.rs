@@ -6,8 +6,13 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum TypedErrorKind {
-    /// The message is larger than the codec's limit or the buffer.
-    TooLarge,
+    /// The message is larger than the codec's limit, or than the buffer in which the value is encoded.
+    TooLarge {
+        /// The bytes of the message.
+        bytes: usize,
+        /// The smaller one of the two limits.
+        limit: usize,
+    },
     /// The message ends before its value does.
     CutOff,
     /// The bytes do not encode a value of this type.
@@ -27,7 +32,7 @@ pub enum TypedErrorKind {
 impl fmt::Display for TypedErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooLarge => "the message is larger than the codec's limit or the buffer",
+            Self::TooLarge { bytes, limit } => return write!(f, "{bytes} bytes exceed the limit of {limit}"),
             Self::CutOff => "the message ends before its value does",
             Self::Malformed => "the message does not encode a value of this type",
             Self::Trailing => "bytes remain behind the message's value",

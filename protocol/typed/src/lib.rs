@@ -125,7 +125,7 @@ pub trait Codec {
     /// - [`TypedErrorKind::CutOff`], `Malformed` or `Trailing` when the bytes are not exactly one such value.
     fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, TypedErrorKind> {
         if bytes.len() > self.max_bytes() {
-            return Err(TypedErrorKind::TooLarge);
+            return Err(TypedErrorKind::TooLarge { bytes: bytes.len(), limit: self.max_bytes() });
         }
         let budget = DecodeBudget::of_message(bytes.len());
         let decoded = self.decode_metered(Metered::new(&budget), bytes);

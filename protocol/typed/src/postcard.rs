@@ -1,6 +1,7 @@
 //! The codec postcard 1: numbers take as many bytes as they need, signed ones in zig-zag. Some values are smaller than
 //! in bincode.
 
+use postcard::ser_flavors::Size;
 use postcard::{Deserializer, Error};
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,10 @@ impl Codec for Postcard {
         let len = buf.len().min(self.max_bytes);
         let buf = buf.get_mut(..len).unwrap_or_default();
         postcard::to_slice(value, buf).map(|written| written.len()).map_err(|error| match error {
-            Error::SerializeBufferFull => TypedErrorKind::TooLarge,
+            Error::SerializeBufferFull => {
+                let bytes = postcard::serialize_with_flavor(value, Size::default()).unwrap_or(usize::MAX);
+                TypedErrorKind::TooLarge { bytes, limit: len }
+            }
             _ => TypedErrorKind::Malformed,
         })
     }

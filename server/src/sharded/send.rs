@@ -29,7 +29,7 @@ impl ShardedServer {
         match payload.len() {
             0 => Err(SendError::Empty),
             byte_count @ 1..=MAX_PAYLOAD_BYTES => self.push(client, Command::Payload { client, byte_count }, payload),
-            bytes => Err(SendError::TooLarge { bytes, limit: MAX_PAYLOAD_BYTES }),
+            bytes => Err(SendError::TooLarge { channel: None, bytes, limit: MAX_PAYLOAD_BYTES }),
         }
     }
 
@@ -69,7 +69,7 @@ impl ShardedServer {
             return Err(SendError::WrongKind);
         }
         let (bytes, limit) = (message.len(), settings.max_message_bytes as usize);
-        if bytes > limit { Err(SendError::TooLarge { bytes, limit }) } else { Ok(()) }
+        if bytes > limit { Err(SendError::TooLarge { channel: Some(channel), bytes, limit }) } else { Ok(()) }
     }
 
     /// Passes a message to every shard, which queues it for all its clients. The bytes are stored once for all of them.

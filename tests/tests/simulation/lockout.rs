@@ -1,6 +1,7 @@
 //! No player is locked out: not by unused tokens, not by junk at its address, and not by a thief with an earlier
 //! request.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use slipgate_netcode::client::{ClientState, NetcodeClient};
@@ -255,6 +256,8 @@ fn packet_from_another_server_nonce_lane_is_refused() {
 #[test]
 fn settings_that_admit_no_client_are_refused() {
     type Change = fn(&mut ServerConfig);
+    const WILDCARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 40_000);
+    const NO_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 0);
     let cases: [(Change, ServerConfigError); 12] = [
         (|config| config.pending_lifetime = Duration::ZERO, ServerConfigError::PendingLifetime),
         (|config| config.challenge_lifetime = Duration::ZERO, ServerConfigError::PendingLifetime),
@@ -265,9 +268,9 @@ fn settings_that_admit_no_client_are_refused() {
         (|config| config.budgets.forgeries_per_turn = 0, ServerConfigError::Budgets),
         (|config| config.budgets.decrypts = 2, ServerConfigError::Budgets),
         (|config| config.budgets.decrypts_per_source = 2, ServerConfigError::Budgets),
-        (|config| config.advertised = vec!["0.0.0.0:40000".parse().unwrap()], ServerConfigError::Advertised),
-        (|config| config.advertised = vec!["10.0.0.1:0".parse().unwrap()], ServerConfigError::Advertised),
-        (|config| config.advertised.clear(), ServerConfigError::Advertised),
+        (|config| config.advertised = vec![WILDCARD], ServerConfigError::Advertised(WILDCARD)),
+        (|config| config.advertised = vec![NO_PORT], ServerConfigError::Advertised(NO_PORT)),
+        (|config| config.advertised.clear(), ServerConfigError::NoAdvertised),
     ];
     for (change, error) in cases {
         let mut config = ServerConfig::new(1, 4, &[address("10.0.0.1:1").socket_addr()]);

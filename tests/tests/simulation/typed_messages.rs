@@ -306,9 +306,12 @@ fn message_over_its_limit_is_not_encoded_or_decoded() {
     let mut buf = [0; 300];
     let [fits, not] = [98, 101].map(|length| "x".repeat(length));
     assert!(codec.encode(&fits, &mut buf).is_ok() && postcard.encode(&fits, &mut buf).is_ok());
-    assert_eq!(codec.encode(&not, &mut buf), Err(TypedErrorKind::TooLarge));
-    assert_eq!(postcard.encode(&not, &mut buf), Err(TypedErrorKind::TooLarge));
-    assert_eq!(codec.encode(&fits, &mut buf[..50]), Err(TypedErrorKind::TooLarge));
-    assert_eq!(codec.decode::<String>(&buf[..101]), Err(TypedErrorKind::TooLarge));
-    assert_eq!(postcard.decode::<String>(&buf[..101]), Err(TypedErrorKind::TooLarge));
+    let too_large = |bytes, limit| TypedErrorKind::TooLarge { bytes, limit };
+    assert_eq!(codec.encode(&not, &mut buf), Err(too_large(102, 100)));
+    assert_eq!(postcard.encode(&not, &mut buf), Err(too_large(102, 100)));
+    assert_eq!(codec.encode(&fits, &mut buf[..50]), Err(too_large(99, 50)));
+    assert_eq!(postcard.encode(&fits, &mut buf[..50]), Err(too_large(99, 50)));
+    assert_eq!(codec.decode::<String>(&buf[..101]).err(), Some(too_large(101, 100)));
+    assert_eq!(postcard.decode::<String>(&buf[..101]).err(), Some(too_large(101, 100)));
+    assert_eq!(too_large(102, 100).to_string(), "102 bytes exceed the limit of 100");
 }

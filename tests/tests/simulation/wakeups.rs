@@ -209,7 +209,8 @@ fn broadcast_skips_clients_with_other_traffic_and_checks_first() {
         send(&mut world, ChannelId(1), b"round"),
         Err(SendError::NoChannel { channel: ChannelId(1), channels: 1 })
     );
-    assert_eq!(send(&mut world, ChannelId(0), &[0; 20_000]), Err(SendError::TooLarge { bytes: 20_000, limit: 16_384 }));
+    let too_large = SendError::TooLarge { channel: Some(ChannelId(0)), bytes: 20_000, limit: 16_384 };
+    assert_eq!(send(&mut world, ChannelId(0), &[0; 20_000]), Err(too_large));
     // Three clients in the order of their slots: channels, payloads, channels.
     for traffic in [first.clone(), Traffic::Payloads, first.clone()] {
         world.server.set_traffic(traffic.clone()).unwrap();

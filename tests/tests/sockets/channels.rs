@@ -181,7 +181,7 @@ fn malformed_message_is_an_error_and_keeps_the_connection() {
         (&[9], TypedErrorKind::Malformed),
         (&[0, 4, b'G'], TypedErrorKind::CutOff),
         (&[2, 0], TypedErrorKind::Trailing),
-        (&[0, 253, 255, 255, 255, 255, 255, 255, 255, 255], TypedErrorKind::TooLarge),
+        (&[0, 253, 255, 255, 255, 255, 255, 255, 255, 255], TypedErrorKind::Expands),
     ];
     for (bytes, _) in wrong {
         guest.client.send_message(CHAT, bytes).expect("sent");
@@ -210,24 +210,25 @@ fn unencodable_value_is_refused_and_nothing_is_sent() {
     let (mut host, mut guest) = meet(channels());
     let client = host.client();
     let essay = "x".repeat(20_000);
-    let too_large = SendTypedError::Send(SendError::TooLarge { bytes: 20_003, limit: 16_384 });
+    let too_large = SendTypedError::Send(SendError::TooLarge { channel: Some(CHAT), bytes: 20_003, limit: 16_384 });
     let (wide, options) = (Bincode::with_limit(64 * 1024), SendOptions::default());
     let sent = host.at(client).send_typed_with(&wide, CHAT, &essay, options);
     assert_eq!(sent, Err(too_large), "larger than the channel allows");
     assert_eq!(guest.client.send_typed_with(&wide, CHAT, &essay, options), Err(too_large));
     let error = guest.client.send_typed(CHAT, &essay);
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
-    assert_eq!(error.kind, TypedErrorKind::TooLarge, "larger than the codec's default");
+    let by_default = TypedErrorKind::TooLarge { bytes: 20_003, limit: 16_384 };
+    assert_eq!(error.kind, by_default, "larger than the codec's default");
     let narrow = Bincode::with_limit(100);
     let error = host.at(client).send_typed_with(&narrow, CHAT, &essay, SendOptions::default());
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
-    assert_eq!((error.channel, error.kind), (CHAT, TypedErrorKind::TooLarge));
+    assert_eq!((error.channel, error.kind), (CHAT, TypedErrorKind::TooLarge { bytes: 20_003, limit: 100 }));
     let unreachable = Err(SendTypedError::Send(SendError::NoChannel { channel: ChannelId(9), channels: 3 }));
     assert_eq!(host.server.send_typed(client, ChannelId(9), &1), unreachable);
     assert_eq!(guest.client.send_typed(MAP, &1), Err(SendTypedError::Send(SendError::WrongKind)));
     let error = host.server.broadcast_typed(CHAT, &essay);
     let Err(SendTypedError::Value(error)) = error else { panic!("{error:?}") };
-    assert_eq!((error.channel, error.kind), (CHAT, TypedErrorKind::TooLarge));
+    assert_eq!((error.channel, error.kind), (CHAT, by_default));
     guest.client.send_typed(CHAT, "the first").expect("sent");
     host.server.send_typed(client, CHAT, "the first").expect("sent");
     until(&mut (&mut host, &mut guest), "one message each way", |(host, guest)| {

@@ -229,7 +229,7 @@ fn full_ring_refuses_commands_until_the_shard_drains_it() {
     });
 
     assert_eq!(sharded.send(client, b""), Err(SendError::Empty));
-    assert_eq!(sharded.send(client, &[0; 1201]), Err(SendError::TooLarge { bytes: 1201, limit: 1200 }));
+    assert_eq!(sharded.send(client, &[0; 1201]), Err(SendError::TooLarge { channel: None, bytes: 1201, limit: 1200 }));
     assert_eq!(sharded.send_message(client, CHAT, b"hi"), Err(SendError::WrongTraffic));
     sharded.disconnect(client).unwrap();
     sharded.flush();
@@ -839,7 +839,8 @@ fn broadcast_is_one_command_per_shard_with_shared_bytes() {
     assert_eq!(sharded.broadcast_typed(CHAT, "it goes the same way").unwrap(), report(0, 3).unwrap());
     assert_eq!(sharded.broadcast(ChannelId(9), b""), Err(SendError::NoChannel { channel: ChannelId(9), channels: 2 }));
     assert_eq!(sharded.broadcast(MAP, b""), Err(SendError::WrongKind));
-    assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(SendError::TooLarge { bytes: 20_000, limit: 16_384 }));
+    let too_large = SendError::TooLarge { channel: Some(CHAT), bytes: 20_000, limit: 16_384 };
+    assert_eq!(sharded.broadcast(CHAT, &[0; 20_000]), Err(too_large));
     go_on.iter().for_each(|sender| sender.send(()).unwrap());
     // A client's own queue holds 64 KiB: its shard counts what it refuses.
     let not_sent = |sharded: &ShardedServer| [0, 1].map(|shard| sharded.counts(ShardId(shard)).broadcasts_not_sent);

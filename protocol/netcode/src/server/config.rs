@@ -203,8 +203,11 @@ impl ServerConfig {
             return Err(ServerConfigError::Slots);
         }
         // A wildcard address never appears in a token, so it would refuse every client.
-        if self.advertised.is_empty() || !self.advertised.iter().all(|address| is_dialable(*address)) {
-            return Err(ServerConfigError::Advertised);
+        if self.advertised.is_empty() {
+            return Err(ServerConfigError::NoAdvertised);
+        }
+        if let Some(address) = self.advertised.iter().find(|address| !is_dialable(**address)) {
+            return Err(ServerConfigError::Advertised(*address));
         }
         if !(1..=MAX_ADDRESSES_PER_TOKEN).contains(&self.addresses_per_token) {
             return Err(ServerConfigError::AddressesPerToken);
@@ -237,8 +240,11 @@ impl ServerConfig {
 pub enum ServerConfigError {
     /// The number of slots is not 1 to 65,536.
     Slots,
-    /// There is no advertised address, or packets cannot be sent to one of them.
-    Advertised,
+    /// There is no advertised address.
+    NoAdvertised,
+    /// Packets cannot be sent to this advertised address: it is a wildcard, multicast or broadcast address, or its port
+    /// is 0.
+    Advertised(SocketAddr),
     /// The number of addresses per token is not 1 to 8.
     AddressesPerToken,
     /// The number of pending clients is not 1 to 65,536.
@@ -262,10 +268,16 @@ pub enum ServerConfigError {
 impl fmt::Display for ServerConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Slots => "a server must have 1 to 65536 slots",
-            Self::Advertised => {
-                "a server needs at least one advertised address, and packets must be deliverable to each of them"
+            Self::Advertised(address) => {
+                return write!(
+                    f,
+                    "{address} cannot stand in connect tokens: give ServerConfig::new the address that clients dial"
+                );
             }
+            Self::NoAdvertised => {
+                "a server needs at least one advertised address: give ServerConfig::new the address that clients dial"
+            }
+            Self::Slots => "a server must have 1 to 65536 slots",
             Self::AddressesPerToken => "one token may be pending at 1 to 8 addresses",
             Self::PendingClients => "the number of pending clients must be 1 to 65536",
             Self::HistoryTokens => "the capacity of the token history must be 1 to 16777216 tokens",
@@ -294,7 +306,8 @@ mod tests {
         use ServerConfigError as Error;
         let errors = [
             Error::Slots,
-            Error::Advertised,
+            Error::NoAdvertised,
+            Error::Advertised(SocketAddr::from(([0, 0, 0, 0], 40_000))),
             Error::AddressesPerToken,
             Error::PendingClients,
             Error::HistoryTokens,
@@ -310,6 +323,15 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert_eq!(texts.len(), errors.len());
+    }
+
+    #[test]
+    fn address_that_cannot_be_dialled_is_named() {
+        for address in ["0.0.0.0:40000", "[::]:40000", "10.0.0.1:0"] {
+            let config = ServerConfig::new(7, 4, &[address.parse().unwrap()]);
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.starts_with(&alloc::format!("{address} cannot stand in connect tokens")), "{error}");
+        }
     }
 
     /// Selects a budget.

@@ -169,7 +169,7 @@ impl Channels {
         }
         let (bytes, limit) = (message.len(), config.max_message_bytes as usize);
         if bytes > limit {
-            return Err(ChannelSendError::TooLarge { bytes, limit });
+            return Err(ChannelSendError::TooLarge { channel, bytes, limit });
         }
         // The deadline becomes absolute here: time in the queue counts.
         let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));

@@ -64,6 +64,8 @@ pub enum ChannelSendError {
     /// The message is larger than the channel's
     /// [`max_message_bytes`](super::ChannelConfig::max_message_bytes).
     TooLarge {
+        /// The channel.
+        channel: ChannelId,
         /// The bytes of the message.
         bytes: usize,
         /// The channel's `max_message_bytes`.
@@ -84,8 +86,8 @@ impl fmt::Display for ChannelSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Backlogged => f.write_str("the channel's queue is full, or too many receipts are open"),
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "the message has {bytes} bytes, and the channel's max_message_bytes is {limit}")
+            Self::TooLarge { channel, bytes, limit } => {
+                write!(f, "channel {}: {bytes} bytes exceed max_message_bytes, which is {limit}", channel.0)
             }
             Self::NoChannel { channel, channels } => {
                 write!(f, "there is no channel {}: the layout has {channels} channels, from id 0", channel.0)

@@ -433,7 +433,7 @@ fn wrong_kind_and_missing_channel_are_refused() {
     assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(missing));
     assert_eq!(
         one.channels.send(C, &[0; 16_385], options, now),
-        Err(ChannelSendError::TooLarge { bytes: 16_385, limit: 16_384 })
+        Err(ChannelSendError::TooLarge { channel: C, bytes: 16_385, limit: 16_384 })
     );
     assert_eq!(one.channels.send_transfer(C, transfer(), 0), Err(ChannelSendError::WrongKind));
     assert_eq!(one.channels.send_transfer(ChannelId(2), transfer(), 0), Err(missing));

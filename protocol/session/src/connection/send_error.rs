@@ -18,6 +18,8 @@ pub enum SendError {
     /// The bytes exceed the limit: 1,200 for a payload, `max_packet_bytes` of the endpoint's settings for a packet, the
     /// channel's [`max_message_bytes`](crate::channel::ChannelConfig::max_message_bytes) for a message.
     TooLarge {
+        /// The channel of a message; `None` for a payload or a packet.
+        channel: Option<ChannelId>,
         /// The bytes that the application gave.
         bytes: usize,
         /// The limit.
@@ -41,7 +43,12 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooLarge { bytes, limit } => return write!(f, "{bytes} bytes exceed the limit of {limit}"),
+            Self::TooLarge { channel: Some(channel), bytes, limit } => {
+                return ChannelSendError::TooLarge { channel: *channel, bytes: *bytes, limit: *limit }.fmt(f);
+            }
+            Self::TooLarge { channel: None, bytes, limit } => {
+                return write!(f, "{bytes} bytes exceed the limit of {limit}");
+            }
             Self::NoChannel { channel, channels } => {
                 return write!(f, "there is no channel {}: the layout has {channels} channels, from id 0", channel.0);
             }
@@ -63,7 +70,7 @@ impl From<PayloadError> for SendError {
         match error {
             PayloadError::Gone => Self::Gone,
             PayloadError::Empty => Self::Empty,
-            PayloadError::TooLarge { bytes } => Self::TooLarge { bytes, limit: MAX_PAYLOAD_BYTES },
+            PayloadError::TooLarge { bytes } => Self::TooLarge { channel: None, bytes, limit: MAX_PAYLOAD_BYTES },
             PayloadError::Backlogged => Self::Backlogged,
         }
     }
@@ -73,7 +80,7 @@ impl From<PacketSendError> for SendError {
     fn from(error: PacketSendError) -> Self {
         match error {
             PacketSendError::Empty => Self::Empty,
-            PacketSendError::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
+            PacketSendError::TooLarge { bytes, limit } => Self::TooLarge { channel: None, bytes, limit },
             PacketSendError::Backlogged => Self::Backlogged,
         }
     }
@@ -83,7 +90,9 @@ impl From<ChannelSendError> for SendError {
     fn from(error: ChannelSendError) -> Self {
         match error {
             ChannelSendError::Backlogged => Self::Backlogged,
-            ChannelSendError::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
+            ChannelSendError::TooLarge { channel, bytes, limit } => {
+                Self::TooLarge { channel: Some(channel), bytes, limit }
+            }
             ChannelSendError::NoChannel { channel, channels } => Self::NoChannel { channel, channels },
             ChannelSendError::WrongKind => Self::WrongKind,
         }
@@ -97,10 +106,10 @@ mod tests {
 
     #[test]
     fn errors_show_the_size_the_limit_and_the_channel() {
-        let too_large = ChannelSendError::TooLarge { bytes: 20_000, limit: 16_384 };
+        let too_large = ChannelSendError::TooLarge { channel: ChannelId(5), bytes: 20_000, limit: 16_384 };
         let no_channel = ChannelSendError::NoChannel { channel: ChannelId(9), channels: 2 };
         for text in [too_large.to_string(), SendError::from(too_large).to_string()] {
-            assert!(text.contains("20000") && text.contains("16384"), "{text}");
+            assert!(["channel 5", "20000", "16384"].iter().all(|part| text.contains(part)), "{text}");
         }
         for text in [no_channel.to_string(), SendError::from(no_channel).to_string()] {
             assert!(text.contains("channel 9") && text.contains("2 channels"), "{text}");

@@ -118,6 +118,6 @@ impl SessionServer {
             return Err(SendError::WrongKind);
         }
         let limit = config.max_message_bytes as usize;
-        if bytes > limit { Err(SendError::TooLarge { bytes, limit }) } else { Ok(()) }
+        if bytes > limit { Err(SendError::TooLarge { channel: Some(channel), bytes, limit }) } else { Ok(()) }
     }
 }
