@@ -5,6 +5,7 @@ mod architecture;
 mod contributing;
 mod documents;
 mod files;
+mod functions;
 mod import_cycles;
 mod language;
 mod law_book;
