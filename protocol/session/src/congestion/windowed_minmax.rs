@@ -6,6 +6,8 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use super::glide::push_back;
+
 /// The number of slices of a window: 1 s each for 20 s.
 const SLICES: usize = 20;
 
@@ -71,7 +73,7 @@ impl WindowedMinMax {
         while self.slices.back().is_some_and(|(_, older)| self.extremum.of(*older, extreme) == extreme) {
             self.slices.pop_back();
         }
-        self.slices.push_back((since, extreme));
+        push_back(&mut self.slices, (since, extreme), SLICES);
     }
 
     /// Drops everything but `value`.

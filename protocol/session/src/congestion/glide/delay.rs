@@ -160,7 +160,9 @@ impl DelayEstimator {
             Some(least) if now < least.since + MAX_FILTER.0 / SAMPLES as f64 => {
                 (least.queue, least.socket_delay) = (least.queue.min(queue), least.socket_delay.min(socket_delay));
             }
-            _ => self.recent.push(FilterSlice { since: now, queue, socket_delay }),
+            _ => {
+                self.recent.push(FilterSlice { since: now, queue, socket_delay });
+            }
         }
     }
 

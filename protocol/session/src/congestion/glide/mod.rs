@@ -50,6 +50,7 @@ use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{Belief, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
+pub(super) use self::ring::push_back;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
 use super::units::{Bytes, Seconds};
@@ -126,7 +127,7 @@ impl Default for GlideConfig {
     }
 }
 
-/// The controller of one connection. It allocates its memory, about 20 kB, once.
+/// The controller of one connection. Its records take memory as they fill.
 #[derive(Clone, Debug)]
 pub(crate) struct Glide {
     config: GlideConfig,

@@ -1,6 +1,9 @@
-//! A bounded record of the newest entries, allocated once.
+//! A bounded record of the newest entries, which takes memory as it fills.
 
 use alloc::collections::VecDeque;
+
+/// The fewest entries by which a queue grows.
+const MIN_GROWTH: usize = 4;
 
 /// A record of at most a fixed number of entries; a new one then replaces the oldest.
 #[derive(Clone, Debug)]
@@ -11,15 +14,20 @@ pub(super) struct Ring<T> {
 
 impl<T> Ring<T> {
     pub(super) fn new(max: usize) -> Self {
-        Self { entries: VecDeque::with_capacity(max), max }
+        Self { entries: VecDeque::new(), max }
     }
 
-    pub(super) fn push(&mut self, entry: T) {
-        // Drop before pushing, so that the memory never grows.
-        if self.entries.len() == self.max {
-            self.entries.pop_front();
-        }
-        self.entries.push_back(entry);
+    /// Adds an entry. Returns the oldest one if the record was full.
+    pub(super) fn push(&mut self, entry: T) -> Option<T> {
+        // Drop before pushing, so that a full record never grows.
+        let dropped = if self.entries.len() == self.max { self.entries.pop_front() } else { None };
+        push_back(&mut self.entries, entry, self.max);
+        dropped
+    }
+
+    /// Drops the oldest entry if `is_old` holds for it. Returns it.
+    pub(super) fn drop_if(&mut self, is_old: impl FnOnce(&T) -> bool) -> Option<T> {
+        if self.entries.front().is_some_and(is_old) { self.entries.pop_front() } else { None }
     }
 
     /// Drops the oldest entry while `is_old` holds for the two oldest, but keeps at least `least` entries.
@@ -54,6 +62,16 @@ impl<T> Ring<T> {
     }
 }
 
+/// Adds an entry to a queue of at most `max` entries. The queue grows by half, because most records stay short and
+/// each connection has several of them.
+pub(in crate::congestion) fn push_back<T>(entries: &mut VecDeque<T>, entry: T, max: usize) {
+    let len = entries.len();
+    if len == entries.capacity() {
+        entries.reserve_exact((len / 2).max(MIN_GROWTH).min(max.saturating_sub(len)));
+    }
+    entries.push_back(entry);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,13 +79,21 @@ mod tests {
 
     #[test]
     fn full_ring_drops_its_oldest_entry_without_allocating() {
-        let mut ring = Ring::new(3);
-        let room = ring.entries.capacity();
-        for entry in 0..10 {
-            ring.push(entry);
+        let mut ring = Ring::new(30);
+        assert_eq!(ring.entries.capacity(), 0, "a ring without entries takes no memory");
+        for entry in 0..100 {
+            assert_eq!(ring.push(entry), (entry >= 30).then(|| entry - 30));
         }
-        assert_eq!(ring.iter().copied().collect::<Vec<_>>(), [7, 8, 9]);
-        assert_eq!((ring.oldest(), ring.newest(), ring.entries.capacity()), (Some(&7), Some(&9), room));
+        assert_eq!(ring.iter().copied().collect::<Vec<_>>(), (70..100).collect::<Vec<_>>());
+        assert_eq!((ring.oldest(), ring.newest(), ring.entries.capacity()), (Some(&70), Some(&99), 30));
+    }
+
+    #[test]
+    fn single_old_entry_is_dropped_on_request() {
+        let mut ring = Ring::new(10);
+        assert_eq!(ring.drop_if(|_: &u32| true), None);
+        ring.push(1);
+        assert_eq!((ring.drop_if(|oldest| *oldest > 1), ring.drop_if(|oldest| *oldest == 1)), (None, Some(1)));
     }
 
     #[test]

@@ -3,58 +3,84 @@
 use super::super::units::Seconds;
 use super::ring::Ring;
 
-/// Packets sent within this time share an entry, in seconds.
-const STEP: Seconds = Seconds(0.008);
-/// 4 s of entries: a probe is evaluated within three.
+/// Packets sent within this time share an entry, in nanoseconds.
+const STEP: u64 = 8_000_000;
+/// The most entries, and the time that they cover: a probe is evaluated within three seconds.
 const STEPS: usize = 512;
+const MEMORY: u64 = STEPS as u64 * STEP;
 /// The span of the sending rate, in seconds.
 const SPAN: Seconds = Seconds(0.25);
 /// Below this many packets per span a single packet matters.
 const FEW_PACKETS: f64 = 8.0;
 
-/// The bytes sent, in all and over time; times in seconds.
+/// The bytes sent, in all and over time. Callers state times in seconds; entries hold the lowest 32 bits of
+/// nanoseconds and bytes, because [`MEMORY`] covers fewer than 2^32 of both, at up to 1 GB/s.
 #[derive(Clone, Debug)]
 pub(super) struct SendRate {
     record: Ring<SendInterval>,
-    total: f64,
+    /// When the newest entry began, in nanoseconds.
+    newest: u64,
+    total: u64,
+    /// Bytes sent before the oldest entry.
+    before: u64,
 }
 
+/// The packets of one step: the first, the last, and the bytes sent until then.
 #[derive(Clone, Copy, Debug)]
 struct SendInterval {
-    since: f64,
-    until: f64,
-    /// Bytes sent before the first packet, and after the last.
-    before: f64,
-    after: f64,
+    since: u32,
+    until: u32,
+    total: u32,
 }
 
 impl SendRate {
     pub(super) fn new() -> Self {
-        Self { record: Ring::new(STEPS), total: 0.0 }
+        Self { record: Ring::new(STEPS), newest: 0, total: 0, before: 0 }
     }
 
     pub(super) fn push(&mut self, bytes: f64, now: f64) {
-        let before = self.total;
-        self.total += bytes;
-        // Merge packets within a step: the record must cover 4 s at any packet rate.
-        match self.record.newest_mut() {
-            Some(step) if now < step.since + STEP.0 => (step.until, step.after) = (now, self.total),
-            _ => self.record.push(SendInterval { since: now, until: now, before, after: self.total }),
+        // A clock that stands still or goes back merges into the newest entry.
+        let now = nanos(now).max(self.newest);
+        self.total += bytes as u64;
+        let (until, total) = (now as u32, self.total as u32);
+        // Merge packets within a step: the record must cover its time at any packet rate.
+        if now < self.newest + STEP
+            && let Some(step) = self.record.newest_mut()
+        {
+            (step.until, step.total) = (until, total);
+            return;
         }
+        self.forget_before(now);
+        self.newest = now;
+        if let Some(dropped) = self.record.push(SendInterval { since: until, until, total }) {
+            self.before = self.full_total(&dropped);
+        }
+    }
+
+    /// Drops the entries of which 32 bits would not be enough at `now`.
+    fn forget_before(&mut self, now: u64) {
+        let newest = self.newest;
+        while let Some(dropped) = self.record.drop_if(|step| now - full(step.since, newest) > MEMORY) {
+            self.before = self.full_total(&dropped);
+        }
+    }
+
+    fn full_total(&self, step: &SendInterval) -> u64 {
+        full(step.total, self.total)
     }
 
     /// Returns the bytes sent by `moment`; within an entry they count as evenly spread.
     pub(super) fn bytes_until(&self, moment: f64) -> f64 {
-        let step = self.record.iter().rev().find(|step| step.since <= moment);
-        step.map_or_else(
-            || self.record.oldest().map_or(self.total, |step| step.before),
-            |step| {
-                if moment >= step.until {
-                    return step.after;
-                }
-                step.before + (step.after - step.before) * (moment - step.since) / (step.until - step.since)
-            },
-        )
+        let moment = nanos(moment);
+        let mut steps = self.record.iter().rev();
+        let Some(step) = steps.find(|step| full(step.since, self.newest) <= moment) else { return self.before as f64 };
+        let (since, after) = (full(step.since, self.newest), self.full_total(step));
+        let (sent_for, length) = (moment - since, u64::from(step.until.wrapping_sub(step.since)));
+        if sent_for >= length {
+            return after as f64;
+        }
+        let before = steps.next().map_or(self.before, |step| self.full_total(step));
+        before as f64 + (after - before) as f64 * sent_for as f64 / length as f64
     }
 
     /// Returns how much one more packet adds to the sending rate, if so few are sent in the span that it matters.
@@ -64,8 +90,17 @@ impl SendRate {
 
     /// Returns the sending rate over the span, in bytes per second.
     pub(super) fn rate(&self, now: f64) -> f64 {
-        (self.total - self.bytes_until(now - SPAN.0)) / SPAN.0
+        (self.total as f64 - self.bytes_until(now - SPAN.0)) / SPAN.0
     }
+}
+
+/// Returns the value whose lowest 32 bits are `low`, at most 2^32 below `newest`.
+fn full(low: u32, newest: u64) -> u64 {
+    newest.saturating_sub(u64::from((newest as u32).wrapping_sub(low)))
+}
+
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9 + 0.5) as u64
 }
 
 #[cfg(test)]
@@ -94,6 +129,18 @@ mod tests {
         }
         assert!(send_rate.bytes_until(9.0) == 90_100.0 && send_rate.bytes_until(9.005) == 90_100.0);
         assert!(send_rate.bytes_until(100.0) == 100_000.0);
-        assert!(send_rate.bytes_until(0.0) == 48_800.0, "the record begins 4 s ago");
+        assert!(send_rate.bytes_until(0.0) == 59_000.0, "the record begins 4 s before the newest packet");
+    }
+
+    #[test]
+    fn totals_are_exact_beyond_32_bits_and_after_pauses() {
+        let (mut send_rate, mut total) = (SendRate::new(), 0.0);
+        for now in [1.0, 1.5, 9.0, 9.001, 12.0, 500.0, 503.0, 504.0] {
+            send_rate.push(1e9, now);
+            total += 1e9;
+            assert!(send_rate.bytes_until(now) == total && send_rate.bytes_until(now + 100.0) == total, "{now}");
+        }
+        assert!(send_rate.bytes_until(503.5) == total - 1e9 && send_rate.bytes_until(499.0) == total - 3e9);
+        assert!(send_rate.bytes_until(2.0) == total - 3e9, "the entries before the pause are dropped");
     }
 }
