@@ -16,6 +16,7 @@ mod fixed;
 mod glide;
 mod pacer;
 mod rate;
+mod ring;
 mod sent_packets;
 mod socket_delay;
 mod state;

@@ -14,7 +14,7 @@ use super::glide::{Glide, GlideConfig};
 use super::pacer::{self, Pacer};
 use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
 use super::suggestion::{PacketShape, Suggestion};
-use super::timing::{RttEstimator, Timing};
+use super::timing::{LossDelays, RttEstimator, Timing, ewma};
 use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
@@ -192,11 +192,7 @@ impl CongestionState {
         if let Some(ticked_at) = self.ticked_at {
             let interval = now.since(ticked_at).min(MAX_TICK);
             // The first interval is the estimate; later ones smooth it.
-            self.tick = if self.tick.is_zero() {
-                interval
-            } else {
-                self.tick.mul_f64(1.0 - TICK_SMOOTHING) + interval.mul_f64(TICK_SMOOTHING)
-            };
+            self.tick = if self.tick.is_zero() { interval } else { ewma(self.tick, interval, TICK_SMOOTHING) };
         }
         self.ticked_at = Some(now);
         self.controller.on_tick(in_flight, now);
@@ -256,6 +252,11 @@ impl CongestionState {
     #[must_use]
     pub fn timing(&self) -> Timing {
         self.path.timing()
+    }
+
+    /// Returns the ages at which a packet is lost.
+    pub(crate) fn loss_delays(&self) -> LossDelays {
+        self.path.loss_delays()
     }
 
     /// Returns the measurements of the path.

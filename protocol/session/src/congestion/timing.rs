@@ -107,6 +107,8 @@ impl Timing {
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
     timing: Timing,
+    /// Those of `timing`: they are needed several times for each sample.
+    loss_delays: LossDelays,
     base: WindowedMinMax,
     last_received_at: Option<Instant>,
     candidate: Option<RttCandidate>,
@@ -123,6 +125,7 @@ impl RttEstimator {
     pub(super) fn new() -> Self {
         Self {
             timing: Timing::default(),
+            loss_delays: Timing::default().loss_delays(),
             base: WindowedMinMax::min(BASE_WINDOW),
             last_received_at: None,
             candidate: None,
@@ -139,6 +142,12 @@ impl RttEstimator {
         if let Some(newest) = feedback.newest {
             self.sample(feedback.now.since(newest.sent_at).saturating_sub(newest.ack_delay), feedback.now);
         }
+        self.loss_delays = self.timing.loss_delays();
+    }
+
+    /// Returns the ages at which a packet is lost.
+    pub(super) fn loss_delays(&self) -> LossDelays {
+        self.loss_delays
     }
 
     pub(super) fn timing(&self) -> Timing {
@@ -168,7 +177,8 @@ impl RttEstimator {
             return false;
         }
         let rtt = gone.saturating_sub(newest.ack_delay);
-        if self.base().is_none_or(|base| rtt + GRANULARITY >= base.mul_f64(SUSPICIOUS_SHARE)) {
+        let rounded_up = (rtt + GRANULARITY).as_secs_f64();
+        if self.base.value().is_none_or(|base| rounded_up >= base * SUSPICIOUS_SHARE) {
             self.candidate = self.candidate.filter(|candidate| now.since(candidate.since) <= self.candidate_lifetime());
             return true;
         }
@@ -211,9 +221,14 @@ impl RttEstimator {
 }
 
 /// Returns the exponentially weighted moving average: `weight` of the way from `old` to `new`.
-fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
-    let (from, to) = (old.as_secs_f64(), new.as_secs_f64());
-    Duration::try_from_secs_f64(from + (to - from) * weight).unwrap_or(old)
+pub(super) fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
+    // Whole nanoseconds: conversions from fractions of seconds would take most of the time of a sample.
+    let (from, to) = (nanos(old) as f64, nanos(new) as f64);
+    Duration::from_nanos((from + (to - from) * weight + 0.5) as u64)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
 #[cfg(test)]

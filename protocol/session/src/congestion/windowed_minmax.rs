@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::glide::push_back;
+use super::ring::push_back;
 
 /// The number of slices of a window: 1 s each for 20 s.
 const SLICES: usize = 20;
@@ -61,8 +61,11 @@ impl WindowedMinMax {
     pub(super) fn push(&mut self, value: f64, now: f64) {
         let (mut since, mut extreme) = (now, value);
         match self.slices.back().copied() {
-            // The usual case: the value falls into the newest slice.
+            // The usual case: the value falls into the newest slice, and is not its extreme.
             Some((newest, before)) if now < newest + self.slice => {
+                if self.extremum.of(before, value) == before {
+                    return;
+                }
                 (since, extreme) = (newest, self.extremum.of(before, value));
                 self.slices.pop_back();
             }

@@ -220,7 +220,7 @@ impl ConnectionPath {
     /// Detects losses by acknowledgements and by time.
     fn detect_lost(&mut self, now: Instant) {
         if self.endpoint.sent_packets().has_packets_in_flight() {
-            self.endpoint.detect_lost(self.congestion.timing().loss_delays(), now, &mut self.ack_result);
+            self.endpoint.detect_lost(self.congestion.loss_delays(), now, &mut self.ack_result);
         }
     }
 
@@ -338,7 +338,7 @@ impl ConnectionPath {
     /// Returns when something is due if nothing arrives before, except for probes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let sent = self.endpoint.sent_packets();
-        let delays = sent.has_packets_in_flight().then(|| self.congestion.timing().loss_delays());
+        let delays = sent.has_packets_in_flight().then(|| self.congestion.loss_delays());
         let loss = delays.and_then(|delays| sent.loss_deadline(delays));
         self.endpoint.next_own_deadline().into_iter().chain(loss).min()
     }

@@ -6,9 +6,9 @@
 
 use core::time::Duration;
 
+use super::super::ring::Ring;
 use super::super::units::Seconds;
 use super::super::windowed_minmax::WindowedMinMax;
-use super::ring::Ring;
 
 /// The window of the base delay: as long as a route usually stays.
 const BASE_WINDOW: Duration = Duration::from_secs(20);
@@ -171,9 +171,12 @@ impl DelayEstimator {
         let filter = (FILTER_ROUND_TRIPS * self.round_trip?).max(FILTER_INTERVALS * self.feedback_interval);
         let filter = filter.clamp(MIN_FILTER.0, MAX_FILTER.0);
         self.recent.drop_while(2, |least, _| least.since < now - filter);
-        let queue = self.recent.iter().map(|least| least.queue).reduce(f64::min)?;
-        // Subtract the least certain part once: each queue sample already contains its own socket delay.
-        let socket_delay = self.recent.iter().map(|least| least.socket_delay).reduce(f64::min)?;
+        // The smallest socket delay once: each queue sample already contains its own.
+        let (queue, socket_delay) = self
+            .recent
+            .iter()
+            .map(|least| (least.queue, least.socket_delay))
+            .reduce(|least, slice| (least.0.min(slice.0), least.1.min(slice.1)))?;
         Some((queue - socket_delay - JITTER_LEFT * self.excess_jitter()).max(0.0))
     }
 

@@ -3,9 +3,9 @@
 
 use core::time::Duration;
 
+use super::super::ring::Ring;
 use super::super::units::Seconds;
 use super::super::windowed_minmax::WindowedMinMax;
-use super::ring::Ring;
 
 /// The window of the peak rate: no rate exceeds a multiple of it.
 const PEAK_WINDOW: Duration = Duration::from_secs(10);

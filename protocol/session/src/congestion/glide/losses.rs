@@ -3,8 +3,8 @@
 //! A radio link loses packets at any rate; such random loss is no reason to send less. Loss beyond it may be
 //! congestion.
 
+use super::super::ring::Ring;
 use super::super::units::Seconds;
-use super::ring::Ring;
 use super::send_rate::SendRate;
 use crate::congestion::SentPacket;
 

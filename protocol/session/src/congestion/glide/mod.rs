@@ -33,7 +33,6 @@ mod path_sample;
 mod policer;
 mod probe_down;
 mod protected_demand;
-mod ring;
 mod send_rate;
 mod startup;
 
@@ -50,7 +49,6 @@ use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{Belief, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
-pub(super) use self::ring::push_back;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
 use super::units::{Bytes, Seconds};

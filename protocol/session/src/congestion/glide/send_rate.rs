@@ -1,7 +1,7 @@
 //! The bytes sent over time, which probes and loss events are compared with (Glide §4.5).
 
+use super::super::ring::Ring;
 use super::super::units::Seconds;
-use super::ring::Ring;
 
 /// Packets sent within this time share an entry, in nanoseconds.
 const STEP: u64 = 8_000_000;
@@ -72,8 +72,12 @@ impl SendRate {
     /// Returns the bytes sent by `moment`; within an entry they count as evenly spread.
     pub(super) fn bytes_until(&self, moment: f64) -> f64 {
         let moment = nanos(moment);
+        // Ages are compared, because each of them fits into 32 bits.
+        let age = self.newest.saturating_sub(moment);
+        let newest = self.newest as u32;
         let mut steps = self.record.iter().rev();
-        let Some(step) = steps.find(|step| full(step.since, self.newest) <= moment) else { return self.before as f64 };
+        let is_as_old = |step: &&SendInterval| u64::from(newest.wrapping_sub(step.since)) >= age;
+        let Some(step) = steps.find(is_as_old) else { return self.before as f64 };
         let (since, after) = (full(step.since, self.newest), self.full_total(step));
         let (sent_for, length) = (moment - since, u64::from(step.until.wrapping_sub(step.since)));
         if sent_for >= length {

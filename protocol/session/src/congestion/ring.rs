@@ -64,7 +64,7 @@ impl<T> Ring<T> {
 
 /// Adds an entry to a queue of at most `max` entries. The queue grows by half, because most records stay short and
 /// each connection has several of them.
-pub(in crate::congestion) fn push_back<T>(entries: &mut VecDeque<T>, entry: T, max: usize) {
+pub(super) fn push_back<T>(entries: &mut VecDeque<T>, entry: T, max: usize) {
     let len = entries.len();
     if len == entries.capacity() {
         entries.reserve_exact((len / 2).max(MIN_GROWTH).min(max.saturating_sub(len)));
