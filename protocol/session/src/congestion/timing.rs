@@ -17,7 +17,7 @@ const VARIATION_SMOOTHING: f64 = 0.25;
 /// Variations above the smoothed round trip that are still ordinary (RFC 6298, section 2.3).
 const VARIATIONS: u32 = 4;
 /// A packet may be reordered by an eighth of the round trip before it counts as lost (RFC 9002, section 6.1.2).
-const REORDERING_SHARE: u32 = 8;
+const REORDERING_SHARE: u64 = 8;
 /// The resolution of timers (RFC 9002, section 6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// The longest time that a Slipgate peer holds an acknowledgement (RFC 9000, section 18.2).
@@ -85,9 +85,13 @@ impl Timing {
     /// allows for a feedback interval too, because acknowledgements wait for the peer's next packet.
     #[must_use]
     pub(crate) fn loss_delay(&self) -> Duration {
-        let grace = self.smoothed / REORDERING_SHARE;
+        let [smoothed, variation, feedback_interval] =
+            [self.smoothed, self.variation, self.feedback_interval].map(nanos);
+        let grace = smoothed / REORDERING_SHARE;
         // The largest allowance counts, not the sum: they overlap.
-        self.smoothed + grace.max(self.variation * VARIATIONS).max(self.feedback_interval).max(GRANULARITY)
+        let deviations = variation.saturating_mul(VARIATIONS.into());
+        let allowance = grace.max(deviations).max(feedback_interval).max(nanos(GRANULARITY));
+        Duration::from_nanos(smoothed.saturating_add(allowance))
     }
 
     /// Returns the age at which a packet is lost in any case: one second, or up to five on a slower path.
@@ -227,8 +231,8 @@ pub(super) fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
     Duration::from_nanos((from + (to - from) * weight + 0.5) as u64)
 }
 
-fn nanos(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
+const fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
 #[cfg(test)]

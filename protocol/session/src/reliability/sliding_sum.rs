@@ -23,17 +23,24 @@ impl SlidingSum {
 
     pub(super) fn add(&mut self, amount: i64, now: Instant) {
         let bucket = self.bucket(now).max(self.newest);
-        // Clear the buckets that time passed over, at most once around the ring.
+        // Most amounts fall into the newest bucket, and nothing is to be cleared.
+        if bucket > self.newest {
+            self.clear_until(bucket);
+        }
+        self.first.get_or_insert(bucket);
+        if let Some(slot) = self.amounts.get_mut((bucket % BUCKETS) as usize) {
+            *slot = slot.saturating_add(amount);
+        }
+    }
+
+    /// Clears the buckets that time passed over, at most once around the ring.
+    fn clear_until(&mut self, bucket: u64) {
         for stale in (self.newest + 1..=bucket).rev().take(BUCKETS as usize) {
             if let Some(slot) = self.amounts.get_mut((stale % BUCKETS) as usize) {
                 *slot = 0;
             }
         }
         self.newest = bucket;
-        self.first.get_or_insert(bucket);
-        if let Some(slot) = self.amounts.get_mut((bucket % BUCKETS) as usize) {
-            *slot = slot.saturating_add(amount);
-        }
     }
 
     pub(super) fn sum(&self, now: Instant) -> i64 {

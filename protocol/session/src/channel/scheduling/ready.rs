@@ -37,8 +37,12 @@ impl Channels {
         ready.fold(0, |mask, channel| mask | 1 << channel.0)
     }
 
-    /// Returns the channel of the mask that writes next.
+    /// Returns the channel that writes next of those in the mask, which are ready.
     pub(crate) fn next_channel(&self, mask: u64, now: Instant) -> Option<ChannelId> {
+        // The usual case: nothing is compared with a single channel.
+        if mask.is_power_of_two() {
+            return Some(ChannelId(mask.trailing_zeros() as u8));
+        }
         let left = self.channel_ids().filter(|channel| mask >> channel.0 & 1 != 0);
         self.scheduler.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
     }

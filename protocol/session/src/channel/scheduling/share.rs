@@ -42,8 +42,9 @@ impl Channels {
         // All channels of the class may leave in the next packets.
         let of_class = self.channels_in(ready).filter(|channel| priority_of(&self.layout, *channel) == class);
         let bytes = of_class.fold(0, |bytes: u64, channel| bytes.saturating_add(self.waiting_frame_bytes(channel)));
-        let (overdraft, reserve) = (self.overdraft(ready, first, now), self.reserve(first, now));
-        Some(PendingDemand { bytes, overdraft, reserve })
+        let is_starved = self.is_starved(first, now);
+        let overdraft = self.overdraft(ready, first, is_starved, now);
+        Some(PendingDemand { bytes, overdraft, reserve: self.reserve(first, is_starved, now) })
     }
 
     /// Returns how far the highest class may overdraw the credit, because of lower classes that wait.
@@ -67,8 +68,8 @@ impl Channels {
             return packet_bytes;
         }
         // The credit may be overdrawn for lower classes, but the window must keep room for higher ones.
-        let credit = budget.credit.saturating_add_unsigned(self.overdraft(ready, channel, now));
-        let window = budget.window.saturating_sub_unsigned(self.reserve(channel, now));
+        let credit = budget.credit.saturating_add_unsigned(self.overdraft(ready, channel, false, now));
+        let window = budget.window.saturating_sub_unsigned(self.reserve(channel, false, now));
         usize::try_from(credit.min(window).saturating_sub_unsigned(deferred)).unwrap_or(0).min(packet_bytes)
     }
 
@@ -96,18 +97,18 @@ impl Channels {
 
     /// Returns how far a channel may overdraw the credit: as far as the bursts of its class and of those between it and
     /// the lowest class that waits. A starved channel may overdraw as far as the highest class.
-    fn overdraft(&self, ready: u64, channel: ChannelId, now: Instant) -> u64 {
+    fn overdraft(&self, ready: u64, channel: ChannelId, is_starved: bool, now: Instant) -> u64 {
         let class_of = |channel| priority_of(&self.layout, channel);
         // A starved channel counts as the highest class for this packet.
-        let class = if self.is_starved(channel, now) { u8::MAX } else { class_of(channel) };
+        let class = if is_starved { u8::MAX } else { class_of(channel) };
         let lowest = self.channels_in(ready).map(class_of).min().filter(|lowest| *lowest < class);
         let Some(lowest) = lowest else { return 0 };
         self.bursts.reserve(now, |other| lowest < class_of(other) && class_of(other) <= class)
     }
 
     /// Returns how much of the window a channel leaves to higher classes.
-    fn reserve(&self, channel: ChannelId, now: Instant) -> u64 {
-        if self.is_starved(channel, now) {
+    fn reserve(&self, channel: ChannelId, is_starved: bool, now: Instant) -> u64 {
+        if is_starved {
             return 0;
         }
         let class = priority_of(&self.layout, channel);

@@ -1,20 +1,21 @@
 //! The bytes sent over time, which probes and loss events are compared with (Glide §4.5).
 
+use core::time::Duration;
+
 use super::super::ring::Ring;
 use super::super::units::Seconds;
 
-/// Packets sent within this time share an entry, in nanoseconds.
-const STEP: u64 = 8_000_000;
-/// The most entries, and the time that they cover: a probe is evaluated within three seconds.
+/// Packets sent within this time share an entry.
+const STEP: Duration = Duration::from_millis(8);
+/// The most entries: a probe is evaluated within three seconds.
 const STEPS: usize = 512;
-const MEMORY: u64 = STEPS as u64 * STEP;
 /// The span of the sending rate, in seconds.
 const SPAN: Seconds = Seconds(0.25);
 /// Below this many packets per span a single packet matters.
 const FEW_PACKETS: f64 = 8.0;
 
 /// The bytes sent, in all and over time. Callers state times in seconds; entries hold the lowest 32 bits of
-/// nanoseconds and bytes, because [`MEMORY`] covers fewer than 2^32 of both, at up to 1 GB/s.
+/// nanoseconds and bytes, because [`memory`] covers fewer than 2^32 of both, at up to 1 GB/s.
 #[derive(Clone, Debug)]
 pub(super) struct SendRate {
     record: Ring<SendInterval>,
@@ -44,7 +45,7 @@ impl SendRate {
         self.total += bytes as u64;
         let (until, total) = (now as u32, self.total as u32);
         // Merge packets within a step: the record must cover its time at any packet rate.
-        if now < self.newest + STEP
+        if now < self.newest + step()
             && let Some(step) = self.record.newest_mut()
         {
             (step.until, step.total) = (until, total);
@@ -60,7 +61,7 @@ impl SendRate {
     /// Drops the entries of which 32 bits would not be enough at `now`.
     fn forget_before(&mut self, now: u64) {
         let newest = self.newest;
-        while let Some(dropped) = self.record.drop_if(|step| now - full(step.since, newest) > MEMORY) {
+        while let Some(dropped) = self.record.drop_if(|step| now - full(step.since, newest) > memory()) {
             self.before = self.full_total(&dropped);
         }
     }
@@ -96,6 +97,16 @@ impl SendRate {
     pub(super) fn rate(&self, now: f64) -> f64 {
         (self.total as f64 - self.bytes_until(now - SPAN.0)) / SPAN.0
     }
+}
+
+/// Returns [`STEP`] in nanoseconds.
+const fn step() -> u64 {
+    STEP.as_nanos() as u64
+}
+
+/// Returns the time that the record covers, in nanoseconds: four seconds.
+const fn memory() -> u64 {
+    step() * STEPS as u64
 }
 
 /// Returns the value whose lowest 32 bits are `low`, at most 2^32 below `newest`.
