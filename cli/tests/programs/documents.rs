@@ -147,6 +147,9 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
             assert!(interface.contains(&format!("\n  {path}:\n")), "{path} is not a path of the issuer");
         }
         "sysctl" => assert!(command[2].starts_with("net.core."), "{command:?}"),
+        "umask" => assert_eq!(command[1..], ["077"]),
+        // The key file of the document has the size that the programs ask for.
+        "openssl" => assert_eq!(command[1..4], ["rand", "-hex", "32"]),
         other => panic!("no check for {other}: {command:?}"),
     }
 }
@@ -233,6 +236,24 @@ fn each_page_with_commands_or_settings_is_checked() {
             let name = path.strip_prefix(root()).unwrap().display().to_string();
             if path.extension().is_some_and(|extension| extension == "md") && !PAGES.contains(&name.as_str()) {
                 assert!(blocks(&name, &["console", "sh", "toml", "json"]).is_empty(), "add {name} to PAGES");
+            }
+        }
+    }
+}
+
+/// The pages whose Rust is compiled are listed in `tests/src/guide.rs`, and in the crates whose root shows them.
+#[test]
+fn rust_blocks_are_in_pages_that_are_compiled() {
+    let guide = fs::read_to_string(root().join("tests/src/guide.rs")).unwrap();
+    for folder in ["docs", "specs", ".", "fuzz", "tests/benches"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let is_compiled =
+                (folder == "docs" && guide.contains(&format!("\"{name}\""))) || (folder == "." && name == "README.md");
+            if path.extension().is_some_and(|extension| extension == "md") && !is_compiled {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(!text.contains("```rust"), "add {folder}/{name} to tests/src/guide.rs");
             }
         }
     }

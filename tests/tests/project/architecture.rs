@@ -203,3 +203,16 @@ fn the_facade_brings_no_programs_and_no_tools_into_a_game() {
         assert!(!names.contains(unwanted), "slipgate depends on {unwanted}");
     }
 }
+
+/// Each program of integration tests must be linked.
+#[test]
+fn integration_tests_are_at_most_eight_programs() {
+    let folders =
+        CRATES.iter().map(|(folder, _)| *folder).chain(["tests"]).map(|folder| root().join(folder).join("tests"));
+    let programs: Vec<PathBuf> = folders
+        .filter(|folder| folder.is_dir())
+        .flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file())
+        .collect();
+    assert!((4..=8).contains(&programs.len()), "{programs:?}");
+}
