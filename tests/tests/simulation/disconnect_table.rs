@@ -323,6 +323,32 @@ fn both_sides_report_every_close_reason_of_the_table() {
     assert_eq!(found, ended_by, "the table in docs/close-reasons.md should be\n{}\n", found.join("\n"));
 }
 
+/// Returns why both sides say that the last player's connection ended.
+fn kinds_of_end(world: &mut SessionWorld) -> [Option<CloseKind>; 2] {
+    // A client reports its end after its close message was repeated for a second.
+    world.run_for(2 * SECOND);
+    let there = world.events.iter().rev().find_map(|event| match event {
+        server::SessionEvent::Disconnected { reason, .. } => Some(reason.kind),
+        _ => None,
+    });
+    [world.player(1).core.close_reason().map(|reason| reason.kind), there]
+}
+
+#[test]
+fn first_payload_shows_a_side_without_channels() {
+    let lengths = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 19, 40, 44, 45, 1200];
+    let zeros = lengths.map(|bytes| vec![0; bytes]);
+    let others = [&b"x"[..], b"z!", b"hi.", &[0x20, 0, 0, 9], &[0, 1, 0, 0, 0, 0, 0, 0], b"input of this tick"];
+    for payload in zeros.into_iter().chain(others.map(<[u8]>::to_vec)) {
+        let (mut world, _) = with_channels_on(Side::Server);
+        send_invalid_to_server(&mut world, std::slice::from_ref(&payload));
+        assert_eq!(kinds_of_end(&mut world)[1], Some(CloseKind::NotASession), "to the server: {payload:?}");
+        let (mut world, client) = with_channels_on(Side::Client);
+        send_invalid_to_client(&mut world, client, std::slice::from_ref(&payload));
+        assert_eq!(kinds_of_end(&mut world)[0], Some(CloseKind::NotASession), "to the client: {payload:?}");
+    }
+}
+
 #[test]
 fn every_close_reason_is_documented() {
     let hash = layout(Kind::ReliableOrdered).hash();

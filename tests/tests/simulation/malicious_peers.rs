@@ -210,8 +210,8 @@ fn control_attacks() -> Vec<Attack> {
         control_attack("another version", Expected::End("version_mismatch"), hello(VERSION + 1, right)),
         control_attack("messages without a HELLO", Expected::End("not_a_session"), whole(UNRELIABLE, None, b"hi")),
         control_attack("packets without a HELLO and without messages", Expected::Nothing, Vec::new()),
-        control_attack("a truncated HELLO", Expected::End("violation"), vec![0, 1, 3, 1, 1, 0]),
-        control_attack("a BYE with invalid text", Expected::End("violation"), vec![0, 2, 3, 0, 0, 0xff]),
+        control_attack("a truncated HELLO", Expected::End("not_a_session"), vec![0, 1, 3, 1, 1, 0]),
+        control_attack("a BYE with invalid text", Expected::End("not_a_session"), vec![0, 2, 3, 0, 0, 0xff]),
         control_attack(
             "a BYE that reports a violation",
             Expected::End("accused"),
@@ -221,6 +221,8 @@ fn control_attacks() -> Vec<Attack> {
             let byes = bye(CloseCode(77), &"bye ".repeat(64)).repeat(4);
             (0..50).map(|_| peer.packet(PeerPacket::frames(right, &byes))).collect()
         }),
+        frames("a truncated HELLO behind a HELLO", Expected::End("violation"), |_| vec![0, 1, 3, 1, 1, 0]),
+        frames("a BYE with invalid text behind a HELLO", Expected::End("violation"), |_| vec![0, 2, 3, 0, 0, 0xff]),
         frames("hundreds of unknown control messages", Expected::Nothing, |_| [0, 99, 0].repeat(390)),
         frames("dozens of HELLO messages", Expected::Nothing, move |_| hello(VERSION, right).repeat(60)),
         frames("a control message behind messages", Expected::End("violation"), |_| {

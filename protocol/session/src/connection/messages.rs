@@ -59,6 +59,8 @@ pub struct Connection {
     hello: ReliableControl,
     /// Whether the peer's hello arrived, with our layout.
     has_peer_hello: bool,
+    /// When the first packet of acknowledgements alone arrived before it.
+    ack_only_since: Option<Instant>,
     ack_watchdog: AckWatchdog,
     work: WorkBudget,
     stage: Stage,
@@ -102,6 +104,7 @@ impl Connection {
             role,
             hello: ReliableControl::NEW,
             has_peer_hello: false,
+            ack_only_since: None,
             ack_watchdog: AckWatchdog::default(),
             work: WorkBudget::new(config.work),
             stage: Stage::Open,

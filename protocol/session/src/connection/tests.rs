@@ -19,6 +19,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 
 mod acks_of_unsent;
+mod before_hello;
 mod changing_paths;
 mod close_texts;
 mod lone_packets;
@@ -360,7 +361,8 @@ fn foreign_and_close_messages_close_with_a_reason() {
         (bye(CloseCode::LAYOUT_MISMATCH), theirs(mismatch(None), CloseCode::LAYOUT_MISMATCH)),
     ] {
         let mut end = connection(&ConnectionConfig::default(), layout());
-        assert!(end.handle(&datagram(0, &behind_frame), Duration::ZERO, Instant::default()).unwrap().is_none());
+        let handled = end.handle(&datagram(0, &behind_frame), Duration::ZERO, Instant::default());
+        assert!(!matches!(handled, Ok(Some(_))), "{expected:?}");
         assert_eq!(end.close_reason(), Some(&expected));
         // A second close message changes nothing.
         end.handle(&datagram(1, &bye(CloseCode(400))), Duration::ZERO, Instant::default()).unwrap();
@@ -380,9 +382,10 @@ fn a_layout_that_changes_midway_closes_the_connection() {
 fn dropped_datagrams_are_counted() {
     let mut end = connection(&ConnectionConfig::default(), layout());
     let now = Instant::default();
+    end.handle(&datagram(0, &hello(|_| ())), Duration::ZERO, now).unwrap();
     assert_eq!(end.handle(&[0], Duration::ZERO, now).err(), Some(Reject::TooShort));
-    assert_eq!(end.close_reason(), None, "a truncated datagram does not close the connection");
-    let mut unknown = datagram(0, &[]);
+    assert_eq!(end.close_reason(), None, "a truncated datagram behind the hello does not close the connection");
+    let mut unknown = datagram(1, &[]);
     unknown[8] = 0x80;
     assert_eq!(end.handle(&unknown, Duration::ZERO, now).err(), Some(Reject::Refused));
     assert_eq!(end.close_reason().map(|reason| reason.kind), Some(CloseKind::NotASession));

@@ -65,6 +65,11 @@ impl Connection {
         }
     }
 
+    /// Closes the connection because the peer does not implement the session layer.
+    pub(super) fn break_off_foreign(&mut self) {
+        self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+    }
+
     /// Closes the connection because the peer violates the protocol.
     pub(super) fn break_off_violation(&mut self, violation: ChannelViolation) {
         self.break_off(CloseKind::Violation(violation), CloseCode::VIOLATION);

@@ -23,6 +23,9 @@ use slipgate_netcode::time::Instant;
 /// How often a peer may acknowledge packets that were never sent. An honest peer never does, and a malicious one learns
 /// nothing by it. The limit is above one so that a transient fault shows in the statistics first.
 const MAX_ACKS_OF_UNSENT: u64 = 16;
+/// How long after the first packet of acknowledgements alone the peer's hello may arrive. An honest peer repeats its
+/// hello at least every 2 s, so that 15 hellos in a row were lost.
+const MAX_HELLO_DELAY: Duration = Duration::from_secs(30);
 
 /// The position of the next message in a datagram.
 #[derive(Clone, Debug)]
@@ -68,7 +71,7 @@ impl Connection {
     pub fn handle(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<MessageCursor>, Reject> {
         self.on_received(now);
         self.request_work(datagram, unread, now)?;
-        let DatagramParts { frame, rest, frames } = match self.parse(datagram) {
+        let DatagramParts { frame, rest, frames } = match self.parse(datagram, now) {
             Ok(parts) => parts,
             Err(reject) => {
                 self.path.count_reject(reject);
@@ -87,20 +90,13 @@ impl Connection {
         let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
-        // A skipped number cannot be acknowledged by mistake: the peer acknowledges what it did not receive.
-        if self.path.acked_skipped() || self.path.acks_of_unsent() >= MAX_ACKS_OF_UNSENT {
-            self.break_off_violation(ChannelViolation::AcksOfUnsent);
-        }
+        self.check_acks(rest);
         self.handle_control(rest);
         // Messages behind a close message are not acknowledged, and not read either.
         if frames.is_empty() || self.stage != Stage::Open {
             return Ok(None);
         }
-        // A hello is in every packet until it is acknowledged, so messages cannot precede it.
-        if !self.has_peer_hello {
-            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
-            return Ok(None);
-        }
+        debug_assert!(self.has_peer_hello, "messages before the hello are refused");
         debug_assert!(times.is_some(), "a datagram with frames is a whole packet");
         let times = times.unwrap_or(PacketTimes { arrived: now, sent: None });
         let (start, frames) = (datagram.len() - frames.len(), FrameCursor::default());
@@ -176,19 +172,60 @@ impl Connection {
     }
 
     /// Splits a datagram into its parts. Closes the connection if no peer of ours sends such a datagram.
-    fn parse<'d>(&mut self, datagram: &'d [u8]) -> Result<DatagramParts<'d>, Reject> {
+    fn parse<'d>(&mut self, datagram: &'d [u8], now: Instant) -> Result<DatagramParts<'d>, Reject> {
         // Sessions never fragment: slices do that, and are acknowledged one by one.
         if is_fragment(datagram) {
-            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+            self.break_off_foreign();
             return Err(Reject::NotAPacket);
         }
-        let (_, payload) = ReliableHeader::parse(datagram)?;
+        let (_, payload) = match ReliableHeader::parse(datagram) {
+            Ok(parsed) => parsed,
+            Err(reject) => {
+                // Once the peer is known to be a session, a defect of one packet does not end it.
+                if !self.has_peer_hello {
+                    self.break_off_foreign();
+                }
+                return Err(reject);
+            }
+        };
         let Ok((frame, rest)) = parse_frame(payload) else {
-            self.break_off(CloseKind::NotASession, CloseCode::VIOLATION);
+            self.break_off_foreign();
             return Err(Reject::Refused);
         };
+        if !self.has_peer_hello && self.stage == Stage::Open {
+            self.require_hello(rest, now)?;
+        }
         let frames = self.message_frames(rest).ok_or(Reject::Refused)?;
         Ok(DatagramParts { frame, rest, frames })
+    }
+
+    /// Closes the connection if no session sends such a packet before its hello is acknowledged: every packet carries
+    /// the hello then, except packets of acknowledgements alone, which may arrive first (§5.4).
+    fn require_hello(&mut self, rest: &[u8], now: Instant) -> Result<(), Reject> {
+        let is_plausible = if rest.is_empty() {
+            !now.reached(*self.ack_only_since.get_or_insert(now), MAX_HELLO_DELAY)
+        } else {
+            matches!(control::read(rest), Ok(Some((ControlMessage::Hello(_) | ControlMessage::Bye(_), _))))
+        };
+        if is_plausible {
+            return Ok(());
+        }
+        self.break_off_foreign();
+        Err(Reject::Refused)
+    }
+
+    /// Closes the connection if the peer acknowledges what it did not receive.
+    fn check_acks(&mut self, rest: &[u8]) {
+        let (unsent, has_acked_skipped) = (self.path.acks_of_unsent(), self.path.acked_skipped());
+        if !self.has_peer_hello && rest.is_empty() {
+            // The payloads of another protocol look like acknowledgements, but seldom like true ones.
+            if has_acked_skipped || unsent > 0 {
+                self.break_off_foreign();
+            }
+        // A skipped number cannot be acknowledged by mistake.
+        } else if has_acked_skipped || unsent >= MAX_ACKS_OF_UNSENT {
+            self.break_off_violation(ChannelViolation::AcksOfUnsent);
+        }
     }
 
     /// Returns the next message of a datagram; `scratch` receives messages that do not lie in the datagram in one
