@@ -86,11 +86,11 @@ impl<T> LinkBuffer<T> {
 
     /// Dequeues the first datagram if its transmission has ended by now, and returns the moment at which it ended.
     pub(crate) fn depart(&mut self, now: Instant) -> Option<(InTransit<T>, Instant)> {
-        let departed_at = self.next_departure().filter(|departs| *departs <= now)?;
+        let sent_at = self.next_departure().filter(|departs| *departs <= now)?;
         let datagram = self.queue.pop_front()?;
         self.bytes -= datagram.bytes.len();
-        self.start_transmission(departed_at);
-        Some((datagram, departed_at))
+        self.start_transmission(sent_at);
+        Some((datagram, sent_at))
     }
 
     /// Returns when the next transmission ends; `None` if the buffer is empty.

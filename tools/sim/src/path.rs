@@ -203,13 +203,13 @@ impl<T: Copy> Path<T> {
     /// Moves each datagram that has passed the link by now into flight. Random numbers are drawn only here, in the
     /// order of departure, so that the outcome does not depend on when the path is polled.
     fn advance(&mut self, now: Instant) {
-        while let Some((datagram, departed_at)) = self.link.depart(now) {
-            self.on_departed(datagram, departed_at);
+        while let Some((datagram, sent_at)) = self.link.depart(now) {
+            self.on_sent(datagram, sent_at);
         }
     }
 
     /// Decides whether a datagram that passed the link is lost or duplicated.
-    fn on_departed(&mut self, datagram: InTransit<T>, departed_at: Instant) {
+    fn on_sent(&mut self, datagram: InTransit<T>, sent_at: Instant) {
         if self.loss.is_next_lost(&self.conditions.loss) {
             self.stats.lost += 1;
             self.buffers.recycle(datagram.bytes);
@@ -220,19 +220,19 @@ impl<T: Copy> Path<T> {
         let is_duplicated = self.streams.duplication.hits(self.conditions.duplication);
         let is_duplicated = is_duplicated && self.has_space(2, 2 * datagram.bytes.len());
         let copy = is_duplicated.then(|| InTransit { tag: datagram.tag, bytes: self.buffers.copy(&datagram.bytes) });
-        self.launch(datagram, number, departed_at);
+        self.launch(datagram, number, sent_at);
         if let Some(copy) = copy {
             self.stats.duplicated += 1;
-            self.launch(copy, number, departed_at);
+            self.launch(copy, number, sent_at);
         }
     }
 
     /// Puts a datagram or a copy into flight.
-    fn launch(&mut self, mut datagram: InTransit<T>, number: u64, departed_at: Instant) {
+    fn launch(&mut self, mut datagram: InTransit<T>, number: u64, sent_at: Instant) {
         if self.streams.corruption.hits(self.conditions.corruption) {
             self.stats.corrupted += u64::from(self.flip_random_bit(&mut datagram.bytes));
         }
-        let due = self.arrival_time(departed_at);
+        let due = self.arrival_time(sent_at);
         self.in_flight.push(Scheduled { due, number, datagram });
     }
 
@@ -246,10 +246,10 @@ impl<T: Copy> Path<T> {
     }
 
     /// Returns when a datagram arrives that passed the link at this moment.
-    fn arrival_time(&mut self, departed_at: Instant) -> Instant {
+    fn arrival_time(&mut self, sent_at: Instant) -> Instant {
         let conditions = &self.conditions;
         let jitter = self.streams.jitter.nanos_between(Duration::ZERO, conditions.jitter);
-        let due = departed_at.after(conditions.latency).after(jitter);
+        let due = sent_at.after(conditions.latency).after(jitter);
         let is_held_back = self.streams.reordering.hits(conditions.reordering.share);
         let delay = self.streams.reordering.nanos_between(Duration::ZERO, conditions.reordering.longest);
         if is_held_back {

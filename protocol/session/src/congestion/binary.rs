@@ -41,7 +41,7 @@ pub enum Threshold {
     /// Above this, on any path: the article's rule, with 250 ms.
     Absolute(Duration),
     /// Above the minimum round trip of the last minute by more than this.
-    AboveLeast(Duration),
+    AboveMin(Duration),
 }
 
 /// The mode before the first acknowledgement.
@@ -129,7 +129,7 @@ impl Binary {
         // An unknown minimum counts as zero, so the relative threshold starts strict.
         let bound = match self.config.threshold {
             Threshold::Absolute(bound) => bound.as_secs_f64(),
-            Threshold::AboveLeast(margin) => self.min_round_trip.value().unwrap_or(0.0) + margin.as_secs_f64(),
+            Threshold::AboveMin(margin) => self.min_round_trip.value().unwrap_or(0.0) + margin.as_secs_f64(),
         };
         self.round_trip <= bound
     }
@@ -373,7 +373,7 @@ mod tests {
         let mut line = Line::new(BinaryConfig::default());
         line.set_round_trip(300);
         assert_eq!(line.until_switch(Some(300), 100_000), 100_000);
-        let threshold = Threshold::AboveLeast(Duration::from_millis(100));
+        let threshold = Threshold::AboveMin(Duration::from_millis(100));
         let mut relative = Line::new(BinaryConfig { threshold, ..BinaryConfig::default() });
         relative.set_round_trip(300);
         assert!(relative.until_switch(Some(300), 100_000) < 4100);

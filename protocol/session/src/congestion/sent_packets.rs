@@ -287,11 +287,11 @@ impl SentPackets {
         // Most packets of a header were acknowledged before, and forgotten since.
         let first = self.next - self.packets.len() as u64;
         let Some(remembered) = number.checked_sub(first) else { return };
-        let mut has_news = false;
+        let mut has_new_acks = false;
         for back in set_bits(bits & low_bits(remembered + 1)) {
-            has_news |= self.acknowledge(number - u64::from(back), (remembered - u64::from(back)) as usize, acked);
+            has_new_acks |= self.acknowledge(number - u64::from(back), (remembered - u64::from(back)) as usize, acked);
         }
-        if has_news {
+        if has_new_acks {
             // Any acknowledgement proves that the path works, which ends the backoff (RFC 9002, section 6.2.1).
             self.pto_count = 0;
             self.skip_resolved();

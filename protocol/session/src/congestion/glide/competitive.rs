@@ -194,7 +194,7 @@ mod tests {
         for step in 0..300 {
             let sample = queued(0.2, 100.0 + f64::from(step) * 0.1);
             let patient = crate::congestion::glide::send_rate::SendRate::new();
-            ended.on_feedback(&sample, &patient, crate::congestion::glide::probe_down::Belief::Competing);
+            ended.on_feedback(&sample, &patient, crate::congestion::glide::probe_down::CrossTraffic::Competing);
             if competitive.should_probe(&sample, &ended) {
                 ended.begin(&sample);
                 probed_at.push(libm::round((sample.now - 100.0) * 10.0) as u32);

@@ -18,7 +18,7 @@ const UNCUT: Seconds = Seconds(5.0);
 const UNCUT_QUEUE: f64 = 0.3;
 /// Far growth requires a queue below this share of the target, and a rate below this share of a policer's limit.
 const FAR_QUEUE: f64 = 0.4;
-const FAR_OF_CEILING: f64 = 0.9;
+const FAR_OF_POLICED: f64 = 0.9;
 /// Growth requires that this share of the rate is sent, give or take a packet: on a slow path few packets are sent
 /// while that is measured, and never a part of one.
 const USED: f64 = 0.75;
@@ -339,7 +339,7 @@ impl DelayMode {
         let room = 1.0 - sample.queue / sample.target;
         let elsewhere = now - self.cut_at > UNCUT.0 && sample.queue < UNCUT_QUEUE * sample.target;
         let is_far = rate < NEAR_FROM * self.limit || rate > NEAR_TO * self.limit || elsewhere;
-        let may_go_far = sample.queue < FAR_QUEUE * sample.target && rate < FAR_OF_CEILING * policer;
+        let may_go_far = sample.queue < FAR_QUEUE * sample.target && rate < FAR_OF_POLICED * policer;
         let share = if is_far && may_go_far { FAR } else { NEAR };
         // Growth is per loop time, so that paths of any length grow alike between two reactions.
         let loops = sample.step / sample.loop_time();

@@ -47,7 +47,7 @@ use self::link_stall::LinkStall;
 use self::losses::LossEstimator;
 use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
-use self::probe_down::{Belief, DownProbes, ProbeResult};
+use self::probe_down::{CrossTraffic, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
 use self::startup::{Startup, StartupStep};
@@ -99,7 +99,7 @@ const MAX_STEP: Seconds = Seconds(0.25);
 /// The delay of a queue above this many targets is estimated from the bytes in flight, as at least this share of the
 /// target: such a queue is measured late, when part of it has drained.
 const LONG_QUEUE_TARGETS: f64 = 3.0;
-const LEAST_LONG_QUEUE: f64 = 0.5;
+const MIN_LONG_QUEUE: f64 = 0.5;
 /// The largest loss that is added to the delivery rate.
 const MAX_ADDED_LOSS: f64 = 0.5;
 /// Compete mode needs a queue above this share of the target: the probe that found cross traffic is a round trip old.
@@ -238,7 +238,7 @@ impl Glide {
             queue,
             instant_queue,
             queue_left: if queue > LONG_QUEUE_TARGETS * target {
-                queue.min(in_queue.max(LEAST_LONG_QUEUE * target))
+                queue.min(in_queue.max(MIN_LONG_QUEUE * target))
             } else {
                 queue
             },
@@ -303,8 +303,8 @@ impl Glide {
     /// Adjusts mode and rate to a sample (Glide §5).
     fn decide(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
         self.check_policer(sample, feedback);
-        let belief = if self.mode == GlideMode::Compete { Belief::Competing } else { Belief::Alone };
-        let result = self.down_probes.on_feedback(sample, &self.send_rate, belief);
+        let cross_traffic = if self.mode == GlideMode::Compete { CrossTraffic::Competing } else { CrossTraffic::Alone };
+        let result = self.down_probes.on_feedback(sample, &self.send_rate, cross_traffic);
         self.delay_mode.observe(sample);
         let excess_loss = self.losses.recent() - self.losses.random_loss();
         self.protected.on_feedback(sample, self.is_held(sample.now), excess_loss);

@@ -21,7 +21,7 @@ const MIN_DRAIN: Seconds = Seconds(0.25);
 /// The time in which a queue is drained, in loop times: a shorter one drains past the target before that shows.
 const DRAIN_LOOPS: f64 = 2.0;
 /// The minimum growth per loop, in packets, so that small rates grow too.
-const LEAST_GROWTH_PACKETS: f64 = 0.02;
+const MIN_GROWTH_PACKETS: f64 = 0.02;
 
 /// The state of the path at one feedback.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -81,7 +81,7 @@ impl PathSample {
 
     /// Returns the minimum growth in bytes per second.
     pub(super) fn least_growth(&self) -> f64 {
-        LEAST_GROWTH_PACKETS * self.largest_packet / self.loop_time()
+        MIN_GROWTH_PACKETS * self.largest_packet / self.loop_time()
     }
 }
 

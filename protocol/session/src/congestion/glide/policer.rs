@@ -29,15 +29,15 @@ const TEST_WEIGHT: f64 = 0.5;
 const TEST_INTERVAL: Seconds = Seconds(4.0);
 const MIN_LOSS: f64 = 0.03;
 /// The rate limit as a share of the delivery rate, and how many seconds it stays; then it rises.
-const CEILING_SHARE: f64 = 0.98;
-const CEILING_TIME: Seconds = Seconds(8.0);
+const LIMIT_SHARE: f64 = 0.98;
+const LIMIT_TIME: Seconds = Seconds(8.0);
 /// The growth of an expired limit per loop, and how far the rate may exceed it.
-const CEILING_RISE: f64 = 0.02;
-const CEILING_MARGIN: f64 = 0.05;
+const LIMIT_GROWTH: f64 = 0.02;
+const LIMIT_MARGIN: f64 = 0.05;
 /// The growth doubles after this many seconds without a new limit, and so on.
-const CEILING_BOLDER: Seconds = Seconds(1.0);
+const GROWTH_DOUBLING: Seconds = Seconds(1.0);
 /// An expired limit is dropped after this many seconds without loss.
-const CEILING_MEMORY: Seconds = Seconds(5.0);
+const LIMIT_MEMORY: Seconds = Seconds(5.0);
 /// Loss this soon under a new limit, in seconds plus a round trip, shows that the rate was not the cause.
 const SOON: Seconds = Seconds(2.0);
 const SOON_LOSS: f64 = 0.04;
@@ -112,7 +112,7 @@ impl PolicerDetector {
 
     /// Returns the maximum rate, a little above an expired limit.
     pub(super) fn limit(&self, now: f64) -> f64 {
-        if now < self.until { self.rate } else { self.rate * (1.0 + CEILING_MARGIN) }
+        if now < self.until { self.rate } else { self.rate * (1.0 + LIMIT_MARGIN) }
     }
 
     /// Ends an active test without a result.
@@ -149,9 +149,9 @@ impl PolicerDetector {
     fn rise(&mut self, sample: &PathSample) {
         if sample.now > self.until {
             // A limit that was not met for long may be gone: rise faster and faster.
-            let bolder = 1.0 + (sample.now - self.until) / CEILING_BOLDER.0;
-            self.rate *= 1.0 + CEILING_RISE * bolder * sample.step / sample.loop_time();
-            if sample.now - self.until > CEILING_MEMORY.0 && !sample.has_excess_loss {
+            let faster = 1.0 + (sample.now - self.until) / GROWTH_DOUBLING.0;
+            self.rate *= 1.0 + LIMIT_GROWTH * faster * sample.step / sample.loop_time();
+            if sample.now - self.until > LIMIT_MEMORY.0 && !sample.has_excess_loss {
                 self.rate = f64::INFINITY;
             }
         }
@@ -229,10 +229,10 @@ impl PolicerDetector {
 
     fn limit_to(&mut self, delivery: f64, now: f64) {
         // Just below the policer, so that its token bucket refills.
-        self.rate = CEILING_SHARE * delivery;
+        self.rate = LIMIT_SHARE * delivery;
         self.set_at = now;
         // A policer that is met again and again is tested less and less often.
-        self.until = now + CEILING_TIME.0 * f64::from(1_u32 << self.renewals.min(RENEWALS));
+        self.until = now + LIMIT_TIME.0 * f64::from(1_u32 << self.renewals.min(RENEWALS));
     }
 }
 

@@ -25,7 +25,7 @@ const PROBE_TIMEOUT: Seconds = Seconds(3.0);
 const MIN_FALL: Seconds = Seconds(0.03);
 /// The share of the expected fall is not computed below this expected fall, in seconds: it would divide by almost
 /// nothing.
-const LEAST_FALL: Seconds = Seconds(0.010);
+const MIN_EXPECTED_FALL: Seconds = Seconds(0.010);
 /// An ineffective probe is evidence of cross traffic if this share of the queue and this many targets are left.
 const INEFFECTIVE_LEFT: f64 = 0.85;
 const INEFFECTIVE_TARGETS: f64 = 1.5;
@@ -84,9 +84,9 @@ pub(super) enum ProbeResult {
     RttIncreased(f64),
 }
 
-/// Whether the controller currently believes that cross traffic fills the queue.
+/// Whether the controller takes the queue as that of cross traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Belief {
+pub(super) enum CrossTraffic {
     Alone,
     Competing,
 }
@@ -161,7 +161,7 @@ impl DownProbes {
         &mut self,
         sample: &PathSample,
         send_rate: &SendRate,
-        belief: Belief,
+        cross_traffic: CrossTraffic,
     ) -> Option<ProbeResult> {
         // Feedback without a new arrival says nothing about the queue.
         let sent = sample.newest_sent?;
@@ -175,15 +175,15 @@ impl DownProbes {
         self.queue_before = probe.before.map_or(f64::INFINITY, |before| before.queue);
         let (before, after) = (probe.before?, probe.after?);
         let expected = probe.expected_fall(before, after, send_rate);
-        let fall = if expected > LEAST_FALL.0 { (before.queue - after.queue) / expected } else { -1.0 };
+        let fall = if expected > MIN_EXPECTED_FALL.0 { (before.queue - after.queue) / expected } else { -1.0 };
         let moved = (sample.delivery / probe.delivery - 1.0).abs();
         let result = if expected > MIN_FALL.0 {
             (self.fall, self.ineffective_count) = (fall, 0);
-            self.classify(fall, after.queue, moved, sample, belief)
+            self.classify(fall, after.queue, moved, sample, cross_traffic)
         } else {
-            self.on_ineffective(before.queue, after.queue, sample, belief)
+            self.on_ineffective(before.queue, after.queue, sample, cross_traffic)
         };
-        self.confirm(result?, before, after, fall, belief, sample.now)
+        self.confirm(result?, before, after, fall, cross_traffic, sample.now)
     }
 
     /// Returns the result of an effective probe (Glide §8.3).
@@ -193,9 +193,13 @@ impl DownProbes {
         after: f64,
         moved: f64,
         sample: &PathSample,
-        belief: Belief,
+        cross_traffic: CrossTraffic,
     ) -> Option<ProbeResult> {
-        let enough = if belief == Belief::Competing { SELF_INFLICTED_FALL_IF_COMPETING } else { SELF_INFLICTED_FALL };
+        let enough = if cross_traffic == CrossTraffic::Competing {
+            SELF_INFLICTED_FALL_IF_COMPETING
+        } else {
+            SELF_INFLICTED_FALL
+        };
         if after < EMPTIED * sample.target || (after < sample.target && fall >= SELF_INFLICTED_FALL_IF_LOW) {
             return Some(ProbeResult::SelfInflicted);
         }
@@ -207,7 +211,7 @@ impl DownProbes {
             return Some(ProbeResult::SelfInflicted);
         }
         // Ask again before entering compete mode, which costs delay.
-        let unclear = belief == Belief::Alone && (fall >= CROSS_TRAFFIC_FALL || moved > UNSTEADY);
+        let unclear = cross_traffic == CrossTraffic::Alone && (fall >= CROSS_TRAFFIC_FALL || moved > UNSTEADY);
         if unclear && sample.now - self.unclear_at > UNCLEAR_SECONDS.0 {
             self.unclear_at = sample.now;
             return None;
@@ -217,8 +221,14 @@ impl DownProbes {
 
     /// Handles a probe without effect: the sending rate is so low already that reducing it changes nothing, and still
     /// there is a queue.
-    fn on_ineffective(&mut self, before: f64, after: f64, sample: &PathSample, belief: Belief) -> Option<ProbeResult> {
-        if belief == Belief::Competing {
+    fn on_ineffective(
+        &mut self,
+        before: f64,
+        after: f64,
+        sample: &PathSample,
+        cross_traffic: CrossTraffic,
+    ) -> Option<ProbeResult> {
+        if cross_traffic == CrossTraffic::Competing {
             // In compete mode the window limits the rate, so the observed fall is that of the bytes held back.
             return None;
         }
@@ -239,22 +249,22 @@ impl DownProbes {
         before: QueueSample,
         after: QueueSample,
         fall: f64,
-        belief: Belief,
+        cross_traffic: CrossTraffic,
         now: f64,
     ) -> Option<ProbeResult> {
         // The queue fell twice to the same floor, and was ours before: that floor is the base delay of a longer
         // route.
         let same_floor = (after.queue - self.floor).abs() < (SAME_SHARE * self.floor).max(SAME.0);
         let longer = ProbeResult::RttIncreased(self.floor);
-        match (belief, result) {
-            (Belief::Competing, result) => {
+        match (cross_traffic, result) {
+            (CrossTraffic::Competing, result) => {
                 if result == ProbeResult::SelfInflicted {
                     self.self_inflicted_at = now;
                 }
                 let fell = fall > SELF_INFLICTED_FALL && before.queue - after.queue > FALLEN.0;
                 Some(if fell && same_floor { longer } else { result })
             }
-            (Belief::Alone, ProbeResult::CrossTraffic) => {
+            (CrossTraffic::Alone, ProbeResult::CrossTraffic) => {
                 let was_self_inflicted = now - self.self_inflicted_at < SELF_INFLICTED_MEMORY.0;
                 self.self_inflicted_at = f64::NEG_INFINITY;
                 if was_self_inflicted && same_floor {
@@ -264,7 +274,7 @@ impl DownProbes {
                 self.floor = after.queue;
                 Some(ProbeResult::CrossTraffic)
             }
-            (Belief::Alone, result) => Some(result),
+            (CrossTraffic::Alone, result) => Some(result),
         }
     }
 }

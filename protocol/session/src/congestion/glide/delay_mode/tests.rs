@@ -40,8 +40,8 @@ fn growth_is_small_near_the_limit_and_large_far_from_it() {
     let low = PathSample { delivery: 5e5, sent: 5e5, ..QUIET };
     let far = started().next_rate(&low, 5e5, f64::INFINITY);
     assert!(far > 1.05 * 5e5, "{far}");
-    let under_a_ceiling = started().next_rate(&low, 5e5, 5.1e5);
-    assert!(under_a_ceiling < 1.012 * 5e5, "{under_a_ceiling}");
+    let policed = started().next_rate(&low, 5e5, 5.1e5);
+    assert!(policed < 1.012 * 5e5, "{policed}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 fn probed_at(
     down_probes: &mut DownProbes,
     send_rate: &mut SendRate,
-    belief: Belief,
+    cross_traffic: CrossTraffic,
     self_inflicted: f64,
 ) -> Option<ProbeResult> {
     let start = queued(0.1, 100.0);
@@ -20,46 +20,46 @@ fn probed_at(
         send_rate.push(bytes, sent);
         let queue = 0.1 - self_inflicted * held_back;
         let sample = PathSample { newest_sent: Some(sent), ..queued(queue, sent + 0.14) };
-        result = result.or(down_probes.on_feedback(&sample, send_rate, belief));
+        result = result.or(down_probes.on_feedback(&sample, send_rate, cross_traffic));
     }
     assert!(!down_probes.is_active());
     result
 }
 
-fn on_queue(belief: Belief, self_inflicted: f64) -> Option<ProbeResult> {
-    probed_at(&mut DownProbes::new(), &mut SendRate::new(), belief, self_inflicted)
+fn on_queue(cross_traffic: CrossTraffic, self_inflicted: f64) -> Option<ProbeResult> {
+    probed_at(&mut DownProbes::new(), &mut SendRate::new(), cross_traffic, self_inflicted)
 }
 
 #[test]
 fn expected_fall_is_self_inflicted_and_none_cross_traffic() {
-    assert_eq!(on_queue(Belief::Alone, 0.85), Some(ProbeResult::SelfInflicted));
-    assert_eq!(on_queue(Belief::Alone, 0.1), Some(ProbeResult::CrossTraffic));
+    assert_eq!(on_queue(CrossTraffic::Alone, 0.85), Some(ProbeResult::SelfInflicted));
+    assert_eq!(on_queue(CrossTraffic::Alone, 0.1), Some(ProbeResult::CrossTraffic));
 }
 
 #[test]
 fn unclear_fall_needs_a_second_probe() {
     let (mut down_probes, mut send_rate) = (DownProbes::new(), SendRate::new());
-    assert_eq!(probed_at(&mut down_probes, &mut send_rate, Belief::Alone, 0.5), None);
+    assert_eq!(probed_at(&mut down_probes, &mut send_rate, CrossTraffic::Alone, 0.5), None);
     let (mut second, mut send_rate) = (down_probes.clone(), SendRate::new());
-    assert_eq!(probed_at(&mut second, &mut send_rate, Belief::Alone, 0.5), Some(ProbeResult::CrossTraffic));
+    assert_eq!(probed_at(&mut second, &mut send_rate, CrossTraffic::Alone, 0.5), Some(ProbeResult::CrossTraffic));
 }
 
 #[test]
 fn compete_mode_needs_a_larger_fall() {
-    assert_eq!(on_queue(Belief::Competing, 0.7), Some(ProbeResult::CrossTraffic));
-    assert_eq!(on_queue(Belief::Competing, 0.9), Some(ProbeResult::SelfInflicted));
+    assert_eq!(on_queue(CrossTraffic::Competing, 0.7), Some(ProbeResult::CrossTraffic));
+    assert_eq!(on_queue(CrossTraffic::Competing, 0.9), Some(ProbeResult::SelfInflicted));
 }
 
 #[test]
 fn fall_beyond_the_expected_has_no_result() {
-    assert_eq!(on_queue(Belief::Alone, 1.45), None);
+    assert_eq!(on_queue(CrossTraffic::Alone, 1.45), None);
 }
 
 #[test]
 fn repeated_floor_is_a_longer_route() {
     let (mut down_probes, mut send_rate) = (DownProbes::new(), SendRate::new());
     down_probes.floor = 0.1 - 0.9 * 0.06;
-    let result = probed_at(&mut down_probes, &mut send_rate, Belief::Competing, 0.9);
+    let result = probed_at(&mut down_probes, &mut send_rate, CrossTraffic::Competing, 0.9);
     assert!(matches!(result, Some(ProbeResult::RttIncreased(_))), "{result:?}");
 }
 
@@ -68,5 +68,5 @@ fn no_result_without_new_arrivals() {
     let mut down_probes = DownProbes::new();
     down_probes.begin(&queued(0.1, 100.0));
     let silent = PathSample { newest_sent: None, now: 200.0, ..QUIET };
-    assert_eq!(down_probes.on_feedback(&silent, &SendRate::new(), Belief::Alone), None);
+    assert_eq!(down_probes.on_feedback(&silent, &SendRate::new(), CrossTraffic::Alone), None);
 }
