@@ -27,15 +27,16 @@ fn misdirected_tokens_are_logged_once_with_both_lists() {
     let server = folder.start(&["--advertise", "198.51.100.1:40000"]);
     let elsewhere = vec!["203.0.113.7:40000".parse().unwrap(), "[2001:db8::7]:40001".parse().unwrap()];
     let servers = vec![server.address(); 2];
-    for id in 0..2 {
-        let internal = Some(elsewhere.clone());
-        let token = TestToken {
-            servers: servers.clone(),
-            internal,
-            ..TestToken::new(id, server.address()).with_short_timeout()
-        };
-        TestClient::fail(token.mint());
-    }
+    let token = |id| TestToken {
+        servers: servers.clone(),
+        internal: Some(elsewhere.clone()),
+        ..TestToken::new(id, server.address()).with_short_timeout()
+    };
+    thread::scope(|scope| {
+        for token in [token(0), token(1)] {
+            scope.spawn(move || TestClient::fail(token.mint()));
+        }
+    });
     let log = server.stop();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("lists none of the addresses")).collect();
     assert_eq!(lines.len(), 1, "{log}");
