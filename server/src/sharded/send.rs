@@ -156,7 +156,8 @@ impl ShardedServer {
         link.push_close(client, Command::Disconnect { client }, &[])
     }
 
-    /// Disconnects a client with a text for the player, of which the first 256 bytes are sent; see [`Server::kick`].
+    /// Disconnects a client with a text for the player, of which the first 256 bytes are sent; see
+    /// [`Server::kick`](crate::Server::kick).
     /// The only events that follow are its partial transfers and its `Disconnected`.
     ///
     /// # Errors
