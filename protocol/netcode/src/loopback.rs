@@ -8,41 +8,47 @@ use crate::wire::MAX_PAYLOAD_BYTES;
 /// The maximum of queued payloads in one direction, as in the reference (§1.2).
 pub const QUEUE_PAYLOADS: usize = 256;
 
-struct QueuedPayload {
-    length: usize,
-    bytes: [u8; MAX_PAYLOAD_BYTES],
+/// A bounded queue of payloads, which refuses new ones while it is full. It takes memory for the bytes that are queued,
+/// not for the largest payloads.
+pub(crate) struct PayloadQueue {
+    lengths: VecDeque<u16>,
+    /// The payloads, one behind the other.
+    bytes: VecDeque<u8>,
 }
 
-/// A bounded queue of payloads, which refuses new ones while it is full.
-pub(crate) struct PayloadQueue(VecDeque<QueuedPayload>);
-
 impl PayloadQueue {
-    pub(crate) fn new() -> Self {
-        Self(VecDeque::with_capacity(QUEUE_PAYLOADS))
+    pub(crate) const fn new() -> Self {
+        Self { lengths: VecDeque::new(), bytes: VecDeque::new() }
     }
 
     pub(crate) fn push(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
         check_payload(payload)?;
-        if self.0.len() >= QUEUE_PAYLOADS {
+        if self.lengths.len() >= QUEUE_PAYLOADS {
             return Err(PayloadError::Backlogged);
         }
-        let mut bytes = [0; MAX_PAYLOAD_BYTES];
         // `check_payload` has bounded the length, so nothing is cut here.
-        bytes.iter_mut().zip(payload).for_each(|(to, from)| *to = *from);
-        self.0.push_back(QueuedPayload { length: payload.len(), bytes });
+        self.lengths.push_back(payload.len() as u16);
+        self.bytes.extend(payload);
         Ok(())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lengths.is_empty()
     }
 
     /// Moves the oldest payload into `buf` and returns its length in bytes.
     pub(crate) fn pop(&mut self, buf: &mut [u8; MAX_PAYLOAD_BYTES]) -> Option<usize> {
-        let queued = self.0.pop_front()?;
-        // The whole array is copied: bytes behind the payload are zeros, and no length is checked twice.
-        *buf = queued.bytes;
-        Some(queued.length)
+        let length = usize::from(self.lengths.pop_front()?);
+        let (front, back) = self.bytes.as_slices();
+        let split = front.len().min(length);
+        // The ring may wrap within the payload.
+        for (to, from) in [(0..split, front.get(..split)), (split..length, back.get(..length - split))] {
+            if let (Some(to), Some(from)) = (buf.get_mut(to), from) {
+                to.copy_from_slice(from);
+            }
+        }
+        self.bytes.drain(..length);
+        Some(length)
     }
 }
 

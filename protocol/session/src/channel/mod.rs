@@ -43,6 +43,7 @@ pub use self::events::{ChannelEvent, DeliveryStatus, ReceivedMessage};
 pub use self::layout::{Channel, Layout, LayoutBuilder, LayoutError, LayoutHash, MAX_CHANNELS};
 pub use self::options::{ChannelSendError, Remaining, SendOptions};
 pub use self::scheduling::scheduler::{QUANTUM_BYTES, STARVED_AFTER};
+pub(crate) use self::scheduling::send_budget::MAX_RESERVE_BYTES;
 pub use self::scheduling::send_budget::{PendingDemand, SendBudget};
 pub use self::send::receipts::MAX_RECEIPTS;
 pub use self::shared::SharedMessage;

@@ -49,6 +49,11 @@ impl<T> Ring<T> {
         self.entries.back()
     }
 
+    /// Returns the entry this many entries before the newest.
+    pub(super) fn before_newest(&self, entries: usize) -> Option<&T> {
+        self.entries.get(self.entries.len().checked_sub(entries + 1)?)
+    }
+
     pub(super) fn newest_mut(&mut self) -> Option<&mut T> {
         self.entries.back_mut()
     }

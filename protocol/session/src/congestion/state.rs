@@ -315,6 +315,13 @@ impl SendAllowance {
         if self.now >= self.keep_alive_at { allowed.max(FLOOR_PACKET_BYTES.into()) } else { allowed }
     }
 
+    /// Returns whether a packet of this many bytes of any priority may leave now.
+    #[must_use]
+    pub(crate) fn is_ample_for(&self, bytes: u64, max_reserve: u64) -> bool {
+        let bytes = bytes.max(self.max_packet_bytes.into());
+        self.demand == Demand::Unmet && self.credit.0 >= bytes as f64 && self.window_room >= bytes + max_reserve
+    }
+
     /// Returns the time like [`CongestionState::next_send`], for `bytes` bytes, at most a whole packet, of a given
     /// priority.
     #[must_use]

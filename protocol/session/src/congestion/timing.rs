@@ -64,6 +64,22 @@ pub(crate) struct LossDelays {
     pub(crate) limit: Duration,
 }
 
+impl LossDelays {
+    /// Returns the delays of a path by its [`Timing`] in nanoseconds (RFC 9002, section 6.1.2). They allow for a
+    /// feedback interval too, because acknowledgements wait for the peer's next packet. The limit is one second, or up
+    /// to five on a slower path.
+    fn of(smoothed: u64, variation: u64, feedback_interval: u64) -> Self {
+        let grace = smoothed / REORDERING_SHARE;
+        // The largest allowance counts, not the sum: they overlap.
+        let deviations = variation.saturating_mul(VARIATIONS.into());
+        let allowance = grace.max(deviations).max(feedback_interval).max(nanos(GRANULARITY));
+        let after_gap = smoothed.saturating_add(allowance);
+        let limit = after_gap.saturating_add(feedback_interval).saturating_add(nanos(MAX_ACK_DELAY));
+        let limit = limit.clamp(nanos(MAX_LOSS_DELAY), nanos(MAX_WAIT));
+        Self { after_gap: Duration::from_nanos(after_gap), limit: Duration::from_nanos(limit) }
+    }
+}
+
 impl Default for Timing {
     fn default() -> Self {
         Self {
@@ -78,26 +94,7 @@ impl Timing {
     /// Returns both ages at which a packet is lost.
     #[must_use]
     pub(crate) fn loss_delays(&self) -> LossDelays {
-        LossDelays { after_gap: self.loss_delay(), limit: self.loss_limit() }
-    }
-
-    /// Returns the age at which a packet is lost once newer ones were acknowledged (RFC 9002, section 6.1.2). It
-    /// allows for a feedback interval too, because acknowledgements wait for the peer's next packet.
-    #[must_use]
-    pub(crate) fn loss_delay(&self) -> Duration {
-        let [smoothed, variation, feedback_interval] =
-            [self.smoothed, self.variation, self.feedback_interval].map(nanos);
-        let grace = smoothed / REORDERING_SHARE;
-        // The largest allowance counts, not the sum: they overlap.
-        let deviations = variation.saturating_mul(VARIATIONS.into());
-        let allowance = grace.max(deviations).max(feedback_interval).max(nanos(GRANULARITY));
-        Duration::from_nanos(smoothed.saturating_add(allowance))
-    }
-
-    /// Returns the age at which a packet is lost in any case: one second, or up to five on a slower path.
-    #[must_use]
-    pub(crate) fn loss_limit(&self) -> Duration {
-        MAX_LOSS_DELAY.max(self.loss_delay() + self.feedback_interval + MAX_ACK_DELAY).min(MAX_WAIT)
+        LossDelays::of(nanos(self.smoothed), nanos(self.variation), nanos(self.feedback_interval))
     }
 
     /// Returns how long after the last packet a silent path is probed (RFC 9002, section 6.2.1).
@@ -110,9 +107,10 @@ impl Timing {
 /// Measures the round trip and the feedback interval. A sample costs a few additions.
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
-    timing: Timing,
-    /// Those of `timing`: they are needed several times for each sample.
-    loss_delays: LossDelays,
+    /// Those of [`Timing`], in nanoseconds.
+    smoothed: u64,
+    variation: u64,
+    feedback_interval: u64,
     base: WindowedMinMax,
     last_received_at: Option<Instant>,
     candidate: Option<RttCandidate>,
@@ -128,8 +126,9 @@ struct RttCandidate {
 impl RttEstimator {
     pub(super) fn new() -> Self {
         Self {
-            timing: Timing::default(),
-            loss_delays: Timing::default().loss_delays(),
+            smoothed: nanos(INITIAL_ROUND_TRIP),
+            variation: nanos(INITIAL_ROUND_TRIP) / 2,
+            feedback_interval: nanos(INITIAL_FEEDBACK_INTERVAL),
             base: WindowedMinMax::min(BASE_WINDOW),
             last_received_at: None,
             candidate: None,
@@ -138,24 +137,27 @@ impl RttEstimator {
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(last_received_at) = self.last_received_at {
-            let interval = feedback.now.since(last_received_at).min(MAX_FEEDBACK_INTERVAL);
+            let interval = nanos(feedback.now.since(last_received_at)).min(nanos(MAX_FEEDBACK_INTERVAL));
             // The interval is that of all feedback, also of feedback without a new packet.
-            self.timing.feedback_interval = ewma(self.timing.feedback_interval, interval, INTERVAL_SMOOTHING);
+            self.feedback_interval = ewma_nanos(self.feedback_interval, interval, INTERVAL_SMOOTHING);
         }
         self.last_received_at = Some(feedback.now);
         if let Some(newest) = feedback.newest {
             self.sample(feedback.now.since(newest.sent_at).saturating_sub(newest.ack_delay), feedback.now);
         }
-        self.loss_delays = self.timing.loss_delays();
     }
 
     /// Returns the ages at which a packet is lost.
     pub(super) fn loss_delays(&self) -> LossDelays {
-        self.loss_delays
+        LossDelays::of(self.smoothed, self.variation, self.feedback_interval)
     }
 
     pub(super) fn timing(&self) -> Timing {
-        self.timing
+        Timing {
+            smoothed: Duration::from_nanos(self.smoothed),
+            variation: Duration::from_nanos(self.variation),
+            feedback_interval: Duration::from_nanos(self.feedback_interval),
+        }
     }
 
     /// Returns the minimum round trip of the window; `None` before the first.
@@ -165,7 +167,7 @@ impl RttEstimator {
 
     /// Returns the smoothed round trip; `None` before the first.
     pub(super) fn smoothed(&self) -> Option<Duration> {
-        self.base().map(|_| self.timing.smoothed)
+        self.base().map(|_| Duration::from_nanos(self.smoothed))
     }
 
     /// Returns whether a sample is a round trip of the path.
@@ -191,7 +193,7 @@ impl RttEstimator {
 
     /// Returns how long a candidate waits. Bonded and alternating paths have short round trips between long ones.
     fn candidate_lifetime(&self) -> Duration {
-        (self.base().unwrap_or_default() + self.timing.feedback_interval) * CANDIDATE_LIFETIME
+        (self.base().unwrap_or_default() + self.timing().feedback_interval) * CANDIDATE_LIFETIME
     }
 
     /// Returns whether a short sample counts because an earlier one was as short. The longer of the two is taken.
@@ -214,11 +216,12 @@ impl RttEstimator {
 
     // The first sample is the estimate, and half of it the variation (RFC 6298, section 2.2).
     fn sample(&mut self, rtt: Duration, now: Instant) {
-        let Timing { smoothed, variation, .. } = self.timing;
-        (self.timing.smoothed, self.timing.variation) = if self.base.value().is_none() {
-            (rtt, rtt / 2)
+        let sample = nanos(rtt);
+        (self.smoothed, self.variation) = if self.base.value().is_none() {
+            (sample, sample / 2)
         } else {
-            (ewma(smoothed, rtt, SMOOTHING), ewma(variation, smoothed.abs_diff(rtt), VARIATION_SMOOTHING))
+            let off = self.smoothed.abs_diff(sample);
+            (ewma_nanos(self.smoothed, sample, SMOOTHING), ewma_nanos(self.variation, off, VARIATION_SMOOTHING))
         };
         self.base.push(rtt.as_secs_f64(), now.since_start().as_secs_f64());
     }
@@ -226,13 +229,18 @@ impl RttEstimator {
 
 /// Returns the exponentially weighted moving average: `weight` of the way from `old` to `new`.
 pub(super) fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
-    // Whole nanoseconds: conversions from fractions of seconds would take most of the time of a sample.
-    let (from, to) = (nanos(old) as f64, nanos(new) as f64);
-    Duration::from_nanos((from + (to - from) * weight + 0.5) as u64)
+    Duration::from_nanos(ewma_nanos(nanos(old), nanos(new), weight))
 }
 
+fn ewma_nanos(old: u64, new: u64, weight: f64) -> u64 {
+    // Signed, because x86 converts only signed integers in one instruction.
+    let (from, to) = (old as i64 as f64, new as i64 as f64);
+    (from + (to - from) * weight + 0.5) as i64 as u64
+}
+
+/// Returns whole nanoseconds; the differences of two instants fit into 64 bits.
 const fn nanos(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+    duration.as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -371,7 +379,7 @@ mod tests {
         let rare = Timing { feedback_interval: ms(33), ..quick };
         let unsteady = Timing { variation: ms(20), ..quick };
         for (timing, delay, probe) in [(quick, 90, 109), (rare, 113, 109), (unsteady, 160, 185)] {
-            assert_eq!((timing.loss_delay(), timing.probe_timeout()), (ms(delay), ms(probe)), "{timing:?}");
+            assert_eq!((timing.loss_delays().after_gap, timing.probe_timeout()), (ms(delay), ms(probe)), "{timing:?}");
         }
     }
 
@@ -379,12 +387,12 @@ mod tests {
     fn path_slower_than_a_second_loses_nothing() {
         let near = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(33) };
         let far = Timing { smoothed: ms(1200), variation: ms(100), feedback_interval: ms(33) };
-        assert_eq!((near.loss_limit(), far.loss_limit()), (ms(1000), ms(1658)));
+        assert_eq!((near.loss_delays().limit, far.loss_delays().limit), (ms(1000), ms(1658)));
     }
 
     #[test]
     fn suspended_machine_does_not_delay_losses() {
         let late = Timing { smoothed: ms(60_000), variation: ms(30_000), feedback_interval: ms(300) };
-        assert_eq!((late.loss_limit(), late.probe_timeout()), (ms(5000), ms(5000)));
+        assert_eq!((late.loss_delays().limit, late.probe_timeout()), (ms(5000), ms(5000)));
     }
 }

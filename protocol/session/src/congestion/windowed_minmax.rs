@@ -30,10 +30,12 @@ enum Extremum {
 }
 
 impl Extremum {
-    fn of(self, a: f64, b: f64) -> f64 {
+    /// Returns whether `value` is more extreme than `other`.
+    #[inline]
+    fn is_beyond(self, value: f64, other: f64) -> bool {
         match self {
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            Self::Min => value < other,
+            Self::Max => value > other,
         }
     }
 }
@@ -58,25 +60,33 @@ impl WindowedMinMax {
         self.slices.front().map(|(_, extreme)| *extreme)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, value: f64, now: f64) {
-        let (mut since, mut extreme) = (now, value);
-        match self.slices.back().copied() {
-            // The usual case: the value falls into the newest slice, and is not its extreme.
-            Some((newest, before)) if now < newest + self.slice => {
-                if self.extremum.of(before, value) == before {
-                    return;
-                }
-                (since, extreme) = (newest, self.extremum.of(before, value));
+        // The usual case: the value falls into the newest slice, and is not its extreme.
+        if let Some((since, extreme)) = self.slices.back()
+            && now < since + self.slice
+            && !self.extremum.is_beyond(value, *extreme)
+        {
+            return;
+        }
+        self.insert(value, now);
+    }
+
+    fn insert(&mut self, value: f64, now: f64) {
+        let mut since = now;
+        match self.slices.back() {
+            Some((newest, _)) if now < newest + self.slice => {
+                since = *newest;
                 self.slices.pop_back();
             }
             // A slice that expires may have held the extreme.
             Some(_) => self.expire(now),
             None => {}
         }
-        while self.slices.back().is_some_and(|(_, older)| self.extremum.of(*older, extreme) == extreme) {
+        while self.slices.back().is_some_and(|(_, older)| !self.extremum.is_beyond(*older, value)) {
             self.slices.pop_back();
         }
-        push_back(&mut self.slices, (since, extreme), SLICES);
+        push_back(&mut self.slices, (since, value), SLICES);
     }
 
     /// Drops everything but `value`.

@@ -49,7 +49,7 @@ fn nearest(expected: u64, timestamp: Timestamp) -> u64 {
 }
 
 fn units(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros() / TIMESTAMP_UNIT.as_micros()).unwrap_or(u64::MAX / 2)
+    duration.as_nanos() as u64 / TIMESTAMP_UNIT.as_nanos() as u64
 }
 
 fn time(units: u64) -> PeerTime {

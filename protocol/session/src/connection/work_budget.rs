@@ -304,7 +304,12 @@ impl WorkBudget {
 
     /// Returns the work that a time allows.
     fn gained_in(&self, time: Duration) -> i64 {
-        i64::try_from(time.as_nanos() * u128::from(self.per_second) / 1_000_000_000).unwrap_or(i64::MAX)
+        let nanos = time.as_nanos();
+        // 64 bits are enough for the time between two packets; a 128-bit division takes longer than all else here.
+        match u64::try_from(nanos).ok().and_then(|nanos| nanos.checked_mul(self.per_second)) {
+            Some(product) => (product / 1_000_000_000) as i64,
+            None => i64::try_from(nanos * u128::from(self.per_second) / 1_000_000_000).unwrap_or(i64::MAX),
+        }
     }
 
     fn roll_window(&mut self, now: Instant) {

@@ -85,9 +85,18 @@ impl ReceiveWindow {
             let next = sequence + 1;
             let passed = next - self.next;
             // Clear what the window moves over: the ring still holds the bits of packets one window older.
-            self.arrived.clear(self.next, passed);
-            self.unacked_count -= self.unacked.clear(self.next, passed);
+            if passed == 1 {
+                self.arrived.take(self.next);
+                self.unacked_count -= u16::from(self.unacked.take(self.next));
+            } else {
+                self.arrived.clear(self.next, passed);
+                self.unacked_count -= self.unacked.clear(self.next, passed);
+            }
             self.next = next;
+            // The bound stays within the window, so that distances from it never wrap.
+            if self.newest() - self.oldest_unacked >= self.size {
+                self.oldest_unacked = self.oldest();
+            }
         }
     }
 
@@ -98,11 +107,15 @@ impl ReceiveWindow {
 
     /// Returns the acknowledgements of an ack-only packet, if one is due.
     pub(super) fn due_acks(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
-        let oldest = self.first_unacked()?;
-        let span = (self.newest() - oldest).saturating_add(1);
+        if self.unacked_count == 0 {
+            return None;
+        }
         // Compare the span, not the number of arrivals: where packets were lost, a header of 32 bits covers fewer
         // arrivals, and each must still be in two headers.
-        if span >= policy.after_packets {
+        if self.max_unacked_span() >= policy.after_packets
+            && let Some(oldest) = self.first_unacked()
+            && (self.newest() - oldest).saturating_add(1) >= policy.after_packets
+        {
             // More packets may have arrived in one turn than one header reports, or reports twice. Start this header at
             // an older packet then; any endpoint reads that, the reference too.
             return Some(self.acks_from(oldest + (policy.after_packets - 1)));
@@ -119,7 +132,12 @@ impl ReceiveWindow {
     pub(super) fn on_acks_sent(&mut self, acks: Acks) {
         if self.unacked_count > 0 {
             let span = self.span(acks.ack);
-            self.unacked_count -= self.unacked.clear(acks.ack - span.saturating_sub(1), span);
+            // No unacked packet is older than the bound: most headers clear a single bit.
+            let span = span.min((acks.ack - self.oldest_unacked).saturating_add(1));
+            self.unacked_count -= match span {
+                1 => u16::from(self.unacked.take(acks.ack)),
+                span => self.unacked.clear(acks.ack - span.saturating_sub(1), span),
+            };
             // The remaining arrivals are of this turn: older ones were reported before.
             self.waiting_since = self.latest;
         }
@@ -130,6 +148,10 @@ impl ReceiveWindow {
     ///
     /// Returns the number of bytes written, 0 while headers are enough.
     pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
+        // The usual case: by the bound alone, headers are enough.
+        if self.unacked_count == 0 || self.max_unacked_span() <= MAX_SPAN_IN_HEADERS {
+            return 0;
+        }
         let Some(oldest) = self.first_unacked() else { return 0 };
         let span = (self.newest() - oldest).saturating_add(1);
         if span <= MAX_SPAN_IN_HEADERS {
@@ -169,14 +191,14 @@ impl ReceiveWindow {
         Acks { ack, bits: bits as u32 }
     }
 
+    /// Returns an upper bound of the span of unacked packets, which is exact unless headers have reported the oldest.
+    fn max_unacked_span(&self) -> u16 {
+        (self.newest() - self.oldest_unacked).saturating_add(1)
+    }
+
     /// Returns the oldest unacked packet.
     fn first_unacked(&self) -> Option<Sequence> {
-        if self.unacked_count == 0 {
-            return None;
-        }
-        // The window may have moved past the bound, which then has the bit of a newer packet.
-        let is_behind = self.oldest_unacked.is_older_than(self.oldest());
-        self.unacked.first_set(if is_behind { self.oldest() } else { self.oldest_unacked })
+        if self.unacked_count == 0 { None } else { self.unacked.first_set(self.oldest_unacked) }
     }
 
     /// Returns how many packets a header with this `ack` can report: packets behind the window have no bit here.

@@ -8,45 +8,51 @@ const BUCKETS: u64 = 10;
 
 /// The amounts of the last ten buckets of time. Nothing runs when nothing is added: reading skips expired buckets.
 pub(super) struct SlidingSum {
-    width: Duration,
+    /// The length of a bucket, in nanoseconds.
+    width: u64,
     amounts: [i64; BUCKETS as usize],
-    /// The newest bucket with an amount, and the first one of all, counted from the start of the clock.
-    newest: u64,
+    /// The end of the newest bucket with an amount, in nanoseconds since the start of the clock; 0 if there is none.
+    newest_end: u64,
+    /// The index of that bucket.
+    newest_index: u8,
+    /// The first bucket with an amount, counted from the start of the clock.
     first: Option<u64>,
 }
 
 impl SlidingSum {
     /// Creates a sum over ten times `width`.
     pub(super) const fn new(width: Duration) -> Self {
-        Self { width, amounts: [0; BUCKETS as usize], newest: 0, first: None }
+        let width = width.as_nanos() as u64;
+        Self { width, amounts: [0; BUCKETS as usize], newest_end: 0, newest_index: 0, first: None }
     }
 
+    #[inline]
     pub(super) fn add(&mut self, amount: i64, now: Instant) {
-        let bucket = self.bucket(now).max(self.newest);
-        // Most amounts fall into the newest bucket, and nothing is to be cleared.
-        if bucket > self.newest {
-            self.clear_until(bucket);
+        // Most amounts fall into the newest bucket, which a comparison finds without a division.
+        if nanos(now) >= self.newest_end {
+            self.advance_to(self.bucket(now));
         }
-        self.first.get_or_insert(bucket);
-        if let Some(slot) = self.amounts.get_mut((bucket % BUCKETS) as usize) {
+        if let Some(slot) = self.amounts.get_mut(usize::from(self.newest_index)) {
             *slot = slot.saturating_add(amount);
         }
     }
 
     /// Clears the buckets that time passed over, at most once around the ring.
-    fn clear_until(&mut self, bucket: u64) {
-        for stale in (self.newest + 1..=bucket).rev().take(BUCKETS as usize) {
+    fn advance_to(&mut self, bucket: u64) {
+        for stale in (self.newest() + 1..=bucket).rev().take(BUCKETS as usize) {
             if let Some(slot) = self.amounts.get_mut((stale % BUCKETS) as usize) {
                 *slot = 0;
             }
         }
-        self.newest = bucket;
+        self.first.get_or_insert(bucket);
+        self.newest_end = (bucket + 1).saturating_mul(self.width);
+        self.newest_index = (bucket % BUCKETS) as u8;
     }
 
     pub(super) fn sum(&self, now: Instant) -> i64 {
         // Never before the newest bucket: clocks of two callers may differ.
-        let end = self.bucket(now).max(self.newest);
-        let alive = (end.saturating_sub(BUCKETS - 1)..=self.newest).rev().take(BUCKETS as usize);
+        let end = self.bucket(now).max(self.newest());
+        let alive = (end.saturating_sub(BUCKETS - 1)..=self.newest()).rev().take(BUCKETS as usize);
         alive.filter_map(|bucket| self.amounts.get((bucket % BUCKETS) as usize)).sum()
     }
 
@@ -55,20 +61,25 @@ impl SlidingSum {
     pub(super) fn per_second(&self, now: Instant) -> f64 {
         let Some(first) = self.first else { return 0.0 };
         // Right after the start fewer than ten buckets are covered.
-        let oldest = first.max((self.bucket(now).max(self.newest) + 1).saturating_sub(BUCKETS));
-        let started_at = self.width.as_secs_f64() * oldest as f64;
-        let covered = (now.since_start().as_secs_f64() - started_at).max(self.width.as_secs_f64());
+        let oldest = first.max((self.bucket(now).max(self.newest()) + 1).saturating_sub(BUCKETS));
+        let width = Duration::from_nanos(self.width).as_secs_f64();
+        let covered = (now.since_start().as_secs_f64() - width * oldest as f64).max(width);
         self.sum(now) as f64 / covered
     }
 
     fn bucket(&self, now: Instant) -> u64 {
-        nanos(now.since_start()) / nanos(self.width).max(1)
+        nanos(now) / self.width.max(1)
+    }
+
+    /// Returns the newest bucket with an amount, or 0.
+    fn newest(&self) -> u64 {
+        (self.newest_end / self.width.max(1)).saturating_sub(1)
     }
 }
 
 /// Uses 64 bits, as instants do: a 128-bit division would be the most expensive step of counting a packet.
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+fn nanos(now: Instant) -> u64 {
+    now.since_start().as_nanos() as u64
 }
 
 #[cfg(test)]

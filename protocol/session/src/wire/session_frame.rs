@@ -11,6 +11,7 @@ use slipgate_netcode::wire::cursor::{Reader, Writer};
 
 /// The duration of one unit of a [`Timestamp`].
 pub(crate) const TIMESTAMP_UNIT: Duration = Duration::from_micros(250);
+const UNIT_NANOS: u64 = TIMESTAMP_UNIT.as_nanos() as u64;
 /// Half of the timestamp range: longer differences are ambiguous.
 pub(crate) const TIMESTAMP_REACH: Duration = Duration::from_millis(8192);
 /// The maximum bytes of extended acknowledgements: with the 32 of the header they cover 256 packets.
@@ -31,7 +32,8 @@ impl From<Instant> for Timestamp {
     #[inline]
     fn from(moment: Instant) -> Self {
         // The cast keeps the lower 16 bits: the timestamp wraps.
-        Self((moment.since_start().as_micros() / TIMESTAMP_UNIT.as_micros()) as u16)
+        // A division by a constant of 64 bits is a multiplication; one of 128 bits is a call.
+        Self((moment.since_start().as_nanos() as u64 / UNIT_NANOS) as u16)
     }
 }
 
@@ -59,8 +61,12 @@ impl ArrivalEcho {
     #[must_use]
     pub(crate) fn of(read_at: Instant, late: Duration) -> Self {
         // Round up: a delay that is too short would look like a queue of the path.
-        let units = late.as_micros().div_ceil(TIMESTAMP_UNIT.as_micros());
-        Self { at: Timestamp::from(read_at), late: u8::try_from(units).unwrap_or(u8::MAX) }
+        let late = if late < TIMESTAMP_UNIT * u32::from(u8::MAX) {
+            (late.as_micros() as u32).div_ceil(TIMESTAMP_UNIT.as_micros() as u32) as u8
+        } else {
+            u8::MAX
+        };
+        Self { at: Timestamp::from(read_at), late }
     }
 }
 

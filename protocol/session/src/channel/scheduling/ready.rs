@@ -5,15 +5,13 @@ use core::time::Duration;
 use crate::channel::channels::Channels;
 use crate::channel::chunks::RETENTION;
 use crate::channel::config::ChannelId;
-use crate::channel::send::sender::ChannelSender;
-use crate::channel::transfer_channel::TransferChannel;
 use slipgate_netcode::time::Instant;
 
 impl Channels {
     /// Returns whether a frame could be written now.
     #[must_use]
     pub fn wants_to_send(&self) -> bool {
-        self.channel_ids().any(|channel| self.is_ready(channel))
+        self.waiting_channels().any(|channel| self.scheduler.allows(channel))
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
@@ -33,7 +31,7 @@ impl Channels {
 
     /// Returns one bit for each channel that could write a frame.
     pub(crate) fn ready(&self) -> u64 {
-        let ready = self.channel_ids().filter(|channel| self.is_ready(*channel));
+        let ready = self.waiting_channels().filter(|channel| self.scheduler.allows(*channel));
         ready.fold(0, |mask, channel| mask | 1 << channel.0)
     }
 
@@ -48,17 +46,18 @@ impl Channels {
     }
 
     pub(crate) fn is_ready(&self, channel: ChannelId) -> bool {
-        self.has_waiting(channel) && self.scheduler.allows(channel)
+        self.candidate(channel).is_some()
     }
 
-    fn has_waiting(&self, channel: ChannelId) -> bool {
-        let index = usize::from(channel.0);
-        let messages = self.senders.get(index).is_some_and(ChannelSender::is_ready);
-        messages || self.transfers.get(index).is_some_and(TransferChannel::has_frames)
+    /// Returns the channels that have data to send, whether or not they may send it in this tick.
+    fn waiting_channels(&self) -> impl Iterator<Item = ChannelId> {
+        let channels = (0..).map(ChannelId).zip(self.senders.iter().zip(&self.transfers));
+        let waiting = channels.filter(|(_, (messages, transfers))| messages.is_ready() || transfers.has_frames());
+        waiting.map(|(channel, _)| channel)
     }
 
     /// Returns whether a channel has data to send and has used up its bytes of this tick.
     fn waits_for_tick(&self) -> bool {
-        self.channel_ids().any(|channel| self.has_waiting(channel) && !self.scheduler.allows(channel))
+        self.waiting_channels().any(|channel| !self.scheduler.allows(channel))
     }
 }

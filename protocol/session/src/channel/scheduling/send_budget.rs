@@ -30,7 +30,7 @@ pub(crate) const PACKET_BYTES: u64 = 80;
 pub(crate) const FRAME_OVERHEAD_BYTES: u64 = 8;
 /// The maximum that is reserved for higher classes, about a packet: larger bursts must fit into what is granted
 /// meanwhile.
-const MAX_RESERVE_BYTES: u64 = 1200;
+pub(crate) const MAX_RESERVE_BYTES: u64 = 1200;
 
 /// The capacity of the path for a packet, in bytes of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -153,14 +153,17 @@ impl LossEstimator {
 
     /// Returns whether more is lost than random loss explains.
     pub(super) fn is_excess(&self) -> bool {
-        // The standard deviation of a binomial share.
-        let deviating = self.random_loss.max(MIN_DEVIATING) * (1.0 - self.random_loss);
-        let deviation = libm::sqrt(deviating / self.recent_packets.max(1.0));
-        let expected = EXCESS_FACTOR * self.random_loss + EXCESS_SHARE + DEVIATIONS * deviation;
         let lost = self.recent * self.recent_packets;
         // One burst is no evidence, however many packets it took.
         let often = self.recent_events >= MIN_EVENTS || lost >= NO_EVENT;
-        self.recent_packets >= MIN_PACKETS && lost >= MIN_LOST && often && self.recent > expected
+        // Most paths lose too little for any result, which costs no square root.
+        if self.recent_packets < MIN_PACKETS || lost < MIN_LOST || !often {
+            return false;
+        }
+        // The standard deviation of a binomial share.
+        let deviating = self.random_loss.max(MIN_DEVIATING) * (1.0 - self.random_loss);
+        let deviation = libm::sqrt(deviating / self.recent_packets.max(1.0));
+        self.recent > EXCESS_FACTOR * self.random_loss + EXCESS_SHARE + DEVIATIONS * deviation
     }
 
     /// Sets the random loss. It covers the packets counted so far, so they are dropped.

@@ -148,7 +148,7 @@ pub(crate) struct Glide {
     protected: ProtectedDemand,
     /// When startup ended, in seconds.
     startup_ended_at: f64,
-    sample: Option<PathSample>,
+    queue: LastQueue,
 }
 
 /// ```text
@@ -161,6 +161,15 @@ enum GlideMode {
     Startup,
     Delay,
     Compete,
+}
+
+/// What the window needs of the last sample; zeros before the first.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastQueue {
+    /// The queueing delay, once there was a sample.
+    delay: Option<f64>,
+    target: f64,
+    arrivals: f64,
 }
 
 /// A rate that is held until a probe or test is evaluated, or a queue is drained (Glide §5.1).
@@ -197,7 +206,7 @@ impl Glide {
             competitive: CompetitiveMode::new(Bytes(largest_packet)),
             protected: ProtectedDemand::new(),
             startup_ended_at: f64::NEG_INFINITY,
-            sample: None,
+            queue: LastQueue::default(),
         }
     }
 
@@ -508,7 +517,7 @@ impl Controller for Glide {
         let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
         if let Some(sample) = self.read(&feedback) {
             self.decide(&sample, &feedback);
-            self.sample = Some(sample);
+            self.queue = LastQueue { delay: Some(sample.queue), target: sample.target, arrivals: sample.arrivals };
         }
     }
 
@@ -543,8 +552,8 @@ impl Controller for Glide {
         // Ten packets as the initial window of TCP (RFC 6928).
         let Some(base) = self.delay.base_round_trip() else { return Some(initial as u64) };
         let interval = self.delay.feedback_interval();
-        let (queue, target, arrivals) =
-            self.sample.map_or((0.0, 0.0, 0.0), |sample| (sample.queue, sample.target, sample.arrivals));
+        let LastQueue { delay, target, arrivals } = self.queue;
+        let queue = delay.unwrap_or(0.0);
         let window = match self.mode {
             _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW.0),
             GlideMode::Startup => {
@@ -572,7 +581,7 @@ impl Controller for Glide {
             GlideMode::Delay => Phase::Delay,
             GlideMode::Compete => Phase::Compete,
         };
-        let queue = self.sample.and_then(|sample| Duration::try_from_secs_f64(sample.queue).ok());
+        let queue = self.queue.delay.and_then(|queue| Duration::try_from_secs_f64(queue).ok());
         ControllerReport { phase, queueing_delay: queue, suggestion: None }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct SendRate {
     total: u64,
     /// Bytes sent before the oldest entry.
     before: u64,
+    /// How many entries behind the newest the span of the rate began when it was last asked for.
+    span_entries: usize,
 }
 
 /// The packets of one step: the first, the last, and the bytes sent until then.
@@ -36,7 +38,7 @@ struct SendInterval {
 
 impl SendRate {
     pub(super) fn new() -> Self {
-        Self { record: Ring::new(STEPS), newest: 0, total: 0, before: 0 }
+        Self { record: Ring::new(STEPS), newest: 0, total: 0, before: 0, span_entries: 0 }
     }
 
     pub(super) fn push(&mut self, bytes: f64, now: f64) {
@@ -73,18 +75,33 @@ impl SendRate {
     /// Returns the bytes sent by `moment`; within an entry they count as evenly spread.
     pub(super) fn bytes_until(&self, moment: f64) -> f64 {
         let moment = nanos(moment);
+        self.bytes_until_entry(self.entry_at(moment, 0), moment)
+    }
+
+    /// Returns how many entries behind the newest the entry of `moment` is. The search begins at `hint`.
+    fn entry_at(&self, moment: u64, hint: usize) -> usize {
         // Ages are compared, because each of them fits into 32 bits.
         let age = self.newest.saturating_sub(moment);
         let newest = self.newest as u32;
-        let mut steps = self.record.iter().rev();
-        let is_as_old = |step: &&SendInterval| u64::from(newest.wrapping_sub(step.since)) >= age;
-        let Some(step) = steps.find(is_as_old) else { return self.before as f64 };
+        let is_as_old = |step: &SendInterval| u64::from(newest.wrapping_sub(step.since)) >= age;
+        let mut entry = hint;
+        while entry > 0 && self.record.before_newest(entry - 1).is_none_or(is_as_old) {
+            entry -= 1;
+        }
+        while self.record.before_newest(entry).is_some_and(|step| !is_as_old(step)) {
+            entry += 1;
+        }
+        entry
+    }
+
+    fn bytes_until_entry(&self, entry: usize, moment: u64) -> f64 {
+        let Some(step) = self.record.before_newest(entry) else { return self.before as f64 };
         let (since, after) = (full(step.since, self.newest), self.full_total(step));
         let (sent_for, length) = (moment - since, u64::from(step.until.wrapping_sub(step.since)));
         if sent_for >= length {
             return after as f64;
         }
-        let before = steps.next().map_or(self.before, |step| self.full_total(step));
+        let before = self.record.before_newest(entry + 1).map_or(self.before, |step| self.full_total(step));
         before as f64 + (after - before) as f64 * sent_for as f64 / length as f64
     }
 
@@ -94,8 +111,11 @@ impl SendRate {
     }
 
     /// Returns the sending rate over the span, in bytes per second.
-    pub(super) fn rate(&self, now: f64) -> f64 {
-        (self.total as f64 - self.bytes_until(now - SPAN.0)) / SPAN.0
+    pub(super) fn rate(&mut self, now: f64) -> f64 {
+        let start = nanos(now - SPAN.0);
+        // The span moves by an entry or two at a time, so the search begins where it ended.
+        self.span_entries = self.entry_at(start, self.span_entries);
+        (self.total as f64 - self.bytes_until_entry(self.span_entries, start)) / SPAN.0
     }
 }
 

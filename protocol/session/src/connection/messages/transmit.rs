@@ -3,8 +3,7 @@
 use super::{Connection, Stage};
 use crate::channel::control::{self, ControlMessage};
 use crate::channel::{ChannelId, SendBudget, SendOptions, SharedMessage};
-use crate::congestion::Demand;
-use crate::congestion::SessionPacketKind;
+use crate::congestion::{Demand, FLOOR_PACKET_BYTES, SessionPacketKind};
 use crate::connection::SendError;
 use crate::reliability::Sink;
 use slipgate_netcode::time::Instant;
@@ -93,7 +92,7 @@ impl Connection {
     }
 
     fn transmit_open(&mut self, uplink: u64, now: Instant, sink: &mut impl Sink) -> u64 {
-        let (mut sent, min_contents) = (0, self.min_contents());
+        let mut sent = 0;
         loop {
             // The controller raises its rate only while the application wants more (RFC 9002, section 7.8).
             if !self.may_send() {
@@ -102,10 +101,10 @@ impl Connection {
             }
             self.path.set_demand(Demand::Unmet);
             let allowance = self.path.allowance(now);
-            let pending = self.pending_demand(&allowance, now);
+            let pending = || self.pending_demand(&allowance, now);
             let Some(max_bytes) = allowance.packet_budget(self.max_packet_bytes(), pending) else { break };
             let allowed = uplink.saturating_sub(sent + self.path.overhead());
-            if allowed < min_contents {
+            if allowed < FLOOR_PACKET_BYTES.into() && allowed < self.min_contents() {
                 // The shared uplink is the limit, not the path: the controller must not raise its rate for it.
                 self.path.set_demand(Demand::Met);
                 break;

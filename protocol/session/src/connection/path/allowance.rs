@@ -1,6 +1,6 @@
 //! What the path can carry now, in bytes of payload.
 
-use crate::channel::{PendingDemand, SendBudget};
+use crate::channel::{MAX_RESERVE_BYTES, PendingDemand, SendBudget};
 use crate::congestion::{Priority, SendAllowance};
 use slipgate_netcode::time::Instant;
 
@@ -17,9 +17,18 @@ pub(in crate::connection) struct PathAllowance {
 }
 
 impl PathAllowance {
-    /// Returns how many bytes of payload the next packet may have; `None` if none may leave now. `pending` is what
+    /// Returns how many bytes of payload the next packet may have; `None` if none may leave now. `pending` returns what
     /// goes first of what waits.
-    pub(in crate::connection) fn packet_budget(&self, max_bytes: usize, pending: PendingDemand) -> Option<usize> {
+    pub(in crate::connection) fn packet_budget(
+        &self,
+        max_bytes: usize,
+        pending: impl FnOnce() -> PendingDemand,
+    ) -> Option<usize> {
+        // The usual case of a game: a whole packet of any priority may leave, so the priority need not be known.
+        if self.path.is_ample_for(max_bytes as u64 + self.overhead, MAX_RESERVE_BYTES) {
+            return Some(max_bytes);
+        }
+        let pending = pending();
         // The pacer decides when, the budget how much.
         let is_ready = self.next_send(pending).is_some_and(|ready| ready <= self.now);
         let payload = self.payload_for(pending);

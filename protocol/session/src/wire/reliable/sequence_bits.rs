@@ -54,6 +54,15 @@ impl SequenceBits {
         }
     }
 
+    /// Clears one bit, and returns whether it was set.
+    pub(crate) fn take(&mut self, sequence: Sequence) -> bool {
+        let (word, bit) = self.slot(sequence);
+        let Some(word) = self.words.get_mut(word) else { return false };
+        let before = *word;
+        *word = before & !(1 << bit);
+        *word != before
+    }
+
     /// Clears `count` bits from `first` on, and returns how many of them were set.
     pub(crate) fn clear(&mut self, first: Sequence, count: u16) -> u16 {
         let (mut at, mut left, mut were_set) = (first, count.min(self.size), 0);
