@@ -44,7 +44,7 @@ use format::{
     Remains,
 };
 use lock::HistoryLock;
-use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owner, resolve};
+use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, resolve};
 use slipgate_netcode::server::TokenCutoff;
 use slipgate_netcode::time::{Now, UnixSeconds};
 use slipgate_netcode::token::history::{JournalError, UsedToken};
@@ -162,7 +162,7 @@ impl HistoryFile {
     /// Creates a file. The current second does not count: tokens may have been used in it before.
     fn created(path: PathBuf, lock: HistoryLock, today: UnixSeconds) -> Result<Self, HistoryFileError> {
         let header = HistoryHeader::new(after(today))?;
-        let (new, end) = write_new(&path, &header, std::iter::empty())?;
+        let (new, end) = write_first(&path, &header, std::iter::empty(), &[lock.file()])?;
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
@@ -193,19 +193,16 @@ impl HistoryFile {
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
         let header = old.rewritten(since, next.saturating_sub(used.len() as u64), dropped_until);
-        let (new, end) = match write_new(&path, &header, used.iter().copied()) {
+        let (new, end) = match write_first(&path, &header, used.iter().copied(), &[&file, lock.file()]) {
             Ok(rewritten) => rewritten,
-            Err(error) if is_usable && is_for_lack_of_room(&error) => {
+            Err(HistoryFileError::Io(error)) if is_usable && is_for_lack_of_room(&error) => {
                 warn_of_expired_records(&path, &error);
                 let mut opened = Self::opened(path, lock, file, old, stored(used, today), origin, old_end);
                 opened.dropped_until = dropped_until;
                 return Ok(opened);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
-        if let Some(new) = new.file() {
-            require_owner(&file, new)?;
-        }
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
@@ -357,7 +354,8 @@ impl HistoryFile {
         let next = self.header.number_of(self.end) + added;
         let dropped = next.saturating_sub(self.used.len() as u64);
         let header = self.header.rewritten(self.header.since, dropped, self.dropped_until);
-        let (new, end) = write_new(&self.path, &header, self.used.iter().map(|stored| stored.used))?;
+        let mut new = NewFile::create(&self.path)?;
+        let end = write_all(&mut new, &header, self.used.iter().map(|stored| stored.used))?;
         let directory = Directory::of(&self.path)?;
         self.lock.require()?;
         self.file = Box::new(new.replace(&self.path)?);
@@ -489,15 +487,31 @@ fn take_expired<T>(
     latest
 }
 
-/// Writes a whole file beside the old one, and returns it with the end of its records.
-fn write_new(
+/// Writes a whole file beside the old one at a start, and returns it with the end of its records. `present` are the
+/// files that must belong to the same user.
+fn write_first(
     path: &Path,
     header: &HistoryHeader,
     used: impl ExactSizeIterator<Item = UsedToken>,
-) -> io::Result<(NewFile, ChainEnd)> {
+    present: &[&File],
+) -> Result<(NewFile, ChainEnd), HistoryFileError> {
+    let mut new = NewFile::create(path)?;
+    // An empty file needs no room on the disk, so the owners are checked on a full one too.
+    new.require_owners(path, present)?;
+    let end = write_all(&mut new, header, used)?;
+    Ok((new, end))
+}
+
+/// Writes the content of a whole file. Returns the end of its records.
+fn write_all(
+    new: &mut NewFile,
+    header: &HistoryHeader,
+    used: impl ExactSizeIterator<Item = UsedToken>,
+) -> io::Result<ChainEnd> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + used.len() * RECORD_BYTES));
     let end = header.emit(used, &mut bytes);
-    Ok((NewFile::write(path, &bytes)?, end))
+    new.write(&bytes)?;
+    Ok(end)
 }
 
 #[cfg(test)]

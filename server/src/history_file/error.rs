@@ -33,7 +33,7 @@ pub enum HistoryFileError {
         /// The permission bits.
         mode: u32,
     },
-    /// The file belongs to another user than the server.
+    /// The file or its lock belongs to another user than the server.
     OtherOwner {
         /// The number of that user.
         uid: u32,
@@ -63,7 +63,7 @@ impl fmt::Display for HistoryFileError {
                 "every user may replace files of its directory (mode {mode:04o}); use one that only the server's user \
                  can write to"
             ),
-            Self::OtherOwner { uid } => write!(f, "it belongs to another user than this server ({uid})"),
+            Self::OtherOwner { uid } => write!(f, "it or its .lock belongs to another user than this server ({uid})"),
         }
     }
 }

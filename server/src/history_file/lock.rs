@@ -54,6 +54,11 @@ impl HistoryLock {
         Ok((Self { path, file, is_lost: false }, parse(&bytes)?))
     }
 
+    /// Returns the open lock file.
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Checks that the lock file is still in its place. Once it was not, the lock is lost for good: another server may
     /// have read the history meanwhile.
     ///

@@ -186,14 +186,35 @@ pub(super) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
 
 /// Refuses a file that belongs to another user than `ours`, which this process has just created.
 #[cfg(unix)]
-pub(super) fn require_owner(file: &File, ours: &File) -> Result<(), HistoryFileError> {
+fn require_owner(file: &File, ours: &File) -> Result<(), HistoryFileError> {
     use std::os::unix::fs::MetadataExt;
     let uid = file.metadata()?.uid();
     if uid == ours.metadata()?.uid() { Ok(()) } else { Err(HistoryFileError::OtherOwner { uid }) }
 }
 
 #[cfg(not(unix))]
-pub(super) fn require_owner(_: &File, _: &File) -> Result<(), HistoryFileError> {
+fn require_owner(_: &File, _: &File) -> Result<(), HistoryFileError> {
+    Ok(())
+}
+
+/// Warns of each directory above the path that belongs to another user than `ours` and root: the owner of a directory
+/// may replace its files, also of a sticky one.
+#[cfg(unix)]
+fn warn_of_owners(path: &Path, ours: &File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let our_uid = ours.metadata()?.uid();
+    for directory in path.ancestors().skip(1) {
+        let uid = std::fs::metadata(directory)?.uid();
+        if uid != 0 && uid != our_uid {
+            let advice = "another user owns the directory and may replace its files; use one of the server's own user";
+            warn!(path = %directory.display(), uid, "history file: {advice}");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn warn_of_owners(_: &Path, _: &File) -> io::Result<()> {
     Ok(())
 }
 
@@ -211,26 +232,33 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Writes the file and flushes it. It is always a new one: whatever had its name before is removed, and a link is
+    /// Creates the file without content. It is always a new one: whatever had its name before is removed, and a link is
     /// not followed.
-    pub(super) fn write(history: &Path, bytes: &[u8]) -> io::Result<Self> {
+    pub(super) fn create(history: &Path) -> io::Result<Self> {
         let path = beside(history, ".new");
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let file = private().create_new(true).open(&path)?;
-        let mut new = Self { path, file: Some(file) };
-        if let Some(file) = &mut new.file {
-            file.write_all(bytes)?;
-            file.sync_all()?;
-        }
-        Ok(new)
+        Ok(Self { path, file: Some(file) })
     }
 
-    /// Returns the open file.
-    pub(super) const fn file(&self) -> Option<&File> {
-        self.file.as_ref()
+    /// Writes the content and flushes it.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+    }
+
+    /// Refuses files of another user than that of the new file, and warns of directories of other users.
+    ///
+    /// Comparing with a file that was just created is right on network file systems too, which may map users.
+    pub(super) fn require_owners(&self, history: &Path, files: &[&File]) -> Result<(), HistoryFileError> {
+        let Some(ours) = &self.file else { return Ok(()) };
+        files.iter().try_for_each(|file| require_owner(file, ours))?;
+        Ok(warn_of_owners(history, ours)?)
     }
 
     /// Replaces the history file, and returns the open new one.

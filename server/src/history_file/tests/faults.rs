@@ -184,7 +184,8 @@ fn full_file_takes_no_record_until_a_rewrite_makes_room() {
 fn rewrite_that_fails_removes_its_new_file() {
     let folder = TestFolder::with_records("new-file", 1);
     assert!(!folder.0.join("history.new").exists());
-    let new = NewFile::write(&folder.file(), b"not complete").unwrap();
+    let mut new = NewFile::create(&folder.file()).unwrap();
+    new.write(b"not complete").unwrap();
     assert!(folder.0.join("history.new").exists());
     drop(new);
     assert!(!folder.0.join("history.new").exists());

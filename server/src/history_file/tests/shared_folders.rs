@@ -147,16 +147,50 @@ fn access_of_the_group_is_allowed_but_logged() {
     assert_eq!(warnings(&below.join("history")), 1, "the group can exchange the directory of the file");
 }
 
-#[test]
-fn file_of_another_user_is_refused() {
-    let folder = TestFolder::with_records("owner", 1);
-    if std::os::unix::fs::chown(folder.file(), Some(12345), None).is_err() {
+/// Gives a file or directory to a user. Returns whether that is possible: only root can.
+fn give(path: &Path, uid: u32) -> bool {
+    let is_given = std::os::unix::fs::chown(path, Some(uid), None).is_ok();
+    if !is_given {
         println!("skipped: only root can give a file to another user");
+    }
+    is_given
+}
+
+#[test]
+fn file_or_lock_of_another_user_is_refused() {
+    let folder = TestFolder::with_records("owner", 1);
+    for path in [folder.file(), folder.0.join("history.lock")] {
+        if !give(&path, 12345) {
+            return;
+        }
+        // Only root can open it, which is when its owner matters.
+        assert!(matches!(folder.refused(), HistoryFileError::OtherOwner { uid: 12345 }), "{}", path.display());
+        assert!(!folder.0.join("history.new").exists());
+        assert!(give(&path, 0));
+    }
+    std::fs::remove_file(folder.file()).unwrap();
+    assert!(give(&folder.0.join("history.lock"), 12345));
+    assert!(matches!(folder.refused(), HistoryFileError::OtherOwner { uid: 12345 }), "a new file beside it");
+    assert!(!folder.file().exists() && !folder.0.join("history.new").exists());
+}
+
+#[test]
+fn directory_of_another_user_is_allowed_but_logged() {
+    let folder = TestFolder::with_records("directory-owner", 1);
+    let below = folder.0.join("below");
+    std::fs::create_dir(&below).unwrap();
+    let warnings =
+        |file: &Path| count_warnings("another user owns the directory", || drop(open_unlocked(file).unwrap())).1;
+    assert_eq!(warnings(&folder.file()), 0);
+    if !give(&folder.0, 12345) {
         return;
     }
-    // Only root can open it, which is when its owner matters.
-    assert!(matches!(folder.refused(), HistoryFileError::OtherOwner { uid: 12345 }));
-    assert!(!folder.0.join("history.new").exists());
+    for mode in [0o700, 0o1777] {
+        set_mode(&folder.0, mode);
+        for path in [folder.file(), below.join("history")] {
+            assert_eq!(warnings(&path), 1, "{mode:o} {}", path.display());
+        }
+    }
 }
 
 #[test]
