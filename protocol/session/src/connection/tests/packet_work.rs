@@ -1,7 +1,9 @@
 //! The work that the packets of a peer are charged (§5.11).
 
 use super::*;
-use crate::connection::work_budget::{BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, MESSAGE_WORK, PACKET_WORK};
+use crate::connection::work_budget::{
+    BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, MESSAGE_WORK, PACKET_WORK, RefusedPackets,
+};
 
 #[test]
 fn packets_are_charged_for_bytes_control_frames_and_messages() {
@@ -29,4 +31,29 @@ fn packets_are_charged_for_bytes_control_frames_and_messages() {
     assert_eq!(end.take_work_done(), FRAME_WORK + MESSAGE_WORK + 700, "the message");
     assert!(end.next_message(datagram, &mut incoming, &mut scratch, now).is_none());
     assert_eq!(end.take_work_done(), 0, "there is no other message");
+}
+
+#[test]
+fn refused_packets_are_counted_once_by_their_cause() {
+    let limits = WorkLimits { per_second: Duration::ZERO, burst: Duration::from_nanos(1), ..WorkLimits::default() };
+    let config = ConnectionConfig { work: limits, ..ConnectionConfig::default() };
+    let mut end = connection(&config, layout());
+    let now = Instant::from_start(Duration::from_millis(100));
+    let mut buf = [0; 64];
+    let mut writer = Writer::new(&mut buf);
+    ReliableHeader { sequence: Sequence(0), acks: Acks { ack: Sequence(65_535), bits: 0 } }.emit(&mut writer);
+    let datagram = writer.written().unwrap();
+    let refused = |over_budget, not_taken| RefusedPackets { over_budget, not_taken };
+
+    end.handle(&buf[..datagram], Duration::ZERO, now).unwrap();
+    assert_eq!(end.take_refused(), refused(0, 0), "the budget is not used up yet");
+    for _ in 0..3 {
+        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::OverBudget);
+    }
+    end.set_intake(Intake::Refused);
+    for _ in 0..2 {
+        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::OverBudget);
+    }
+    assert_eq!(end.take_refused(), refused(3, 2));
+    assert_eq!(end.take_refused(), refused(0, 0));
 }
