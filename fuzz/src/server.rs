@@ -409,7 +409,7 @@ impl Play {
         match what % 8 {
             0 => {
                 if let Some(raw_client) = self.raw_client(input) {
-                    let _ = self.client.connect(self.raw_clients[raw_client].token(), now);
+                    let _ = self.client.connect(self.raw_clients[raw_client].token(), now, |_| true);
                 }
             }
             1 => self.client.disconnect(),

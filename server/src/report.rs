@@ -359,10 +359,10 @@ mod tests {
     #[test]
     fn a_summary_has_the_counts_since_the_last_one() {
         let mut earlier = Snapshot::default();
-        earlier.discards.add(Discard::Empty);
+        earlier.discards += Discard::Empty;
         let mut later = earlier;
-        later.discards.add(Discard::Replayed);
-        later.discards.add(Discard::Replayed);
+        later.discards += Discard::Replayed;
+        later.discards += Discard::Replayed;
         assert_eq!(later.reasons_since(&earlier), "replayed: 2");
         assert_eq!(later.reasons_since(&Snapshot::default()), "empty: 1, replayed: 2");
         assert_eq!((later.reasons_since(&later), later.errors_since(&earlier)), ("none".into(), "none".into()));
@@ -371,10 +371,10 @@ mod tests {
     #[test]
     fn late_packets_of_ended_connections_are_no_drops() {
         let mut snapshot = Snapshot::default();
-        (0..9).for_each(|_| snapshot.discards.add(Discard::ConnectionEnded));
+        (0..9).for_each(|_| snapshot.discards += Discard::ConnectionEnded);
         assert_eq!((snapshot.dropped(), snapshot.after_end()), (0, 9));
         assert_eq!(snapshot.reasons_since(&Snapshot::default()), "none");
-        snapshot.discards.add(Discard::UnknownSender);
+        snapshot.discards += Discard::UnknownSender;
         assert_eq!((snapshot.dropped(), snapshot.after_end()), (1, 9));
     }
 

@@ -338,7 +338,7 @@ impl NetcodeWorld {
     /// If the client refuses the token.
     pub fn connect(&mut self, client: ClientId, token: ConnectToken) {
         let now = self.monotonic();
-        self.clients[client].core.connect(token, now).unwrap_or_else(|error| panic!("{error}"));
+        self.clients[client].core.connect(token, now, |_| true).unwrap_or_else(|error| panic!("{error}"));
         self.note_state(client);
     }
 

@@ -61,15 +61,6 @@ macro_rules! discard_reasons {
             pub fn iter(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
                 $reason::ALL.iter().map(|reason| (*reason, self[*reason])).filter(|(_, count)| *count > 0)
             }
-
-            /// Counts one dropped datagram.
-            #[inline]
-            pub fn add(&mut self, reason: $reason) {
-                // The array has one counter for each variant, so the lookup always succeeds.
-                if let Some(count) = self.0.get_mut(reason as usize) {
-                    *count = count.saturating_add(1);
-                }
-            }
         }
 
         impl core::ops::Index<$reason> for $counters {
@@ -79,6 +70,17 @@ macro_rules! discard_reasons {
             fn index(&self, reason: $reason) -> &u64 {
                 // Each variant has a counter. The fallback only avoids a panic path.
                 self.0.get(reason as usize).unwrap_or(&0)
+            }
+        }
+
+        impl core::ops::AddAssign<$reason> for $counters {
+            /// Counts one dropped datagram.
+            #[inline]
+            fn add_assign(&mut self, reason: $reason) {
+                // The array has one counter for each variant, so the lookup always succeeds.
+                if let Some(count) = self.0.get_mut(reason as usize) {
+                    *count = count.saturating_add(1);
+                }
             }
         }
 
@@ -102,6 +104,16 @@ discard_reasons! {
     /// Why a datagram was dropped. The order is that of the checks: any packet, requests, tokens, responses, budgets.
     Discard;
     /// A counter for each reason. Counters saturate and are never reset.
+    ///
+    /// # Examples
+    /// ```
+    /// use slipgate_netcode::discard::{Discard, Discards};
+    ///
+    /// let mut discards = Discards::default();
+    /// discards += Discard::TokenUsed;
+    /// assert_eq!(discards[Discard::TokenUsed], 1);
+    /// assert_eq!(discards.iter().collect::<Vec<_>>(), [(Discard::TokenUsed, 1)]);
+    /// ```
     Discards;
     /// An empty datagram. It carries nothing, and must not end a receive loop.
     Empty => "empty",
@@ -204,7 +216,7 @@ mod tests {
         for (index, reason) in Discard::ALL.iter().enumerate() {
             assert_eq!(index, *reason as usize);
             for _ in 0..=index {
-                discards.add(*reason);
+                discards += *reason;
             }
         }
         for (index, reason) in Discard::ALL.iter().enumerate() {

@@ -2,6 +2,9 @@
 //!
 //! Debug builds assert that each index exists. Release builds stay total: they use a spare entry instead, so that a bug
 //! cannot panic a game server.
+//!
+//! The module is public because `slipgate-session` and `slipgate-server` keep tables of their own for the slots and
+//! client indices of this crate: [`SlabIndex`] can be implemented for those types only here.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -5,7 +5,7 @@
 slipgate_netcode::discard_reasons! {
     /// Why a datagram of the acknowledged-packet layer was dropped.
     Reject;
-    /// One saturating counter for each reason; a reset of the endpoint clears them.
+    /// One saturating counter for each reason.
     Rejects;
     /// Larger than any packet that this endpoint accepts.
     TooLarge => "too_large",

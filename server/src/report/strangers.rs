@@ -116,7 +116,7 @@ mod tests {
             let now = Instant::from_start(Duration::from_secs(second));
             // The turn before, without them.
             let earlier = self.warnings.due(&self.discards, self.last_opened, now);
-            (0..count).for_each(|_| self.discards.add(reason));
+            (0..count).for_each(|_| self.discards += reason);
             let due = self.warnings.due(&self.discards, self.last_opened, now);
             earlier.into_iter().chain(due).flatten().collect()
         }

@@ -344,7 +344,9 @@ struct Flooder {
 impl Flooder {
     fn new(id: u64, address: SocketAddr, content: Content, clock: Clock) -> Self {
         let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
-        netcode.connect(TokenOrder::new(id, &[address]).mint().token, clock.now().monotonic).expect("a fresh token");
+        netcode
+            .connect(TokenOrder::new(id, &[address]).mint().token, clock.now().monotonic, |_| true)
+            .expect("a fresh token");
         let sockets = Sockets::bind(&[(IPV4, 0).into()]).expect("a socket");
         let mix = if let Content::Packets(mix) = content { mix } else { FloodMix::Headers };
         let sealed = Sealed { buf: [7; MAX_DATAGRAM_BYTES], bytes: 0 };

@@ -199,7 +199,7 @@ impl Together {
         client.set_traffic(traffic).unwrap();
         let spec =
             TokenSpec { client_id: 1, servers: vec![server_address], lifetime: 45, timeout: 5, user_data: [0; 256] };
-        client.netcode.connect(mint.mint(&spec), start.monotonic).unwrap();
+        client.netcode.connect(mint.mint(&spec), start.monotonic, |_| true).unwrap();
         let (up, down, scratch) = (Batch::new(), Batch::new(), Vec::new());
         let mut together = Self { server, client, server_address, away, up, down, scratch, turn: 0, arrived: 0 };
         (0..50).for_each(|_| together.turn(|_, _| {}));

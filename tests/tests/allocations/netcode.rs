@@ -81,7 +81,7 @@ impl Pair {
     fn connected() -> Self {
         let mut pair = Self::apart();
         let token = pair.token(1);
-        pair.client.connect(token, pair.now().monotonic).unwrap();
+        pair.client.connect(token, pair.now().monotonic, |_| true).unwrap();
         for _ in 0..10 {
             pair.turn(0, 0);
         }
@@ -319,7 +319,7 @@ fn client_allocates_only_at_the_start_of_a_session() {
     for id in 1..=5 {
         let token = pair.token(id);
         let now = pair.now().monotonic;
-        let began = allocations(|| pair.client.connect(token, now).unwrap());
+        let began = allocations(|| pair.client.connect(token, now, |_| true).unwrap());
         assert_eq!(began, 1, "the box of a session");
         let lived = allocations(|| {
             for _ in 0..10 {

@@ -3,6 +3,7 @@
 mod api;
 mod architecture;
 mod contributing;
+mod discard_macro;
 mod documents;
 mod files;
 mod functions;
@@ -10,3 +11,4 @@ mod import_cycles;
 mod language;
 mod law_book;
 mod literals;
+mod public_items;

@@ -359,30 +359,6 @@ fn loss_and_bandwidth_do_not_depend_on_tick_rate() {
     }
 }
 
-#[test]
-fn reset_clears_all_state_for_the_next_client() {
-    let config = EndpointConfig { sent_window: 256, received_window: 256, ..EndpointConfig::default() };
-    let mut pair = EndpointWorld::new(17, lossy(40, 20.0), &config);
-    for _ in 0..1000 {
-        pair.send(End::A, &[1; 2500]).unwrap();
-        pair.send(End::B, b"x").unwrap();
-        pair.turn(FRAME);
-    }
-    let used = pair.stats(End::A);
-    assert!(used.rtt.is_some() && used.loss > 0.0 && used.sent.0 > 0.0 && used.acked.0 > 0.0 && used.received.0 > 0.0);
-    let fresh = EndpointWorld::new(18, latency(0), &config);
-    for end in End::BOTH {
-        pair.side(end).endpoint.reset();
-        pair.side(end).endpoint.tick(fresh.now());
-        assert_eq!(pair.stats(end), fresh.stats(end));
-        assert_eq!(pair.side(end).endpoint.poll_event(), None);
-        assert_eq!(pair.side(end).endpoint.next_header().sequence, Sequence(0));
-        assert_eq!(pair.side(end).endpoint.next_header().acks, slipgate_session::wire::reliable::Acks::NONE);
-        assert_eq!(pair.side(end).endpoint.reassembly_bytes(), 0);
-        assert_eq!(pair.side(end).endpoint.next_deadline(), None);
-    }
-}
-
 // Worlds ------------------------------------------------------------------------------------------------------------
 
 #[test]

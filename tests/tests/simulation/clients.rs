@@ -318,7 +318,7 @@ fn unreachable_addresses_are_skipped_or_end_in_invalid_token() {
     let undialable = [address("0.0.0.0:40000"), address("10.0.0.1:0"), address("[ff02::1]:5")];
     let (client, token) = (world.add_client(), world.mint(&without_server(&undialable, 5, 30)));
     let now = world.monotonic();
-    assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::NoServer));
+    assert_eq!(world.clients[client].core.connect(token, now, |_| true), Err(ConnectError::NoServer));
     assert_eq!(world.state(client), ClientState::InvalidToken);
     let mixed = [undialable[0], world.servers[server].address, undialable[1]];
     let spec = TokenSpec { servers: mixed.to_vec(), ..world.spec(1, &[server]) };
@@ -462,7 +462,7 @@ fn invalid_client_call_is_an_error_without_effect() {
     let server = world.add_server(4);
     let (client, _) = world.connected_client(1, server);
     let (now, token) = (world.monotonic(), world.token(2, &[server]));
-    assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::Busy));
+    assert_eq!(world.clients[client].core.connect(token, now, |_| true), Err(ConnectError::Busy));
     assert_eq!(world.clients[client].core.connect_loopback(0, 1), Err(ConnectError::Busy));
     assert_eq!(world.client_sends(client, &[]), Err(PayloadError::Empty));
     assert_eq!(world.client_sends(client, &[0; 1201]), Err(PayloadError::TooLarge { bytes: 1201 }));
@@ -480,7 +480,7 @@ fn client_reports_its_next_deadline() {
     let mut world = NetcodeWorld::perfect(18);
     let token = world.mint(&without_server(&[no_client(1)], 1, 30));
     let start = world.monotonic();
-    client.connect(token, start).unwrap();
+    client.connect(token, start, |_| true).unwrap();
     let (mut now, mut wakes) = (start, 0);
     while client.state().is_active() {
         now = client.next_deadline().expect("an active client has a deadline");

@@ -242,7 +242,7 @@ fn packet_from_another_server_nonce_lane_is_refused() {
     let recorded = world.replies_to(at);
 
     let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
-    client.connect(token, world.monotonic()).unwrap();
+    client.connect(token, world.monotonic(), |_| true).unwrap();
     assert_eq!(client.server(), Some(at_b));
     let of_slots = recorded.iter().filter(|datagram| {
         let mut copy = (*datagram).clone();
@@ -299,7 +299,7 @@ fn client_refuses_its_token_after_any_disconnect() {
         }
         world.run_until(10 * SECOND, |world| !world.state(client).is_active());
         let now = world.monotonic();
-        let again = world.clients[client].core.connect(token, now);
+        let again = world.clients[client].core.connect(token, now, |_| true);
         assert_eq!(again, Err(slipgate_netcode::client::ConnectError::TokenUsed), "{end}");
     }
 }

@@ -532,7 +532,7 @@ fn attack_client(seed: u64, attack: &Attack, max_turns: u64) -> (Option<CloseKin
     let token = mint.mint(&spec);
     let mut core = SessionClient::new(NetcodeClient::new(TimeoutPolicy::Clamped), &Seed::from([9; 32]));
     core.set_traffic(Traffic::Channels(layout(), ConnectionConfig::default())).unwrap();
-    core.netcode.connect(token, mint.now().monotonic).unwrap();
+    core.netcode.connect(token, mint.now().monotonic, |_| true).unwrap();
     let away = address("10.1.0.1:5000");
     let (mut peer, mut chance) = (MaliciousPeer::default(), StdRng::seed_from_u64(seed));
     let (mut scratch, mut messages, mut end, mut turns) = (Vec::new(), Vec::new(), None, 0);

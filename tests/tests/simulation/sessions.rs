@@ -370,7 +370,7 @@ fn lost_acceptance_costs_no_payload_of_its_turn() {
         let (token, now) = (world.token(1, &[server]), world.now());
         let (server_at, core) = (world.servers[server].address, &mut world.servers[server].core);
         let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
-        client.connect(token, now.monotonic).unwrap();
+        client.connect(token, now.monotonic, |_| true).unwrap();
         for _ in 0..2 {
             let (mut up, mut down) = (VecOutbox::default(), VecOutbox::default());
             client.transmit(now.monotonic, &mut up);

@@ -102,7 +102,7 @@ fn client_refuses_only_tokens_that_have_sealed_a_packet() {
     world.clients[client].core.disconnect();
     world.run_for(SECOND);
     let now = world.monotonic();
-    assert_eq!(world.clients[client].core.connect(token, now), Err(ConnectError::TokenUsed));
+    assert_eq!(world.clients[client].core.connect(token, now, |_| true), Err(ConnectError::TokenUsed));
     assert_eq!(world.state(client), ClientState::InvalidToken);
 
     // Sent a response without ever getting a slot: used as well.
@@ -113,7 +113,7 @@ fn client_refuses_only_tokens_that_have_sealed_a_packet() {
     world.clients[unlucky].core.disconnect();
     world.turn();
     let now = world.monotonic();
-    assert_eq!(world.clients[unlucky].core.connect(token, now), Err(ConnectError::TokenUsed));
+    assert_eq!(world.clients[unlucky].core.connect(token, now, |_| true), Err(ConnectError::TokenUsed));
 
     // Disconnected before a challenge arrived: unused.
     let (quick, token) = (world.add_client(), world.token(3, &[server]));

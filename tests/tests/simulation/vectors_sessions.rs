@@ -213,7 +213,7 @@ impl Player {
 
     fn connect(&mut self, token: ConnectToken, time: Duration) {
         // A refusal is a state as well.
-        let _ = self.core.connect(token, instant(time));
+        let _ = self.core.connect(token, instant(time), |_| true);
         self.note(time);
     }
 

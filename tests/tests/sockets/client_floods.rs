@@ -86,7 +86,7 @@ impl Scene {
         let mut honest = Client::new().unwrap().with_traffic(traffic.clone()).unwrap();
         honest.connect(TokenOrder::new(HONEST, &[address]).mint().token, clock.now()).unwrap();
         let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
-        netcode.connect(TokenOrder::new(HOSTILE, &[address]).mint().token, clock.now().monotonic).unwrap();
+        netcode.connect(TokenOrder::new(HOSTILE, &[address]).mint().token, clock.now().monotonic, |_| true).unwrap();
         let hostile = HostileClient {
             sockets: Sockets::bind(&[(IPV4, 0).into()]).unwrap(),
             outbox: SendBatch::default(),

@@ -170,7 +170,7 @@ impl LoadGenerator {
     fn new_client(&mut self, payload_layer: Box<dyn PayloadLayer>) -> io::Result<LoadClient> {
         self.born += 1;
         let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
-        client.connect(self.token(self.born)?, self.instant()).map_err(io::Error::other)?;
+        client.connect(self.token(self.born)?, self.instant(), |_| true).map_err(io::Error::other)?;
         Ok(LoadClient { client, payload_layer, request: Vec::new(), last: Vec::new() })
     }
 

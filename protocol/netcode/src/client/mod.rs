@@ -124,20 +124,15 @@ impl NetcodeClient {
 
     /// Starts to connect. The next [`transmit`](Self::transmit) sends the first request.
     ///
+    /// It skips the servers for which `is_reachable` returns false: a server of an address family without a socket
+    /// would cost a timeout.
+    ///
     /// # Errors
     /// - `Busy` when the client is connecting or connected.
     /// - `TokenUsed` when this client sealed packets with the token before. The state becomes `InvalidToken`.
-    /// - `NoServer` when the token lists no address that can be dialled. The state becomes `InvalidToken`.
-    pub fn connect(&mut self, token: ConnectToken, now: Instant) -> Result<(), ConnectError> {
-        self.connect_where(token, now, |_| true)
-    }
-
-    /// Starts to connect like [`connect`](Self::connect), but skips the servers for which `is_reachable` returns false.
-    /// A server of an address family without a socket would cost a timeout.
-    ///
-    /// # Errors
-    /// See [`connect`](Self::connect). `NoServer` is also returned when all servers are skipped.
-    pub fn connect_where(
+    /// - `NoServer` when the token lists no address that can be dialled, or all are skipped. The state becomes
+    ///   `InvalidToken`.
+    pub fn connect(
         &mut self,
         token: ConnectToken,
         now: Instant,
@@ -246,7 +241,7 @@ impl NetcodeClient {
                 Ok(None)
             }
             Err(reason) => {
-                self.discards.add(reason);
+                self.discards += reason;
                 Err(reason)
             }
         }

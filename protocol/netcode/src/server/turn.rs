@@ -37,7 +37,7 @@ impl NetcodeServer {
         let result = self.dispatch(from, datagram, now);
         // The only place that counts, so that each datagram is counted at most once.
         if let Err(reason) = result {
-            self.discards.add(reason);
+            self.discards += reason;
         }
         result
     }

@@ -124,7 +124,7 @@ impl SessionClient {
         now: Instant,
         reaches: impl Fn(Address) -> bool,
     ) -> Result<(), ConnectError> {
-        let result = self.netcode.connect_where(token, now, reaches);
+        let result = self.netcode.connect(token, now, reaches);
         match result {
             // The present connection goes on.
             Err(ConnectError::Busy) => {}

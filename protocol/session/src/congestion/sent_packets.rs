@@ -459,11 +459,6 @@ impl SentPackets {
         self.in_flight
     }
 
-    /// Forgets everything, for the next peer.
-    pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.window);
-    }
-
     /// Declares the oldest packet in flight lost.
     fn declare_oldest_lost(&mut self, lost: &mut impl FnMut(Sequence, SentPacket)) {
         let number = self.oldest;

@@ -141,7 +141,7 @@ impl Endpoint {
 
     /// Counts a datagram that a layer above dropped for this reason.
     pub(crate) fn count_reject(&mut self, reject: Reject) {
-        self.tracker.rejects.add(reject);
+        self.tracker.rejects += reject;
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
@@ -387,16 +387,6 @@ impl Endpoint {
     pub fn reassembly_bytes(&self) -> usize {
         self.reassembly.bytes()
     }
-
-    /// Resets everything, all statistics included, for the next peer.
-    ///
-    /// DECISION: the reference keeps its round-trip time, loss and bandwidths, which would show the numbers of one
-    /// player in the slot of the next.
-    pub fn reset(&mut self) {
-        self.tracker.reset();
-        self.reassembly.reset();
-        self.events.reset();
-    }
 }
 
 /// Writes one datagram of a payload of `payload_bytes` into the sink.
@@ -474,7 +464,7 @@ fn handle<'a>(
     };
     match &taken {
         Ok(_) => tracker.count_datagram(datagram.len(), now),
-        Err(reject) => tracker.rejects.add(*reject),
+        Err(reject) => tracker.rejects += *reject,
     }
     taken
 }

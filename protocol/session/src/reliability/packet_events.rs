@@ -53,11 +53,6 @@ impl PacketEvents {
         self.dropped
     }
 
-    /// Forgets everything, for the next peer.
-    pub(crate) fn reset(&mut self) {
-        (self.queue, self.dropped) = (VecDeque::new(), 0);
-    }
-
     fn push(&mut self, event: StoredEvent) {
         // Drop the oldest event: the newest say more about the path as it is now.
         if self.queue.len() >= self.max {

@@ -284,17 +284,6 @@ impl PacketTracker {
         EndpointStats { rtt: self.rtt.stats(), loss, sent, received, acked, counters, rejects }
     }
 
-    pub(super) fn reset(&mut self) {
-        self.sent.reset();
-        self.acked_skipped = false;
-        self.received.reset();
-        self.arrival_order = ArrivalOrder::Overtaken;
-        self.rtt.reset();
-        self.meter.reset();
-        self.counters = EndpointCounters::default();
-        self.rejects = Rejects::default();
-    }
-
     fn with_lower_layers(&self, bytes: usize) -> u32 {
         saturated(bytes).saturating_add(self.lower_layer_bytes)
     }

@@ -207,12 +207,6 @@ impl Reassembly {
         self.memory.bytes()
     }
 
-    pub(super) fn reset(&mut self) {
-        self.release();
-        self.next = Sequence::default();
-        self.given_up = 0;
-    }
-
     fn find(&self, sequence: Sequence) -> Option<&PartialPacket> {
         self.slots.get(self.index(sequence))?.as_ref().filter(|assembly| assembly.sequence == sequence)
     }

@@ -178,13 +178,6 @@ impl ReceiveWindow {
         self.unacked_count -= self.unacked.clear(self.newest() - span.saturating_sub(1), span);
     }
 
-    pub(super) fn reset(&mut self) {
-        self.next = Sequence::default();
-        self.arrived.reset();
-        self.unacked.reset();
-        self.unacked_count = 0;
-    }
-
     fn acks_from(&self, ack: Sequence) -> Acks {
         // A span of 0 is that of an `ack` behind the window.
         let bits = self.arrived.newest_first(ack) & low_bits(self.span(ack).into());

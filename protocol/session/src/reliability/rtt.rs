@@ -66,11 +66,6 @@ impl Rtt {
             },
         })
     }
-
-    pub(super) fn reset(&mut self) {
-        (self.smoothed, self.variation, self.latest) = (0.0, 0.0, Duration::ZERO);
-        self.history.reset();
-    }
 }
 
 fn millis(millis: f64) -> Duration {
@@ -125,10 +120,6 @@ impl RttHistory {
         // Saturating: rounding of the sums must not turn a zero deviation into an underflow.
         let spread = (count * self.sum_of_squares).saturating_sub(square_of_sum(self.sum));
         Duration::from_nanos(u64::try_from(spread.isqrt() * 1000 / count).unwrap_or(u64::MAX))
-    }
-
-    fn reset(&mut self) {
-        *self = Self::new(self.size);
     }
 }
 

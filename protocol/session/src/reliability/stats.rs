@@ -8,7 +8,7 @@ use crate::reject::Rejects;
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
 pub struct BitsPerSecond(pub f64);
 
-/// The measurements of the path, and the counters since the endpoint was created or reset.
+/// The measurements of the path, and the counters since the endpoint was created.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EndpointStats {
     /// The round-trip time; `None` before the first acknowledgement.

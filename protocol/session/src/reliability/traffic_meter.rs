@@ -78,8 +78,4 @@ impl TrafficMeter {
         let (acked, lost) = (self.acked_packets.sum(now).max(0), self.lost_packets.sum(now).max(0));
         if lost == 0 { 0.0 } else { lost as f64 / (lost + acked) as f64 }
     }
-
-    pub(super) fn reset(&mut self) {
-        *self = Self::new();
-    }
 }

@@ -106,7 +106,7 @@ impl Bench {
             let key = Key::from(PRIVATE_KEY);
             let token = issue(&claims, &key, now.unix, &mut random).map_err(io::Error::other)?;
             let mut client = NetcodeClient::new(TimeoutPolicy::Clamped);
-            client.connect(token, now.monotonic).map_err(io::Error::other)?;
+            client.connect(token, now.monotonic, |_| true).map_err(io::Error::other)?;
             let address = SocketAddr::from(([127, 16, 0, 1], 10_000 + number as u16));
             bench.clients.push((address.into(), client));
             bench.connect(number)?;

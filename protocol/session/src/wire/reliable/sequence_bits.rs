@@ -96,10 +96,6 @@ impl SequenceBits {
         None
     }
 
-    pub(crate) fn reset(&mut self) {
-        self.words.fill(0);
-    }
-
     /// Returns the number of bits from `bit` to the end of its word.
     fn run(&self, bit: u16) -> u16 {
         WORD.min(self.size) - bit

@@ -90,11 +90,11 @@ fn expected_drops_are_explained_once_they_occur() {
     let repeated =
         "          address_connected: a repeated handshake packet that arrived after the client was connected";
     let left = "          connection_ended: a last packet of a client that had disconnected";
-    snapshot.server.discards.add(Discard::TooShort);
+    snapshot.server.discards += Discard::TooShort;
     assert_eq!(snapshot.legend().count(), 0);
-    snapshot.server.discards.add(Discard::ConnectionEnded);
+    snapshot.server.discards += Discard::ConnectionEnded;
     assert!(snapshot.legend().eq([left]));
-    snapshot.server.discards.add(Discard::AddressConnected);
+    snapshot.server.discards += Discard::AddressConnected;
     assert!(snapshot.legend().eq([repeated, left]));
     let drops = "dropped: too_short 1, connection_ended 1, address_connected 1";
     assert!(snapshot.line().ends_with(drops), "{}", snapshot.line());

@@ -21,8 +21,8 @@ fn busy_run() -> (DemoSnapshot, History, Instant) {
         snapshot.clients.push(entry);
     }
     snapshot.clients[1].client.error = Some("cannot open a socket: too many open files in this process".to_owned());
-    snapshot.server.discards.add(Discard::UnknownSender);
-    snapshot.server.discards.add(Discard::AddressConnected);
+    snapshot.server.discards += Discard::UnknownSender;
+    snapshot.server.discards += Discard::AddressConnected;
     snapshot.server.dropped_by_system = Some(1_234_567);
     let start = Instant::now();
     let mut history = History::new(start);
