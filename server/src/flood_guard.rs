@@ -27,18 +27,24 @@
 //!
 //! Datagrams that the server drops for another reason, such as forged or repeated ones, may come from any program that
 //! forges the address. They end no session. When one address has more than 64,000 a second of them, the kernel passes
-//! one of 64 datagrams of that address, at random, until they are fewer. The server handles these, so a client that did
-//! not send the others keeps its session.
+//! the packets that the client there sends next, by their sequence numbers, and one of 64 of the others, until they are
+//! fewer. The server handles these, so a client that did not send the junk keeps its session and its packets: see
+//! `sample`.
 
+mod sample;
+
+use std::collections::HashMap;
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
 use slipgate_netcode::time::Instant;
-use slipgate_udp::{BlockedSender, Passing};
+use slipgate_udp::{BlockedSender, Passing, sequence_of};
 
+pub(crate) use self::sample::ONE_IN;
+use self::sample::{JunkSample, ReadGap};
 use crate::junk_counts::JunkCounts;
 
-/// The senders that are remembered at once. The program of the kernel filter grows by 5 to 13 instructions for each. It
+/// The senders that are remembered at once. The program of the kernel filter grows by 5 to 25 instructions for each. It
 /// may have 4,096.
 const MAX_SENDERS: usize = 64;
 /// Datagrams beyond a budget within [`WINDOW`] after which a sender is blocked that was not blocked a moment ago. A
@@ -71,8 +77,6 @@ const PROBE: Duration = Duration::from_millis(32);
 /// Datagrams of a probed sender after which it is blocked again, if the kernel lets one of 64 pass: 48,000 a second. A
 /// client at 15,000 a second, which is the most that it may, exceeds it in one of 100,000 probes.
 const MAX_PROBED: u32 = 24;
-/// The datagrams of a probed sender of which the kernel lets one pass.
-pub(crate) const ONE_IN: u32 = 64;
 /// Packets within its budget between two blocks that distinguish an upload from a flood in bursts: the budgets of 4
 /// ticks.
 const MIN_ACCEPTED: u32 = 1024;
@@ -82,8 +86,6 @@ const MAX_BURST_BLOCKS: u32 = 16;
 const BURST_FORGIVEN: Duration = Duration::from_secs(10);
 /// How long the kernel passes a sample of the datagrams of an address with much junk.
 const SAMPLED: Duration = Duration::from_secs(1);
-/// The datagrams of such an address in [`SAMPLED`], as far as the sample shows, beyond which it is sampled again.
-const MAX_SAMPLED: u32 = 24_000;
 /// The maximum of ticks of 16 ms for which an excess is counted together. The budget of a client grows with the time
 /// since the last tick, and so does the excess of an upload. A flood at 10 Hz must be blocked all the same.
 const MAX_TICKS: u64 = 4;
@@ -116,7 +118,7 @@ pub(crate) enum DatagramResult {
 pub(crate) enum FloodAction {
     /// Nothing.
     Nothing,
-    /// It is blocked from now on.
+    /// It is blocked from now on, or other datagrams of it pass.
     Block,
     /// It is blocked from now on, and its session ends: it went on after the longest block.
     End,
@@ -145,10 +147,10 @@ enum Treatment {
         until: Instant,
         seen: u32,
     },
-    /// The same since the start of the sample, which is handled.
+    /// Some of its datagrams pass and are handled.
     Sampled {
         until: Instant,
-        seen: u32,
+        sample: JunkSample,
     },
 }
 
@@ -218,9 +220,9 @@ impl FloodSource {
     }
 
     /// Passes only a sample of its datagrams for a while.
-    fn sample(&mut self, now: Instant) {
+    fn sample(&mut self, sample: JunkSample, now: Instant) {
         let until = now.after(SAMPLED);
-        self.treatment = Treatment::Sampled { until, seen: 0 };
+        self.treatment = Treatment::Sampled { until, sample };
         self.remembered_until = self.remembered_until.max(until.after(WINDOW));
     }
 
@@ -263,8 +265,11 @@ impl FloodSource {
 #[derive(Default)]
 pub(crate) struct FloodGuard {
     senders: Vec<FloodSource>,
+    /// The index of each sender: each packet is looked up while there is any.
+    indices: HashMap<Address, usize>,
     junk: JunkCounts,
     last_tick: Instant,
+    read_gap: ReadGap,
     /// When the next block or probe ends.
     next_end: Option<Instant>,
     /// Datagrams of blocked senders that had passed the kernel before.
@@ -277,47 +282,89 @@ impl FloodGuard {
         self.last_tick = now;
     }
 
-    /// Records the result of a datagram. Unless it returns `Nothing`, the blocked senders have changed.
+    /// Records that the server reads datagrams.
+    pub(crate) fn on_read(&mut self, now: Instant) {
+        self.read_gap.on_read(now);
+    }
+
+    /// Records the result of a datagram. `next` returns the sequence number that a client at the address sends next.
+    /// Unless it returns `Nothing`, the blocked senders have changed.
     #[inline]
-    pub(crate) fn on_handled(&mut self, from: Address, outcome: DatagramResult, now: Instant) -> FloodAction {
+    pub(crate) fn on_handled(
+        &mut self,
+        from: Address,
+        datagram: &[u8],
+        outcome: DatagramResult,
+        next: impl FnOnce() -> Option<u64>,
+        now: Instant,
+    ) -> FloodAction {
         match outcome {
             DatagramResult::Accepted if self.senders.is_empty() => FloodAction::Nothing,
-            DatagramResult::Accepted => {
-                let sender = self.senders.iter_mut().find(|sender| sender.address == from);
-                if let Some(sender) = sender {
-                    sender.accepted = sender.accepted.saturating_add(1);
-                }
-                FloodAction::Nothing
-            }
+            DatagramResult::Accepted => self.on_accepted(from, datagram),
             DatagramResult::Excess(Excess::Client) => self.on_excess(from, Excess::Client, now),
             DatagramResult::Excess(Excess::Stranger) => {
                 let action = self.on_excess(from, Excess::Stranger, now);
-                if action == FloodAction::Nothing { self.on_junk(from, now) } else { action }
+                if action == FloodAction::Nothing { self.on_junk(from, datagram.len(), next, now) } else { action }
             }
-            DatagramResult::Junk => self.on_junk(from, now),
+            DatagramResult::Junk => self.on_junk(from, datagram.len(), next, now),
         }
     }
 
+    /// Counts a packet within its sender's budget.
+    fn on_accepted(&mut self, from: Address, datagram: &[u8]) -> FloodAction {
+        let Some(sender) = self.find(from) else { return FloodAction::Nothing };
+        sender.accepted = sender.accepted.saturating_add(1);
+        let has_moved = match &mut sender.treatment {
+            Treatment::Sampled { sample, .. } => sample.follow(sequence_of(datagram)),
+            _ => false,
+        };
+        if has_moved { FloodAction::Block } else { FloodAction::Nothing }
+    }
+
     /// Counts a datagram of unproven origin.
-    fn on_junk(&mut self, from: Address, now: Instant) -> FloodAction {
-        if !self.junk.add(from, now) {
+    fn on_junk(
+        &mut self,
+        from: Address,
+        bytes: usize,
+        next: impl FnOnce() -> Option<u64>,
+        now: Instant,
+    ) -> FloodAction {
+        let intervals = self.read_gap.intervals(now);
+        let is_too_much = self.junk.add(from, now);
+        if let Some(sender) = self.find(from)
+            && let Treatment::Sampled { sample, .. } = &mut sender.treatment
+        {
+            let has_changed = sample.on_junk(bytes, next, intervals, now);
+            return if has_changed { FloodAction::Block } else { FloodAction::Nothing };
+        }
+        if !is_too_much {
             return FloodAction::Nothing;
         }
-        let known = self.senders.iter().position(|sender| sender.address == from);
-        let index = known.unwrap_or_else(|| self.add(from, now));
+        let index = self.index(from).unwrap_or_else(|| self.add(from, now));
         let Some(sender) = self.senders.get_mut(index) else { return FloodAction::Nothing };
         if sender.treatment != Treatment::Free {
             return FloodAction::Nothing;
         }
-        sender.sample(now);
+        sender.sample(JunkSample::new(next(), now), now);
         self.update_next_end();
         FloodAction::Block
     }
 
+    /// Returns the index of a sender that is remembered.
+    #[inline]
+    fn index(&self, address: Address) -> Option<usize> {
+        if self.senders.is_empty() { None } else { self.indices.get(&address).copied() }
+    }
+
+    #[inline]
+    fn find(&mut self, address: Address) -> Option<&mut FloodSource> {
+        let index = self.index(address)?;
+        self.senders.get_mut(index)
+    }
+
     /// Counts a datagram over its sender's budget. Unless it returns `Nothing`, the blocked senders have changed.
     fn on_excess(&mut self, from: Address, excess: Excess, now: Instant) -> FloodAction {
-        let known = self.senders.iter().position(|sender| sender.address == from);
-        let Some(index) = known.or_else(|| (excess == Excess::Client).then(|| self.add(from, now))) else {
+        let Some(index) = self.index(from).or_else(|| (excess == Excess::Client).then(|| self.add(from, now))) else {
             return FloodAction::Nothing;
         };
         let ticks = (now.since(self.last_tick).as_millis() as u64 / WINDOW.as_millis() as u64).clamp(1, MAX_TICKS);
@@ -341,7 +388,7 @@ impl FloodGuard {
 
     /// Remembers the address of a session that ended by a violation: its sender may go on.
     pub(crate) fn on_violation(&mut self, from: Address, now: Instant) {
-        if !self.senders.iter().any(|sender| sender.address == from) {
+        if self.index(from).is_none() {
             let index = self.add(from, now);
             if let Some(sender) = self.senders.get_mut(index) {
                 sender.remembered_until = now.after(REMEMBERED);
@@ -352,21 +399,17 @@ impl FloodGuard {
     /// Returns what happens to a datagram. What had passed the kernel before a block is dropped without decryption.
     /// `one_in` says how many datagrams of a probed sender one stands for.
     #[inline]
-    pub(crate) fn screen(&mut self, from: Address, one_in: u32, now: Instant) -> Screening {
-        if self.next_end.is_none() { Screening::Passes } else { self.screen_known(from, one_in, now) }
+    pub(crate) fn screen(&mut self, from: Address, datagram: &[u8], one_in: u32, now: Instant) -> Screening {
+        if self.next_end.is_none() { Screening::Passes } else { self.screen_known(from, datagram, one_in, now) }
     }
 
-    fn screen_known(&mut self, from: Address, one_in: u32, now: Instant) -> Screening {
-        let Some(sender) = self.senders.iter_mut().find(|sender| sender.address == from) else {
-            return Screening::Passes;
-        };
+    fn screen_known(&mut self, from: Address, datagram: &[u8], one_in: u32, now: Instant) -> Screening {
+        let Some(sender) = self.find(from) else { return Screening::Passes };
         match &mut sender.treatment {
             Treatment::Free => return Screening::Passes,
             Treatment::Blocked { .. } => {}
-            Treatment::Sampled { seen, .. } => {
-                *seen = seen.saturating_add(one_in);
-                // Without a filter of the kernel the server takes the sample.
-                if (*seen).is_multiple_of(ONE_IN) {
+            Treatment::Sampled { sample, .. } => {
+                if sample.passes(sequence_of(datagram), one_in) {
                     return Screening::Passes;
                 }
             }
@@ -399,8 +442,10 @@ impl FloodGuard {
             if sender.treatment.end().is_none_or(|end| now < end) {
                 continue;
             }
-            if let Treatment::Sampled { seen: MAX_SAMPLED.., .. } = sender.treatment {
-                sender.sample(now);
+            if let Treatment::Sampled { mut sample, .. } = sender.treatment
+                && sample.renew()
+            {
+                sender.sample(sample, now);
                 continue;
             }
             let is_blocked = matches!(sender.treatment, Treatment::Blocked { .. });
@@ -427,15 +472,26 @@ impl FloodGuard {
             let passing = match sender.treatment {
                 Treatment::Free => return None,
                 Treatment::Blocked { .. } => Passing::Nothing,
-                Treatment::Probed { .. } | Treatment::Sampled { .. } => Passing::OneIn64,
+                Treatment::Probed { .. } => Passing::OneIn64,
+                Treatment::Sampled { sample, .. } => sample.passing(),
             };
             Some(BlockedSender { address: sender.address.into(), passing })
         })
     }
 
+    /// Forgets the senders that sent nothing too much for a while.
+    fn forget(&mut self, now: Instant) {
+        let before = self.senders.len();
+        self.senders.retain(|sender| sender.remembered_until > now);
+        if self.senders.len() < before {
+            self.indices.clear();
+            self.indices.extend(self.senders.iter().zip(0..).map(|(sender, index)| (sender.address, index)));
+        }
+    }
+
     /// Remembers a sender, in a full table in the place of another one. Returns its index.
     fn add(&mut self, address: Address, now: Instant) -> usize {
-        self.senders.retain(|sender| sender.remembered_until > now);
+        self.forget(now);
         let sender = FloodSource {
             address,
             window_since: now,
@@ -453,12 +509,15 @@ impl FloodGuard {
             remembered_until: now.after(WINDOW),
         };
         if self.senders.len() < MAX_SENDERS {
+            self.indices.insert(address, self.senders.len());
             self.senders.push(sender);
             return self.senders.len() - 1;
         }
         let evicted = (0..).zip(&self.senders).min_by_key(|(_, sender)| sender.eviction_order());
         let index = evicted.map_or(0, |(index, _)| index);
         if let Some(entry) = self.senders.get_mut(index) {
+            self.indices.remove(&entry.address);
+            self.indices.insert(address, index);
             *entry = sender;
         }
         self.update_next_end();

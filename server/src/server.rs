@@ -369,6 +369,7 @@ impl Server {
         }
         self.sockets.receive(batch);
         self.now = self.turn.now();
+        self.flood_guard.on_read(self.now.monotonic);
         if self.flood_guard.end_blocks(self.now.monotonic) {
             self.block_senders();
         }
@@ -411,7 +412,7 @@ impl Server {
         scratch: &mut Vec<u8>,
     ) -> Option<ReceivedDatagram> {
         let one_in = if self.kernel_filter == KernelFilter::Off { 1 } else { ONE_IN };
-        match self.flood_guard.screen(from, one_in, self.now.monotonic) {
+        match self.flood_guard.screen(from, datagram, one_in, self.now.monotonic) {
             Screening::Passes => {}
             Screening::Dropped => return None,
             Screening::Blocks => {
@@ -429,21 +430,24 @@ impl Server {
             Ok(_) if self.core.stats().packets_over_budget > refused_before => DatagramResult::Excess(Excess::Client),
             Ok(_) => DatagramResult::Accepted,
         };
-        self.on_handled(from, outcome);
+        self.on_handled(from, datagram, outcome);
         handled.ok().flatten()
     }
 
     #[inline]
-    fn on_handled(&mut self, from: Address, outcome: DatagramResult) {
-        let action = self.flood_guard.on_handled(from, outcome, self.now.monotonic);
-        if action == FloodAction::End {
-            let is_sender = |client: &ClientHandle| {
-                self.core.netcode.client(*client).is_some_and(|info| info.address == Some(from))
-            };
-            let client = self.core.clients().find(is_sender);
-            if let Some(client) = client {
-                self.core.set_intake(client, Intake::Flooded);
-            }
+    fn on_handled(&mut self, from: Address, datagram: &[u8], outcome: DatagramResult) {
+        let client_at = |from| {
+            let netcode = &self.core.netcode;
+            let has_address =
+                |client: &ClientHandle| netcode.client(*client).is_some_and(|info| info.address == Some(from));
+            self.core.clients().find(has_address)
+        };
+        let next = || Some(self.core.netcode.client(client_at(from)?)?.next_sequence);
+        let action = self.flood_guard.on_handled(from, datagram, outcome, next, self.now.monotonic);
+        if action == FloodAction::End
+            && let Some(client) = client_at(from)
+        {
+            self.core.set_intake(client, Intake::Flooded);
         }
         if action != FloodAction::Nothing {
             self.block_senders();

@@ -51,6 +51,23 @@ pub enum Passing {
     Nothing,
     /// One of 64, at random, to find out whether the sender goes on.
     OneIn64,
+    /// The same, and each encrypted packet with one of the [`NEXT_SEQUENCES`] sequence numbers from this one on, both
+    /// modulo 2^16: those that a client at this address sends next. Of random numbers it is one of 64.
+    Next {
+        /// The first sequence number, modulo 2^16.
+        first: u16,
+    },
+}
+
+/// The sequence numbers of [`Passing::Next`]: a 64th of 2^16.
+pub const NEXT_SEQUENCES: u16 = 1024;
+
+/// Returns the sequence number of an encrypted packet modulo 2^16, `None` if the datagram is too short.
+#[must_use]
+pub fn sequence_of(datagram: &[u8]) -> Option<u16> {
+    let (prefix, low) = (datagram.first()?, datagram.get(1)?);
+    let high = if prefix >> 4 == 1 { &0 } else { datagram.get(2)? };
+    Some(u16::from_le_bytes([*low, *high]))
 }
 
 /// An instruction of the classic BPF machine, like the kernel's `sock_filter`.
@@ -78,10 +95,14 @@ pub mod code {
     pub const LOAD_LENGTH: u16 = 0x80;
     /// A := A & operand (`BPF_ALU | BPF_AND | BPF_K`).
     pub const AND: u16 = 0x54;
+    /// A := A << operand (`BPF_ALU | BPF_LSH | BPF_K`).
+    pub const SHIFT_LEFT: u16 = 0x64;
     /// A := A >> operand (`BPF_ALU | BPF_RSH | BPF_K`).
     pub const SHIFT_RIGHT: u16 = 0x74;
     /// A := A - operand (`BPF_ALU | BPF_SUB | BPF_K`).
     pub const SUBTRACT: u16 = 0x14;
+    /// A := A + X (`BPF_ALU | BPF_ADD | BPF_X`).
+    pub const ADD_X: u16 = 0x0c;
     /// A := A - X (`BPF_ALU | BPF_SUB | BPF_X`).
     pub const SUBTRACT_X: u16 = 0x1c;
     /// X := A (`BPF_MISC | BPF_TAX`).
@@ -194,8 +215,8 @@ const RANDOM: u32 = 0xffff_f000 + 56;
 fn blocked_senders(blocked: &[BlockedSender]) -> BpfProgram {
     let mut program = BpfProgram::default();
     for BlockedSender { address: sender, passing } in blocked {
-        // The instructions that drop the datagram.
-        let end = if *passing == Passing::Nothing { 1 } else { 3 };
+        let passing = passing_part(*passing);
+        let end = passing.0.len() as u8;
         // The offset of the source in an IP header, and its words.
         let (offset, octets) = match sender.ip() {
             IpAddr::V4(ip) => (12, ip.octets().to_vec()),
@@ -215,12 +236,36 @@ fn blocked_senders(blocked: &[BlockedSender]) -> BpfProgram {
         }
         program.add(code::LOAD_HALF, 0);
         program.compare(code::IS, sender.port().into(), 0, end);
-        if *passing == Passing::OneIn64 {
-            program.add(code::LOAD_WORD, RANDOM);
-            program.compare(code::IS_ABOVE, u32::MAX / 64, 0, 1);
-        }
-        program.add(code::END, 0);
+        program.0.extend(passing.0);
     }
+    program
+}
+
+/// Returns the part that drops a datagram of a blocked sender, unless it passes.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+fn passing_part(passing: Passing) -> BpfProgram {
+    let mut program = BpfProgram::default();
+    if let Passing::Next { first } = passing {
+        // The number of sequence bytes. A is 0 if it is 1, and otherwise the second byte of the number.
+        program.add(code::LOAD_BYTE, START);
+        program.add(code::AND, 0xf0);
+        program.add(code::SUBTRACT, 0x10);
+        program.compare(code::IS, 0, 1, 0);
+        program.add(code::LOAD_BYTE, START + 2);
+        program.add(code::SHIFT_LEFT, 8);
+        program.add(code::TO_X, 0);
+        program.add(code::LOAD_BYTE, START + 1);
+        program.add(code::ADD_X, 0);
+        program.add(code::SUBTRACT, first.into());
+        program.add(code::AND, 0xffff);
+        // The next three instructions are the random sample.
+        program.compare(code::IS_ABOVE, u32::from(NEXT_SEQUENCES) - 1, 0, 3);
+    }
+    if passing != Passing::Nothing {
+        program.add(code::LOAD_WORD, RANDOM);
+        program.compare(code::IS_ABOVE, u32::MAX / 64, 0, 1);
+    }
+    program.add(code::END, 0);
     program
 }
 

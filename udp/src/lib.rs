@@ -63,7 +63,9 @@ pub use self::batching::Batching;
 pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers};
 pub use self::coalesce::WakePolicy;
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
-pub use self::filter::{BlockedSender, BpfInstruction, OtherProtocol, Passing, SocketFilter, code};
+pub use self::filter::{
+    BlockedSender, BpfInstruction, NEXT_SEQUENCES, OtherProtocol, Passing, SocketFilter, code, sequence_of,
+};
 pub use self::heap::HeapTrimmer;
 pub use self::overflow::Overflow;
 pub use self::poll::{Wakeup, poll_coalesced};

@@ -38,16 +38,16 @@ fn blocks_double_and_after_two_seconds_the_session_ends() {
         let max = if block == 16 { MAX_FIRST_EXCESS } else { MAX_EXCESS };
         assert_eq!(flood(&mut guard, 2, Excess::Client, at(now)), (FloodAction::Block, max), "{block} ms");
         assert_eq!(blocked(&guard), [(2, false)]);
-        assert_eq!(guard.screen(from(2), ONE_IN, at(now)), Screening::Dropped);
-        assert_eq!(guard.screen(from(1), ONE_IN, at(now)), Screening::Passes);
+        assert_eq!(guard.screen(from(2), &[], ONE_IN, at(now)), Screening::Dropped);
+        assert_eq!(guard.screen(from(1), &[], ONE_IN, at(now)), Screening::Passes);
         assert!(!guard.end_blocks(at(now + block - 1)) && guard.end_blocks(at(now + block)));
         if block < 1024 {
             assert_eq!(blocked(&guard), [(2, true)]);
-            assert_eq!(guard.screen(from(2), ONE_IN, at(now + block)), Screening::Dropped);
+            assert_eq!(guard.screen(from(2), &[], ONE_IN, at(now + block)), Screening::Dropped);
             assert!(guard.end_blocks(at(now + block + 32)));
         }
         assert_eq!(blocked(&guard), []);
-        assert_eq!(guard.screen(from(2), ONE_IN, at(now + block + 32)), Screening::Passes);
+        assert_eq!(guard.screen(from(2), &[], ONE_IN, at(now + block + 32)), Screening::Passes);
         now += block + 33;
     }
     assert_eq!(flood(&mut guard, 2, Excess::Client, at(now)), (FloodAction::End, MAX_EXCESS));
@@ -63,15 +63,15 @@ fn probed_sender_that_goes_on_is_blocked_twice_as_long() {
         assert!(guard.end_blocks(at(1016)));
         // Forged datagrams may look the same, so the first block is not lengthened.
         for _ in 0..2 * datagrams {
-            assert_eq!(guard.screen(from(1), one_in, at(1017)), Screening::Dropped);
+            assert_eq!(guard.screen(from(1), &[], one_in, at(1017)), Screening::Dropped);
         }
         assert!(guard.end_blocks(at(1048)) && blocked(&guard).is_empty(), "freed as if nothing had come");
         assert_eq!(flood(&mut guard, 1, Excess::Client, at(1049)), (FloodAction::Block, MAX_EXCESS));
         assert!(guard.end_blocks(at(1081)));
         for _ in 1..datagrams {
-            assert_eq!(guard.screen(from(1), one_in, at(1082)), Screening::Dropped);
+            assert_eq!(guard.screen(from(1), &[], one_in, at(1082)), Screening::Dropped);
         }
-        assert_eq!(guard.screen(from(1), one_in, at(1082)), Screening::Blocks);
+        assert_eq!(guard.screen(from(1), &[], one_in, at(1082)), Screening::Blocks);
         assert_eq!(blocked(&guard), [(1, false)]);
         assert!(!guard.end_blocks(at(1145)) && guard.end_blocks(at(1146)));
     }
@@ -142,7 +142,10 @@ fn bursts(accepted: &mut dyn FnMut(u32) -> u32, pause: u64, bursts: u32) -> (Opt
     let (mut now, mut longest) = (0, 0);
     for burst in 0..bursts {
         (0..accepted(burst)).for_each(|_| {
-            assert_eq!(guard.on_handled(from(1), DatagramResult::Accepted, at(now)), FloodAction::Nothing);
+            assert_eq!(
+                guard.on_handled(from(1), &[0; 60], DatagramResult::Accepted, || None, at(now)),
+                FloodAction::Nothing
+            );
         });
         let (next, action) = flood_and_pause(&mut guard, pause, now);
         if action == FloodAction::End {
@@ -192,21 +195,24 @@ fn junk_of_an_address_is_sampled_while_it_goes_on() {
     for outcome in [DatagramResult::Junk, DatagramResult::Excess(Excess::Stranger)] {
         let mut guard = FloodGuard::default();
         for _ in 1..MAX_JUNK {
-            assert_eq!(guard.on_handled(from(1), outcome, at(1000)), FloodAction::Nothing);
+            assert_eq!(guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000)), FloodAction::Nothing);
         }
-        assert_eq!(guard.on_handled(from(1), outcome, at(1000)), FloodAction::Block);
+        assert_eq!(guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000)), FloodAction::Block);
         for second in 1..5 {
             assert_eq!(blocked(&guard), [(1, true)], "a sample passes");
             // The kernel has dropped the others, and the server handles these.
             for _ in 0..400 {
-                assert_eq!(guard.screen(from(1), ONE_IN, at(1000 * second)), Screening::Passes);
-                assert_eq!(guard.on_handled(from(1), outcome, at(1000 * second)), FloodAction::Nothing);
+                assert_eq!(guard.screen(from(1), &[], ONE_IN, at(1000 * second)), Screening::Passes);
+                assert_eq!(
+                    guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000 * second)),
+                    FloodAction::Nothing
+                );
             }
             assert!(guard.end_blocks(at(1000 + 1000 * second)));
         }
         // A client at 15,000 a second is not sampled again.
         for _ in 0..15_000 / ONE_IN {
-            assert_eq!(guard.screen(from(1), ONE_IN, at(5500)), Screening::Passes);
+            assert_eq!(guard.screen(from(1), &[], ONE_IN, at(5500)), Screening::Passes);
         }
         assert!(guard.end_blocks(at(6000)) && blocked(&guard).is_empty());
         assert_eq!(guard.on_excess(from(1), Excess::Client, at(6100)), FloodAction::Nothing, "no level is raised");
@@ -217,11 +223,72 @@ fn junk_of_an_address_is_sampled_while_it_goes_on() {
 fn server_takes_the_sample_where_the_kernel_has_no_filter() {
     let mut guard = FloodGuard::default();
     for _ in 0..MAX_JUNK {
-        guard.on_handled(from(1), DatagramResult::Junk, at(1000));
+        guard.on_handled(from(1), &[0; 60], DatagramResult::Junk, || None, at(1000));
     }
-    let passed = (0..6400).filter(|_| guard.screen(from(1), 1, at(1001)) == Screening::Passes).count();
+    let passed = (0..6400).filter(|_| guard.screen(from(1), &[], 1, at(1001)) == Screening::Passes).count();
     assert_eq!((passed, guard.dropped()), (100, 6300));
-    assert_eq!(guard.screen(from(2), 1, at(1001)), Screening::Passes);
+    assert_eq!(guard.screen(from(2), &[], 1, at(1001)), Screening::Passes);
+}
+
+/// Returns an encrypted packet with this sequence number, as far as its header.
+fn packet(sequence: u16) -> [u8; 3] {
+    let [low, high] = sequence.to_le_bytes();
+    [0x25, low, high]
+}
+
+#[test]
+fn sample_passes_the_next_packets_of_the_client() {
+    let mut guard = FloodGuard::default();
+    let next = 65_000;
+    for _ in 0..MAX_JUNK {
+        guard.on_handled(from(1), &[0; 60], DatagramResult::Junk, || Some(next), at(1000));
+    }
+    let passing = |guard: &FloodGuard| guard.blocked().next().map(|sender| sender.passing);
+    assert_eq!(passing(&guard), Some(Passing::Next { first: 65_000 }));
+    let mut passes = |sequence: u64| guard.screen(from(1), &packet(sequence as u16), 1, at(1001)) == Screening::Passes;
+    assert!((0..1024).all(|ahead| passes(next + ahead)), "beyond 2^16, too");
+    assert!(!passes(next - 1) && !passes(next + 1024) && !passes(900));
+    // The window follows the client at intervals.
+    for (ahead, action) in [(1, FloodAction::Nothing), (255, FloodAction::Nothing), (256, FloodAction::Block)] {
+        assert_eq!(
+            guard.on_handled(from(1), &packet((next + ahead - 1) as u16), DatagramResult::Accepted, || None, at(1002)),
+            action
+        );
+    }
+    assert_eq!(passing(&guard), Some(Passing::Next { first: 65_256 }));
+    // A packet of the random sample shows that the client is far ahead.
+    guard.on_handled(from(1), &packet((next + 4999) as u16), DatagramResult::Accepted, || None, at(1003));
+    assert_eq!(passing(&guard), Some(Passing::Next { first: (next + 5000) as u16 }));
+    // A late one does not move it back.
+    guard.on_handled(from(1), &packet((next + 4000) as u16), DatagramResult::Accepted, || None, at(1004));
+    assert_eq!(passing(&guard), Some(Passing::Next { first: (next + 5000) as u16 }));
+}
+
+#[test]
+fn junk_with_the_next_numbers_is_sampled_at_random() {
+    // The pause before the read, the length of each datagram, and the maximum of datagrams.
+    for (pause, bytes, max) in [(1, 60, 1600), (4, 60, 1600), (4, 1200, 535), (16, 60, 6400), (1000, 60, 6400)] {
+        let mut guard = FloodGuard::default();
+        let mut junk = |at_millis| guard.on_handled(from(1), &[0; 60], DatagramResult::Junk, || Some(9), at(at_millis));
+        for _ in 0..MAX_JUNK {
+            junk(1000);
+        }
+        (0..20).for_each(|read| guard.on_read(at(1958 + 2 * read)));
+        guard.on_read(at(1998));
+        guard.on_read(at(1998 + pause));
+        let now = at(1998 + pause);
+        let mut junk = |next| guard.on_handled(from(1), &[0; 1200][..bytes], DatagramResult::Junk, || Some(next), now);
+        for _ in 1..max {
+            assert_eq!(junk(10), FloodAction::Nothing, "{pause} ms");
+        }
+        // At first the window moves behind the packets that are repeated.
+        assert_eq!(junk(10), FloodAction::Block);
+        for _ in 1..max {
+            assert_eq!(junk(10), FloodAction::Nothing);
+        }
+        assert_eq!(junk(10), FloodAction::Block);
+        assert_eq!(blocked(&guard), [(1, true)], "a random sample");
+    }
 }
 
 #[test]

@@ -1,3 +1,5 @@
+mod forgeries;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 

@@ -108,8 +108,9 @@ pub struct Budgets {
     /// whole turns of 16 ms since the last tick, at most 60.
     pub packets_per_client_and_turn: u32,
     /// The maximum of forged packets under connected clients' addresses that one turn tries to decrypt, 16,384 by
-    /// default and at most 1,024 under one address. Each takes about 0.3 us, and is not charged to the client. When the
-    /// budget is used up, a client's packets are still decrypted until 4 were forged under its address.
+    /// default. Under one address these are at most 8,192 with sequence numbers up to 1,024 ahead of the client's
+    /// newest one, and 1,024 with others. Each takes about 0.3 us, and is not charged to the client. When the budget is
+    /// used up, a client's packets are still decrypted until 4 were forged under its address.
     pub forgeries_per_turn: u32,
     /// The maximum of tokens decrypted for one source (IPv4 /32, IPv6 /64), per second and at once, 1,000 by default. A
     /// decryption takes about 1 us.

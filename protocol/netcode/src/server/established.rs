@@ -14,6 +14,13 @@ use crate::wire::packet::{PacketHeader, PacketKind};
 /// The maximum of packets under one client's address that fail to decrypt in a turn, while the common budget lasts.
 const MAX_FORGERIES_PER_TURN: u32 = 1024;
 
+/// The same for packets with the next sequence numbers, which only an attacker that knows them approximately can forge:
+/// 500,000 a second, so that the client's own packets are among those that are decrypted.
+const MAX_NEAR_FORGERIES_PER_TURN: u32 = 8192;
+
+/// How far a sequence number may be ahead of the newest one to be among the next ones: the packets of four turns.
+const NEAR: u64 = 1024;
+
 /// The maximum of packets under one client's address that fail to decrypt in a turn, when the common budget is used up.
 /// An attacker that forges many addresses then silences only those clients, at the cost of this number for each client.
 const MIN_FORGERIES_PER_TURN: u32 = 4;
@@ -41,10 +48,11 @@ impl NetcodeServer {
             return Err(Discard::ClientBudget);
         }
         let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
-        link.check_forgeries(&self.turn_budgets)?;
+        let is_near = link.is_near(header.sequence);
+        link.check_forgeries(is_near, &self.turn_budgets)?;
         let keys = link.keys.as_ref().ok_or(Discard::UnknownSender)?;
         let opened = self.cipher.open_fresh(&keys.client_to_server, &mut link.window, &header, datagram);
-        link.count_packet(opened.as_ref().err().copied(), &mut self.turn_budgets);
+        link.count_packet(is_near, opened.as_ref().err().copied(), &mut self.turn_budgets);
         let content = opened?;
         // A packet that is dropped neither confirms the slot nor resets its timeout, so checks go above (§1.1).
         if header.kind == PacketKind::Disconnect {
@@ -79,26 +87,39 @@ impl SlotLink {
     #[inline]
     fn start_turn(&mut self, turn: u32) {
         if self.turn != turn {
-            (self.turn, self.turn_packets, self.turn_forgeries) = (turn, 0, 0);
+            (self.turn, self.turn_packets, self.turn_forgeries) = (turn, 0, [0; 2]);
         }
+    }
+
+    /// Returns whether an unread sequence number is one of the next, or of those before.
+    #[inline]
+    fn is_near(&self, sequence: u64) -> bool {
+        sequence.saturating_sub(self.window.newest().unwrap_or(0)) <= NEAR
     }
 
     /// Checks that another packet under the client's address may be decrypted in this turn.
     #[inline]
-    fn check_forgeries(&self, budgets: &TurnBudgets) -> Result<(), Discard> {
+    fn check_forgeries(&self, is_near: bool, budgets: &TurnBudgets) -> Result<(), Discard> {
         // Packets that decrypt count against the client. Others count against this address and against all forgeries
         // together. An attacker that spoofs the address therefore cannot use up the client's own budget, and the work
-        // for forgeries stays bounded.
-        let max = if budgets.has_forgeries_left() { MAX_FORGERIES_PER_TURN } else { MIN_FORGERIES_PER_TURN };
-        if self.turn_forgeries >= max { Err(Discard::ForgeryBudget) } else { Ok(()) }
+        // for forgeries stays bounded. Random sequence numbers have a smaller budget of their own: they do not use up
+        // that of the numbers which the client sends next.
+        let max = match (budgets.has_forgeries_left(), is_near) {
+            (false, _) => MIN_FORGERIES_PER_TURN,
+            (true, false) => MAX_FORGERIES_PER_TURN,
+            (true, true) => MAX_NEAR_FORGERIES_PER_TURN,
+        };
+        let [far, near] = self.turn_forgeries;
+        if (if is_near { near } else { far }) >= max { Err(Discard::ForgeryBudget) } else { Ok(()) }
     }
 
     /// Counts a packet by the result of its decryption.
     #[inline]
-    fn count_packet(&mut self, refused: Option<Discard>, budgets: &mut TurnBudgets) {
+    fn count_packet(&mut self, is_near: bool, refused: Option<Discard>, budgets: &mut TurnBudgets) {
         match refused {
             Some(Discard::NotAuthentic) => {
-                self.turn_forgeries += 1;
+                let [far, near] = &mut self.turn_forgeries;
+                *(if is_near { near } else { far }) += 1;
                 budgets.count_forgery();
             }
             // The replay window refused it before the decryption, so it cost almost nothing.

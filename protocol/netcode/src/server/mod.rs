@@ -171,6 +171,7 @@ impl NetcodeServer {
             user_data: &profile.user_data,
             confirmed: link.confirmed,
             durable: link.durable,
+            next_sequence: link.window.newest().map_or(0, |newest| newest.saturating_add(1)),
         })
     }
 

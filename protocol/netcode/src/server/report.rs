@@ -80,6 +80,9 @@ pub struct ClientInfo<'a> {
     /// Whether the client's `Connected` event was queued. A journal delays the event until the token's record is
     /// durable. Before that, payloads cannot be sent to the client, and no event reports its end.
     pub durable: bool,
+    /// The sequence number after the newest one that was received. A filter in front of the server can let the packets
+    /// pass that the client sends next.
+    pub next_sequence: u64,
 }
 
 /// The counters of a server since its start. They are never reset.

@@ -101,8 +101,9 @@ pub(super) struct SlotLink {
     /// The turn of the two counts below. It overflows after 2^32 turns, which is harmless.
     pub(super) turn: u32,
     pub(super) turn_packets: u32,
-    /// Packets under the client's address in that turn which did not decrypt.
-    pub(super) turn_forgeries: u32,
+    /// Packets under the client's address in that turn which did not decrypt: those with sequence numbers far ahead of
+    /// the client's, and those with others.
+    pub(super) turn_forgeries: [u32; 2],
     due: DuePackets,
     in_due_queue: bool,
 }
@@ -512,7 +513,7 @@ impl SlotLink {
             durable: false,
             turn: 0,
             turn_packets: 0,
-            turn_forgeries: 0,
+            turn_forgeries: [0; 2],
             due: DuePackets::default(),
             in_due_queue: false,
         }
