@@ -12,6 +12,7 @@ use axum::http::header::AUTHORIZATION;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 
 use super::TokenService;
 use super::connection_state::ConnectionState;
@@ -59,7 +60,11 @@ impl Turns {
             return Ok(None);
         }
         state.on_wait();
-        Ok(Arc::clone(&self.strangers).acquire_owned().await.ok())
+        let turn = Arc::clone(&self.strangers).acquire_owned().await.ok();
+        // The runtime looks for requests that have arrived before this task goes on. Without that, the requests of
+        // backends would wait for many turns.
+        yield_now().await;
+        Ok(turn)
     }
 
     /// Returns whether a request's beginning has a valid API key.
@@ -125,6 +130,30 @@ mod tests {
         timeout(Duration::from_secs(10), turns.wait(&backend, &state)).await.unwrap().unwrap();
         drop(turn);
         timeout(Duration::from_secs(10), turns.wait(&second, &state)).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn backend_that_has_sent_is_served_before_the_next_stranger() {
+        let (turns, _) = turns();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (backend, mut client) = accept(&listener, "").await;
+        let (stranger, _client) = accept(&listener, "GET /v1/health HTTP/1.1\r\n\r\n").await;
+        let served = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (first, second) = (Arc::clone(&served), Arc::clone(&served));
+        let backend = tokio::spawn(async move {
+            backend.peek(&mut [0]).await.unwrap();
+            first.lock().unwrap().push("backend");
+        });
+        let stranger = tokio::spawn(async move {
+            stranger.peek(&mut [0]).await.unwrap();
+            // The system has this request, and the runtime does not know of it yet.
+            client.write_all(b"POST").unwrap();
+            turns.wait(&stranger, &ConnectionState::new(Instant::now(), Arc::default())).await.unwrap();
+            second.lock().unwrap().push("stranger");
+        });
+        backend.await.unwrap();
+        stranger.await.unwrap();
+        assert_eq!(*served.lock().unwrap(), ["backend", "stranger"]);
     }
 
     #[test]
