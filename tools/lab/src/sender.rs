@@ -89,7 +89,7 @@ impl Sender {
 
     fn detect_losses(&mut self, now: Instant) {
         let lost = &mut self.lost;
-        self.sent_packets.detect_lost(&self.congestion.timing(), now, |_, packet| lost.push(packet));
+        self.sent_packets.detect_lost(self.congestion.loss_delays(), now, |_, packet| lost.push(packet));
     }
 
     /// Advances the time. Call it before asking for packets.

@@ -36,5 +36,4 @@ pub use self::socket_delay::SocketDelay;
 pub use self::state::{Algorithm, CongestionConfig, CongestionState, CongestionStats};
 pub(crate) use self::state::{Priority, SendAllowance};
 pub use self::suggestion::{PacketShape, Suggestion};
-pub(crate) use self::timing::LossDelays;
-pub use self::timing::Timing;
+pub use self::timing::LossDelays;

@@ -31,28 +31,32 @@ impl Pacer {
     }
 
     /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
-    pub(super) fn credit(&self, rate: BytesPerSecond, tick: Duration, now: Instant) -> Bytes {
+    pub(super) fn credit(&self, rate: BytesPerSecond, burst: Seconds, now: Instant) -> Bytes {
         let passed = self.filled_at.map_or(Duration::ZERO, |filled_at| now.since(filled_at));
-        (self.credit + rate * Seconds::from(passed)).min(self.max_credit(rate, tick))
+        (self.credit + rate * Seconds::from(passed)).min(self.max_credit(rate, burst))
     }
 
     /// Adds the credit up to `now`; call it before the rate changes.
-    pub(super) fn fill(&mut self, rate: BytesPerSecond, tick: Duration, now: Instant) {
-        self.credit = self.credit(rate, tick, now);
+    pub(super) fn fill(&mut self, rate: BytesPerSecond, burst: Seconds, now: Instant) {
+        self.credit = self.credit(rate, burst, now);
         // Time may go back between two clocks; the credit of a moment must not be added twice.
         self.filled_at = self.filled_at.max(Some(now));
     }
 
     /// Subtracts what was sent; the bucket must be filled up to that moment.
-    pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, tick: Duration) {
+    pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, burst: Seconds) {
         let bytes = Bytes::from(bytes);
-        self.credit = (self.credit - bytes).max(-self.max_credit(rate, tick).max(bytes));
+        self.credit = (self.credit - bytes).max(-self.max_credit(rate, burst).max(bytes));
     }
 
-    fn max_credit(&self, rate: BytesPerSecond, tick: Duration) -> Bytes {
-        let burst = Seconds::from(MIN_BURST).max(TICKS * Seconds::from(tick));
+    fn max_credit(&self, rate: BytesPerSecond, burst: Seconds) -> Bytes {
         (MIN_PACKETS * self.packet).max(rate * burst)
     }
+}
+
+/// Returns the time whose bytes the bucket holds, for a sender in ticks of this length.
+pub(super) fn burst(tick: Duration) -> Seconds {
+    Seconds::from(MIN_BURST).max(TICKS * Seconds::from(tick))
 }
 
 /// Returns when `missing` bytes of credit are there.
@@ -70,7 +74,6 @@ mod tests {
     use super::*;
 
     const PACKET: u32 = 1000;
-    const NO_TICK: Duration = Duration::ZERO;
 
     fn at(millis: u64) -> Instant {
         Instant::from_start(Duration::from_millis(millis))
@@ -78,7 +81,7 @@ mod tests {
 
     /// Returns when a packet's credit is there.
     fn packet_ready_at(pacer: &Pacer, rate: BytesPerSecond, now: Instant) -> Instant {
-        ready_at(Bytes::from(PACKET) - pacer.credit(rate, NO_TICK, now), rate, now)
+        ready_at(Bytes::from(PACKET) - pacer.credit(rate, burst(Duration::ZERO), now), rate, now)
     }
 
     #[test]
@@ -88,9 +91,9 @@ mod tests {
             let mut pacer = Pacer::new(PACKET);
             let mut left = 0;
             for millis in (0..=10_000).step_by(step) {
-                pacer.fill(rate, NO_TICK, at(millis));
-                while pacer.credit(rate, NO_TICK, at(millis)) >= Bytes::from(PACKET) {
-                    pacer.spend(PACKET, rate, NO_TICK);
+                pacer.fill(rate, burst(Duration::ZERO), at(millis));
+                while pacer.credit(rate, burst(Duration::ZERO), at(millis)) >= Bytes::from(PACKET) {
+                    pacer.spend(PACKET, rate, burst(Duration::ZERO));
                     left += 1;
                 }
             }
@@ -102,8 +105,8 @@ mod tests {
     fn packet_larger_than_the_bucket_is_paid_in_full() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
-        pacer.fill(rate, NO_TICK, at(0));
-        pacer.spend(16 * PACKET, rate, NO_TICK);
+        pacer.fill(rate, burst(Duration::ZERO), at(0));
+        pacer.spend(16 * PACKET, rate, burst(Duration::ZERO));
         let ready = packet_ready_at(&pacer, rate, at(0)).since(at(0));
         assert!((Duration::from_millis(150)..Duration::from_millis(151)).contains(&ready), "{ready:?}");
     }
@@ -112,30 +115,33 @@ mod tests {
     fn timer_late_by_five_milliseconds_costs_nothing() {
         let rate = BytesPerSecond(10_000_000.0);
         let mut pacer = Pacer::new(PACKET);
-        pacer.fill(rate, NO_TICK, at(0));
-        pacer.spend(2 * PACKET, rate, NO_TICK);
-        assert!((pacer.credit(rate, NO_TICK, at(5)).0 - 50_000.0).abs() < 1.0);
-        assert!((pacer.credit(rate, NO_TICK, at(500)).0 - 50_000.0).abs() < 1.0, "and a silence saves up no more");
+        pacer.fill(rate, burst(Duration::ZERO), at(0));
+        pacer.spend(2 * PACKET, rate, burst(Duration::ZERO));
+        assert!((pacer.credit(rate, burst(Duration::ZERO), at(5)).0 - 50_000.0).abs() < 1.0);
+        assert!(
+            (pacer.credit(rate, burst(Duration::ZERO), at(500)).0 - 50_000.0).abs() < 1.0,
+            "and a silence saves up no more"
+        );
     }
 
     #[test]
     fn sender_in_ticks_gets_the_bytes_of_a_tick() {
-        let (rate, tick) = (BytesPerSecond(1_000_000.0), Duration::from_millis(16));
+        let (rate, burst) = (BytesPerSecond(1_000_000.0), burst(Duration::from_millis(16)));
         let mut pacer = Pacer::new(PACKET);
-        pacer.fill(rate, tick, at(0));
-        pacer.spend(2 * PACKET, rate, tick);
-        assert!((pacer.credit(rate, tick, at(16)).0 - 16_000.0).abs() < 1.0);
+        pacer.fill(rate, burst, at(0));
+        pacer.spend(2 * PACKET, rate, burst);
+        assert!((pacer.credit(rate, burst, at(16)).0 - 16_000.0).abs() < 1.0);
     }
 
     #[test]
     fn packet_is_ready_when_its_credit_is_there() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
-        pacer.fill(rate, NO_TICK, at(0));
-        pacer.spend(2 * PACKET, rate, NO_TICK);
+        pacer.fill(rate, burst(Duration::ZERO), at(0));
+        pacer.spend(2 * PACKET, rate, burst(Duration::ZERO));
         let ready = packet_ready_at(&pacer, rate, at(3));
         assert!(ready >= at(10) && ready.since(at(10)) < Duration::from_micros(1), "{ready:?}");
-        assert!(pacer.credit(rate, NO_TICK, ready) >= Bytes::from(PACKET));
+        assert!(pacer.credit(rate, burst(Duration::ZERO), ready) >= Bytes::from(PACKET));
         assert_eq!(packet_ready_at(&pacer, rate, at(15)), at(15));
     }
 
@@ -143,11 +149,11 @@ mod tests {
     fn debt_is_paid_back_and_at_most_one_bucket() {
         let rate = BytesPerSecond(100_000.0);
         let mut pacer = Pacer::new(PACKET);
-        pacer.fill(rate, NO_TICK, at(0));
+        pacer.fill(rate, burst(Duration::ZERO), at(0));
         for _ in 0..1000 {
-            pacer.spend(PACKET, rate, NO_TICK);
+            pacer.spend(PACKET, rate, burst(Duration::ZERO));
         }
-        assert!((pacer.credit(rate, NO_TICK, at(0)).0 + 2000.0).abs() < 1.0);
-        assert!((pacer.credit(rate, NO_TICK, at(30)).0 - 1000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, burst(Duration::ZERO), at(0)).0 + 2000.0).abs() < 1.0);
+        assert!((pacer.credit(rate, burst(Duration::ZERO), at(30)).0 - 1000.0).abs() < 1.0);
     }
 }

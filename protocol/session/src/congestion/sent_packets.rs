@@ -183,7 +183,7 @@ impl SentPackets {
             self.declare_oldest_lost(&mut lost);
         }
         if let Some(skipped) = &mut self.skipped {
-            skipped.clear(Sequence(self.next as u16), 1);
+            skipped.take(Sequence(self.next as u16));
         }
         let state = match kind {
             SessionPacketKind::AckEliciting => {
@@ -388,29 +388,16 @@ impl SentPackets {
 
     // Losses and probes ---------------------------------------------------------------------------------------------
 
-    /// Calls `lost` for every packet that counts as lost by now, oldest first.
-    pub fn detect_lost(&mut self, timing: &Timing, now: Instant, lost: impl FnMut(Sequence, SentPacket)) {
-        // The usual case: no delay needs to be known.
-        if self.oldest < self.next {
-            self.detect_lost_after(timing.loss_delays(), now, lost);
-        }
-    }
-
     /// Calls `lost` for every packet that counts as lost by these delays, oldest first.
     ///
     /// Packets are sent in the order of their numbers, so none is lost before the oldest is.
-    pub(crate) fn detect_lost_after(
-        &mut self,
-        delays: LossDelays,
-        now: Instant,
-        mut lost: impl FnMut(Sequence, SentPacket),
-    ) {
+    pub fn detect_lost(&mut self, delays: LossDelays, now: Instant, mut lost: impl FnMut(Sequence, SentPacket)) {
         while self.loss_deadline(delays).is_some_and(|deadline| now >= deadline) {
             self.declare_oldest_lost(&mut lost);
         }
     }
 
-    /// Returns when [`SentPackets::detect_lost_after`] finds the next loss if no acknowledgement arrives before; `None`
+    /// Returns when [`SentPackets::detect_lost`] finds the next loss if no acknowledgement arrives before; `None`
     /// if nothing is in flight.
     #[must_use]
     pub(crate) fn loss_deadline(&self, delays: LossDelays) -> Option<Instant> {

@@ -104,6 +104,8 @@ pub struct CongestionState {
     sent_at: Option<Instant>,
     ticked_at: Option<Instant>,
     tick: Duration,
+    /// The pacer's, by the tick.
+    burst: Seconds,
     /// Lost packets that the controller was not notified of yet.
     pending_lost: Vec<SentPacket>,
 }
@@ -134,6 +136,7 @@ impl CongestionState {
             sent_at: None,
             ticked_at: None,
             tick: Duration::ZERO,
+            burst: pacer::burst(Duration::ZERO),
             pending_lost: Vec::new(),
         }
     }
@@ -142,9 +145,9 @@ impl CongestionState {
     pub fn on_sent(&mut self, bytes: u32, now: Instant) {
         // Fill first: the controller may change its rate, and the credit until now grew at the old one.
         let rate = self.controller.rate(now);
-        self.pacer.fill(rate, self.tick, now);
+        self.pacer.fill(rate, self.burst, now);
         // A packet beyond the budget leaves a debt, which later packets wait for.
-        self.pacer.spend(bytes, rate, self.tick);
+        self.pacer.spend(bytes, rate, self.burst);
         self.controller.on_sent(bytes, now);
         self.sent_at = Some(now);
     }
@@ -193,6 +196,7 @@ impl CongestionState {
             let interval = now.since(ticked_at).min(MAX_TICK);
             // The first interval is the estimate; later ones smooth it.
             self.tick = if self.tick.is_zero() { interval } else { ewma(self.tick, interval, TICK_SMOOTHING) };
+            self.burst = pacer::burst(self.tick);
         }
         self.ticked_at = Some(now);
         self.controller.on_tick(in_flight, now);
@@ -234,7 +238,7 @@ impl CongestionState {
         SendAllowance {
             now,
             rate,
-            credit: self.pacer.credit(rate, self.tick, now),
+            credit: self.pacer.credit(rate, self.burst, now),
             window_room: self.controller.window(now).map_or(u64::MAX, |window| window.saturating_sub(in_flight)),
             keep_alive_at: self.keep_alive_at(),
             max_packet_bytes: self.shape.packet_bytes,
@@ -248,14 +252,15 @@ impl CongestionState {
         self.controller.report().suggestion.unwrap_or_else(|| self.shape.at(self.controller.rate(now)))
     }
 
-    /// Returns the timing that loss detection and probes use.
+    /// Returns the timing that probes use.
     #[must_use]
-    pub fn timing(&self) -> Timing {
+    pub(crate) fn timing(&self) -> Timing {
         self.path.timing()
     }
 
     /// Returns the ages at which a packet is lost.
-    pub(crate) fn loss_delays(&self) -> LossDelays {
+    #[must_use]
+    pub fn loss_delays(&self) -> LossDelays {
         self.path.loss_delays()
     }
 
@@ -280,7 +285,7 @@ impl CongestionState {
     }
 
     fn fill(&mut self, now: Instant) {
-        self.pacer.fill(self.controller.rate(now), self.tick, now);
+        self.pacer.fill(self.controller.rate(now), self.burst, now);
     }
 
     /// Returns when a keep-alive packet may be sent regardless of rate and window.

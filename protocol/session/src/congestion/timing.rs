@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use super::controller::{Feedback, NewestAck};
+use super::units::Seconds;
 use super::windowed_minmax::WindowedMinMax;
 use slipgate_netcode::time::Instant;
 
@@ -46,22 +47,22 @@ const CANDIDATE_LIFETIME: u32 = 4;
 
 /// The measurements that loss detection and probes need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// The round-trip time, smoothed (RFC 6298).
-    pub smoothed: Duration,
+    pub(crate) smoothed: Duration,
     /// The mean deviation of the round trip (RFC 6298).
-    pub variation: Duration,
+    pub(crate) variation: Duration,
     /// The smoothed interval between the feedback datagrams of the peer.
-    pub feedback_interval: Duration,
+    pub(crate) feedback_interval: Duration,
 }
 
 /// The ages at which a packet counts as lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LossDelays {
+pub struct LossDelays {
     /// If packets sent later were acknowledged.
-    pub(crate) after_gap: Duration,
+    pub after_gap: Duration,
     /// In any case.
-    pub(crate) limit: Duration,
+    pub limit: Duration,
 }
 
 impl LossDelays {
@@ -92,7 +93,7 @@ impl Default for Timing {
 
 impl Timing {
     /// Returns both ages at which a packet is lost.
-    #[must_use]
+    #[cfg(test)]
     pub(crate) fn loss_delays(&self) -> LossDelays {
         LossDelays::of(nanos(self.smoothed), nanos(self.variation), nanos(self.feedback_interval))
     }
@@ -183,7 +184,7 @@ impl RttEstimator {
             return false;
         }
         let rtt = gone.saturating_sub(newest.ack_delay);
-        let rounded_up = (rtt + GRANULARITY).as_secs_f64();
+        let rounded_up = Seconds::from(rtt + GRANULARITY).0;
         if self.base.value().is_none_or(|base| rounded_up >= base * SUSPICIOUS_SHARE) {
             self.candidate = self.candidate.filter(|candidate| now.since(candidate.since) <= self.candidate_lifetime());
             return true;
@@ -223,7 +224,7 @@ impl RttEstimator {
             let off = self.smoothed.abs_diff(sample);
             (ewma_nanos(self.smoothed, sample, SMOOTHING), ewma_nanos(self.variation, off, VARIATION_SMOOTHING))
         };
-        self.base.push(rtt.as_secs_f64(), now.since_start().as_secs_f64());
+        self.base.push(Seconds::from(rtt).0, Seconds::from(now).0);
     }
 }
 

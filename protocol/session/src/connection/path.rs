@@ -20,7 +20,7 @@ use crate::congestion::{
 use crate::reject::Reject;
 use crate::reliability::{
     Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, NumberSkips, PacketEvent,
-    PacketEvents, PacketSendError, Sink,
+    PacketEvents, PacketSendError, ParsedPacket, Sink,
 };
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
@@ -140,19 +140,17 @@ impl ConnectionPath {
     // Receiving -----------------------------------------------------------------------------------------------------
 
     /// Processes a datagram of a peer of ours, which may have waited up to `unread` in the socket. `frame` is the
-    /// session frame behind its header; a datagram of acknowledgements alone may have none. Returns `None` for a
-    /// datagram that is incomplete.
+    /// session frame behind its header; a datagram of acknowledgements alone may have none. A packet for which there is
+    /// no memory is refused: the peer will count it as lost and send its contents again.
     pub(super) fn handle_framed(
         &mut self,
-        datagram: &[u8],
+        packet: &ParsedPacket<'_>,
         frame: Option<&SessionFrame<'_>>,
         acceptance: Acceptance,
         unread: Duration,
         now: Instant,
-    ) -> Result<Option<PacketTimes>, Reject> {
-        let Some(packet) = self.endpoint.handle_with(datagram, now, |_| acceptance, &mut self.ack_result)? else {
-            return Ok(None);
-        };
+    ) -> Result<PacketTimes, Reject> {
+        let packet = self.endpoint.handle_parsed(packet, acceptance, now, &mut self.ack_result)?;
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
         let socket_delay = frame.map_or(unread, |frame| self.socket_delay.read(frame.sent, unread, now));
         // Reordered packets do not move the echo back.
@@ -170,12 +168,7 @@ impl ConnectionPath {
         self.on_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
         let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
-        Ok(Some(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) }))
-    }
-
-    /// Refuses a packet for which there is no memory: the peer will count it as lost and send its contents again.
-    pub(super) fn refuse<T>(&mut self, datagram: &[u8], now: Instant) -> Result<Option<T>, Reject> {
-        self.endpoint.handle_if(datagram, now, |_| Acceptance::Refuse).map(|_| None)
+        Ok(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) })
     }
 
     /// Processes a datagram of a peer that implements reliable 1.0 only. Returns the packet that it is or completes.

@@ -21,6 +21,13 @@ struct PacketLimits {
     fragments: FragmentLimits,
 }
 
+/// A packet in one datagram, with its header parsed.
+pub(crate) struct ParsedPacket<'a> {
+    pub(crate) header: ReliableHeader,
+    pub(crate) payload: &'a [u8],
+    pub(crate) datagram_bytes: usize,
+}
+
 /// One side of a path on which packets are acknowledged.
 ///
 /// A turn: [`handle`](Self::handle) for every datagram, [`tick`](Self::tick), [`send`](Self::send),
@@ -137,6 +144,26 @@ impl Endpoint {
     ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
         let Self { limits, reassembly, tracker, .. } = self;
         handle(reassembly, tracker, *limits, datagram, now, accept, outcomes)
+    }
+
+    /// Processes a packet like [`handle_with`](Self::handle_with), of which the layer above has parsed the header.
+    pub(crate) fn handle_parsed<'a>(
+        &mut self,
+        packet: &ParsedPacket<'a>,
+        acceptance: Acceptance,
+        now: Instant,
+        outcomes: &mut impl PacketOutcomes,
+    ) -> Result<ReceivedPacket<'a>, Reject> {
+        let Self { limits, reassembly, tracker, .. } = self;
+        let taken = if packet.datagram_bytes > limits.packet_bytes + MAX_OVERHEAD_BYTES {
+            Err(Reject::TooLarge)
+        } else {
+            tracker.counters.received += 1;
+            let &ParsedPacket { header, payload, .. } = packet;
+            take_packet(reassembly, tracker, *limits, IncomingPacket { header, payload }, now, |_| acceptance, outcomes)
+        };
+        count(tracker, &taken, packet.datagram_bytes, now);
+        taken
     }
 
     /// Counts a datagram that a layer above dropped for this reason.
@@ -460,13 +487,22 @@ fn handle<'a>(
     } else if is_fragment(datagram) {
         take_fragment(reassembly, tracker, limits, datagram, now, accept, outcomes)
     } else {
-        take_packet(reassembly, tracker, limits, datagram, now, accept, outcomes).map(Some)
+        tracker.counters.received += 1;
+        ReliableHeader::parse(datagram).and_then(|(header, payload)| {
+            let packet = IncomingPacket { header, payload };
+            take_packet(reassembly, tracker, limits, packet, now, accept, outcomes).map(Some)
+        })
     };
-    match &taken {
-        Ok(_) => tracker.count_datagram(datagram.len(), now),
+    count(tracker, &taken, datagram.len(), now);
+    taken
+}
+
+/// Counts a datagram by what became of it.
+fn count<T>(tracker: &mut PacketTracker, taken: &Result<T, Reject>, bytes: usize, now: Instant) {
+    match taken {
+        Ok(_) => tracker.count_datagram(bytes, now),
         Err(reject) => tracker.rejects += *reject,
     }
-    taken
 }
 
 /// Processes a packet in one datagram (§2.4).
@@ -474,17 +510,15 @@ fn take_packet<'a>(
     reassembly: &mut Reassembly,
     tracker: &mut PacketTracker,
     limits: PacketLimits,
-    datagram: &'a [u8],
+    packet: IncomingPacket<'a>,
     now: Instant,
     accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
     outcomes: &mut impl PacketOutcomes,
 ) -> Result<ReceivedPacket<'a>, Reject> {
-    tracker.counters.received += 1;
-    let (header, payload) = ReliableHeader::parse(datagram)?;
-    if payload.len() > limits.packet_bytes {
+    if packet.payload.len() > limits.packet_bytes {
         return Err(Reject::TooLarge);
     }
-    let packet = tracker.receive(IncomingPacket { header, payload }, now, accept, outcomes)?;
+    let packet = tracker.receive(packet, now, accept, outcomes)?;
     reassembly.advance(packet.sequence);
     Ok(packet)
 }

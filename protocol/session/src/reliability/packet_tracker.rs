@@ -238,7 +238,7 @@ impl PacketTracker {
     /// Declares packets lost by these delays.
     pub(super) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
         let Self { sent, meter, counters, .. } = self;
-        sent.detect_lost_after(delays, now, |sequence, packet| {
+        sent.detect_lost(delays, now, |sequence, packet| {
             counters.lost += 1;
             meter.on_lost(now);
             outcomes.on_lost(sequence, packet);

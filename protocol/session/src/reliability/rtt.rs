@@ -88,7 +88,7 @@ impl RttHistory {
     }
 
     fn add(&mut self, rtt: Duration) {
-        let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+        let micros = u32::try_from(rtt.as_nanos() as u64 / 1000).unwrap_or(u32::MAX);
         if self.samples.len() < self.size.into() {
             // Reserve the whole history with the first sample, so that a warm endpoint allocates nothing and an idle
             // one holds none.

@@ -273,8 +273,8 @@ impl Glide {
     /// Updates delay and delivery with the newest arrival (Glide §4.1). Returns when it was sent, and the queue it met.
     fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
-        let round_trip = (now - sent - newest.ack_delay.as_secs_f64()).max(MIN_ROUND_TRIP.0);
-        let received = newest.received_at.map_or(sent + round_trip, |received_at| received_at.0.as_secs_f64());
+        let round_trip = (now - sent - Seconds::from(newest.ack_delay).0).max(MIN_ROUND_TRIP.0);
+        let received = newest.received_at.map_or(sent + round_trip, |received_at| Seconds::from(received_at.0).0);
         self.delay.measure(round_trip, received - sent, now);
         let smoothed = self.delay.round_trip().unwrap_or(round_trip);
         // After a stall a burst arrives that says nothing of the queue or of the delivery rate.
@@ -298,7 +298,7 @@ impl Glide {
     fn socket_delay(&self, newest: &NewestAck) -> f64 {
         match newest.received_at {
             // A peer that reports arrival times reports its socket delay as well.
-            Some(_) => newest.socket_delay.as_secs_f64(),
+            Some(_) => Seconds::from(newest.socket_delay).0,
             None => self.delay.feedback_interval().min(MAX_ASSUMED_SOCKET_DELAY.0),
         }
     }

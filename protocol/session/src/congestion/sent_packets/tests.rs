@@ -52,7 +52,7 @@ fn acknowledge(sent_packets: &mut SentPackets, sequence: Sequence, order: Arriva
 
 fn detect_lost(sent_packets: &mut SentPackets, millis: u64) -> Vec<u16> {
     let mut lost = Vec::new();
-    sent_packets.detect_lost(&TIMING, at(millis), |sequence, _| lost.push(sequence.0));
+    sent_packets.detect_lost(TIMING.loss_delays(), at(millis), |sequence, _| lost.push(sequence.0));
     lost
 }
 
@@ -193,7 +193,7 @@ proptest! {
                 }
                 _ => {
                     now += u64::from(amount) * 3;
-                    sent_packets.detect_lost(&TIMING, at(now), |sequence, _| lost_now.push(sequence.0));
+                    sent_packets.detect_lost(TIMING.loss_delays(), at(now), |sequence, _| lost_now.push(sequence.0));
                     let overdue = |(sequence, (_, then)): (&u16, &(u64, u64))| {
                         !lost_now.contains(sequence) && *then + 1000 <= now
                     };

@@ -14,7 +14,7 @@ use crate::connection::work_budget::{
 };
 use crate::connection::{CloseKind, CloseReason, ClosedBy, Delivery, Intake};
 use crate::reject::Reject;
-use crate::reliability::Acceptance;
+use crate::reliability::{Acceptance, ParsedPacket};
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{ReliableHeader, is_fragment};
 use crate::wire::session_frame::{SessionFrame, SessionFrameError};
@@ -52,6 +52,7 @@ pub struct ChannelMessage {
 
 /// The parts of a datagram.
 struct DatagramParts<'d> {
+    packet: ParsedPacket<'d>,
     /// `None` in a packet of acknowledgements alone, as reliable 1.0 sends them.
     frame: Option<SessionFrame<'d>>,
     /// Behind the session frame: control messages and message frames.
@@ -71,7 +72,7 @@ impl Connection {
     pub fn handle(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<Option<MessageCursor>, Reject> {
         self.on_received(now);
         self.request_work(datagram, unread, now)?;
-        let DatagramParts { frame, rest, frames } = match self.parse(datagram, now) {
+        let DatagramParts { packet, frame, rest, frames } = match self.parse(datagram, now) {
             Ok(parts) => parts,
             Err(reject) => {
                 self.path.count_reject(reject);
@@ -81,13 +82,13 @@ impl Connection {
         if !self.channels.can_take(frames) {
             // This side has no memory and drops the peer's acknowledgements: that is not the peer's fault.
             self.ack_watchdog.on_acked();
-            return self.path.refuse(datagram, now);
+            return self.path.handle_framed(&packet, None, Acceptance::Refuse, unread, now).map(|_| None);
         }
         // The decision to acknowledge is made before any message is read.
         let acceptance = self.acceptance(rest, frames);
         let control_bytes = rest.len() - frames.len() + frame.as_ref().map_or(0, |frame| frame.extended_acks.len());
         self.work.charge(control_bytes as u64 * CONTROL_BYTE_WORK);
-        let times = self.path.handle_framed(datagram, frame.as_ref(), acceptance, unread, now)?;
+        let times = self.path.handle_framed(&packet, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
         self.check_acks(rest);
@@ -97,8 +98,6 @@ impl Connection {
             return Ok(None);
         }
         debug_assert!(self.has_peer_hello, "messages before the hello are refused");
-        debug_assert!(times.is_some(), "a datagram with frames is a whole packet");
-        let times = times.unwrap_or(PacketTimes { arrived: now, sent: None });
         let (start, frames) = (datagram.len() - frames.len(), FrameCursor::default());
         Ok(Some(MessageCursor { start, frames, times, delivery: Delivery::Continues }))
     }
@@ -178,7 +177,7 @@ impl Connection {
             self.break_off_foreign();
             return Err(Reject::NotAPacket);
         }
-        let (_, payload) = match ReliableHeader::parse(datagram) {
+        let (header, payload) = match ReliableHeader::parse(datagram) {
             Ok(parsed) => parsed,
             Err(reject) => {
                 // Once the peer is known to be a session, a defect of one packet does not end it.
@@ -196,7 +195,8 @@ impl Connection {
             self.require_hello(rest, now)?;
         }
         let frames = self.message_frames(rest).ok_or(Reject::Refused)?;
-        Ok(DatagramParts { frame, rest, frames })
+        let packet = ParsedPacket { header, payload, datagram_bytes: datagram.len() };
+        Ok(DatagramParts { packet, frame, rest, frames })
     }
 
     /// Closes the connection if no session sends such a packet before its hello is acknowledged: every packet carries
