@@ -14,7 +14,7 @@ use super::glide::{Glide, GlideConfig};
 use super::pacer::{self, Pacer};
 use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
 use super::suggestion::{PacketShape, Suggestion};
-use super::timing::{LossDelays, RttEstimator, Timing, ewma};
+use super::timing::{LossDelays, RttEstimator, Timing, ewma, nanos};
 use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
@@ -103,7 +103,8 @@ pub struct CongestionState {
     loss: f64,
     sent_at: Option<Instant>,
     ticked_at: Option<Instant>,
-    tick: Duration,
+    /// The smoothed interval between ticks, in nanoseconds; 0 before the second tick.
+    tick: u64,
     /// The pacer's, by the tick.
     burst: Seconds,
     /// Lost packets that the controller was not notified of yet.
@@ -135,7 +136,7 @@ impl CongestionState {
             loss: 0.0,
             sent_at: None,
             ticked_at: None,
-            tick: Duration::ZERO,
+            tick: 0,
             burst: pacer::burst(Duration::ZERO),
             pending_lost: Vec::new(),
         }
@@ -193,10 +194,10 @@ impl CongestionState {
     pub fn on_tick(&mut self, in_flight: u64, now: Instant) {
         self.fill(now);
         if let Some(ticked_at) = self.ticked_at {
-            let interval = now.since(ticked_at).min(MAX_TICK);
+            let interval = nanos(now.since(ticked_at)).min(nanos(MAX_TICK));
             // The first interval is the estimate; later ones smooth it.
-            self.tick = if self.tick.is_zero() { interval } else { ewma(self.tick, interval, TICK_SMOOTHING) };
-            self.burst = pacer::burst(self.tick);
+            self.tick = if self.tick == 0 { interval } else { ewma(self.tick, interval, TICK_SMOOTHING) };
+            self.burst = pacer::burst(self.tick_interval());
         }
         self.ticked_at = Some(now);
         self.controller.on_tick(in_flight, now);
@@ -205,7 +206,7 @@ impl CongestionState {
     /// Returns the smoothed interval between ticks; zero before the second tick.
     #[must_use]
     pub(crate) const fn tick_interval(&self) -> Duration {
-        self.tick
+        Duration::from_nanos(self.tick)
     }
 
     /// Sets whether the application has more to send than it may; call it after the packets of each tick.

@@ -140,7 +140,7 @@ impl RttEstimator {
         if let Some(last_received_at) = self.last_received_at {
             let interval = nanos(feedback.now.since(last_received_at)).min(nanos(MAX_FEEDBACK_INTERVAL));
             // The interval is that of all feedback, also of feedback without a new packet.
-            self.feedback_interval = ewma_nanos(self.feedback_interval, interval, INTERVAL_SMOOTHING);
+            self.feedback_interval = ewma(self.feedback_interval, interval, INTERVAL_SMOOTHING);
         }
         self.last_received_at = Some(feedback.now);
         if let Some(newest) = feedback.newest {
@@ -222,25 +222,21 @@ impl RttEstimator {
             (sample, sample / 2)
         } else {
             let off = self.smoothed.abs_diff(sample);
-            (ewma_nanos(self.smoothed, sample, SMOOTHING), ewma_nanos(self.variation, off, VARIATION_SMOOTHING))
+            (ewma(self.smoothed, sample, SMOOTHING), ewma(self.variation, off, VARIATION_SMOOTHING))
         };
         self.base.push(Seconds::from(rtt).0, Seconds::from(now).0);
     }
 }
 
-/// Returns the exponentially weighted moving average: `weight` of the way from `old` to `new`.
-pub(super) fn ewma(old: Duration, new: Duration, weight: f64) -> Duration {
-    Duration::from_nanos(ewma_nanos(nanos(old), nanos(new), weight))
-}
-
-fn ewma_nanos(old: u64, new: u64, weight: f64) -> u64 {
+/// Returns the exponentially weighted moving average in nanoseconds: `weight` of the way from `old` to `new`.
+pub(super) fn ewma(old: u64, new: u64, weight: f64) -> u64 {
     // Signed, because x86 converts only signed integers in one instruction.
     let (from, to) = (old as i64 as f64, new as i64 as f64);
     (from + (to - from) * weight + 0.5) as i64 as u64
 }
 
 /// Returns whole nanoseconds; the differences of two instants fit into 64 bits.
-const fn nanos(duration: Duration) -> u64 {
+pub(super) const fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 

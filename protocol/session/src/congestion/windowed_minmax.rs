@@ -17,11 +17,23 @@ pub(super) struct WindowedMinMax {
     extremum: Extremum,
     slice: f64,
     window: f64,
-    /// The start of each slice that matters, and its extreme, which is the extreme of all behind it: a slice before a
-    /// more extreme one will never be the extreme again. The first is the extreme of the window, the last is the newest
-    /// slice.
-    slices: VecDeque<(f64, f64)>,
+    /// The start of the newest slice, and its extreme. It lies beside the older ones, because nearly every value falls
+    /// into it and changes nothing.
+    newest: Slice,
+    /// The older slices that matter. The extreme of each is also that of all behind it: a slice before a more extreme
+    /// one will never be the extreme again. The first is the extreme of the window.
+    older: VecDeque<Slice>,
 }
+
+/// The start of a slice, and its extreme.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    since: f64,
+    extreme: f64,
+}
+
+/// The newest slice before the first value.
+const NONE: Slice = Slice { since: f64::NEG_INFINITY, extreme: 0.0 };
 
 #[derive(Clone, Copy, Debug)]
 enum Extremum {
@@ -53,53 +65,46 @@ impl WindowedMinMax {
 
     fn new(extremum: Extremum, window: Duration) -> Self {
         let window = window.as_secs_f64();
-        Self { extremum, slice: window / SLICES as f64, window, slices: VecDeque::new() }
+        Self { extremum, slice: window / SLICES as f64, window, newest: NONE, older: VecDeque::new() }
     }
 
+    #[inline]
     pub(super) fn value(&self) -> Option<f64> {
-        self.slices.front().map(|(_, extreme)| *extreme)
+        let newest = Some(&self.newest).filter(|newest| newest.since > f64::NEG_INFINITY);
+        self.older.front().or(newest).map(|slice| slice.extreme)
     }
 
     #[inline]
     pub(super) fn push(&mut self, value: f64, now: f64) {
-        // The usual case: the value falls into the newest slice, and is not its extreme.
-        if let Some((since, extreme)) = self.slices.back()
-            && now < since + self.slice
-            && !self.extremum.is_beyond(value, *extreme)
-        {
-            return;
+        if now < self.newest.since + self.slice {
+            // The usual case: the value is not the extreme of the newest slice.
+            if !self.extremum.is_beyond(value, self.newest.extreme) {
+                return;
+            }
+            self.newest.extreme = value;
+        } else {
+            self.begin_slice(value, now);
         }
-        self.insert(value, now);
+        while self.older.back().is_some_and(|older| !self.extremum.is_beyond(older.extreme, value)) {
+            self.older.pop_back();
+        }
     }
 
-    fn insert(&mut self, value: f64, now: f64) {
-        let mut since = now;
-        match self.slices.back() {
-            Some((newest, _)) if now < newest + self.slice => {
-                since = *newest;
-                self.slices.pop_back();
-            }
-            // A slice that expires may have held the extreme.
-            Some(_) => self.expire(now),
-            None => {}
+    fn begin_slice(&mut self, value: f64, now: f64) {
+        if self.newest.since > f64::NEG_INFINITY {
+            push_back(&mut self.older, self.newest, SLICES);
         }
-        while self.slices.back().is_some_and(|(_, older)| !self.extremum.is_beyond(*older, value)) {
-            self.slices.pop_back();
+        // A slice that expires may have held the extreme.
+        while self.older.len() >= SLICES || self.older.front().is_some_and(|oldest| now >= oldest.since + self.window) {
+            self.older.pop_front();
         }
-        push_back(&mut self.slices, (since, value), SLICES);
+        self.newest = Slice { since: now, extreme: value };
     }
 
     /// Drops everything but `value`.
     pub(super) fn restart(&mut self, value: f64, now: f64) {
-        self.slices.clear();
-        self.push(value, now);
-    }
-
-    /// Drops the slices that started longer ago than the window.
-    fn expire(&mut self, now: f64) {
-        while self.slices.front().is_some_and(|(since, _)| now >= *since + self.window) || self.slices.len() >= SLICES {
-            self.slices.pop_front();
-        }
+        self.older.clear();
+        self.newest = Slice { since: now, extreme: value };
     }
 }
 

@@ -60,7 +60,7 @@ impl SendTimeEstimator {
 }
 
 fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+    (duration.as_nanos() as u64 / 1000) as i64
 }
 
 /// The smallest value of the last one to two windows, in two buckets: the cost per value is one comparison.
