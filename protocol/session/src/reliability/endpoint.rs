@@ -497,7 +497,7 @@ fn handle<'a>(
     taken
 }
 
-/// Counts a datagram by what became of it.
+/// Counts a datagram as accepted, or by the reason for which it was dropped.
 fn count<T>(tracker: &mut PacketTracker, taken: &Result<T, Reject>, bytes: usize, now: Instant) {
     match taken {
         Ok(_) => tracker.count_datagram(bytes, now),
