@@ -70,4 +70,17 @@ mod tests {
         while queue.pop(&mut buf).is_some() {}
         assert_eq!(queue.pop(&mut buf), None);
     }
+
+    #[test]
+    fn payloads_are_whole_where_the_memory_wraps() {
+        let (mut queue, mut buf) = (PayloadQueue::new(), [0; MAX_PAYLOAD_BYTES]);
+        let payload = |number: usize| [number as u8; MAX_PAYLOAD_BYTES][..1 + number * 7 % MAX_PAYLOAD_BYTES].to_vec();
+        for number in 0..1000 {
+            queue.push(&payload(number)).unwrap();
+            if let Some(oldest) = number.checked_sub(3) {
+                let bytes = queue.pop(&mut buf).unwrap();
+                assert_eq!(buf[..bytes], payload(oldest), "{oldest}");
+            }
+        }
+    }
 }
