@@ -64,7 +64,8 @@ pub enum FetchError {
         /// The error.
         error: Box<ureq::Error>,
     },
-    /// The issuer refused the request.
+    /// The issuer refused the request. Its texts have no characters that control a terminal, a log or the direction of
+    /// writing: an error is often written to one.
     Refused {
         /// The HTTP status.
         status: u16,
@@ -192,9 +193,22 @@ fn parse_token(response: &[u8]) -> Result<ConnectToken, FetchError> {
     ConnectToken::from_bytes(&bytes).map_err(FetchError::Token)
 }
 
+/// Returns a text of the issuer without characters that control a terminal, a log or the direction of writing, as the
+/// text of a close reason has none.
+fn plain_text(text: &str) -> String {
+    let shown = text.chars().filter_map(|character| match character {
+        '\n' | '\r' | '\t' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
+        // Bidirectional marks, embeddings, overrides and isolates; characters without width; annotations and tags.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{180e}' | '\u{200b}' => None,
+        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => None,
+        character => (!character.is_control()).then_some(character),
+    });
+    shown.collect()
+}
+
 fn refused(status: u16, response: &[u8]) -> FetchError {
     let reason = serde_json::from_slice::<Refusal>(response).ok().map(|refusal| refusal.error);
-    let (code, message) = reason.map(|reason| (reason.code, reason.message)).unzip();
+    let (code, message) = reason.map(|reason| (plain_text(&reason.code), plain_text(&reason.message))).unzip();
     FetchError::Refused { status, code, message }
 }
 
@@ -218,6 +232,17 @@ mod tests {
         ] {
             assert_eq!(is_loopback(&tokens_url(url).expect("a URL")), loopback, "{url}");
         }
+    }
+
+    #[test]
+    fn texts_of_an_issuer_are_shown_as_plain_text() {
+        let body = br#"{"error": {"code": "no\u0007", "message": "\u001b[2Jno\nINFO connected\u202e\u009b31m"}}"#;
+        let error = refused(403, body);
+        let FetchError::Refused { status: 403, code: Some(code), message: Some(message) } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((code.as_str(), message.as_str()), ("no", "[2Jno INFO connected31m"));
+        assert_eq!(error.to_string(), "the token issuer refused (HTTP 403): [2Jno INFO connected31m");
     }
 
     #[test]

@@ -13,9 +13,13 @@
 //! The journal is *busy* while the queue is full, while the last attempt has failed, and while an attempt takes longer
 //! than half a second. It takes no records then: new clients repeat their responses, and their tokens stay unused.
 //! Connected clients are not affected. The thread repeats a failed attempt after a pause, each time a longer one.
+//!
+//! The last journal that is dropped waits for the running attempt until it has lasted for [`MAX_LAST_ATTEMPT`]. Then it
+//! leaves the thread to the disk: a server must end although its disk hangs.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,6 +37,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const BUSY_AFTER: Duration = Duration::from_millis(500);
 /// An attempt that takes longer is logged.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// The end of a server waits for an attempt until it has lasted for this time. A disk that works needs 1 to 100 ms, and
+/// one that hangs may never finish. A record that is not durable by then belongs to a client that was sent nothing, so
+/// its token may be used again.
+const MAX_LAST_ATTEMPT: Duration = Duration::from_secs(1);
 /// Slow attempts are logged at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -217,21 +225,40 @@ impl Journal for FileJournal {
 struct HistoryThread {
     shared: Arc<SharedQueue>,
     thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has released the disk. A `Mutex` makes it `Sync`; only `drop` uses it.
+    released: Mutex<Receiver<()>>,
 }
 
 impl HistoryThread {
     fn start(shared: Arc<SharedQueue>, disk: Box<dyn Disk>) -> io::Result<Self> {
         let of_thread = Arc::clone(&shared);
-        let thread =
-            thread::Builder::new().name("slipgate-history".into()).spawn(move || write_records(&of_thread, disk))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let (release, released) = channel();
+        let thread = thread::Builder::new().name("slipgate-history".into()).spawn(move || {
+            write_records(&of_thread, disk);
+            drop(release);
+        })?;
+        Ok(Self { shared, thread: Some(thread), released: Mutex::new(released) })
     }
 }
 
 impl Drop for HistoryThread {
     fn drop(&mut self) {
-        lock(&self.shared.records).is_closed = true;
+        let mut records = lock(&self.shared.records);
+        records.is_closed = true;
+        let limit = MAX_LAST_ATTEMPT.saturating_sub(records.working_for(Instant::now()));
+        let undurable = records.recorded - records.durable;
+        drop(records);
         self.shared.wake.notify_one();
+        let released = self.released.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if released.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            warn!(
+                undurable,
+                "the disk of the history file hangs, so the server ends without it; tokens that are not on the disk \
+                 belong to clients that were not connected"
+            );
+            // Dropping the handle detaches the thread, which keeps the file and its lock until the disk responds.
+            return;
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

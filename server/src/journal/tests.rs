@@ -278,6 +278,39 @@ fn the_last_journal_releases_the_disk_after_its_attempt() {
 }
 
 #[test]
+fn last_journal_leaves_a_disk_that_hangs() {
+    let (mut shard, attempts) = SlowDisk::journal();
+    shard.record(used(1)).unwrap();
+    assert_eq!(shard.flush(), Ok(0));
+    let attempt = next(&attempts);
+    let since = lock(&shard.shared.records).working_since.unwrap();
+    let (ended, end) = channel();
+    thread::spawn(move || ended.send(count_warnings("hangs, so the server ends without it", || drop(shard))));
+    let (_, lines) = end.recv_timeout(MAX_WAIT).expect("the journal is dropped although its disk hangs");
+    assert_eq!(lines, 1);
+    assert!(since.elapsed() >= MAX_LAST_ATTEMPT, "the attempt was left after {:?}", since.elapsed());
+    // The thread releases the disk when it responds.
+    attempt.end(Ok(()));
+    assert!(attempts.recv().is_err(), "the disk was dropped with its end of the channel");
+}
+
+#[test]
+fn last_journal_does_not_wait_for_a_disk_that_has_hung() {
+    let (mut shard, attempts) = SlowDisk::journal();
+    shard.record(used(1)).unwrap();
+    assert_eq!(shard.flush(), Ok(0));
+    let attempt = next(&attempts);
+    lock(&shard.shared.records).working_since = Instant::now().checked_sub(MAX_LAST_ATTEMPT);
+    let (ended, end) = channel();
+    thread::spawn(move || {
+        drop(shard);
+        ended.send(())
+    });
+    end.recv_timeout(MAX_LAST_ATTEMPT / 2).expect("the attempt has lasted for long enough");
+    attempt.end(Ok(()));
+}
+
+#[test]
 fn attempt_makes_the_journal_busy_after_half_a_second() {
     let start = Instant::now();
     let records = RecordQueue { working_since: Some(start), ..RecordQueue::new() };

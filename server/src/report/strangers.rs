@@ -1,7 +1,8 @@
 //! Warnings of mistakes that strangers can imitate: another private key, another protocol id.
 //!
 //! A single forged datagram must not use up such a warning: it needs [`MIN_DROPS`] drops within [`WINDOW`], which one
-//! misconfigured client causes, and it is given again after some minutes.
+//! misconfigured client causes, and it is given again after some minutes. A flood of forgeries can cause it falsely, so
+//! the warning that no token opens is given again after one minute: forgeries hide a real mistake for no longer.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use slipgate_netcode::discard::{Discard, Discards};
 use slipgate_netcode::time::Instant;
 use tracing::warn;
 
-use super::limit::Repeated;
+use super::limit::{REPEAT_INTERVAL, Repeated};
 
 /// The drops within [`WINDOW`] that cause a warning: a client repeats its request ten times a second.
 const MIN_DROPS: u64 = 10;
@@ -17,6 +18,9 @@ const MIN_DROPS: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 /// The time without an opened token after which the keys count as different.
 const OPENED_LATELY: Duration = Duration::from_secs(60);
+/// The interval of the warning that no token opens. Ten forged requests cause it on a server that no player joins, so a
+/// longer one would let forgeries silence it when the keys do differ. The summary has the same interval.
+const OTHER_KEY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A likely mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +54,8 @@ impl StrangerWarnings {
             match suspicion {
                 Suspicion::OtherKey => warn!(
                     "connect tokens do not open with any of this server's private keys, and none has opened lately \
-                     (token_not_authentic): the token issuer may have another key"
+                     (token_not_authentic): the token issuer may have another key, or they are forged and no player \
+                     has joined in the last minute"
                 ),
                 Suspicion::SomeForged => warn!(
                     "some connect tokens do not open with any of this server's private keys, while others do \
@@ -85,13 +90,13 @@ impl StrangerWarnings {
         }
         self.last = (not_authentic, other);
         let opens_lately = last_opened.is_some_and(|last| !now.reached(last, OPENED_LATELY));
-        let (suspicion, warned) = if opens_lately {
-            (Suspicion::SomeForged, &mut self.warned_of_forged)
+        let (suspicion, warned, interval) = if opens_lately {
+            (Suspicion::SomeForged, &mut self.warned_of_forged, REPEAT_INTERVAL)
         } else {
-            (Suspicion::OtherKey, &mut self.warned_of_key)
+            (Suspicion::OtherKey, &mut self.warned_of_key, OTHER_KEY_INTERVAL)
         };
         let has_many = not_authentic - self.not_authentic >= MIN_DROPS;
-        let key = (has_many && warned.take(now)).then_some(suspicion);
+        let key = (has_many && warned.take_for(now, interval)).then_some(suspicion);
         let protocol =
             (self.has_other_protocol() && self.warned_of_protocol.take(now)).then_some(Suspicion::OtherProtocol);
         [key, protocol]
@@ -141,12 +146,31 @@ mod tests {
         assert_eq!(world.drop_at(70, 20, Discard::TokenNotAuthentic), [Suspicion::OtherKey]);
     }
 
+    /// Ten forged requests cause the warning on a server that no player joins. A change of the issuer's key is reported
+    /// within a minute nevertheless. Beside players the other warning is given once in this time.
+    #[test]
+    fn forgeries_on_a_quiet_server_hide_no_key_for_long() {
+        for forged_at in 0..60 {
+            let mut world = World::default();
+            assert_eq!(world.drop_at(forged_at, 10, Discard::TokenNotAuthentic), [Suspicion::OtherKey]);
+            // From second 60 on a client with a token of another key sends ten requests a second.
+            let mut is_warned_at = |second| !world.drop_at(second, 10, Discard::TokenNotAuthentic).is_empty();
+            let warned = (60..200).find(|second| is_warned_at(*second));
+            assert!(warned.is_some_and(|second| second <= 120), "forged at {forged_at}: {warned:?}");
+        }
+        let last_opened = Some(Instant::from_start(Duration::from_secs(599)));
+        let mut world = World { last_opened, ..World::default() };
+        let warned: Vec<_> =
+            (600..=658).filter(|second| !world.drop_at(*second, 20, Discard::TokenNotAuthentic).is_empty()).collect();
+        assert_eq!(warned, [600]);
+    }
+
     #[test]
     fn warnings_are_given_again_after_minutes_and_after_new_keys() {
         let mut world = World::default();
         let warned: Vec<_> =
             (0..=600).filter(|second| !world.drop_at(*second, 20, Discard::TokenNotAuthentic).is_empty()).collect();
-        assert_eq!(warned, [0, 300, 600]);
+        assert_eq!(warned, (0..=10).map(|minute| 60 * minute).collect::<Vec<_>>());
         world.warnings.on_new_keys();
         assert_eq!(world.drop_at(610, 20, Discard::TokenNotAuthentic), [Suspicion::OtherKey]);
     }

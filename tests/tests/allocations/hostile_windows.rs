@@ -94,10 +94,29 @@ fn resident_bytes() -> usize {
     status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
+/// Runs a test of this program again, in a process of its own: resident memory is that of a whole process. Returns true
+/// in that process.
+#[cfg(target_os = "linux")]
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "SLIPGATE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = program.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    assert!(output.status.success() && text.contains("1 passed"), "{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_of_broken_transfers_is_given_back() {
     const CLIENTS: usize = 5;
+    if !is_alone("hostile_windows::memory_of_broken_transfers_is_given_back") {
+        return;
+    }
     let channel = ChannelConfig {
         transfers: TransferConfig { admission: TransferAdmission::Automatic, ..TransferConfig::default() },
         ..ChannelConfig::from(Kind::Transfers)
@@ -138,4 +157,6 @@ fn memory_of_broken_transfers_is_given_back() {
     );
     assert_eq!(memory.transfers.left(), Memory::default().transfers.left());
     assert!(left < 64 << 10, "{left} bytes are still allocated");
+    // The allocator keeps some freed pages: 5 of 45 MiB were measured.
+    assert!(resident_left < resident_most / 4, "{resident_left} of {resident_most} bytes are still resident");
 }

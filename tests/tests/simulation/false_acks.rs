@@ -1,5 +1,6 @@
-//! Receivers that acknowledge packets which they did not get, behind a path of 4 Mbit/s with a buffer of 250 ms: each
-//! is disconnected before the sender has sent 64 KiB more than to an honest one.
+//! Receivers that acknowledge packets which they did not get, behind a path of 4 Mbit/s with a buffer of 250 ms: one
+//! that acknowledges at least a fifth of them is disconnected before the sender has sent 64 KiB more than to an honest
+//! one. One that acknowledges fewer gains no more than by false delays alone, which are not detected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -261,12 +262,13 @@ fn worst(acks: FalseAcks, from: u64, path: &Conditions, seeds: u64) -> (u64, usi
     (outcomes.iter().map(|outcome| outcome.excess).max().unwrap(), ended)
 }
 
-const FALSE_ACKS: [(FalseAcks, u64); 8] = [
+const FALSE_ACKS: [(FalseAcks, u64); 9] = [
     (FalseAcks::All, 0),
     (FalseAcks::All, 300),
     (FalseAcks::All, 1000),
     (FalseAcks::All, 3000),
     (FalseAcks::Some(0.5), 0),
+    (FalseAcks::Some(0.2), 0),
     (FalseAcks::Runs(2), 0),
     (FalseAcks::Ahead(8), 0),
     (FalseAcks::Ahead(2), 0),
@@ -308,8 +310,23 @@ fn false_acks_draw_megabytes_without_skipped_numbers() {
     );
 }
 
-/// False delays in correct acknowledgements look like a fast path, but losses bound their gain. A receiver that
-/// acknowledges only some of the missing packets gains no more, and is disconnected.
+/// False delays in correct acknowledgements look like a fast path, but losses bound their gain: at worst 477,535 bytes
+/// within 9 s over 40 seeds, a ninth of what an honest receiver gets. A receiver that acknowledges only some of the
+/// missing packets gains no more, and is disconnected. At worst over 40 seeds, by the share that it acknowledges:
+///
+/// | share | excess | connections above 64 KiB | last disconnect |
+/// | --- | --- | --- | --- |
+/// | 1 % | 476,051 | 31 of 40 | one is not disconnected within 9 s |
+/// | 3 % | 462,997 | 16 | 1.7 s |
+/// | 10 % | 313,433 | 4 | 1.3 s |
+/// | 20 % | 51,146 | 0 | 0.9 s |
+/// | 30 % | 1,189 | 0 | 0.7 s |
+/// | 50 % | 1,189 | 0 | 0.5 s |
+/// | 100 % | 67 | 0 | 0.4 s |
+///
+/// One that acknowledges only gaps of at least three numbers gains 154,548 bytes (2 of 40 above 64 KiB), four 383,466
+/// (all), five 470,116 (all): skips of at most three numbers are rarely part of such a gap. Denser skips would not
+/// lower what a receiver can gain, because false delays alone gain as much.
 #[test]
 fn false_delays_and_rare_false_acks_gain_little() {
     let path = access_line(4, 250, 20);

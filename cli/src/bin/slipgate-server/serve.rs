@@ -89,13 +89,15 @@ impl Service {
         ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }
     }
 
-    fn stop(&mut self) {
+    fn stop(mut self) {
         self.server.begin_turn(self.clock.now());
         self.server.stop("");
         self.server.end_turn();
         // Taking the last `Disconnected` events writes their log lines.
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
+        // Waits for the last write of the history file, for at most a second: "stopped" is the last line.
+        drop(self.server);
         info!("stopped");
     }
 }

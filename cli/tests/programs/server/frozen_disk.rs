@@ -203,6 +203,33 @@ fn frozen_history_disk_changes_no_round_trip() {
 }
 
 #[test]
+fn stop_signal_ends_a_server_whose_disk_is_frozen() {
+    let folder = TestFolder::new();
+    let volume = match Volume::freezable(&folder) {
+        Ok(volume) => volume,
+        Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+    };
+    for shards in ["1", "2"] {
+        let server = folder.start(&["--shards", shards, "--history", "volume/history"]);
+        let mut player = TestClient::join(1, server.address());
+        volume.freeze("--freeze");
+        let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
+        let frozen_at = Instant::now();
+        while frozen_at.elapsed() < Duration::from_millis(300) {
+            new.poll();
+            thread::sleep(Duration::from_millis(1));
+        }
+        server.signal("-TERM");
+        player.until("disconnected", |client| client.ended.is_some());
+        println!("{}", server.wait_for("hangs, so the server ends without it"));
+        println!("{}", server.wait_for(": stopped"));
+        // The kernel does not end a thread in the middle of a write to a frozen file system, not even by SIGKILL.
+        volume.freeze("--unfreeze");
+        assert_eq!(server.end().0, Some(0));
+    }
+}
+
+#[test]
 fn full_disk_does_not_prevent_a_start_with_a_whole_file() {
     let folder = TestFolder::new();
     let volume = match Volume::small(&folder) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -154,18 +155,24 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
+/// Returns a server and its address. Its history is on a disk that hangs while the freezer is set.
+fn server_on_disk(folder: &TestFolder, freezer: &Arc<Freezer>, clock: Clock) -> (Server, SocketAddr) {
+    let mut history = HistoryFile::open(folder.file(), wall_clock().into()).unwrap();
+    let file = File::options().read(true).write(true).open(folder.file()).unwrap();
+    history.file = Box::new(StallingFile(file, Arc::clone(freezer)));
+    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let address = sockets.local_addresses()[0];
+    let config = ServerConfig { token_cutoff: TokenCutoff::None, ..ServerConfig::new(7, 64, &[address]) };
+    let server = Server::with_history(sockets, config, Key::from([7; 32]).into(), clock.now(), history).unwrap();
+    (server, address)
+}
+
 #[test]
 fn disk_that_hangs_changes_no_round_trip_of_players() {
     let is_all = std::env::var_os("SLIPGATE_TESTS").is_some_and(|value| value == "all");
     let frozen_for = Duration::from_secs(if is_all { 20 } else { 2 });
     let (folder, clock, freezer) = (TestFolder::new("frozen"), Clock::start(), Arc::new(Freezer::default()));
-    let mut history = HistoryFile::open(folder.file(), wall_clock().into()).unwrap();
-    let file = File::options().read(true).write(true).open(folder.file()).unwrap();
-    history.file = Box::new(StallingFile(file, Arc::clone(&freezer)));
-    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
-    let address = sockets.local_addresses()[0];
-    let config = ServerConfig { token_cutoff: TokenCutoff::None, ..ServerConfig::new(7, 64, &[address]) };
-    let server = Server::with_history(sockets, config, Key::from([7; 32]).into(), clock.now(), history).unwrap();
+    let (server, address) = server_on_disk(&folder, &freezer, clock);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let end = EndOnDrop(&is_over, &freezer);
@@ -212,4 +219,46 @@ fn disk_that_hangs_changes_no_round_trip_of_players() {
         let (warnings, has_refused) = serving.join().unwrap();
         assert!(warnings >= 1 && has_refused, "{warnings} lines say that the disk hangs");
     });
+}
+
+#[test]
+fn server_ends_although_its_disk_hangs() {
+    let (folder, clock, freezer) = (TestFolder::new("frozen-end"), Clock::start(), Arc::new(Freezer::default()));
+    let (mut server, address) = server_on_disk(&folder, &freezer, clock);
+    let start = Instant::now();
+    let mut turn = |player: &mut Player| {
+        assert!(start.elapsed() < Duration::from_secs(10), "a player is not admitted");
+        player.turn(clock, false);
+        echo_turn(&mut server, clock.now());
+        thread::sleep(Duration::from_millis(1));
+        server.totals().stats.connects
+    };
+    let mut old = Player::new(1, address, clock);
+    while !old.is_connected {
+        turn(&mut old);
+    }
+    freezer.set(true);
+    let mut new = Player::new(2, address, clock);
+    while turn(&mut new) < 2 {}
+    (0..20).for_each(|_| _ = turn(&mut new));
+    server.stop("");
+    server.end_turn();
+    // A server that waits for its disk would hang this thread, so another one drops it.
+    let (ended, end) = channel();
+    thread::spawn(move || {
+        drop(server);
+        ended.send(()).unwrap();
+    });
+    let has_ended = end.recv_timeout(Duration::from_secs(10)).is_ok();
+    let start = Instant::now();
+    while old.ended.is_none() && start.elapsed() < Duration::from_secs(10) {
+        old.turn(clock, false);
+        thread::sleep(Duration::from_millis(1));
+    }
+    new.turn(clock, false);
+    freezer.set(false);
+    assert!(has_ended, "the end of the server waits for the disk");
+    assert_eq!(old.ended, Some(CloseKind::DisconnectedByServer));
+    // Its record is not durable: it was sent nothing about a slot, and its token may be used again.
+    assert!(!new.is_connected && new.ended.is_none(), "{:?}", new.ended);
 }
