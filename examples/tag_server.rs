@@ -143,7 +143,7 @@ impl Game {
     pub(crate) fn end(mut self) {
         self.server.stop("The game is over. Thank you for playing.");
         let start = Instant::now();
-        while self.server.connected() > 0 && start.elapsed() < MAX_END {
+        while self.server.connected_count() > 0 && start.elapsed() < MAX_END {
             self.turn();
         }
     }

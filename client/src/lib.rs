@@ -124,7 +124,7 @@ pub mod stats {
 /// Connect tokens: the public part, and the errors of reading one.
 pub mod token {
     pub use slipgate_netcode::timing::TimeoutPolicy;
-    pub use slipgate_netcode::token::{ConnectToken, PublicFacts};
+    pub use slipgate_netcode::token::PublicFacts;
     pub use slipgate_netcode::wire::token::TokenLayoutError;
 }
 

@@ -2,7 +2,8 @@
 
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::LayoutHash;
-use slipgate_session::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
+use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
 

@@ -9,9 +9,10 @@ use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, RECEIVE_BUFFER_BYTES};
 use slipgate_session::channel::transfer::{PartialTransfer, TransferId};
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::connection::{CloseReason, Delivery, PacketTimes, PayloadSpan, SendError};
+use slipgate_session::connection::{CloseReason, Delivery, PacketTimes, SendError};
 use slipgate_session::reliability::PacketEvent;
 use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage};
+use slipgate_session::wire::PayloadSpan;
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::ReceiveBatch;
 

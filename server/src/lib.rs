@@ -183,8 +183,7 @@ pub mod packets {
 /// UDP sockets: their buffers, DSCP marks, counters and wakers.
 pub mod sockets {
     pub use slipgate_udp::{
-        Batching, Dscp, Marking, Overflow, SocketBuffers, SocketErrorKind, SocketStats, Sockets, Steering, WakePolicy,
-        Waker,
+        Batching, Dscp, Marking, Overflow, SocketBuffers, SocketErrorKind, SocketStats, Steering, WakePolicy, Waker,
     };
 }
 

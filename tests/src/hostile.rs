@@ -8,7 +8,8 @@ use std::sync::Arc;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::control::VERSION;
-use slipgate_session::channel::transfer::frame::{TransferBegin, TransferFrame, TransferReason};
+use slipgate_session::channel::transfer::TransferReason;
+use slipgate_session::channel::transfer::frame::{TransferBegin, TransferFrame};
 use slipgate_session::channel::transfer::{
     ContentDigest, MIN_SLICE_BYTES, TransferAdmission, TransferConfig, TransferId,
 };

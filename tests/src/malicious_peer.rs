@@ -6,8 +6,9 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::LayoutHash;
-use slipgate_session::channel::control::{Bye, CloseCode, ControlMessage, Hello, VERSION, read, write};
+use slipgate_session::channel::control::{Bye, ControlMessage, Hello, VERSION, read, write};
 use slipgate_session::channel::transfer::frame::TransferFrame;
+use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
 

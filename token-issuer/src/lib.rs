@@ -31,12 +31,12 @@ pub mod api_key;
 mod entropy;
 #[cfg(feature = "http")]
 pub mod http;
-pub mod issuer;
-pub mod limits;
+mod issuer;
+mod limits;
 
 pub use entropy::system_entropy;
 pub use issuer::{Issuer, IssuerError, MintError, Minted, TokenRequest};
-pub use limits::{Limits, LimitsError};
+pub use limits::{Limits, LimitsError, MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
 pub use slipgate_netcode::crypto::key::{Key, KeyRing};
 pub use slipgate_netcode::ids::ClientId;
 pub use slipgate_netcode::time::UnixMillis;

@@ -172,8 +172,8 @@ impl Invariants {
         for admission in self.admitted.values_mut() {
             admission.is_durable |= server.client(admission.client).is_some_and(|client| client.durable);
         }
-        assert!(server.connected() <= self.config.slots);
-        assert_eq!(server.clients().count(), server.connected() as usize);
+        assert!(server.connected_count() <= self.config.slots);
+        assert_eq!(server.clients().count(), server.connected_count() as usize);
         assert!(server.table_usage().pending <= self.config.pending_clients as usize);
         assert!(server.table_usage().used_tokens <= self.config.history_tokens);
         for client in server.clients() {
@@ -181,7 +181,7 @@ impl Invariants {
             assert_eq!(server.find(info.client_id), Some(client));
         }
         let (connects, disconnects) = (server.stats().connects, server.stats().disconnects);
-        assert_eq!(connects - disconnects, u64::from(server.connected()));
+        assert_eq!(connects - disconnects, u64::from(server.connected_count()));
     }
 
     /// Checks that a client is gone after the longest timeout without a packet, unless the server slept: it

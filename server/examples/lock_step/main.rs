@@ -44,8 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut inbox, mut printed) = (Inbox::default(), 0);
     loop {
         relay.turn(&mut server, &mut inbox, clock.now());
-        if server.connected() != printed {
-            printed = server.connected();
+        if server.connected_count() != printed {
+            printed = server.connected_count();
             println!("{printed} clients");
         }
         thread::sleep(TURN);

@@ -114,7 +114,7 @@ impl Relay {
     /// Sends the same frame to every client, and accepts new ones only if the uplink can carry theirs. A client that
     /// joins gets the frames from now on; the game must send it the state of the world.
     fn send_frame(&mut self, server: &mut Server) {
-        let clients = server.connected() as usize;
+        let clients = server.connected_count() as usize;
         let limit = frame_limit(self.uplink, clients, self.tick);
         let bytes = self.compose(limit);
         server.for_each_client(|mut client| {

@@ -58,8 +58,8 @@ impl Server {
     /// Returns the number of this shard's used slots. A client that was kicked keeps its slot until it has acknowledged
     /// the reason, so the number may be larger than that of [`clients`](Self::clients).
     #[must_use]
-    pub fn connected(&self) -> u32 {
-        self.core.netcode.connected()
+    pub fn connected_count(&self) -> u32 {
+        self.core.netcode.connected_count()
     }
 
     /// Returns what the payloads of clients carry.
@@ -96,7 +96,7 @@ impl Server {
     #[must_use]
     pub fn totals(&self) -> ServerTotals {
         ServerTotals {
-            connected: self.connected(),
+            connected: self.connected_count(),
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),

@@ -263,7 +263,7 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
     const CHAT: ChannelId = ChannelId(0);
     let (mut server, _player, _, handle) = with_connected_client();
     server.kick(handle, "that is enough").unwrap();
-    assert_eq!((server.clients().count(), server.find(9), server.connected()), (0, None, 1));
+    assert_eq!((server.clients().count(), server.find(9), server.connected_count()), (0, None, 1));
     let mut client = server.client(handle).expect("it has its slot");
     assert_eq!((client.client_id(), client.user_data()), (ClientId(9), [9; USER_DATA_BYTES]));
     assert!(client.address().is_some() && client.path().is_some());
@@ -274,7 +274,7 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
     );
     assert_eq!(server.kick(handle, "again"), Err(SendError::Gone));
     server.client(handle).unwrap().disconnect().unwrap();
-    assert_eq!(server.connected(), 0, "the slot is free at once");
+    assert_eq!(server.connected_count(), 0, "the slot is free at once");
     assert!(server.client(handle).is_none());
 }
 

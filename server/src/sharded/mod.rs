@@ -203,7 +203,7 @@ impl ShardedServer {
 
     /// Returns the number of [`clients`](Self::clients).
     #[must_use]
-    pub const fn connected(&self) -> u32 {
+    pub const fn connected_count(&self) -> u32 {
         self.connected
     }
 

@@ -111,7 +111,7 @@ impl GameServer for OurServer {
     }
 
     fn connected(&self) -> usize {
-        self.server.connected() as usize
+        self.server.connected_count() as usize
     }
 
     fn discards(&self) -> Option<&Discards> {

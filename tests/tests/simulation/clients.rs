@@ -118,7 +118,7 @@ fn client_that_the_server_timed_out_learns_of_it_at_once() {
     // Only the path to the server is broken: what the client sends comes from an address without a program.
     let own_address = std::mem::replace(&mut world.clients[client].address, no_client(7));
     let mut since = world.monotonic();
-    while world.servers[server].core.connected() == 1 {
+    while world.servers[server].core.connected_count() == 1 {
         let packet = world.sent().len();
         world.turn();
         let to_client: Vec<_> =

@@ -8,10 +8,10 @@ use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::{self as netcode, ClientHandle};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
-use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{
     CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Memory, Role, SendError, Traffic,
 };

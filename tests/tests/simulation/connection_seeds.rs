@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer, TransferAdmission, TransferId};
 use slipgate_session::channel::{
     ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, MAX_RECEIPTS, Remaining, SendOptions,
 };
 use slipgate_session::congestion::{self, Algorithm, BytesPerSecond};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, SendError};
 use slipgate_sim::{Buffer, Conditions, GilbertElliott, Loss, Order, Rate, RateLimit, Reordering, Share, Stalls};
 use slipgate_tests::connection_world::ConnectionWorld;

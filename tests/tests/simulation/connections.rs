@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig};
 use slipgate_sim::{Conditions, Loss, Share};
 use slipgate_tests::connection_world::ConnectionWorld;

@@ -217,7 +217,7 @@ fn flood_at_other_addresses_does_not_block_a_pending_client() {
     );
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn wrong_responses_do_not_block_other_pending_clients() {
     }
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn forgeries_at_a_pending_address_do_not_block_its_client() {
     }
     let response = honest.response(&challenge);
     assert_eq!(world.present(server, stranger(1), &response), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn untaken_events_stop_admission_and_bound_memory() {
         let mut response = raw_client.response(&challenge);
         assert_eq!(core.handle(stranger(1), &mut response, now), Err(Discard::EventsFull));
     }
-    assert_eq!(core.connected(), 0);
+    assert_eq!(core.connected_count(), 0);
     let mut events = 0;
     while core.poll_event().is_some() {
         events += 1;
@@ -462,7 +462,10 @@ fn megabyte_of_noise_is_counted_and_has_no_effect() {
         }
     }
     assert_eq!(world.servers[server].core.discards().total() - before, noise.len() as u64);
-    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.table_usage().pending), (1, 0));
+    assert_eq!(
+        (world.servers[server].core.connected_count(), world.servers[server].core.table_usage().pending),
+        (1, 0)
+    );
     assert_eq!(world.servers[server].core.table_usage().used_tokens, 1);
     assert_eq!(world.state(client), ClientState::Connected);
 }

@@ -48,7 +48,7 @@ fn challenge_of_another_address_admits_no_spoofed_client() {
         assert_eq!(world.present(server, victim(), &spoofed), Err(Discard::ChallengeForeign));
 
         world.run_for(10 * SECOND);
-        assert_eq!(world.servers[server].core.connected(), 0);
+        assert_eq!(world.servers[server].core.connected_count(), 0);
         let streamed = world.sent().iter().filter(|(_, to, _)| *to == victim());
         assert!(streamed.map(|(_, _, datagram)| datagram.len()).sum::<usize>() < second.request().len());
         // The pending entry at the attacker's own address is valid while it exists.
@@ -67,7 +67,7 @@ fn challenge_of_another_address_of_the_token_is_discarded() {
     let spoofed = thief.response(&earned);
     assert_eq!(world.present(server, victim(), &spoofed), Err(Discard::ChallengeForeign));
     assert_eq!(world.present(server, attacker(), &thief.response(&earned)), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn earlier_challenge_of_a_pending_client_stays_valid() {
     let first = world.request_challenge(server, &raw_client, attacker());
     world.request_challenge(server, &raw_client, attacker());
     assert_eq!(world.present(server, attacker(), &raw_client.response(&first)), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 // The first request ------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ fn response_consumes_the_token_at_all_other_addresses() {
     // Also after the owner has disconnected.
     world.clients[owner].core.disconnect();
     world.run_for(SECOND);
-    assert_eq!(world.servers[server].core.connected(), 0);
+    assert_eq!(world.servers[server].core.connected_count(), 0);
     assert_eq!(world.present(server, attacker(), &thief.request()), Err(Discard::TokenUsed));
 }
 
@@ -249,7 +249,7 @@ fn newer_token_replaces_the_pending_one_of_its_client_id() {
     let mut old = old;
     assert_eq!(world.present(server, stranger(1), &old.response(&forgotten)), Err(Discard::UnknownSender));
     assert_eq!(world.present(server, stranger(2), &newer.response(&challenge)), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]

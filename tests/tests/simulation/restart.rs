@@ -218,7 +218,7 @@ fn wall_clock_jump_ends_no_session() {
     for error in [86_400_000, -86_400_000, 0] {
         world.clock_error_ms = error;
         world.run_for(2 * SECOND);
-        assert_eq!((world.state(client), world.servers[server].core.connected()), (ClientState::Connected, 1));
+        assert_eq!((world.state(client), world.servers[server].core.connected_count()), (ClientState::Connected, 1));
     }
 }
 
@@ -348,14 +348,14 @@ fn failed_journal_write_admits_no_client() {
     let challenge = world.request_challenge(server, &token, stranger(1));
     device.with(|device| device.write_fails = true);
     assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Err(Discard::HistoryUnavailable));
-    assert_eq!(world.servers[server].core.connected(), 0);
+    assert_eq!(world.servers[server].core.connected_count(), 0);
     assert_eq!(world.servers[server].events, []);
     assert_eq!(world.replies_to(stranger(1)), Vec::<Vec<u8>>::new());
     assert_eq!(world.servers[server].core.stats().journal_failures, 1);
     // The same response admits the client as soon as the device works.
     device.with(|device| device.write_fails = false);
     assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Ok(None));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -372,14 +372,17 @@ fn failed_journal_writes_give_slots_and_client_ids_back() {
         );
     }
     assert_eq!(world.servers[server].core.stats().journal_failures, 8);
-    assert_eq!((world.servers[server].core.connected(), world.servers[server].core.table_usage().used_tokens), (0, 0));
+    assert_eq!(
+        (world.servers[server].core.connected_count(), world.servers[server].core.table_usage().used_tokens),
+        (0, 0)
+    );
     device.with(|device| device.write_fails = false);
     // The pending entries expire.
     world.run_for(6 * SECOND);
     for (token, from) in tokens.iter_mut().take(4).zip(11..) {
         world.admit_raw(server, token, stranger(from));
     }
-    assert_eq!(world.servers[server].core.connected(), 4);
+    assert_eq!(world.servers[server].core.connected_count(), 4);
 }
 
 #[test]
@@ -403,7 +406,7 @@ fn takeover_that_cannot_be_recorded_changes_nothing() {
     let taken_over = world.admit_raw(server, &mut new, stranger(2));
     assert!(world.servers[server].core.client(handle).is_none());
     assert!(world.servers[server].core.client(taken_over).is_some());
-    assert_eq!(world.servers[server].core.connected(), 4);
+    assert_eq!(world.servers[server].core.connected_count(), 4);
 }
 
 #[test]
@@ -552,7 +555,7 @@ fn one_journal_write_makes_all_clients_of_a_turn_durable() {
         world.connect(client, token);
     }
     world.run_for(SECOND);
-    assert_eq!(world.servers[server].core.connected(), 4);
+    assert_eq!(world.servers[server].core.connected_count(), 4);
     assert_eq!(device.with(|device| (device.flushes, device.durable.len())), (1, 4));
 }
 

@@ -81,7 +81,7 @@ fn authentic_packet_keeps_a_slot_alive() {
         let keep_alive = token.keep_alive();
         world.present(server, stranger(1), &keep_alive).unwrap();
     }
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn server_clamps_token_timeouts_except_in_development() {
         });
         let mut token = raw_client_with_timeout(&mut world, 1, server, allocation_count);
         world.admit_raw(server, &mut token, stranger(1));
-        let connected = |world: &NetcodeWorld| world.servers[server].core.connected();
+        let connected = |world: &NetcodeWorld| world.servers[server].core.connected_count();
         let limit = Duration::from_secs(seconds.unwrap_or(120));
         world.run_for(limit - SECOND / 10);
         assert_eq!(connected(&world), 1, "{policy:?} {allocation_count}: before {limit:?}");
@@ -150,7 +150,7 @@ fn unread_sockets_restart_all_client_timeouts() {
         world.servers[server].core.tick_with_backlog(now);
     }
     world.servers[server].running = true;
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
     let newer = raw_client(&mut world, 1, server);
     assert_eq!(world.present(server, stranger(2), &newer.request()), Err(Discard::ClientIdConnected));
     world.run_for(SECOND + SECOND / 10);
@@ -389,7 +389,7 @@ fn lost_acceptance_costs_no_payload_of_its_turn() {
                 let handled = client.handle(server_at, &mut datagram, now.monotonic);
                 received += usize::from(handled.is_ok_and(|payload| payload.is_some()));
             }
-            assert_eq!(received, if core.connected() == 1 { greetings } else { 0 }, "datagram {lost} is lost");
+            assert_eq!(received, if core.connected_count() == 1 { greetings } else { 0 }, "datagram {lost} is lost");
         }
         assert_eq!(client.state(), ClientState::Connected);
     }
@@ -413,7 +413,8 @@ fn client_connects_when_the_first_keep_alive_is_lost() {
     let server = world.add_server(4);
     let (client, token) = (world.add_client(), world.token(1, &[server]));
     world.connect(client, token);
-    world.run_until(SECOND, |world| world.servers[server].core.connected() == 0 && world.state(client) as i8 == 2);
+    world
+        .run_until(SECOND, |world| world.servers[server].core.connected_count() == 0 && world.state(client) as i8 == 2);
     world.turn();
     world.set_conditions(Conditions { loss: conditions::loss(100.0), ..Conditions::perfect() });
     // The keep-alive is in flight: move the client to another address, so that it does not arrive.
@@ -603,7 +604,7 @@ fn lowest_free_slot_is_assigned_first() {
 fn server_fills_4096_slots_and_serves_the_last_one() {
     const SLOTS: u32 = 4096;
     let (mut core, mut raw_clients, now) = filled(SLOTS, SLOTS);
-    assert_eq!((core.connected(), core.clients().last().map(|client| client.slot().0)), (SLOTS, Some(SLOTS - 1)));
+    assert_eq!((core.connected_count(), core.clients().last().map(|client| client.slot().0)), (SLOTS, Some(SLOTS - 1)));
     let late = raw_clients.pop().expect("one more");
     core.handle(stranger(SLOTS as usize), &mut late.request(), now).unwrap();
     let reply = sent(&mut core, now).remove(0);
@@ -618,7 +619,7 @@ fn server_fills_4096_slots_and_serves_the_last_one() {
 #[test]
 fn server_supports_65536_slots() {
     let (core, ..) = filled(65_536, 64);
-    assert_eq!((core.connected(), core.config().slots), (64, 65_536));
+    assert_eq!((core.connected_count(), core.config().slots), (64, 65_536));
     for slots in [0, 65_537] {
         let config = ServerConfig::new(PROTOCOL_ID, slots, &[stranger(0).socket_addr()]);
         let started = NetcodeServer::new(config, Key::from([1; 32]).into(), &Seed::from([1; 32]), Now::default());
@@ -763,7 +764,7 @@ fn in_process_client_replaces_a_pending_one_of_its_id() {
     let now = world.now();
     world.servers[server].core.connect_loopback(1, [0; 256], now).unwrap();
     assert_eq!(world.present(server, stranger(1), &pending.response(&challenge)), Err(Discard::UnknownSender));
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn newer_token_takes_over_the_slot_of_a_silent_player() {
         NetcodeEvent::Connected { client: new, client_id: 1.into() },
     ];
     assert_eq!(events, expected);
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
     assert_eq!(world.servers[server].core.client(new).and_then(|info| info.address), Some(elsewhere()));
     assert!(world.servers[server].core.client(old).is_none());
 
@@ -231,7 +231,7 @@ fn token_that_took_over_a_slot_admits_no_second_client() {
     let mut newer = raw_client(&mut world, 1, server);
     world.admit_raw(server, &mut newer, elsewhere());
     world.present(server, elsewhere(), &newer.seal(PacketKind::Disconnect, &[])).unwrap();
-    assert_eq!(world.servers[server].core.connected(), 0);
+    assert_eq!(world.servers[server].core.connected_count(), 0);
     for used in [&mut newer, &mut crashed] {
         for from in [elsewhere(), player_address(), address("10.70.0.1:7000")] {
             assert_eq!(world.present(server, from, &used.request()), Err(Discard::TokenUsed));
@@ -322,14 +322,14 @@ fn token_older_than_the_one_that_took_over_gets_no_slot() {
         shards.admit(0, &mut oldest, player_address()).unwrap();
         shards.run_for(GRACE + SECOND / 5);
         shards.admit(second, &mut newest, elsewhere()).unwrap();
-        assert_eq!(shards.servers.iter().map(NetcodeServer::connected).sum::<u32>(), 1);
+        assert_eq!(shards.servers.iter().map(NetcodeServer::connected_count).sum::<u32>(), 1);
         // The newest one is silent for long enough, but not ended by its timeout.
         shards.run_for(GRACE + SECOND / 5);
         let refused = shards.admit(third, &mut between, address("10.70.0.1:7000"));
         assert_eq!(refused, Err(Discard::ClientIdConnected), "takeover on {second}, then a token on {third}");
         let mut latest = shards.token(1);
         shards.admit(third, &mut latest, address("10.70.0.1:7001")).unwrap();
-        assert_eq!(shards.servers[third].connected(), 1);
+        assert_eq!(shards.servers[third].connected_count(), 1);
     }
 }
 
@@ -376,11 +376,11 @@ fn last_slot_of_two_shards_goes_to_one_client() {
     shards.servers[1].handle(elsewhere(), &mut second.response(&challenges[1]), now).unwrap();
     shards.servers[1].transmit(now, &mut outbox);
     assert_eq!(second.open(&outbox.datagrams[0].1).map(|opened| opened.kind), Some(PacketKind::Denied));
-    assert_eq!((shards.servers[1].connected(), shards.servers[1].table_usage().used_tokens), (0, 1));
+    assert_eq!((shards.servers[1].connected_count(), shards.servers[1].table_usage().used_tokens), (0, 1));
     // The slot is free again when the first client has left, and its disconnect packets need no sending.
     shards.servers[0].handle(player_address(), &mut first.seal(PacketKind::Disconnect, &[]), now).unwrap();
     shards.servers[1].handle(elsewhere(), &mut second.response(&challenges[1]), now).unwrap();
-    assert_eq!(shards.servers[1].connected(), 1);
+    assert_eq!(shards.servers[1].connected_count(), 1);
 }
 
 #[test]
@@ -398,9 +398,9 @@ fn request_alone_takes_over_no_slot_on_another_shard() {
         shards.run_for(SECOND / 10);
     }
     assert_eq!(results, [Err(Discard::ClientIdConnected), Ok(()), Ok(())], "refused until the other shard replies");
-    assert_eq!(shards.servers[0].connected(), 1);
+    assert_eq!(shards.servers[0].connected_count(), 1);
     shards.admit(1, &mut newer, elsewhere()).unwrap();
-    assert_eq!([0, 1].map(|shard| shards.servers[shard].connected()), [0, 1]);
+    assert_eq!([0, 1].map(|shard| shards.servers[shard].connected_count()), [0, 1]);
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn shard_that_ends_frees_its_slots_and_client_ids() {
         drop(shards.servers.remove(0));
         let mut next = shards.token(client_id);
         shards.admit(0, &mut next, elsewhere()).unwrap();
-        assert_eq!(shards.servers[0].connected(), 1, "client id {client_id}");
+        assert_eq!(shards.servers[0].connected_count(), 1, "client id {client_id}");
     }
 }
 

@@ -49,7 +49,7 @@ fn used_token_is_discarded_at_every_address() {
     assert_eq!(world.present(server, stranger(1), &first.request()), Err(Discard::TokenUsed));
     let disconnect = first.seal(PacketKind::Disconnect, &[]);
     world.present(server, stranger(1), &disconnect).unwrap();
-    assert_eq!(world.servers[server].core.connected(), 0);
+    assert_eq!(world.servers[server].core.connected_count(), 0);
     world.replies_to(stranger(1));
     for pos in [1, 2] {
         assert_eq!(world.present(server, stranger(pos), &first.request()), Err(Discard::TokenUsed));
@@ -79,7 +79,7 @@ fn recorded_packets_have_no_effect_in_the_next_session() {
     for datagram in &recorded {
         world.present(server, stranger(1), datagram).unwrap_err();
     }
-    assert_eq!(world.servers[server].core.connected(), 1);
+    assert_eq!(world.servers[server].core.connected_count(), 1);
     assert_eq!(world.servers[server].disconnects().len(), 1);
 }
 
@@ -512,7 +512,7 @@ fn key_rotation_at_run_time_drops_no_client() {
     world.client_sends(client, &payload).unwrap();
     world.run_for(SECOND / 10);
     assert_eq!(world.clients[client].received, [payload], "the echo arrives");
-    assert_eq!((world.servers[server].core.connected(), world.servers[server].disconnects().len()), (4, 0));
+    assert_eq!((world.servers[server].core.connected_count(), world.servers[server].disconnects().len()), (4, 0));
 }
 
 // Sequence numbers --------------------------------------------------------------------------------------------------

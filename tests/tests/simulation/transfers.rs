@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use slipgate_session::channel::transfer::frame::{SliceRanges, TransferBegin, TransferFrame, TransferReason};
+use slipgate_session::channel::transfer::TransferReason;
+use slipgate_session::channel::transfer::frame::{SliceRanges, TransferBegin, TransferFrame};
 use slipgate_session::channel::transfer::{
     ContentDigest, MAX_TRANSFER_BYTES, MIN_SLICE_BYTES, SentTransferFrame, Transfer, TransferConfig, TransferEvent,
     TransferId, TransferViolation, Transfers,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
+use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello};
 use slipgate_session::channel::transfer;
 use slipgate_session::channel::{
     ChannelConfig, ChannelId, ChannelViolation, Channels, FrameCursor, Kind, Layout, LayoutHash, ReceivedMessage,
     SendOptions,
 };
+use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_tests::vectors::{Case, Vectors};
 

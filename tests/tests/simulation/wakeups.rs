@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_session::channel::control::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer, TransferAdmission};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, SendError, Traffic};
 use slipgate_session::{client, server};
 use slipgate_sim::{Conditions, Loss, Share};

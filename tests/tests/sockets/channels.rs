@@ -244,7 +244,7 @@ fn kicked_player_receives_the_reason() {
     let (mut host, mut guest) = meet(channels());
     host.server.kick(host.client(), "the match is over, thank you").expect("the client is connected");
     until(&mut (&mut host, &mut guest), "the guest ends", |(host, guest)| {
-        !guest.ended.is_empty() && host.server.connected() == 0
+        !guest.ended.is_empty() && host.server.connected_count() == 0
     });
     assert_eq!(guest.client.close_reason().expect("it ended").text, "the match is over, thank you");
     assert_eq!((&guest.ended[..], &host.ended[..]), (&[CloseKind::Kicked][..], &[CloseKind::Kicked][..]));
@@ -261,7 +261,7 @@ fn different_layouts_disconnect_both_ends_with_a_reason() {
     for ended in [&guest.ended, &host.ended] {
         assert!(matches!(ended[..], [CloseKind::LayoutMismatch { .. }]), "{ended:?}");
     }
-    until(&mut (&mut host, &mut guest), "the slot is free", |(host, _)| host.server.connected() == 0);
+    until(&mut (&mut host, &mut guest), "the slot is free", |(host, _)| host.server.connected_count() == 0);
 }
 
 /// Sends the next packet, if the path has capacity now.
@@ -345,7 +345,7 @@ fn server_keeps_a_partial_upload_for_resumption() {
     let client = host.client();
     host.server.kick(client, "once more").expect("the client is connected");
     until(&mut (&mut host, &mut guest), "the guest ends", |(host, guest)| {
-        !guest.ended.is_empty() && host.server.connected() == 0
+        !guest.ended.is_empty() && host.server.connected_count() == 0
     });
     let (channel, partial) = host.log.partials.pop().expect("a partial upload");
     let had = partial.progress().bytes;

@@ -245,6 +245,6 @@ fn flood_ends_the_session_of_plain_payloads_and_packets_too() {
         let expected = [(HOSTILE, CloseKind::Violation(ChannelViolation::Flood))];
         assert_eq!(scene.ends, expected, "{traffic:?}");
         scene.run_for(Duration::from_millis(100));
-        assert_eq!(scene.server.connected(), 1, "{traffic:?}: netcode has disconnected it");
+        assert_eq!(scene.server.connected_count(), 1, "{traffic:?}: netcode has disconnected it");
     }
 }

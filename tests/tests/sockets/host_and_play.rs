@@ -51,7 +51,7 @@ fn hosting_player_receives_the_last_payloads_after_the_end() {
     while let Some(event) = inbox.next(&mut server) {
         ended += u32::from(matches!(event, Event::Disconnected { client, .. } if client == host));
     }
-    assert_eq!((ended, server.connected(), server.send(host, b"late")), (1, 0, Err(SendError::Gone)));
+    assert_eq!((ended, server.connected_count(), server.send(host, b"late")), (1, 0, Err(SendError::Gone)));
     let (mut client, mut buf) = (server.client(host).expect("a payload waits"), [0; MAX_PAYLOAD_BYTES]);
     assert_eq!((client.loopback_send(b"late"), client.address()), (Err(SendError::Gone), None));
     assert_eq!((client.loopback_receive(&mut buf), &buf[..4]), (Some(4), &b"last"[..]));
@@ -64,7 +64,7 @@ fn in_process_client_with_channels_or_packets_is_an_error() {
     for traffic in [Traffic::channels(layout), Traffic::packets()] {
         let (mut server, mut client) = (server(traffic.clone()), client(traffic));
         assert_eq!(server.connect_loopback(1, [0; 256]), Err(LoopbackError::WrongTraffic));
-        assert_eq!(server.connected(), 0, "the client has no slot");
+        assert_eq!(server.connected_count(), 0, "the client has no slot");
         assert_eq!(client.connect_loopback(0, 1), Err(ConnectError::WrongTraffic));
         assert!(!client.state().is_connected());
     }

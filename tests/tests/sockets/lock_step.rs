@@ -94,7 +94,7 @@ fn serve(address: &Sender<SocketAddr>, done: &AtomicBool) -> Served {
         lateness.turn();
         thread::sleep(TURN);
     }
-    Served { sent: sent(&mut server), connected: server.connected(), lateness: lateness.worst }
+    Served { sent: sent(&mut server), connected: server.connected_count(), lateness: lateness.worst }
 }
 
 /// The actions of all players that one player has received, in order.

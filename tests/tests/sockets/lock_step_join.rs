@@ -67,7 +67,7 @@ impl Play {
     fn until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !happened(self) {
-            assert!(start.elapsed() < DEADLINE, "{what}: {} are connected", self.server.connected());
+            assert!(start.elapsed() < DEADLINE, "{what}: {} are connected", self.server.connected_count());
             self.turn();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -113,11 +113,11 @@ fn player_201_is_refused_on_an_uplink_for_200() {
     assert_eq!((refused.state(), reason), (ClientState::Denied, Some(CloseKind::Denied)));
     let frames = play.frames();
     play.until("the others play on", |play| play.frames() > frames + 5);
-    assert_eq!(play.server.connected() as usize, PLAYERS);
+    assert_eq!(play.server.connected_count() as usize, PLAYERS);
     assert!((0..PLAYERS).all(|player| play.state(player) == ClientState::Connected), "no other player is refused");
 
     play.players[7].0.disconnect();
-    play.until("one player leaves", |play| (play.server.connected() as usize) < PLAYERS);
+    play.until("one player leaves", |play| (play.server.connected_count() as usize) < PLAYERS);
     let frames = play.frames();
     play.until("the relay has counted", |play| play.frames() > frames + 2);
     play.begin_connect();

@@ -132,7 +132,7 @@ fn payloads_and_replies_are_routed_by_the_shard_in_the_handle() {
         assert_eq!(member.user_data, TokenOrder::new(*client_id, &[]).user_data());
     }
     let shards: std::collections::BTreeSet<_> = game.connected.iter().map(|(_, client)| client.shard()).collect();
-    assert_eq!((shards.len(), sharded.connected()), (2, 32));
+    assert_eq!((shards.len(), sharded.connected_count()), (2, 32));
     assert!([0, 1].map(|shard| sharded.counts(ShardId(shard)).payloads_dropped) == [0, 0]);
 
     let ended = sharded.stop("", |event| game.note(event));
@@ -201,7 +201,7 @@ fn slow_game_counts_dropped_payloads_and_keeps_all_clients() {
     assert_eq!(game.connected.len(), 32, "every client was reported");
     let received = game.payloads.values().map(Vec::len).sum::<usize>() as u64;
     assert_eq!(received + dropped(&sharded), sent, "each payload was received or counted");
-    assert_eq!(sharded.connected(), 0);
+    assert_eq!(sharded.connected_count(), 0);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn full_ring_refuses_commands_until_the_shard_drains_it() {
     let (mut clients, mut game) = (connecting(address, 0..1), Game::default());
     until(&mut clients, "the client connects", |clients| {
         game.listen(&mut sharded);
-        are_in(clients) && sharded.connected() == 1
+        are_in(clients) && sharded.connected_count() == 1
     });
     let client = game.connected[0].1;
     // The thread of the shard is busy.
@@ -235,7 +235,7 @@ fn full_ring_refuses_commands_until_the_shard_drains_it() {
     sharded.flush();
     until(&mut clients, "the client disconnects", |_| {
         game.listen(&mut sharded);
-        sharded.connected() == 0
+        sharded.connected_count() == 0
     });
     assert_eq!(game.disconnected, [(0, CloseKind::Kicked)]);
     assert_eq!((sharded.send(client, b"too late"), sharded.client(client)), (Err(SendError::Gone), None));
@@ -300,7 +300,7 @@ fn with_players(count: u64, config: ShardedServerConfig) -> (ShardedServer, Vec<
     let mut game = Game::default();
     until(&mut players, "all clients connect", |_| {
         game.listen(&mut sharded);
-        u64::from(sharded.connected()) == count
+        u64::from(sharded.connected_count()) == count
     });
     (sharded, players, game)
 }
@@ -364,7 +364,7 @@ fn stalled_game_keeps_active_clients_and_drops_silent_ones() {
     let mut game = Game::default();
     until(&mut players, "all clients connect", |_| {
         game.listen(&mut sharded);
-        sharded.connected() == 3
+        sharded.connected_count() == 3
     });
     // The game is busy for three timeouts.
     let start = Instant::now();
@@ -410,7 +410,7 @@ fn freed_ring_space_delivers_waiting_events_at_once() {
     let (mut player, mut game) = (vec![Player::connect(address, 0)], Game::default());
     until(&mut player, "the client connects", |player| {
         game.listen(&mut sharded);
-        sharded.connected() == 1 && player[0].client.state() == ClientState::Connected
+        sharded.connected_count() == 1 && player[0].client.state() == ClientState::Connected
     });
     let client = game.connected[0].1;
     // One packet of messages, more than the queue holds.
@@ -592,7 +592,7 @@ fn game_thread_can_read_path_stats_and_channel_space() {
     sharded.flush();
     until(&mut players, "the client disconnected", |_| {
         game.listen(&mut sharded);
-        sharded.connected() == 2
+        sharded.connected_count() == 2
     });
     assert_eq!(
         (sharded.path(one), sharded.budget(one), sharded.remaining(one, CHAT)),
@@ -616,7 +616,7 @@ fn path_stats_arrive_at_the_requested_interval() {
     let (mut clients, mut game) = (connecting(address, 0..1), Game::default());
     until(&mut clients, "the client connects", |_| {
         game.listen(&mut sharded);
-        sharded.connected() == 1
+        sharded.connected_count() == 1
     });
     run_for(&mut clients, 20 * TICK);
     game.listen(&mut sharded);
@@ -766,7 +766,7 @@ fn with_one_client() -> (ShardedServer, Vec<Player>, ClientHandle) {
     let (mut players, mut game) = (vec![Player::with(&order)], Game::default());
     until(&mut players, "the client connects", |players| {
         game.listen(&mut sharded);
-        sharded.connected() == 1 && players[0].client.state() == ClientState::Connected
+        sharded.connected_count() == 1 && players[0].client.state() == ClientState::Connected
     });
     (sharded, players, game.connected[0].1)
 }
@@ -797,7 +797,7 @@ fn after_a_kick_only_the_end_of_the_client_is_reported() {
         while let Some(event) = sharded.next_event() {
             events.push(format!("{event:?}"));
         }
-        sharded.connected() == 0
+        sharded.connected_count() == 0
     });
     assert!(matches!(&events[..], [only] if only.starts_with("Disconnected")), "{events:?}");
 }

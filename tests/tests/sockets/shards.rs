@@ -103,7 +103,9 @@ fn used_token_is_refused_on_every_shard() {
     leave(&mut shards, player, 1);
     replayed_on(&mut shards, other, &ticket);
     assert!(
-        shards.iter().all(|shard| shard.server.connected() == 0 && shard.server.totals().stats.challenges_sent <= 1)
+        shards
+            .iter()
+            .all(|shard| shard.server.connected_count() == 0 && shard.server.totals().stats.challenges_sent <= 1)
     );
 }
 
@@ -210,7 +212,7 @@ fn slots_are_freed_by_leave_timeout_kick_and_shard_drop() {
     // Silent until they time out.
     crash(fill(&mut shards, 1, None));
     until(&mut shards, "the silent clients time out", |shards| {
-        shards.iter().all(|shard| shard.server.connected() == 0)
+        shards.iter().all(|shard| shard.server.connected_count() == 0)
     });
     // Kicked.
     let players = fill(&mut shards, 11, Some(0));
@@ -222,7 +224,7 @@ fn slots_are_freed_by_leave_timeout_kick_and_shard_drop() {
     let players = fill(&mut shards, 21, Some(0));
     drop((shards.remove(0), players));
     let players = fill(&mut shards, 31, Some(0));
-    assert_eq!((players.len(), shards[0].server.connected()), (4, 4), "the last shard can use all slots");
+    assert_eq!((players.len(), shards[0].server.connected_count()), (4, 4), "the last shard can use all slots");
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn panic_on_one_shard_disconnects_only_its_clients() {
     // Its id and its slot are free at once.
     let ticket = ticket(2, &shards[0]);
     let again = connect(&mut shards, &ticket);
-    assert_eq!((again.state(), shards[0].server.connected()), (ClientState::Connected, 2));
+    assert_eq!((again.state(), shards[0].server.connected_count()), (ClientState::Connected, 2));
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn clients_of_a_dropped_shard_time_out_and_reconnect() {
     let mut players: Vec<_> = (0..12).map(|player| connect(&mut shards, &order(player).mint())).collect();
     drop(shards.remove(0));
     run_for(&mut (&mut shards, &mut players), Duration::from_millis(2500));
-    assert!(shards.iter().map(|shard| shard.server.connected()).sum::<u32>() <= 12);
+    assert!(shards.iter().map(|shard| shard.server.connected_count()).sum::<u32>() <= 12);
     for (number, player) in (0..).zip(&mut players) {
         if player.state() != ClientState::Connected {
             assert!(player.end().is_some(), "the client knows that the connection ended");

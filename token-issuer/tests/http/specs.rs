@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{Service, agent};
 use slipgate_token_issuer::http::{DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES};
-use slipgate_token_issuer::limits::{MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
+use slipgate_token_issuer::{MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn read(name: &str) -> String {

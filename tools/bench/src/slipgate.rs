@@ -148,7 +148,7 @@ impl BenchServer for SlipgateServer {
     }
 
     fn connected(&self) -> usize {
-        self.server.connected() as usize
+        self.server.connected_count() as usize
     }
 
     fn set_filter(&mut self, on: bool) -> bool {

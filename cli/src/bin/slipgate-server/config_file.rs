@@ -55,10 +55,10 @@ pub(crate) struct WorkLimitKeys {
     challenge_lifetime: Option<Span>,
     history_tokens: Option<usize>,
     tokens_per_client_id: Option<u32>,
-    strangers_per_tick: Option<u32>,
-    responses_per_tick: Option<u32>,
-    packets_per_client_and_tick: Option<u32>,
-    forgeries_per_tick: Option<u32>,
+    strangers_per_turn: Option<u32>,
+    responses_per_turn: Option<u32>,
+    packets_per_client_and_turn: Option<u32>,
+    forgeries_per_turn: Option<u32>,
     decrypts_per_source: Option<u32>,
     decrypts: Option<u32>,
     pub(crate) packets_per_turn: Option<u32>,
@@ -80,10 +80,10 @@ impl WorkLimitKeys {
     /// Overwrites the defaults with the values that the file gives.
     pub(crate) fn apply(&self, config: &mut ServerConfig) {
         let budgets = &mut config.budgets;
-        set(&mut budgets.strangers_per_turn, self.strangers_per_tick);
-        set(&mut budgets.responses_per_turn, self.responses_per_tick);
-        set(&mut budgets.packets_per_client_and_turn, self.packets_per_client_and_tick);
-        set(&mut budgets.forgeries_per_turn, self.forgeries_per_tick);
+        set(&mut budgets.strangers_per_turn, self.strangers_per_turn);
+        set(&mut budgets.responses_per_turn, self.responses_per_turn);
+        set(&mut budgets.packets_per_client_and_turn, self.packets_per_client_and_turn);
+        set(&mut budgets.forgeries_per_turn, self.forgeries_per_turn);
         set(&mut budgets.decrypts_per_source, self.decrypts_per_source);
         set(&mut budgets.decrypts, self.decrypts);
         set(&mut config.addresses_per_token, self.addresses_per_token);
@@ -135,10 +135,10 @@ mod tests {
             challenge_lifetime = "4s"
             history_tokens = 5
             tokens_per_client_id = 11
-            strangers_per_tick = 6
-            responses_per_tick = 5
-            packets_per_client_and_tick = 7
-            forgeries_per_tick = 10
+            strangers_per_turn = 6
+            responses_per_turn = 5
+            packets_per_client_and_turn = 7
+            forgeries_per_turn = 10
             decrypts_per_source = 8
             decrypts = 9
             packets_per_turn = 1000

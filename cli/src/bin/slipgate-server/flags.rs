@@ -23,7 +23,7 @@ from the environment variable SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, 
 
 The configuration file has the flags' names with underscores, and further limits in its table [limits]: \
 addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, history_tokens, tokens_per_client_id, \
-strangers_per_tick, responses_per_tick, packets_per_client_and_tick, forgeries_per_tick, decrypts_per_source, \
+strangers_per_turn, responses_per_turn, packets_per_client_and_turn, forgeries_per_turn, decrypts_per_source, \
 decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients, wait at most --drain for the others to leave, then disconnect the rest. \

@@ -56,7 +56,7 @@ impl Service {
             };
             self.turn();
             if let ServiceState::Draining { until } = state
-                && (self.server.connected() == 0 || self.clock.monotonic() >= until)
+                && (self.server.connected_count() == 0 || self.clock.monotonic() >= until)
             {
                 break;
             }
@@ -83,7 +83,7 @@ impl Service {
     }
 
     fn begin_drain(&mut self) -> ServiceState {
-        let connected = self.server.connected();
+        let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
         ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }

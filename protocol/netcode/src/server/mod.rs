@@ -15,7 +15,7 @@
 //! `response` are the handshake, `established` handles packets of connected clients, `transmit` sends the packets that
 //! are due, `disconnect` ends connections, and `report` is what the application reads.
 
-pub mod config;
+mod config;
 pub mod handshake;
 
 mod disconnect;
@@ -40,7 +40,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 
-pub use self::config::{Budgets, ServerConfig, ServerConfigError, TokenCutoff};
+pub use self::config::{
+    Budgets, DEFAULT_HISTORY_TOKENS, DEFAULT_MAX_TOKEN_LIFETIME, DEFAULT_PENDING_CLIENTS, DEFAULT_PENDING_LIFETIME,
+    DEFAULT_TAKEOVER_AFTER, DEFAULT_TOKENS_PER_CLIENT_ID, MAX_ADDRESSES_PER_TOKEN, MAX_PENDING_LIFETIME, MAX_SLOTS,
+    MIN_PENDING_LIFETIME, ServerConfig, ServerConfigError, TokenCutoff,
+};
 pub use self::loopback::LoopbackSlotError;
 #[cfg(feature = "std")]
 pub use self::registry::SharedRegistry;
@@ -195,7 +199,7 @@ impl NetcodeServer {
 
     /// Returns the number of connected clients.
     #[must_use]
-    pub fn connected(&self) -> u32 {
+    pub fn connected_count(&self) -> u32 {
         self.slots.connected()
     }
 

@@ -19,6 +19,7 @@
 
 mod channels;
 mod chunks;
+pub(crate) mod close_code;
 mod config;
 mod events;
 mod layout;

@@ -4,8 +4,9 @@ use core::ops::Range;
 
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelEvent, ChannelId};
-use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PayloadSpan};
+use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes};
 use crate::reliability::PacketEvent;
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::ids::{ClientIndex, PacketNumber};
 

@@ -13,12 +13,13 @@ use core::time::Duration;
 pub use self::event::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
 
 use self::client_sink::SealingSink;
-use crate::channel::control::CloseCode;
+use crate::channel::close_code::CloseCode;
 use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
-    PathStats, PayloadSpan, PeerSession, Role, SendError, Traffic,
+    PathStats, PeerSession, Role, SendError, Traffic,
 };
 use crate::reliability::NumberSkips;
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::plain_text::plain_text;
-use crate::channel::control::CloseCode;
+use crate::channel::close_code::CloseCode;
 use crate::channel::{ChannelViolation, LayoutHash};
 
 /// Why a connection, or an attempt to connect, ended.

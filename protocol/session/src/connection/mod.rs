@@ -44,5 +44,4 @@ pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
 pub use self::work_budget::{Delivery, Intake, WorkLimits};
-pub use crate::channel::control::CloseCode;
-pub use crate::wire::PayloadSpan;
+pub use crate::channel::close_code::CloseCode;

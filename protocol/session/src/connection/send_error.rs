@@ -25,7 +25,7 @@ pub enum SendError {
         /// The limit.
         limit: usize,
     },
-    /// The channel's queue is full, or no more can leave in this tick: try again later, or drop the message.
+    /// The channel's queue is full, or no more can leave in this turn: try again later, or drop the message.
     Backlogged,
     /// The layout has no such channel.
     NoChannel {
@@ -54,7 +54,7 @@ impl fmt::Display for SendError {
             }
             Self::Gone => "there is no such connection: it has not started, or it has ended",
             Self::Empty => "payloads and packets have at least 1 byte",
-            Self::Backlogged => "the queue is full, or no more can leave in this tick",
+            Self::Backlogged => "the queue is full, or no more can leave in this turn",
             Self::WrongKind => "a channel of transfers takes no messages, and a channel of messages no transfers",
             Self::WrongTraffic => {
                 "the connection carries another traffic: payloads, packets or channels, as set by with_traffic"

@@ -8,7 +8,8 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
-use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello};
+use crate::channel::close_code::CloseCode;
+use crate::channel::control::{self, Bye, ControlMessage, Hello};
 use crate::channel::{ChannelConfig, ChannelId, Kind, Layout, LayoutHash, SendOptions};
 use crate::congestion::{Algorithm, BytesPerSecond};
 use crate::reject::Reject;

@@ -6,10 +6,9 @@ use core::time::Duration;
 
 use super::client_sink::HEADER_BYTES;
 use super::event::{ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
-use crate::channel::control::CloseCode;
-use crate::connection::{
-    Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PayloadSpan, PeerSession,
-};
+use crate::channel::close_code::CloseCode;
+use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PeerSession};
+use crate::wire::PayloadSpan;
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;

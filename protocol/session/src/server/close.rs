@@ -2,7 +2,7 @@
 
 use super::SessionServer;
 use super::event_queue::report_end;
-use crate::channel::control::CloseCode;
+use crate::channel::close_code::CloseCode;
 use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
 use slipgate_netcode::server::{ClientHandle, DisconnectReason};
 

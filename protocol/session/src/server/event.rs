@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelEvent, ChannelId};
-use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PathStats, PayloadSpan};
+use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PathStats};
 use crate::reliability::PacketEvent;
+use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::event_queue::report_end;
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
 use crate::channel::ChannelViolation;
-use crate::channel::control::CloseCode;
+use crate::channel::close_code::CloseCode;
 use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
 use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
 use slipgate_netcode::address::Address;

@@ -170,7 +170,7 @@ impl GameLoop {
         }
         self.server.stop(STOP_TEXT);
         let end = self.clock.monotonic().after(STOP_LINGER);
-        while self.server.connected() > 0 && self.clock.monotonic() < end {
+        while self.server.connected_count() > 0 && self.clock.monotonic() < end {
             self.turn()?;
         }
         self.server.end_turn();

@@ -1,6 +1,6 @@
 //! The events of transfers.
 
-use super::frame::TransferReason;
+use super::TransferReason;
 use super::receiver::{PartialTransfer, TransferContent};
 use super::{TransferId, TransferOffer, TransferSide};
 

@@ -1,7 +1,7 @@
 //! The frames of transfers, byte for byte (§4.2), and the ranges of slices in them (§4.6). A frame fills the bytes that
 //! it is given: the message frame around it has the length.
 
-use super::{ContentDigest, TransferId, TransferViolation};
+use super::{ContentDigest, TransferId, TransferReason, TransferViolation};
 use slipgate_netcode::wire::cursor::{Reader, Writer};
 
 /// Bytes of the header of slices (§4.4).
@@ -75,51 +75,6 @@ pub struct TransferBegin {
     pub label: u64,
     /// The digest of the content.
     pub digest: ContentDigest,
-}
-
-/// Why a transfer was refused or aborted (§4.9).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum TransferReason {
-    /// The application cancelled it.
-    Cancelled,
-    /// The application declined it.
-    Declined,
-    /// The transfer is larger than the receiver allows.
-    TooLarge,
-    /// More transfers are in progress than the receiver allows.
-    Busy,
-    /// The receiver has no memory for it.
-    NoMemory,
-    /// All bytes arrived, and their digest is not the announced one.
-    WrongDigest,
-    /// A reason of a later version.
-    Other(u8),
-}
-
-impl TransferReason {
-    const fn code(self) -> u8 {
-        match self {
-            Self::Cancelled => 0,
-            Self::Declined => 1,
-            Self::TooLarge => 2,
-            Self::Busy => 3,
-            Self::NoMemory => 4,
-            Self::WrongDigest => 5,
-            Self::Other(code) => code,
-        }
-    }
-
-    const fn of(code: u8) -> Self {
-        match code {
-            0 => Self::Cancelled,
-            1 => Self::Declined,
-            2 => Self::TooLarge,
-            3 => Self::Busy,
-            4 => Self::NoMemory,
-            5 => Self::WrongDigest,
-            code => Self::Other(code),
-        }
-    }
 }
 
 impl<'a> TransferFrame<'a> {

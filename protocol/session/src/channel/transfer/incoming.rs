@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::frame::{TransferBegin, TransferFrame, TransferReason};
+use super::TransferReason;
+use super::frame::{TransferBegin, TransferFrame};
 use super::receiver::{PartialTransfer, TransferReceiver};
 use super::store::{HashBudget, HashingGrant, MemoryLease};
 use super::{

@@ -34,7 +34,6 @@ use core::fmt;
 use sha2::{Digest as _, Sha256};
 
 pub use self::event::TransferEvent;
-pub use self::frame::TransferReason;
 pub use self::receiver::{PartialTransfer, TransferContent};
 pub use self::sender::TransferBeginError;
 pub(crate) use self::store::HashingGrant;
@@ -428,6 +427,51 @@ mod steps {
             let before = TAKEN.get();
             work();
             TAKEN.get() - before
+        }
+    }
+}
+
+/// Why a transfer was refused or aborted (§4.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum TransferReason {
+    /// The application cancelled it.
+    Cancelled,
+    /// The application declined it.
+    Declined,
+    /// The transfer is larger than the receiver allows.
+    TooLarge,
+    /// More transfers are in progress than the receiver allows.
+    Busy,
+    /// The receiver has no memory for it.
+    NoMemory,
+    /// All bytes arrived, and their digest is not the announced one.
+    WrongDigest,
+    /// A reason of a later version.
+    Other(u8),
+}
+
+impl TransferReason {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Cancelled => 0,
+            Self::Declined => 1,
+            Self::TooLarge => 2,
+            Self::Busy => 3,
+            Self::NoMemory => 4,
+            Self::WrongDigest => 5,
+            Self::Other(code) => code,
+        }
+    }
+
+    const fn of(code: u8) -> Self {
+        match code {
+            0 => Self::Cancelled,
+            1 => Self::Declined,
+            2 => Self::TooLarge,
+            3 => Self::Busy,
+            4 => Self::NoMemory,
+            5 => Self::WrongDigest,
+            code => Self::Other(code),
         }
     }
 }

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::frame::{ACCEPT_HEADER_BYTES, SliceRangesWriter, TransferBegin, TransferReason, accept_header};
+use super::TransferReason;
+use super::frame::{ACCEPT_HEADER_BYTES, SliceRangesWriter, TransferBegin, accept_header};
 use super::store::{DigestCheck, HashBudget, MemoryLease, SliceRegion, SliceStore, SliceStored, TransferShape};
 use super::{
     ContentDigest, Reception, SentTransferFrame, TransferId, TransferOffer, TransferProgress, TransferViolation,

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::frame::{SLICE_HEADER_BYTES, SliceRanges, TransferBegin, TransferFrame, TransferReason};
+use super::TransferReason;
+use super::frame::{SLICE_HEADER_BYTES, SliceRanges, TransferBegin, TransferFrame};
 use super::store::{SliceState, TransferShape};
 use super::{
     ControlState, Reception, SentTransferFrame, Transfer, TransferEvent, TransferId, TransferProgress,

@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::frame::{TransferFrame, TransferReason};
+use super::TransferReason;
+use super::frame::TransferFrame;
 use super::incoming::IncomingTransfers;
 use super::receiver::PartialTransfer;
 use super::sender::{TransferBeginError, TransferSender};

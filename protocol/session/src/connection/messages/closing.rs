@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use crate::channel::control::CloseCode;
+use crate::channel::close_code::CloseCode;
 use crate::connection::reliable_control::ReliableControl;
 use slipgate_netcode::time::Instant;
 

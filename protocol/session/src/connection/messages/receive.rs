@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Connection, Stage, min_payload};
-use crate::channel::control::{self, Bye, CloseCode, ControlMessage, Hello, VERSION};
+use crate::channel::close_code::CloseCode;
+use crate::channel::control::{self, Bye, ControlMessage, Hello, VERSION};
 use crate::channel::{ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
