@@ -127,7 +127,7 @@ fn taken(forged: Forged) -> u32 {
             victim.server.end_turn();
         }
     }
-    assert_eq!(victim.server.connected(), 1, "{forged:?}");
+    assert_eq!(victim.server.connected_count(), 1, "{forged:?}");
     taken
 }
 
