@@ -298,8 +298,8 @@ fn innocents(address: SocketAddr, is_flooding: &AtomicBool, attack: Attack) -> R
     let mut clients: Vec<_> = (0..INNOCENTS)
         .map(|id| {
             let mut client = Client::new().expect("a socket").with_traffic(traffic()).expect("valid");
-            let ticket = TokenOrder::new(id, &[address]).mint();
-            client.connect(ticket.token, clock.now()).expect("a fresh token");
+            let minted = TokenOrder::new(id, &[address]).mint();
+            client.connect(minted.token, clock.now()).expect("a fresh token");
             (client, ClientInbox::default())
         })
         .collect();

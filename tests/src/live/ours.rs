@@ -7,7 +7,7 @@ use slipgate_server::counters::Discards;
 use slipgate_server::keys::Key;
 use slipgate_server::{Clock, Event, Server, ServerConfig, Sockets};
 
-use super::{GameClient, GameServer, IPV4, MintedToken, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Turn};
+use super::ends::{GameClient, GameServer, IPV4, MintedToken, PRIVATE_KEY, PROTOCOL_ID, ServerLog, Turn};
 
 /// Our server.
 pub struct OurServer {
@@ -151,10 +151,10 @@ impl Turn for OurClient {
 }
 
 impl GameClient for OurClient {
-    fn connect(ticket: &MintedToken) -> Self {
+    fn connect(minted: &MintedToken) -> Self {
         let clock = Clock::start();
         let mut client = Client::new().expect("the system has a free port");
-        client.connect(ticket.token.clone(), clock.now()).expect("the token is new");
+        client.connect(minted.token.clone(), clock.now()).expect("the token is new");
         Self { client, inbox: slipgate_client::Inbox::default(), clock, received: Vec::new(), end: None }
     }
 

@@ -1,7 +1,7 @@
 //! The scenarios that every pair of a server and a client must pass, whichever library each of them comes from.
 //!
-//! Each scenario runs with the defaults of our server and our client, and with tokens of our issuer unless a ticket is
-//! given.
+//! Each scenario runs with the defaults of our server and our client, and with tokens of our issuer unless another one
+//! is given.
 
 use std::net::IpAddr;
 use std::thread;
@@ -11,7 +11,7 @@ use slipgate_client::{ClientState, CloseKind};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_server::counters::Discard;
 
-use super::{GameClient, GameServer, MintedToken, TokenOrder, until};
+use super::ends::{GameClient, GameServer, MintedToken, TokenOrder, until};
 
 /// Payloads in each direction.
 pub const PAYLOADS: usize = 600;
@@ -30,23 +30,23 @@ pub const fn player(number: u64) -> u64 {
 /// Exchanges 600 payloads of 1 to 1200 bytes in each direction. Each arrives once and unchanged.
 pub fn payloads_of_every_size_arrive_both_ways<S: GameServer, C: GameClient>(ip: IpAddr) {
     let mut server = S::start(ip, 4);
-    let ticket = ticket(1, &server);
-    talk::<S, C>(&mut server, &ticket);
+    let minted = minted(1, &server);
+    talk::<S, C>(&mut server, &minted);
 }
 
 /// Runs a session from its start to 600 payloads in each direction.
-pub fn talk<S: GameServer, C: GameClient>(server: &mut S, ticket: &MintedToken) {
-    let mut client: C = admit_with(server, ticket);
+pub fn talk<S: GameServer, C: GameClient>(server: &mut S, minted: &MintedToken) {
+    let mut client: C = admit_with(server, minted);
     if let Some(slot_info) = client.slot_info() {
         assert_eq!(slot_info, (0, 4), "the first slot of four");
     }
-    assert_eq!(server.log().connected, [(ticket.client_id, ticket.user_data)], "the token's user data arrives");
+    assert_eq!(server.log().connected, [(minted.client_id, minted.user_data)], "the token's user data arrives");
 
     let (up, down) = (payloads(0x11), payloads(0x77));
     let mut sent = 0;
     for (up, down) in up.chunks(IN_FLIGHT).zip(down.chunks(IN_FLIGHT)) {
         up.iter().for_each(|payload| client.send(payload));
-        down.iter().for_each(|payload| server.send(ticket.client_id, payload));
+        down.iter().for_each(|payload| server.send(minted.client_id, payload));
         sent += up.len();
         until(&mut (&mut *server, &mut client), "the payloads arrive", |(server, client)| {
             server.log().payloads.len() >= sent && client.received().len() >= sent
@@ -61,11 +61,11 @@ pub fn talk<S: GameServer, C: GameClient>(server: &mut S, ticket: &MintedToken) 
 /// A payload that a server sends as soon as it knows a client arrives: the client learns its slot first.
 pub fn payload_sent_on_connect_arrives<S: GameServer, C: GameClient>(ip: IpAddr) {
     let mut server = S::start(ip, 4);
-    let ticket = ticket(1, &server);
-    let mut client = C::connect(&ticket);
+    let minted = minted(1, &server);
+    let mut client = C::connect(&minted);
     until(&mut (&mut client, &mut server), "the client has a slot", |(_, server)| server.connected() == 1);
     assert_ne!(client.state(), ClientState::Connected, "the client has had no turn since");
-    server.send(ticket.client_id, b"welcome");
+    server.send(minted.client_id, b"welcome");
     until(&mut (&mut client, &mut server), "the payload arrives", |(client, _)| !client.received().is_empty());
     assert_eq!(client.received(), [b"welcome"]);
 }
@@ -100,7 +100,7 @@ pub fn leaving_client_frees_its_slot<S: GameServer, C: GameClient>(ip: IpAddr) {
 pub fn full_server_denies_a_client<S: GameServer, C: GameClient>(ip: IpAddr) {
     let mut server = S::start(ip, 1);
     let mut first: C = admit(&mut server, 1);
-    let mut second = C::connect(&ticket(2, &server));
+    let mut second = C::connect(&minted(2, &server));
     until(&mut (&mut server, &mut first, &mut second), "the second client gets a reply", |(_, _, second)| {
         !second.state().is_active()
     });
@@ -167,22 +167,22 @@ pub fn expired_token_admits_no_client<S: GameServer, C: GameClient>(ip: IpAddr) 
 }
 
 /// Mints a token of our issuer for a player and a server.
-fn ticket(number: u64, server: &impl GameServer) -> MintedToken {
+fn minted(number: u64, server: &impl GameServer) -> MintedToken {
     TokenOrder::new(player(number), &[server.address()]).mint()
 }
 
 /// Connects a player, and waits until both ends know of each other.
 pub fn admit<S: GameServer, C: GameClient>(server: &mut S, number: u64) -> C {
-    let ticket = ticket(number, server);
-    admit_with(server, &ticket)
+    let minted = minted(number, server);
+    admit_with(server, &minted)
 }
 
-/// Connects with a ticket, and waits until both ends know of each other.
-pub fn admit_with<S: GameServer, C: GameClient>(server: &mut S, ticket: &MintedToken) -> C {
-    let mut client = C::connect(ticket);
+/// Connects with a minted token, and waits until both ends know of each other.
+pub fn admit_with<S: GameServer, C: GameClient>(server: &mut S, minted: &MintedToken) -> C {
+    let mut client = C::connect(minted);
     until(&mut (&mut *server, &mut client), "the client is connected", |(server, client)| {
         let last = server.log().connected.last();
-        client.state() == ClientState::Connected && last.is_some_and(|(client_id, _)| *client_id == ticket.client_id)
+        client.state() == ClientState::Connected && last.is_some_and(|(client_id, _)| *client_id == minted.client_id)
     });
     client
 }

@@ -45,8 +45,8 @@ all_scenarios!(their_client_on_our_server_by_ipv6: OurServer, TheirClient, IPV6)
 fn peer_token_connects_our_client_to_the_peer_server() {
     for ip in families() {
         let mut server = TheirServer::start(ip, 4);
-        let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-        scenarios::talk::<TheirServer, OurClient>(&mut server, &ticket);
+        let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+        scenarios::talk::<TheirServer, OurClient>(&mut server, &minted);
     }
 }
 
@@ -55,12 +55,12 @@ fn peer_token_connects_both_clients_to_our_first_start() {
     for ip in families() {
         let start = || OurServer::start_with(ip, 4, |config| config.token_cutoff = TokenCutoff::None);
         let mut server = start();
-        let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-        scenarios::talk::<OurServer, TheirClient>(&mut server, &ticket);
+        let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+        scenarios::talk::<OurServer, TheirClient>(&mut server, &minted);
 
         let mut server = start();
-        let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-        scenarios::talk::<OurServer, OurClient>(&mut server, &ticket);
+        let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+        scenarios::talk::<OurServer, OurClient>(&mut server, &minted);
     }
 }
 
@@ -116,5 +116,5 @@ fn their_ticket(order: &TokenOrder) -> MintedToken {
         &order.user_data(),
     )
     .expect("valid claims");
-    order.ticket(ConnectToken::from_bytes(&bytes).expect("our code can parse it"))
+    order.minted(ConnectToken::from_bytes(&bytes).expect("our code can parse it"))
 }

@@ -62,20 +62,20 @@ slipgate_tests::scenarios!(their_client_on_our_server: OurServer, TheirClient, I
 #[test]
 fn peer_token_connects_our_client_to_the_peer_server() {
     let mut server = TheirServer::start(IPV4, 4);
-    let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-    scenarios::talk::<TheirServer, OurClient>(&mut server, &ticket);
+    let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+    scenarios::talk::<TheirServer, OurClient>(&mut server, &minted);
 }
 
 #[test]
 fn peer_token_connects_both_clients_to_our_first_start() {
     let start = || OurServer::start_with(IPV4, 4, |config| config.token_cutoff = TokenCutoff::None);
     let mut server = start();
-    let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-    scenarios::talk::<OurServer, TheirClient>(&mut server, &ticket);
+    let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+    scenarios::talk::<OurServer, TheirClient>(&mut server, &minted);
 
     let mut server = start();
-    let ticket = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
-    scenarios::talk::<OurServer, OurClient>(&mut server, &ticket);
+    let minted = their_ticket(&TokenOrder::new(scenarios::player(1), &[server.address()]));
+    scenarios::talk::<OurServer, OurClient>(&mut server, &minted);
 }
 
 #[test]
@@ -315,9 +315,9 @@ impl Turn for TheirClient {
 }
 
 impl GameClient for TheirClient {
-    fn connect(ticket: &MintedToken) -> Self {
+    fn connect(minted: &MintedToken) -> Self {
         // The inverse of `their_ticket`.
-        let bytes = [&ticket.client_id.to_le_bytes(), ticket.token.as_bytes().as_slice()].concat();
+        let bytes = [&minted.client_id.to_le_bytes(), minted.token.as_bytes().as_slice()].concat();
         let token = renetcode::ConnectToken::read(&mut Cursor::new(bytes)).expect("the peer can parse it");
         Self::on(token, IPV4)
     }
@@ -390,7 +390,7 @@ fn their_ticket(order: &TokenOrder) -> MintedToken {
     their_token(order).write(&mut bytes).expect("a vector accepts all bytes");
     bytes.drain(..8);
     bytes.resize(CONNECT_TOKEN_BYTES, 0);
-    order.ticket(ConnectToken::from_bytes(&bytes).expect("our code can parse it"))
+    order.minted(ConnectToken::from_bytes(&bytes).expect("our code can parse it"))
 }
 
 fn bind(ip: IpAddr) -> UdpSocket {

@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(5);
 
 /// Mints a new token for a player.
-fn ticket(client_id: u64, server: &impl GameServer) -> MintedToken {
+fn minted(client_id: u64, server: &impl GameServer) -> MintedToken {
     TokenOrder::new(client_id, &[server.address()]).mint()
 }
 
@@ -30,8 +30,8 @@ fn shard_of(shards: &[OurServer], client_id: u64) -> Option<usize> {
     shards.iter().position(|shard| shard.server.find(client_id).is_some())
 }
 
-fn connect(shards: &mut Vec<OurServer>, ticket: &MintedToken) -> OurClient {
-    let mut client = OurClient::connect(ticket);
+fn connect(shards: &mut Vec<OurServer>, minted: &MintedToken) -> OurClient {
+    let mut client = OurClient::connect(minted);
     until(&mut (shards, &mut client), "a client connects", |(_, client)| client.state() == ClientState::Connected);
     client
 }
@@ -44,8 +44,8 @@ fn leave(shards: &mut Vec<OurServer>, mut client: OurClient, client_id: u64) {
 /// Connects a player on a given shard: it tries other ports until the hash of the system selects the shard.
 fn connect_on(shards: &mut Vec<OurServer>, shard: usize, client_id: u64) -> OurClient {
     loop {
-        let ticket = ticket(client_id, &shards[0]);
-        let client = connect(shards, &ticket);
+        let minted = minted(client_id, &shards[0]);
+        let client = connect(shards, &minted);
         if shard_of(shards, client_id) == Some(shard) {
             return client;
         }
@@ -63,12 +63,12 @@ fn refused_on(
     shards: &mut Vec<OurServer>,
     shard: usize,
     reason: Discard,
-    ticket: impl Fn() -> MintedToken,
+    minted: impl Fn() -> MintedToken,
 ) -> OurClient {
     let refusals = |shards: &[OurServer]| shards[shard].server.discards()[reason];
     let before = refusals(shards);
     for _ in 0..64 {
-        let mut client = OurClient::connect(&ticket());
+        let mut client = OurClient::connect(&minted());
         run_for(&mut (&mut *shards, &mut client), Duration::from_millis(250));
         assert_ne!(client.state(), ClientState::Connected);
         if refusals(shards) > before {
@@ -79,29 +79,29 @@ fn refused_on(
 }
 
 /// Replays the request of a token from other ports, which our client never does, until a shard has refused it.
-fn replayed_on(shards: &mut Vec<OurServer>, shard: usize, ticket: &MintedToken) {
+fn replayed_on(shards: &mut Vec<OurServer>, shard: usize, minted: &MintedToken) {
     let refusals = |shards: &[OurServer]| shards[shard].server.discards()[Discard::TokenUsed];
     let before = refusals(shards);
-    let ports: Vec<_> = (0..32).map(|_| replay(ticket, shards[0].address())).collect();
+    let ports: Vec<_> = (0..32).map(|_| replay(minted, shards[0].address())).collect();
     until(&mut &mut *shards, "a replayed token is refused", |shards| refusals(shards) > before);
     assert_eq!(ports.len(), 32);
 }
 
-fn replay(ticket: &MintedToken, to: std::net::SocketAddr) -> UdpSocket {
+fn replay(minted: &MintedToken, to: std::net::SocketAddr) -> UdpSocket {
     let port = UdpSocket::bind((IPV4, 0)).unwrap();
-    port.send_to(&RawClient::new(&ticket.token).request(), to).unwrap();
+    port.send_to(&RawClient::new(&minted.token).request(), to).unwrap();
     port
 }
 
 #[test]
 fn used_token_is_refused_on_every_shard() {
     let mut shards = OurServer::shards(2, 8, |_| {});
-    let ticket = ticket(1, &shards[0]);
-    let player = connect(&mut shards, &ticket);
+    let minted = minted(1, &shards[0]);
+    let player = connect(&mut shards, &minted);
     let other = 1 - shard_of(&shards, 1).unwrap();
-    replayed_on(&mut shards, other, &ticket);
+    replayed_on(&mut shards, other, &minted);
     leave(&mut shards, player, 1);
-    replayed_on(&mut shards, other, &ticket);
+    replayed_on(&mut shards, other, &minted);
     assert!(
         shards
             .iter()
@@ -137,7 +137,7 @@ fn server_is_full_only_when_all_shared_slots_are_used() {
     assert_eq!(slots, [(0, 4), (1, 4), (2, 4), (3, 4)], "one shard can hold all slots of the server");
     // The kernel chooses the shard of each port: 24 ports are all but never on one shard.
     for player in 5..29 {
-        let mut denied = OurClient::connect(&ticket(player, &shards[0]));
+        let mut denied = OurClient::connect(&minted(player, &shards[0]));
         until(&mut (&mut shards, &mut denied), "the server is full", |(_, denied)| {
             denied.state() == ClientState::Denied
         });
@@ -167,7 +167,7 @@ fn newer_token_takes_over_a_silent_slot_on_another_shard() {
 fn connect_elsewhere(shards: &mut Vec<OurServer>, client_id: u64) -> OurClient {
     for _ in 0..64 {
         let before = shards[1].server.discards()[Discard::ClientIdConnected];
-        let mut client = OurClient::connect(&ticket(client_id, &shards[0]));
+        let mut client = OurClient::connect(&minted(client_id, &shards[0]));
         // Shorter than the silence that a takeover on its own shard needs.
         run_for(&mut (&mut *shards, &mut client), GRACE / 20);
         if shards[1].server.discards()[Discard::ClientIdConnected] > before || shard_of(shards, client_id) == Some(1) {
@@ -245,8 +245,8 @@ fn panic_on_one_shard_disconnects_only_its_clients() {
         shards[0].log().payloads == [b"still here"]
     });
     // Its id and its slot are free at once.
-    let ticket = ticket(2, &shards[0]);
-    let again = connect(&mut shards, &ticket);
+    let minted = minted(2, &shards[0]);
+    let again = connect(&mut shards, &minted);
     assert_eq!((again.state(), shards[0].server.connected_count()), (ClientState::Connected, 2));
 }
 
@@ -365,8 +365,8 @@ fn history_file_serves_all_shards_and_later_starts() {
     let history = || Some(HistoryFile::open(&path, today()).unwrap());
     let (servers, clock, address) = start(2, 16, history());
     let threads = ShardThreads::start(servers, clock, TICK, |_| echo).unwrap();
-    let tickets: Vec<_> = (0..16).map(|player| TokenOrder::new(player, &[address]).mint()).collect();
-    let mut clients: Vec<_> = tickets.iter().map(OurClient::connect).collect();
+    let minted_tokens: Vec<_> = (0..16).map(|player| TokenOrder::new(player, &[address]).mint()).collect();
+    let mut clients: Vec<_> = minted_tokens.iter().map(OurClient::connect).collect();
     until(&mut clients, "all clients connect", |clients| clients.iter().all(|it| it.state() == ClientState::Connected));
     drop(threads);
     assert_eq!(history().unwrap().len(), 16);
@@ -377,7 +377,7 @@ fn history_file_serves_all_shards_and_later_starts() {
     let keys = Key::from(PRIVATE_KEY);
     let servers = Server::shards(sockets, config, keys.into(), Clock::start().now(), Some(history().unwrap()));
     let threads = ShardThreads::start(servers.unwrap(), Clock::start(), TICK, |_| echo).unwrap();
-    let _ports: Vec<_> = tickets.iter().map(|ticket| replay(ticket, address)).collect();
+    let _ports: Vec<_> = minted_tokens.iter().map(|minted| replay(minted, address)).collect();
     until(&mut Vec::<OurClient>::new(), "all tokens are refused", |_| {
         threads.totals().iter().map(|shard| shard.discards[Discard::TokenUsed]).sum::<u64>() == 16
     });

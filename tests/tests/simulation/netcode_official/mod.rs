@@ -116,11 +116,11 @@ impl Turn for TheirClient {
 }
 
 impl GameClient for TheirClient {
-    fn connect(ticket: &MintedToken) -> Self {
-        let server = ticket.token.facts().servers[0];
+    fn connect(minted: &MintedToken) -> Self {
+        let server = minted.token.facts().servers[0];
         let own = SocketAddr::new(if server.is_ipv4() { IPV4 } else { IPV6 }, 0);
         let mut client = netcode::Client::new(own, 0.0).expect("the system has a free port");
-        client.connect(ticket.token.as_bytes()).expect("the token can be read");
+        client.connect(minted.token.as_bytes()).expect("the token can be read");
         Self { client, start: Instant::now(), received: Vec::new() }
     }
 

@@ -197,8 +197,8 @@ impl Guest {
     /// Connects with a new token.
     pub fn again(&mut self, host: &Host) {
         static NEXT_PLAYER: AtomicU64 = AtomicU64::new(1);
-        let ticket = TokenOrder::new(NEXT_PLAYER.fetch_add(1, Ordering::Relaxed), &[host.address]).mint();
-        self.client.connect(ticket.token, self.clock.now()).expect("the token is new");
+        let minted = TokenOrder::new(NEXT_PLAYER.fetch_add(1, Ordering::Relaxed), &[host.address]).mint();
+        self.client.connect(minted.token, self.clock.now()).expect("the token is new");
     }
 
     /// Returns the bytes that have arrived of the transfer in progress.
