@@ -100,7 +100,7 @@ impl Player {
         let others = fields.iter().filter(|(id, _)| if is_it { **id != self.id } else { *id == it });
         let distance = |field: &Field| (field.0 - x).abs().max((field.1 - y).abs());
         let (to_x, to_y) = others.map(|(_, field)| *field).min_by_key(distance)?;
-        // A player that flees always moves, also from a player on the same row, column or field.
+        // A player that flees tries to move even on the same row, column or field. A wall may stop it.
         let step = |from: i8, to: i8| if is_it { (to - from).signum() } else { 1 - 2 * i8::from(to > from) };
         Some(Step(step(x, to_x), step(y, to_y)))
     }
