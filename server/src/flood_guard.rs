@@ -1,8 +1,8 @@
 //! The kernel drops the datagrams of senders for a while, because they send far more than they may.
 //!
 //! The server would drop these datagrams itself, but at 400,000 a second reading them takes a core, and the receive
-//! buffer overflows for all clients. A client uses up its budget by authentic packets alone. Forged ones count only
-//! while the client itself has used up the budget of the turn.
+//! buffer overflows for all clients. A client uses up its budget and exceeds it by authentic packets alone. Forged
+//! ones count as its excess only when the client itself is 1,024 packets beyond its budget, and blocked already.
 //!
 //! ```text
 //!   256 packets over budget in 16 ms ──▶ blocked for 16 ms ──▶ probed for 32 ms ──▶ free

@@ -436,16 +436,11 @@ impl Server {
 
     #[inline]
     fn on_handled(&mut self, from: Address, datagram: &[u8], outcome: DatagramResult) {
-        let client_at = |from| {
-            let netcode = &self.core.netcode;
-            let has_address =
-                |client: &ClientHandle| netcode.client(*client).is_some_and(|info| info.address == Some(from));
-            self.core.clients().find(has_address)
-        };
-        let next = || Some(self.core.netcode.client(client_at(from)?)?.next_sequence);
+        let netcode = &self.core.netcode;
+        let next = || Some(netcode.client(netcode.find_at(from)?)?.next_sequence);
         let action = self.flood_guard.on_handled(from, datagram, outcome, next, self.now.monotonic);
         if action == FloodAction::End
-            && let Some(client) = client_at(from)
+            && let Some(client) = self.core.netcode.find_at(from)
         {
             self.core.set_intake(client, Intake::Flooded);
         }

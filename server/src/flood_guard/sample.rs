@@ -24,12 +24,12 @@ const MAX_SAMPLED: u32 = 24_000;
 const MAX_LEAD: u16 = NEXT_SEQUENCES / 4;
 /// The interval in which junk within the window is counted.
 const INTERVAL: Duration = Duration::from_millis(4);
+/// Reading a datagram takes as long as the decryption of this number of bytes.
+pub(super) const DATAGRAM_COST: u32 = 512;
 /// The maximum cost of junk within the window in [`INTERVAL`]: 400,000 datagrams of 60 bytes a second, or 130,000 of
 /// 1,200 bytes. These take less than half of a core. A flood at the speed of a core would fill the receive buffer for
 /// all clients.
 pub(super) const MAX_JUNK_COST: u32 = 1600 * (DATAGRAM_COST + 60);
-/// Reading a datagram takes as long as the decryption of this number of bytes.
-pub(super) const DATAGRAM_COST: u32 = 512;
 
 /// The datagrams of an address that pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,9 +89,8 @@ impl JunkSample {
         has_moved
     }
 
-    /// Counts a datagram of this length that was junk. Returns whether the sample has changed because there is too much
-    /// within the window.
-    /// `intervals` is how many of [`INTERVAL`] the junk may have waited in the socket.
+    /// Counts a datagram of this length that was junk. Returns whether the sample has changed, because there is too
+    /// much junk within the window. `intervals` is how many of [`INTERVAL`] the junk may have waited in the socket.
     pub(super) fn on_junk(
         &mut self,
         bytes: usize,

@@ -86,6 +86,31 @@ fn spoofed_flood_uses_only_the_budget_of_its_address() {
     assert_eq!(world.discard_count(server, Discard::StrangerBudget), 0);
 }
 
+#[test]
+fn forged_packets_are_not_the_excess_of_a_client() {
+    // An upload that had used up its budget was blocked because of packets that others forged under its address.
+    let mut world = NetcodeWorld::perfect(16);
+    let server = world.add_server_with(4, |config| {
+        config.token_cutoff = TokenCutoff::None;
+        config.budgets.packets_per_client_and_turn = 10;
+    });
+    let mut upload = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut upload, stranger(1));
+    world.turn();
+    for packet in 0..12 {
+        let datagram = upload.seal(PacketKind::Payload, &[7; 20]);
+        let expected = if packet < 10 { None } else { Some(Discard::ClientBudget) };
+        assert_eq!(world.present(server, stranger(1), &datagram).err(), expected);
+    }
+    for number in 0..500 {
+        let mut datagram = upload.seal(PacketKind::Payload, &[7; 20]);
+        *datagram.last_mut().expect("a tag") ^= 1;
+        let forged = world.present(server, stranger(1), &datagram).err();
+        assert_eq!(forged, Some(Discard::NotAuthentic), "{number}");
+    }
+    assert_eq!(world.discard_count(server, Discard::ClientBudget), 2);
+}
+
 /// Returns an authentic packet with a size that is wrong for its kind.
 fn keep_alive_of_a_wrong_size(token: &ConnectToken, sequence: u64) -> Vec<u8> {
     let header = PacketHeader::canonical(PacketKind::KeepAlive, sequence);

@@ -38,8 +38,7 @@ impl<const WORDS: usize> ReplayBitmap<WORDS> {
 
     /// Returns whether a sequence number is not marked and does not lie behind the window.
     #[inline]
-    #[must_use]
-    pub fn is_fresh(&self, sequence: u64) -> bool {
+    pub(super) fn is_fresh(&self, sequence: u64) -> bool {
         // Without `newest`, number 0 would look like a replay before the first packet.
         let Some(newest) = self.newest else { return true };
         if sequence > newest {
@@ -49,13 +48,16 @@ impl<const WORDS: usize> ReplayBitmap<WORDS> {
         newest - sequence < Self::SIZE && self.word(sequence) & bit(sequence) == 0
     }
 
-    /// Marks the sequence number of an authentic packet.
+    /// Marks the sequence number of an authentic packet. Returns whether it was neither marked nor behind the window,
+    /// which must be so before.
     #[inline]
-    pub fn mark(&mut self, sequence: u64) {
+    pub fn mark(&mut self, sequence: u64) -> bool {
+        let is_fresh = self.is_fresh(sequence);
         self.advance(sequence);
         if let Some(word) = self.seen.get_mut(Self::word_index(sequence)) {
             *word |= bit(sequence);
         }
+        is_fresh
     }
 
     /// Moves the window to a sequence number. An older number moves it by nothing.

@@ -25,6 +25,10 @@ const NEAR: u64 = 1024;
 /// An attacker that forges many addresses then silences only those clients, at the cost of this number for each client.
 const MIN_FORGERIES_PER_TURN: u32 = 4;
 
+/// The packets beyond a client's budget that are opened in a turn. A forged packet is thereby not mistaken for the
+/// client's excess. A client with more than these is blocked already.
+const MAX_OPENED_EXCESS: u32 = 1024;
+
 /// The duration of a turn at 60 ticks per second, in milliseconds, for which a client's budget is meant.
 const TURN_MILLIS: u64 = 16;
 
@@ -43,16 +47,16 @@ impl NetcodeServer {
         let link = self.slots.link_mut(slot);
         link.start_turn(self.turn as u32);
         let budget = self.config.budgets.packets_per_client_and_turn;
-        // The division is for the few clients that have used up the budget of a short turn.
-        if link.turn_packets >= budget && link.turn_packets >= scaled_budget(budget, now.since(self.last_tick)) {
-            return Err(Discard::ClientBudget);
-        }
+        let is_excess = link.has_used_up(budget, now.since(self.last_tick))?;
         let header = PacketHeader::parse(datagram, PacketKind::TO_SERVER)?;
         let is_near = link.is_near(header.sequence);
         link.check_forgeries(is_near, &self.turn_budgets)?;
         let keys = link.keys.as_ref().ok_or(Discard::UnknownSender)?;
         let opened = self.cipher.open_fresh(&keys.client_to_server, &mut link.window, &header, datagram);
-        link.count_packet(is_near, opened.as_ref().err().copied(), &mut self.turn_budgets);
+        let is_authentic = link.count_packet(is_near, opened.as_ref().err().copied(), &mut self.turn_budgets);
+        if is_excess && is_authentic {
+            return Err(Discard::ClientBudget);
+        }
         let content = opened?;
         // A packet that is dropped neither confirms the slot nor resets its timeout, so checks go above (§1.1).
         if header.kind == PacketKind::Disconnect {
@@ -91,6 +95,23 @@ impl SlotLink {
         }
     }
 
+    /// Returns whether the client has used up its budget. Whether the next packet is its own is known when it is open.
+    ///
+    /// # Errors
+    /// `ClientBudget` when the client is so far beyond its budget that no more packets are opened.
+    #[inline]
+    fn has_used_up(&self, budget: u32, elapsed: Duration) -> Result<bool, Discard> {
+        // The division is for the few clients that have used up the budget of a short turn.
+        if self.turn_packets < budget {
+            return Ok(false);
+        }
+        let budget = scaled_budget(budget, elapsed);
+        if self.turn_packets >= budget.saturating_add(MAX_OPENED_EXCESS) {
+            return Err(Discard::ClientBudget);
+        }
+        Ok(self.turn_packets >= budget)
+    }
+
     /// Returns whether an unread sequence number is one of the next, or of those before.
     #[inline]
     fn is_near(&self, sequence: u64) -> bool {
@@ -113,19 +134,23 @@ impl SlotLink {
         if (if is_near { near } else { far }) >= max { Err(Discard::ForgeryBudget) } else { Ok(()) }
     }
 
-    /// Counts a packet by the result of its decryption.
+    /// Counts a packet by the result of its decryption. Returns whether it was authentic.
     #[inline]
-    fn count_packet(&mut self, is_near: bool, refused: Option<Discard>, budgets: &mut TurnBudgets) {
+    fn count_packet(&mut self, is_near: bool, refused: Option<Discard>, budgets: &mut TurnBudgets) -> bool {
         match refused {
             Some(Discard::NotAuthentic) => {
                 let [far, near] = &mut self.turn_forgeries;
                 *(if is_near { near } else { far }) += 1;
                 budgets.count_forgery();
+                false
             }
             // The replay window refused it before the decryption, so it cost almost nothing.
-            Some(Discard::Replayed) => {}
+            Some(Discard::Replayed) => false,
             // A wrong content size counts, too: the packet was decrypted, and its sender has the key.
-            None | Some(_) => self.turn_packets += 1,
+            None | Some(_) => {
+                self.turn_packets += 1;
+                true
+            }
         }
     }
 }

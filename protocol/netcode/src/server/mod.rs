@@ -192,6 +192,12 @@ impl NetcodeServer {
         self.slots.of_client(client_id.into()).map(|slot| self.slots.handle_for(slot))
     }
 
+    /// Returns the handle of the connected client at an address, without a scan of the slots.
+    #[must_use]
+    pub fn find_at(&self, address: Address) -> Option<ClientHandle> {
+        self.slots.at_address(&address).map(|slot| self.slots.handle_for(slot))
+    }
+
     /// Returns every connected client in the order of the slots.
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.slots.iter()
