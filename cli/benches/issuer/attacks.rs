@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Idle,
     /// 520 connections as `Idle`, 100 others send requests without end and read nothing.
     IdleAndUnread,
+    /// The same, but it looks at each idle one once a second, evenly spread, and opens it again if it was closed.
+    HeldAndUnread,
     /// One byte of a head each second.
     SlowHead,
     /// A head at once, and one byte of a body each second.
@@ -26,6 +28,12 @@ pub(crate) enum Kind {
     Health,
     /// The same, with a wrong API key.
     WrongKey,
+}
+
+impl Kind {
+    fn has_unread(self) -> bool {
+        matches!(self, Self::IdleAndUnread | Self::HeldAndUnread)
+    }
 }
 
 /// One attack.
@@ -43,7 +51,11 @@ const fn attack(name: &'static str, kind: Kind, has_key: bool, addresses: u8, pa
     Attack { name, kind, has_key, addresses, pause: Duration::from_millis(pause_millis) }
 }
 
-pub(crate) const ATTACKS: [Attack; 12] = [
+pub(crate) const ATTACKS: [Attack; 16] = [
+    attack("520 held and 100 unread, one address", Kind::HeldAndUnread, false, 1, 100),
+    attack("520 held and 100 unread, one address, with a key", Kind::HeldAndUnread, true, 1, 100),
+    attack("520 held and 100 unread, 50 addresses", Kind::HeldAndUnread, false, 50, 100),
+    attack("520 held and 100 unread, 50 addresses, with a key", Kind::HeldAndUnread, true, 50, 100),
     attack("idle and unread, one address", Kind::IdleAndUnread, false, 1, 100),
     attack("idle and unread, one address, with a key", Kind::IdleAndUnread, true, 1, 100),
     attack("idle and unread, 50 addresses", Kind::IdleAndUnread, false, 50, 100),
@@ -62,6 +74,8 @@ pub(crate) const ATTACKS: [Attack; 12] = [
 const CONNECTIONS: usize = 620;
 /// Those of them that are idle.
 const IDLE: usize = 520;
+/// In one of this many turns of the attack an idle connection is looked at, where they are held.
+const LOOK_EVERY: usize = 10;
 
 impl Attack {
     fn address(&self, index: usize) -> Ipv4Addr {
@@ -103,8 +117,14 @@ impl Attack {
 
     fn hold(&self, requests: &Requests, is_on: &AtomicBool, opened: &AtomicU64) {
         let mut connections: Vec<Option<Held>> = (0..CONNECTIONS).map(|_| None).collect();
+        let mut turns = 0..;
         while is_on.load(Ordering::Relaxed) {
+            let turn: usize = turns.next().unwrap();
             for (index, place) in connections.iter_mut().enumerate() {
+                let is_looked_at = turn == 0 || (turn + index).is_multiple_of(LOOK_EVERY);
+                if self.kind == Kind::HeldAndUnread && index < IDLE && !is_looked_at {
+                    continue;
+                }
                 if !place.as_mut().is_some_and(|held| held.is_open(self.kind, index)) {
                     *place = requests.connect_at_once(self.address(index)).ok().map(Held::new);
                     opened.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +152,7 @@ impl Held {
 
     /// Returns whether the connection is open. Reads what has arrived, unless the attack does not read on it.
     fn is_open(&mut self, kind: Kind, index: usize) -> bool {
-        if kind == Kind::IdleAndUnread && index >= IDLE {
+        if kind.has_unread() && index >= IDLE {
             return true;
         }
         loop {
@@ -153,7 +173,7 @@ impl Held {
         let is_first = self.sent == 0;
         self.sent += 1;
         let (bytes, pause): (&[u8], _) = match attack.kind {
-            Kind::IdleAndUnread if index >= IDLE => {
+            kind if kind.has_unread() && index >= IDLE => {
                 // As much as the system takes. An error other than a full buffer is a closed connection.
                 let many = first.repeat(20);
                 let error = loop {

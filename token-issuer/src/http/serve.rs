@@ -28,8 +28,8 @@ use super::{HttpLimits, TokenService, router};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The connections that are accepted before the tasks of other connections run again. Meanwhile
-/// no other request is served.
+/// The connections that are accepted before the tasks of other connections run again. Meanwhile no other request is
+/// served.
 const ACCEPT_BATCH: u32 = 4;
 /// The minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
