@@ -14,6 +14,7 @@ use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::TokenLayoutError;
+use slipgate_session::connection::plain_text;
 use ureq::http::Uri;
 
 /// How long the whole request may take.
@@ -193,20 +194,8 @@ fn parse_token(response: &[u8]) -> Result<ConnectToken, FetchError> {
     ConnectToken::from_bytes(&bytes).map_err(FetchError::Token)
 }
 
-/// Returns a text of the issuer without characters that control a terminal, a log or the direction of writing, as the
-/// text of a close reason has none.
-fn plain_text(text: &str) -> String {
-    let shown = text.chars().filter_map(|character| match character {
-        '\n' | '\r' | '\t' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
-        // Bidirectional marks, embeddings, overrides and isolates; characters without width; annotations and tags.
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{180e}' | '\u{200b}' => None,
-        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => None,
-        character => (!character.is_control()).then_some(character),
-    });
-    shown.collect()
-}
-
 fn refused(status: u16, response: &[u8]) -> FetchError {
+    // The text is shown to players and logged, so nothing in it may control a terminal.
     let reason = serde_json::from_slice::<Refusal>(response).ok().map(|refusal| refusal.error);
     let (code, message) = reason.map(|reason| (plain_text(&reason.code), plain_text(&reason.message))).unzip();
     FetchError::Refused { status, code, message }

@@ -50,11 +50,10 @@ fn end(budget: &MemoryBudget, asks: bool) -> End {
 impl End {
     fn write(&mut self, buf_bytes: usize) -> bool {
         let mut bytes = [0; MAX_FRAME_BYTES];
-        let wanted = self.transfers.has_frames();
         let Some((length, part)) = self.transfers.write(&mut bytes[..buf_bytes.min(MAX_FRAME_BYTES)]) else {
             return false;
         };
-        assert!(wanted && length <= buf_bytes);
+        assert!(length <= buf_bytes);
         TransferFrame::parse(&bytes[..length]).expect("a written frame can be read");
         self.in_flight.push((bytes[..length].to_vec(), part));
         true

@@ -40,6 +40,7 @@ pub(crate) use self::packets::PacketConnection;
 pub use self::path::PacketTimes;
 pub use self::path_stats::PathStats;
 pub(crate) use self::peer_session::PeerSession;
+pub use self::plain_text::plain_text;
 pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;

@@ -8,7 +8,8 @@ use alloc::string::String;
 /// Both sides apply it, so that neither needs to trust the other: a text with an escape sequence could rewrite a
 /// terminal, one with a line break could forge a line of a log, and one with an override of direction could show other
 /// words than it contains (Unicode Technical Report 36, section 2.10).
-pub(super) fn plain_text(text: &str) -> String {
+#[must_use]
+pub fn plain_text(text: &str) -> String {
     let shown = text.chars().filter_map(|character| match character {
         '\n' | '\r' | '\t' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
         character => (!is_control(character)).then_some(character),

@@ -115,18 +115,18 @@ impl Transfers {
     }
 
     /// Returns whether there is a frame to write.
-    #[must_use]
-    pub fn has_frames(&self) -> bool {
+    pub(crate) fn has_frames(&self) -> bool {
         self.incoming.has_frames() || self.outgoing.has_frames()
     }
 
     /// Writes one frame: control frames first, then slices, of each transfer in turn. Returns its bytes and a record of
     /// it, or `None` if there is nothing to write or it does not fit. The cost does not depend on the transfer's size.
     pub fn write(&mut self, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
-        self.incoming
-            .write(buf)
-            .or_else(|| self.outgoing.write_control(buf))
-            .or_else(|| self.outgoing.write_slices(buf))
+        let had_frames = self.has_frames();
+        let control = self.incoming.write(buf).or_else(|| self.outgoing.write_control(buf));
+        let written = control.or_else(|| self.outgoing.write_slices(buf));
+        debug_assert!(had_frames || written.is_none(), "only frames that are announced are written");
+        written
     }
 
     /// Handles the acknowledgement of a packet with this frame. It may be repeated, and may follow
