@@ -2,6 +2,7 @@
 //!
 //! The caller reads both clocks once per turn and passes them in as [`Now`].
 
+use core::ops::Sub;
 use core::time::Duration;
 
 /// A moment of a monotonic clock, in nanoseconds since an arbitrary start that the caller chose.
@@ -50,6 +51,16 @@ impl Instant {
     pub fn reached(self, earlier: Self, duration: Duration) -> bool {
         // Addition instead of subtraction: `after` saturates, so a deadline at the end of the clock is never reached.
         self >= earlier.after(duration)
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    /// Returns the moment `duration` before this one, at least the start of the clock.
+    #[inline]
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 

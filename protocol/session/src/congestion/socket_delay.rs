@@ -20,7 +20,7 @@ impl SocketDelay {
     /// All packets of a batch arrived after the socket was empty, one after the other: the last arrived later than
     /// the first by about as much as it was sent later.
     pub fn read(&mut self, sent: Timestamp, unread: Duration, now: Instant) -> Duration {
-        let empty_at = Instant::from_start(now.since_start().saturating_sub(unread));
+        let empty_at = now - unread;
         let first = match self.batch {
             Some((since, first)) if since == empty_at => first,
             _ => sent,

@@ -287,7 +287,7 @@ impl WorkBudget {
     fn refill(&mut self, unread: Duration, now: Instant) {
         if self.refilled_at == Instant::default() {
             // The first packet may have waited, too.
-            self.refilled_at = Instant::from_start(now.since_start().saturating_sub(unread));
+            self.refilled_at = now - unread;
         }
         let gained = self.gained_in(now.since(self.refilled_at));
         // The remainder of the division stays in the clock: it would be lost with frequent refills.

@@ -90,8 +90,7 @@ impl ClientSession {
         self.last_active = now;
         let client = self.client;
         let range = start..start + payload.len();
-        let times =
-            || PacketTimes { arrived: Instant::from_start(now.since_start().saturating_sub(unread)), sent: None };
+        let times = || PacketTimes { arrived: now - unread, sent: None };
         // Rejected payloads are counted by the endpoint and dropped here.
         match &mut self.protocol {
             ClientProtocol::Payloads => {
@@ -207,12 +206,11 @@ impl ClientSession {
     }
 
     pub(super) fn next_deadline(&self, now: Instant) -> Instant {
-        let deadline = match &self.protocol {
-            ClientProtocol::Payloads => None,
+        match &self.protocol {
+            ClientProtocol::Payloads => Instant::NEVER,
             ClientProtocol::Packets(packets) => packets.next_deadline(),
-            ClientProtocol::Channels(connection) => connection.next_deadline(now),
-        };
-        deadline.unwrap_or(Instant::NEVER)
+            ClientProtocol::Channels(connection) => connection.next_deadline_by_ticks(now, Duration::ZERO),
+        }
     }
 
     pub(super) fn budget(&self, now: Instant) -> Option<Budget> {

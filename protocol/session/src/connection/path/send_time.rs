@@ -55,12 +55,16 @@ impl SendTimeEstimator {
         let largest = u64::try_from(-self.negated_round_trip.min().unwrap_or(0)).unwrap_or_default();
         let max_one_way = Duration::from_micros(largest) + MAX_NEW_QUEUE;
         // A timestamp far in the past is a lie of the peer or a fault of its clock.
-        sent.max(Instant::from_start(arrived.since_start().saturating_sub(max_one_way))).min(arrived)
+        sent.max(arrived - max_one_way).min(arrived)
     }
 }
 
 fn micros(duration: Duration) -> i64 {
-    (duration.as_nanos() as u64 / 1000) as i64
+    match u64::try_from(duration.as_nanos()) {
+        Ok(nanos) => (nanos / 1000) as i64,
+        // A peer's clock may show more than 64 bits of nanoseconds.
+        Err(_) => i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
+    }
 }
 
 /// The smallest value of the last one to two windows, in two buckets: the cost per value is one comparison.
@@ -74,7 +78,7 @@ struct RecentMin {
 impl RecentMin {
     #[inline]
     fn push(&mut self, value: i64, now: Instant) {
-        if self.current.is_none() || now.since(self.since) >= WINDOW {
+        if self.current.is_none() || now.reached(self.since, WINDOW) {
             self.since = now;
             // The minimum of the last window stays valid until the new window is full.
             self.previous = self.current.take();
@@ -123,6 +127,12 @@ mod tests {
             assert_eq!(sent, at(100.max(millis - 110)), "{millis}");
         }
         assert_eq!(estimator.plausible(at(5100), at(5090)), at(5090), "not after its arrival");
+    }
+
+    #[test]
+    fn a_clock_beyond_64_bits_counts_as_the_latest_moment() {
+        assert_eq!(micros(Duration::from_nanos(u64::MAX)), (u64::MAX / 1000) as i64);
+        assert_eq!(micros(Duration::from_micros(u64::MAX)), i64::MAX);
     }
 
     #[test]
