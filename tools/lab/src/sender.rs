@@ -67,7 +67,7 @@ impl Sender {
             delivered: self.delivered,
             in_flight: self.sent_packets.in_flight(),
         };
-        self.congestion.on_feedback(&feedback);
+        self.congestion.on_feedback(feedback);
         self.acked.clear();
         self.lost.clear();
     }

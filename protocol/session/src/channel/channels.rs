@@ -50,6 +50,8 @@ pub struct Channels {
     pub(super) context: SendContext,
     /// Memory of messages that arrive.
     pub(super) receive_pool: ChunkPool,
+    /// No channel has data to send. False while that is not known.
+    pub(super) is_idle: bool,
     /// The newest sequence number.
     pub(super) newest: Option<Sequence>,
     /// An ordered channel of which the next message may have waited for the one that was delivered last.
@@ -80,6 +82,7 @@ impl Channels {
             in_flight: FramesInFlight::default(),
             context: SendContext::new(ChunkPool::new(None)),
             receive_pool: ChunkPool::new(memory),
+            is_idle: false,
             newest: None,
             draining: None,
             max_list_bytes,
@@ -160,6 +163,7 @@ impl Channels {
         options: SendOptions,
         now: Instant,
     ) -> Result<(), ChannelSendError> {
+        self.is_idle = false;
         // The checks need no state and come first.
         let missing = ChannelSendError::NoChannel { channel, channels: self.senders.len() };
         let config = self.layout.channel(channel).ok_or(missing)?;
@@ -216,6 +220,7 @@ impl Channels {
     /// their frames itself. `None` if it is not a channel of transfers.
     pub fn transfers_mut(&mut self, channel: ChannelId) -> Option<&mut Transfers> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)?;
+        self.is_idle = false;
         let transfers = self.transfers.get_mut(usize::from(channel.0))?;
         transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), self.role)
     }
@@ -278,6 +283,8 @@ impl Channels {
 
     /// Begins a tick: refills the channels' bytes per tick, and discards expired messages.
     pub fn begin_tick(&mut self, now: Instant) {
+        // A message that expires may make room for the one behind it.
+        self.is_idle = false;
         self.scheduler.begin_tick(&self.layout);
         self.bursts.begin_tick();
         // Expired messages free their chunks before the pools are asked for unused memory below.

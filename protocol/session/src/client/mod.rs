@@ -187,8 +187,7 @@ impl SessionClient {
         self.deadline = Instant::default();
         let range = start..start + payload.len();
         let unread = now.since(self.drained_at);
-        let times =
-            || PacketTimes { arrived: Instant::from_start(now.since_start().saturating_sub(unread)), sent: None };
+        let times = || PacketTimes { arrived: now - unread, sent: None };
         // Rejected payloads are counted by the endpoint and dropped here.
         match self.protocol.as_mut()? {
             ClientProtocol::Payloads => {
@@ -476,11 +475,11 @@ impl SessionClient {
 /// Returns when the protocol is visited next, and until when a program may sleep.
 fn next_visit(protocol: &ClientProtocol, now: Instant) -> (Instant, Instant) {
     // Data that could not leave now is tried again a little later, not at once.
-    let later = |at: Option<Instant>| at.map_or(Instant::NEVER, |at| at.max(now.after(MIN_WAIT)));
+    let later = |at: Instant| at.max(now.after(MIN_WAIT));
     match protocol {
         ClientProtocol::Channels(connection) => {
-            let by_ticks = connection.next_deadline_by_ticks(now, SLEEPERS_TICK);
-            (later(connection.next_deadline(now)), later(by_ticks))
+            let by_ticks = |tick| later(connection.next_deadline_by_ticks(now, tick));
+            (by_ticks(Duration::ZERO), by_ticks(SLEEPERS_TICK))
         }
         ClientProtocol::Packets(packets) => [later(packets.next_deadline()); 2].into(),
         ClientProtocol::Payloads => (Instant::NEVER, Instant::NEVER),

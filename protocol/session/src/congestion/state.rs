@@ -154,22 +154,23 @@ impl CongestionState {
     }
 
     /// Processes a datagram of the peer that reports on our packets.
-    pub fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+    pub fn on_feedback(&mut self, mut feedback: Feedback<'_>) {
         self.fill(feedback.now);
         // An implausible round trip would corrupt the minimum for 20 s, so it is dropped here for every controller.
-        let newest = feedback.newest.filter(|newest| self.path.is_plausible(newest, feedback.now));
-        let feedback = &Feedback { newest, ..*feedback };
-        self.path.on_feedback(feedback);
+        if feedback.newest.is_some_and(|newest| !self.path.is_plausible(&newest, feedback.now)) {
+            feedback.newest = None;
+        }
+        self.path.on_feedback(&feedback);
         for _ in feedback.acked {
             self.loss -= self.loss * LOSS_SMOOTHING;
         }
         // The usual case: no copy of the list.
         if self.pending_lost.is_empty() {
             self.count_lost(feedback.lost);
-            return self.controller.on_feedback(feedback);
+            return self.controller.on_feedback(&feedback);
         }
         self.on_lost(feedback.lost);
-        self.controller.on_feedback(&Feedback { lost: &self.pending_lost, ..*feedback });
+        self.controller.on_feedback(&Feedback { lost: &self.pending_lost, ..feedback });
         self.pending_lost.clear();
     }
 
@@ -471,7 +472,7 @@ mod tests {
             numbers.map(|number| SentPacket { sent_at: at(number), bytes: 1000 }).collect()
         };
         let feed = |congestion: &mut CongestionState, lost: &[SentPacket]| {
-            congestion.on_feedback(&Feedback {
+            congestion.on_feedback(Feedback {
                 now: at(9000),
                 newest: None,
                 acked: &[],
@@ -511,7 +512,7 @@ mod tests {
                 ack_delay: Duration::ZERO,
                 socket_delay: Duration::ZERO,
             };
-            congestion.on_feedback(&Feedback {
+            congestion.on_feedback(Feedback {
                 now: at(now),
                 newest: Some(newest),
                 acked: &[departed; 30],
@@ -538,7 +539,7 @@ mod tests {
             let (now, held) = (1000 + 20 * index as u64, Duration::from_millis(held));
             let sent_at =
                 Instant::from_start(Duration::from_millis(now).saturating_sub(held + Duration::from_millis(1)));
-            congestion.on_feedback(&Feedback {
+            congestion.on_feedback(Feedback {
                 now: at(now),
                 newest: Some(super::super::NewestAck {
                     sent_at,

@@ -106,8 +106,8 @@ impl PacketConnection {
         Budget::of(&self.path, 0, self.fragment_above, now)
     }
 
-    /// Returns when something is due, if nothing arrives before.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    /// Returns when something is due, if nothing arrives before; `NEVER` if nothing is.
+    pub(crate) fn next_deadline(&self) -> Instant {
         self.path.next_deadline()
     }
 

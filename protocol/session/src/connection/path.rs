@@ -166,7 +166,7 @@ impl ConnectionPath {
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
         let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
         self.on_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
-        let arrived = Instant::from_start(now.since_start().saturating_sub(socket_delay));
+        let arrived = now - socket_delay;
         let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
         Ok(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) })
     }
@@ -200,7 +200,7 @@ impl ConnectionPath {
 
     fn notify_controller(&mut self, newest: Option<NewestAck>, now: Instant) {
         self.delivered += self.ack_result.acked.packets.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
-        self.congestion.on_feedback(&Feedback {
+        self.congestion.on_feedback(Feedback {
             now,
             newest,
             acked: &self.ack_result.acked.packets,
@@ -328,12 +328,13 @@ impl ConnectionPath {
         self.endpoint.on_pto(now);
     }
 
-    /// Returns when something is due if nothing arrives before, except for probes.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let sent = self.endpoint.sent_packets();
-        let delays = sent.has_packets_in_flight().then(|| self.congestion.loss_delays());
-        let loss = delays.and_then(|delays| sent.loss_deadline(delays));
-        self.endpoint.next_own_deadline().into_iter().chain(loss).min()
+    /// Returns when something is due if nothing arrives before, except for probes; `NEVER` if nothing is.
+    pub(super) fn next_deadline(&self) -> Instant {
+        let (own, sent) = (self.endpoint.next_own_deadline(), self.endpoint.sent_packets());
+        if !sent.has_packets_in_flight() {
+            return own;
+        }
+        sent.loss_deadline(self.congestion.loss_delays()).map_or(own, |loss| own.min(loss))
     }
 
     // The budget ----------------------------------------------------------------------------------------------------

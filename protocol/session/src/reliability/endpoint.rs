@@ -355,13 +355,13 @@ impl Endpoint {
     /// Returns when [`tick`](Self::tick) or [`transmit`](Self::transmit) is due next, if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.next_own_deadline().into_iter().chain(self.tracker.loss_deadline()).min()
+        let own = Some(self.next_own_deadline()).filter(|deadline| *deadline != Instant::NEVER);
+        own.into_iter().chain(self.tracker.loss_deadline()).min()
     }
 
-    /// Returns when something else than a loss is due.
-    pub(crate) fn next_own_deadline(&self) -> Option<Instant> {
-        let reassembly = Some(self.reassembly.wake()).filter(|wake| *wake != Instant::NEVER);
-        self.tracker.ack_deadline().into_iter().chain(reassembly).min()
+    /// Returns when something else than a loss is due, or `NEVER`.
+    pub(crate) fn next_own_deadline(&self) -> Instant {
+        self.tracker.ack_deadline().min(self.reassembly.wake())
     }
 
     // Queries -------------------------------------------------------------------------------------------------------

@@ -245,9 +245,9 @@ impl PacketTracker {
         });
     }
 
-    /// Returns when an ack-only packet is due at the latest, if nothing arrives.
-    pub(super) fn ack_deadline(&self) -> Option<Instant> {
-        self.policy.and_then(|policy| self.received.ack_deadline(policy))
+    /// Returns when an ack-only packet is due at the latest, if nothing arrives; `NEVER` if none is.
+    pub(super) fn ack_deadline(&self) -> Instant {
+        self.policy.map_or(Instant::NEVER, |policy| self.received.ack_deadline(policy))
     }
 
     /// Returns when [`PacketTracker::tick`] declares the next packet lost.

@@ -123,9 +123,9 @@ impl ReceiveWindow {
         now.reached(self.waiting_since, policy.after).then(|| self.acks())
     }
 
-    /// Returns when [`ReceiveWindow::due_acks`] returns something at the latest.
-    pub(super) fn ack_deadline(&self, policy: AckPolicy) -> Option<Instant> {
-        (self.unacked_count > 0).then(|| self.waiting_since.after(policy.after))
+    /// Returns when [`ReceiveWindow::due_acks`] returns something at the latest, or `NEVER`.
+    pub(super) fn ack_deadline(&self, policy: AckPolicy) -> Instant {
+        if self.unacked_count > 0 { self.waiting_since.after(policy.after) } else { Instant::NEVER }
     }
 
     /// Records that a header with these acknowledgements was sent.

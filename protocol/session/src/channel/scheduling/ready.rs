@@ -11,22 +11,35 @@ impl Channels {
     /// Returns whether a frame could be written now.
     #[must_use]
     pub fn wants_to_send(&self) -> bool {
-        self.waiting_channels().any(|channel| self.scheduler.allows(channel))
+        !self.is_idle() && self.waiting_channels().any(|channel| self.scheduler.allows(channel))
+    }
+
+    /// Returns whether no channel is known to have data to send, without a walk over the channels.
+    fn is_idle(&self) -> bool {
+        debug_assert!(!self.is_idle || self.waiting_channels().next().is_none(), "idle channels have no data");
+        self.is_idle
+    }
+
+    /// Records after a packet whether any channel still has data to send.
+    pub(crate) fn update_idle(&mut self) {
+        // Transfers become ready without a call that would end the idle time, for example when a piece is hashed.
+        let has_transfers = self.transfers.iter().any(|transfers| transfers.get().is_some());
+        self.is_idle = !has_transfers && self.waiting_channels().next().is_none();
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
-    /// next tick, or memory to free. The next tick begins after `tick`.
-    pub(crate) fn next_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
+    /// next tick, or memory to free; `NEVER` if there is none. The next tick begins after `tick`.
+    pub(crate) fn next_deadline(&self, now: Instant, tick: Duration) -> Instant {
         // The owner of a grant schedules the hashing.
         let hashes = self.hashing.is_none() && self.has_transfers_to_hash();
         if hashes || self.context.receipts.has_events() {
-            return Some(now);
+            return now;
         }
         // The bytes per tick are used up: only the next tick lets the channel send.
         if self.waits_for_tick() {
-            return Some(now.after(tick));
+            return now.after(tick);
         }
-        (self.memory_bytes() > 0).then(|| now.after(RETENTION))
+        if self.memory_bytes() > 0 { now.after(RETENTION) } else { Instant::NEVER }
     }
 
     /// Returns one bit for each channel that could write a frame.
@@ -58,6 +71,6 @@ impl Channels {
 
     /// Returns whether a channel has data to send and has used up its bytes of this tick.
     fn waits_for_tick(&self) -> bool {
-        self.waiting_channels().any(|channel| !self.scheduler.allows(channel))
+        !self.is_idle() && self.waiting_channels().any(|channel| !self.scheduler.allows(channel))
     }
 }

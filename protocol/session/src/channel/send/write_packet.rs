@@ -67,7 +67,11 @@ impl Channels {
                 break;
             }
         }
-        writer.finish()
+        let bytes = writer.finish();
+        if left == 0 {
+            self.update_idle();
+        }
+        bytes
     }
 
     /// Begins a packet with these channels ready, one bit for each, and this much room for frames.
@@ -95,8 +99,10 @@ impl Channels {
 
     /// Handles the acknowledgement of a packet, also after it was reported lost.
     pub fn on_acked(&mut self, packet: Sequence) {
-        let Self { in_flight, senders, transfers, context, .. } = self;
+        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
         for frame in in_flight.on_acked(packet) {
+            // The window may have room again for a message that waits.
+            *is_idle = false;
             let index = frame.channel_index();
             if let SentFrame::Transfer { sent, .. } = frame {
                 if let Some(transfers) = transfers.get_mut(index).must_exist("the channel of a frame") {
@@ -110,8 +116,9 @@ impl Channels {
 
     /// Handles the loss of a packet: reliable content is queued again.
     pub fn on_lost(&mut self, packet: Sequence) {
-        let Self { in_flight, senders, transfers, context, .. } = self;
+        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
         for frame in in_flight.on_lost(packet) {
+            *is_idle = false;
             on_frame_lost(senders, transfers, context, frame);
         }
     }
@@ -124,8 +131,9 @@ impl Channels {
     /// Handles a probe timeout (RFC 9002 §6.2): queues the content of the oldest packet again that is neither acked nor
     /// lost.
     pub fn on_pto(&mut self) {
-        let Self { in_flight, senders, transfers, .. } = self;
+        let Self { in_flight, senders, transfers, is_idle, .. } = self;
         for frame in in_flight.on_pto() {
+            *is_idle = false;
             queue_again(senders, transfers, frame);
         }
     }
@@ -135,9 +143,12 @@ impl Channels {
         let distance = self.newest.map_or(0, |newest| packet - newest);
         debug_assert!(distance < 1 << 15, "packets are written in the order of their numbers");
         self.newest = Some(packet);
-        let Self { in_flight, senders, transfers, context, .. } = self;
+        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
         in_flight.make_room(packet, |displaced| match displaced {
-            Displaced::Lost(frame) => on_frame_lost(senders, transfers, context, frame),
+            Displaced::Lost(frame) => {
+                *is_idle = false;
+                on_frame_lost(senders, transfers, context, frame);
+            }
             Displaced::Forgotten(SentFrame::Once { part, .. }) => context.receipts.on_forgotten(part),
             Displaced::Forgotten(_) => {}
         });

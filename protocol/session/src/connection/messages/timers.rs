@@ -19,30 +19,34 @@ impl Connection {
     /// Returns when something is due, if nothing arrives and nothing is sent before.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.next_deadline_by_ticks(now, Duration::ZERO)
+        Some(self.next_deadline_by_ticks(now, Duration::ZERO)).filter(|deadline| *deadline != Instant::NEVER)
     }
 
-    /// Returns the same, but delays by `tick` what waits only for its channel's budget. It serves a caller that
-    /// begins a tick whenever it wakes up.
-    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Option<Instant> {
+    /// Returns the same, or `NEVER`, but delays by `tick` what waits only for its channel's budget. It serves a caller
+    /// that begins a tick whenever it wakes up.
+    pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Instant {
         match self.stage {
             Stage::Open => self.open_deadline(now, tick),
-            Stage::Closing(closing) if closing.control.is_acked() => Some(now),
-            Stage::Closing(closing) => Some(closing.next_send),
+            Stage::Closing(closing) if closing.control.is_acked() => now,
+            Stage::Closing(closing) => closing.next_send,
             // The acknowledgement of the close message is due at once.
-            Stage::PeerClosed => Some(now),
-            Stage::Closed => None,
+            Stage::PeerClosed => now,
+            Stage::Closed => Instant::NEVER,
         }
     }
 
-    fn open_deadline(&self, now: Instant, tick: Duration) -> Option<Instant> {
-        // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
-        let send = self.may_send().then(|| {
+    fn open_deadline(&self, now: Instant, tick: Duration) -> Instant {
+        let mut deadline = self.path.next_deadline().min(self.channels.next_deadline(now, tick));
+        if let Some(pto) = self.pto_deadline() {
+            deadline = deadline.min(pto);
+        }
+        if self.may_send() {
             let allowance = self.path.allowance(now);
-            allowance.next_send(self.pending_demand(&allowance, now)).unwrap_or(now)
-        });
-        let path = self.path.next_deadline().into_iter().chain(self.pto_deadline());
-        path.chain(send).chain(self.channels.next_deadline(now, tick)).min()
+            // If the controller names no time, the uplink or the sink limits the sending, and it may be tried at once.
+            let send = allowance.next_send(self.pending_demand(&allowance, now)).unwrap_or(now);
+            deadline = deadline.min(send);
+        }
+        deadline
     }
 
     /// Returns when the probe timeout fires, if a probe has anything to send: content of a packet in flight, or the

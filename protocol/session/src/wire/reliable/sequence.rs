@@ -16,8 +16,9 @@ impl Sequence {
     #[must_use]
     #[inline]
     pub const fn is_newer_than(self, other: Self) -> bool {
-        // Two cases: without and with a wrap in between.
-        (self.0 > other.0 && self.0 - other.0 <= HALF) || (self.0 < other.0 && other.0 - self.0 > HALF)
+        let ahead = self.0.wrapping_sub(other.0);
+        // One comparison for distances of 1 to 32,767.
+        ahead.wrapping_sub(1) < HALF - 1 || (ahead == HALF && self.0 > other.0)
     }
 
     /// Returns whether this packet is older than `other`.
