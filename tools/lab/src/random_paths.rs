@@ -51,7 +51,7 @@ impl Trial {
             Self::Bulk => ([0.90, 0.99], Some(35.0)),
             Self::Game => ([0.99, 0.995], Some(2.0)),
             Self::GameAgainstCubic => ([0.85, 0.99], None),
-            Self::Fall => ([0.84, 0.95], Some(80.0)),
+            Self::Fall => ([0.85, 0.95], Some(65.0)),
         };
         Goal { served_p5_p50, delay_p90_ms }
     }

@@ -46,6 +46,9 @@ const SAME_STANDING_QUEUE_SECONDS: Seconds = Seconds(2.0);
 /// targets.
 const COLLAPSE_SHARE: f64 = 0.5;
 const COLLAPSE_TARGETS: f64 = 3.0;
+/// The capacity fell if the queue was above three targets for [`EARLY_SECONDS`], and grew by this share of that time.
+/// Cross traffic that doubles its rate in each round trip makes it grow by half of the time, a longer route only once.
+const FALL_GROWTH: f64 = 0.6;
 /// How long a queue counts as self-inflicted, in seconds: after a probe, and after a probe that ended compete mode.
 const SELF_INFLICTED_SECONDS: Seconds = Seconds(1.0);
 const SELF_INFLICTED_SECONDS_AFTER_COMPETITION: Seconds = Seconds(3.0);
@@ -102,6 +105,8 @@ pub(super) struct DelayMode {
     /// The standing queue before, and when it ended.
     previous: Option<(f64, StandingQueue)>,
     slow_recovery: Option<SlowRecovery>,
+    /// When the queue was last below three targets, and that queue, in seconds.
+    low_queue: (f64, f64),
     empty_at: f64,
     drained_at: f64,
 }
@@ -155,6 +160,7 @@ impl DelayMode {
             standing_queue: None,
             previous: None,
             slow_recovery: None,
+            low_queue: (f64::INFINITY, 0.0),
             empty_at: 0.0,
             drained_at: 0.0,
         }
@@ -215,6 +221,31 @@ impl DelayMode {
             let weight = if self.limit <= 0.0 { 1.0 } else { (sample.step / LIMIT_TIME.0).min(1.0) };
             self.limit += (sample.delivery - self.limit) * weight;
         }
+    }
+
+    /// Returns whether the queue grows so fast that the capacity must have fallen. It then counts as self-inflicted
+    /// (Glide §7.3).
+    pub(super) fn has_fallen(&mut self, sample: &PathSample) -> bool {
+        let now = sample.now;
+        if sample.instant_queue < COLLAPSE_TARGETS * sample.target {
+            self.low_queue = (now, sample.instant_queue);
+            return false;
+        }
+        let (low_at, low) = self.low_queue;
+        let (time, growth) = (now - low_at, sample.instant_queue - low);
+        if time < EARLY_SECONDS.0 || growth < FALL_GROWTH * time {
+            return false;
+        }
+        let until = now + SELF_INFLICTED_SECONDS.0;
+        (self.self_inflicted_until, self.probe_after) =
+            (self.self_inflicted_until.max(until), self.probe_after.max(until));
+        // A fall is one result, however many samples show it.
+        self.self_inflicted_count = self.self_inflicted_count.max(1);
+        if let Some(standing_queue) = &mut self.standing_queue {
+            // What the path delivered before is no share to defend against cross traffic.
+            standing_queue.early_delivery = Some(sample.delivery.min(sample.instant_arrivals));
+        }
+        true
     }
 
     /// Records that the queue is self-inflicted.

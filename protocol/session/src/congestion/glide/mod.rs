@@ -315,6 +315,11 @@ impl Glide {
         let cross_traffic = if self.mode == GlideMode::Compete { CrossTraffic::Competing } else { CrossTraffic::Alone };
         let result = self.down_probes.on_feedback(sample, &self.send_rate, cross_traffic);
         self.delay_mode.observe(sample);
+        if self.delay_mode.has_fallen(sample) && self.down_probes.is_active() {
+            // The queue drains only after the probe, which would take it for that of cross traffic.
+            self.down_probes.end_probe();
+            self.hold = FREE;
+        }
         let excess_loss = self.losses.recent() - self.losses.random_loss();
         self.protected.on_feedback(sample, self.is_held(sample.now), excess_loss);
         // A longer route first: the modes would take its delay for a standing queue.

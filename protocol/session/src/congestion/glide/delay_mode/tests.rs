@@ -136,3 +136,20 @@ fn queue_soon_after_another_is_the_same_one() {
         assert_eq!(delay_mode.rate_before_queue(), Some(if same { 1e6 } else { 5e5 }), "after {pause} s");
     }
 }
+
+#[test]
+fn fast_growth_of_the_queue_is_a_fall_of_the_capacity() {
+    // The queue grows by this share of the time; a longer route adds 80 ms at once.
+    for (growth, step, expected) in [(0.875, 0.0, true), (0.5, 0.0, false), (0.0, 0.08, false)] {
+        let mut delay_mode = started();
+        let mut fell = false;
+        for tick in 0..100 {
+            let time = f64::from(tick) * 0.02;
+            let queue = if time > 0.0 { step + growth * time } else { 0.0 };
+            fell |= delay_mode.has_fallen(&queued(queue, 100.0 + time));
+        }
+        assert_eq!(fell, expected, "{growth} {step}");
+        assert_eq!(delay_mode.is_self_inflicted(102.9), expected, "{growth} {step}: for a second");
+        assert_eq!(delay_mode.self_inflicted_count, u32::from(expected), "{growth} {step}: a fall is one result");
+    }
+}
