@@ -118,7 +118,9 @@ pub(crate) enum DatagramResult {
 pub(crate) enum FloodAction {
     /// Nothing.
     Nothing,
-    /// It is blocked from now on, or other datagrams of it pass.
+    /// Other datagrams of it pass from now on, or it is blocked as a sender without a connection.
+    Filter,
+    /// It is blocked from now on as a client.
     Block,
     /// It is blocked from now on, and its session ends: it went on after the longest block.
     End,
@@ -318,7 +320,7 @@ impl FloodGuard {
             Treatment::Sampled { sample, .. } => sample.follow(sequence_of(datagram)),
             _ => false,
         };
-        if has_moved { FloodAction::Block } else { FloodAction::Nothing }
+        if has_moved { FloodAction::Filter } else { FloodAction::Nothing }
     }
 
     /// Counts a datagram of unproven origin.
@@ -335,7 +337,7 @@ impl FloodGuard {
             && let Treatment::Sampled { sample, .. } = &mut sender.treatment
         {
             let has_changed = sample.on_junk(bytes, next, intervals, now);
-            return if has_changed { FloodAction::Block } else { FloodAction::Nothing };
+            return if has_changed { FloodAction::Filter } else { FloodAction::Nothing };
         }
         if !is_too_much {
             return FloodAction::Nothing;
@@ -347,7 +349,7 @@ impl FloodGuard {
         }
         sender.sample(JunkSample::new(next(), now), now);
         self.update_next_end();
-        FloodAction::Block
+        FloodAction::Filter
     }
 
     /// Returns the index of a sender that is remembered.
@@ -383,7 +385,11 @@ impl FloodGuard {
         sender.has_ended |= ends;
         sender.block(excess, now);
         self.update_next_end();
-        if ends { FloodAction::End } else { FloodAction::Block }
+        match excess {
+            Excess::Client if ends => FloodAction::End,
+            Excess::Client => FloodAction::Block,
+            Excess::Stranger => FloodAction::Filter,
+        }
     }
 
     /// Remembers the address of a session that ended by a violation: its sender may go on.

@@ -47,7 +47,7 @@ use crate::report::Reporter;
 /// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
 /// the replies to all others.
 const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
-/// How long waits end at once after a sender was blocked or freed.
+/// How long waits end at once after a client was blocked for its authentic packets.
 const FLOOD_PAUSE: Duration = Duration::from_secs(1);
 /// The blocked senders that each kernel has memory for.
 const MIN_KERNEL_SENDERS: usize = 16;
@@ -99,6 +99,9 @@ pub struct Server {
     /// The buffer in which values are encoded; allocated with the first one.
     #[cfg(feature = "typed")]
     pub(crate) typed_buf: Vec<u8>,
+    /// How often wake delays were paused.
+    #[cfg(test)]
+    wake_pauses: u32,
 }
 
 impl Server {
@@ -444,6 +447,14 @@ impl Server {
         {
             self.core.set_intake(client, Intake::Flooded);
         }
+        if matches!(action, FloodAction::Block | FloodAction::End) {
+            // Anyone can send junk: it must not end the delays, which save CPU time under load.
+            self.sockets.pause_wake_delays(FLOOD_PAUSE);
+            #[cfg(test)]
+            {
+                self.wake_pauses += 1;
+            }
+        }
         if action != FloodAction::Nothing {
             self.block_senders();
         }
@@ -451,7 +462,6 @@ impl Server {
 
     /// Lets the kernel drop the datagrams of the senders that are blocked now.
     fn block_senders(&mut self) {
-        self.sockets.pause_wake_delays(FLOOD_PAUSE);
         let senders: Vec<_> = self.flood_guard.blocked().collect();
         block_in_kernel(&senders, |senders| self.sockets.block_senders(senders));
     }
