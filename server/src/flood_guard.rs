@@ -181,6 +181,8 @@ struct FloodSource {
     is_stranger: bool,
     /// Whether its session was ended. Its slot may still wait for the acknowledgement.
     has_ended: bool,
+    /// Whether a session at the address ended by a violation.
+    has_violated: bool,
     treatment: Treatment,
     freed_at: Instant,
     /// Since when it has earned the loss of its next level.
@@ -228,12 +230,17 @@ impl FloodSource {
         self.remembered_until = self.remembered_until.max(until.after(WINDOW));
     }
 
-    /// Returns the order in which senders are forgotten: free ones first, blocked ones last.
+    /// Returns the order in which senders are forgotten: blocked ones last. Junk from many addresses must not make the
+    /// guard forget a client that was blocked, so it displaces other junk first.
     const fn eviction_order(&self) -> (u8, u32, Instant) {
+        let was_blocked = self.level > 0 || self.burst_blocks > 0 || self.stranger_blocks > 0;
+        let has_history = was_blocked || self.has_ended || self.has_violated;
         let rank = match self.treatment {
+            Treatment::Free | Treatment::Sampled { .. } if has_history => 2,
             Treatment::Free => 0,
-            Treatment::Probed { .. } | Treatment::Sampled { .. } => 1,
-            Treatment::Blocked { .. } => 2,
+            Treatment::Sampled { .. } => 1,
+            Treatment::Probed { .. } => 3,
+            Treatment::Blocked { .. } => 4,
         };
         (rank, self.level + self.stranger_blocks, self.remembered_until)
     }
@@ -394,11 +401,10 @@ impl FloodGuard {
 
     /// Remembers the address of a session that ended by a violation: its sender may go on.
     pub(crate) fn on_violation(&mut self, from: Address, now: Instant) {
-        if self.index(from).is_none() {
-            let index = self.add(from, now);
-            if let Some(sender) = self.senders.get_mut(index) {
-                sender.remembered_until = now.after(REMEMBERED);
-            }
+        let index = self.index(from).unwrap_or_else(|| self.add(from, now));
+        if let Some(sender) = self.senders.get_mut(index) {
+            sender.has_violated = true;
+            sender.remembered_until = sender.remembered_until.max(now.after(REMEMBERED));
         }
     }
 
@@ -509,6 +515,7 @@ impl FloodGuard {
             stranger_blocks: 0,
             is_stranger: false,
             has_ended: false,
+            has_violated: false,
             treatment: Treatment::Free,
             freed_at: now,
             forgiven_at: now,

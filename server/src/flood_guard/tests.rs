@@ -331,3 +331,20 @@ fn many_senders_do_not_free_a_blocked_one() {
     (2..1000).for_each(|port| assert_eq!(guard.on_excess(from(port), Excess::Client, at(1)), FloodAction::Nothing));
     assert_eq!(blocked(&guard), [(1, false)]);
 }
+
+#[test]
+fn junk_of_many_addresses_does_not_erase_a_history() {
+    let mut guard = FloodGuard::default();
+    assert_eq!(flood(&mut guard, 1, Excess::Client, at(0)).0, FloodAction::Block);
+    assert!(guard.end_blocks(at(16)) && guard.end_blocks(at(48)));
+    guard.on_violation(from(2), at(48));
+    for port in 3..1003 {
+        for _ in 0..MAX_JUNK {
+            guard.on_handled(from(port), &[0; 60], DatagramResult::Junk, || None, at(49));
+        }
+        assert!(guard.senders.len() <= MAX_SENDERS && blocked(&guard).contains(&(port, true)), "{port}");
+    }
+    // A client that was blocked a moment ago may exceed its budget by less.
+    assert_eq!(flood(&mut guard, 1, Excess::Client, at(50)), (FloodAction::Block, MAX_EXCESS));
+    assert_eq!(flood(&mut guard, 2, Excess::Stranger, at(50)).0, FloodAction::Filter, "its session was ended");
+}
