@@ -13,6 +13,7 @@ use crate::server::program::{Program, TestFolder};
 
 const PAGES: &[&str] = &[
     "README.md",
+    "admin/README.md",
     "cli/README.md",
     "client/README.md",
     "docs/backend.md",
@@ -143,6 +144,10 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
             for field in body.iter().flat_map(|body| body.as_object().unwrap().keys()) {
                 assert!(interface.contains(&format!("\n        {field}:\n")), "{field} is not a field of a request");
             }
+            if let Some(path) = command[1].strip_prefix("http://127.0.0.1:9100") {
+                assert!(slipgate_admin::ROUTES.iter().any(|(route, _)| *route == path), "{path} is no admin route");
+                return;
+            }
             let path = command[1].strip_prefix("http://127.0.0.1:8080").unwrap();
             assert!(interface.contains(&format!("\n  {path}:\n")), "{path} is not a path of the issuer");
         }
@@ -229,7 +234,8 @@ fn json_blocks_of_the_documents_are_json() {
 
 #[test]
 fn each_page_with_commands_or_settings_is_checked() {
-    let pages = ["", "docs", "cli", "client", "server", "specs", "token-issuer", "tools/lab", "tools/sim", "fuzz"];
+    let pages =
+        ["", "docs", "cli", "client", "server", "specs", "token-issuer", "admin", "tools/lab", "tools/sim", "fuzz"];
     for folder in pages {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();

@@ -20,6 +20,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("os", "slipgate_os"),
     ("udp", "slipgate_udp"),
     ("server", "slipgate_server"),
+    ("admin", "slipgate_admin"),
     ("client", "slipgate_client"),
     ("token-issuer", "slipgate_token_issuer"),
 ];

@@ -14,11 +14,12 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("os", &["netcode"]),
     ("udp", &["netcode", "os"]),
     ("server", &["netcode", "session", "typed", "os", "udp"]),
+    ("admin", &["netcode", "os", "server"]),
     ("client", &["netcode", "session", "typed", "os", "udp"]),
     ("token-issuer", &["netcode", "os"]),
     ("tools/sim", &["netcode"]),
     ("tools/lab", &["netcode", "session", "sim"]),
-    ("cli", &["netcode", "session", "os", "udp", "server", "client", "token_issuer", "sim", "lab", "bench"]),
+    ("cli", &["netcode", "session", "os", "udp", "server", "admin", "client", "token_issuer", "sim", "lab", "bench"]),
     ("tools/bench", &["netcode", "session", "os", "udp", "server"]),
 ];
 

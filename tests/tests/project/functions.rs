@@ -10,6 +10,7 @@ const CRATES: &[&str] = &[
     "os",
     "udp",
     "server",
+    "admin",
     "client",
     "token-issuer",
     "cli",

@@ -39,6 +39,7 @@ pub(crate) struct ConfigFile {
     pub(crate) dscp: Option<Dscp>,
     pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
+    pub(crate) admin: Option<SocketAddr>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
     #[serde(default)]
@@ -125,6 +126,7 @@ mod tests {
             dscp = "ef"
             kernel_filter = false
             drain = 30
+            admin = "127.0.0.1:9100"
             log = "json"
             log_level = "debug"
 
@@ -148,6 +150,7 @@ mod tests {
         assert_eq!((file.dscp, file.kernel_filter), (Some(Dscp::EXPEDITED), Some(false)));
         assert_eq!((file.shards, file.steering), (Some(4), Some(SteeringKind::Cpu)));
         assert_eq!(file.wake, Some(WakeKind::Immediate));
+        assert_eq!(file.admin, Some("127.0.0.1:9100".parse().unwrap()));
         let mut config = ServerConfig::new(1, 100, &[]);
         file.limits.apply(&mut config);
         assert_eq!((config.addresses_per_token, config.pending_clients, config.history_tokens), (1, 2, 5));

@@ -146,6 +146,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]
     pub(crate) drain: Option<Span>,
 
+    /// Serve health, readiness and metrics by HTTP at this loopback address; port 0 lets the system choose [default:
+    /// none]
+    #[arg(long, value_name = "IP:PORT", env = "SLIPGATE_SERVER_ADMIN", hide_env_values = true)]
+    pub(crate) admin: Option<SocketAddr>,
+
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_LOG", hide_env_values = true)]
     pub(crate) log: Option<LogFormat>,

@@ -33,6 +33,8 @@ use crate::settings::Settings;
 const DESCRIPTORS: usize = 8;
 /// File descriptors of a shard: two sockets, the poll, its waker, and as many to spare.
 const DESCRIPTORS_PER_SHARD: usize = 8;
+/// File descriptors of the admin service: 32 connections, the listener and the runtime.
+const DESCRIPTORS_OF_ADMIN: usize = 40;
 
 fn main() -> ExitCode {
     match run() {
@@ -46,19 +48,22 @@ fn run() -> Result<(), Failure> {
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;
-    descriptors::require(DESCRIPTORS + usize::from(settings.shards) * DESCRIPTORS_PER_SHARD)?;
+    let of_admin = settings.admin.map_or(0, |_| DESCRIPTORS_OF_ADMIN);
+    descriptors::require(DESCRIPTORS + of_admin + usize::from(settings.shards) * DESCRIPTORS_PER_SHARD)?;
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let signals =
         Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
     // Dropped last: the error of a failed start is written after the log's lines.
     let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
+    // Before the server, so that it reports a start that takes long.
+    let admin = settings.admin.map(start::start_admin).transpose()?;
     let (mut servers, clock) = start::start(&settings)?;
     match servers.pop() {
         Some(server) if servers.is_empty() => {
-            Service::new(server, clock, settings).run(&signals);
+            Service::new(server, clock, settings, admin).run(&signals);
             Ok(())
         }
-        last => sharded::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals),
+        last => sharded::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals, admin.as_ref()),
     }
 }

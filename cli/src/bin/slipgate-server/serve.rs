@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use slipgate_admin::{Admin, AdminPublisher};
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
 use slipgate_netcode::time::Instant;
@@ -21,6 +22,7 @@ pub(crate) struct Service {
     pace: Pace,
     drain: Duration,
     keys: KeySource,
+    admin: Option<(Admin, AdminPublisher)>,
 }
 
 /// Whether the server accepts new clients or waits for the last ones to leave.
@@ -30,13 +32,17 @@ enum ServiceState {
 }
 
 impl Service {
-    pub(crate) fn new(server: Server, clock: Clock, settings: Settings) -> Self {
+    pub(crate) fn new(server: Server, clock: Clock, settings: Settings, admin: Option<Admin>) -> Self {
         Self {
             app: App::new(settings.app, server.config().slots),
             inbox: Inbox::default(),
             pace: Pace::new(clock, Duration::from_secs(1) / settings.tick),
             drain: settings.drain,
             keys: settings.keys,
+            admin: admin.map(|admin| {
+                let publisher = admin.publisher(server.config(), clock);
+                (admin, publisher)
+            }),
             server,
             clock,
         }
@@ -74,6 +80,9 @@ impl Service {
         } else {
             self.server.flush();
         }
+        if let Some((_, publisher)) = &mut self.admin {
+            publisher.on_turn(&mut self.server, now);
+        }
     }
 
     fn reload_keys(&mut self) {
@@ -86,6 +95,9 @@ impl Service {
         let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
+        if let Some((admin, _)) = &self.admin {
+            admin.set_draining();
+        }
         ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }
     }
 

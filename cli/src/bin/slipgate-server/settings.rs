@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) dscp: Dscp,
     pub(crate) kernel_filter: bool,
     pub(crate) drain: Duration,
+    pub(crate) admin: Option<SocketAddr>,
     pub(crate) log: LogSettings,
 }
 
@@ -71,6 +72,7 @@ impl Settings {
             dscp: flags.dscp.or(file.dscp).unwrap_or_default(),
             kernel_filter: flags.kernel_filter.or(file.kernel_filter).unwrap_or(true),
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
+            admin: flags.admin.or(file.admin),
             log: LogSettings {
                 format: flags.log.or(file.log).unwrap_or_default(),
                 level: flags.log_level.or(file.log_level),

@@ -6,6 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
+use slipgate_admin::{Admin, AdminPublisher};
 use slipgate_cli::Failure;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
@@ -29,33 +30,57 @@ const RELAY_INTERVAL: Duration = Duration::from_millis(1);
 /// The running shards.
 enum RunningShards {
     Echo(ShardThreads),
-    Relay { server: Box<ShardedServer>, clients: Vec<ClientHandle>, payload: Vec<u8> },
+    Relay {
+        server: Box<ShardedServer>,
+        clients: Vec<ClientHandle>,
+        payload: Vec<u8>,
+        publisher: Option<AdminPublisher>,
+    },
 }
 
 impl RunningShards {
-    fn start(servers: Vec<Server>, clock: Clock, tick: Duration, app: AppKind) -> Result<Self, ShardedServerError> {
+    /// Starts the shards. `echo` publishes the counters of each shard on its own thread, `relay` their sum on this one.
+    fn start(
+        servers: Vec<Server>,
+        clock: Clock,
+        tick: Duration,
+        app: AppKind,
+        admin: Option<&Admin>,
+    ) -> Result<Self, ShardedServerError> {
+        let config = servers.first().map(|server| server.config().clone());
+        let new_publisher = || Some(admin?.publisher(config.as_ref()?, clock));
         Ok(match app {
             AppKind::Echo => {
                 let game = |_| {
-                    let mut app = App::Echo;
-                    move |server: &mut Server, inbox: &mut Inbox| app.handle_events(server, inbox)
+                    let (mut app, mut publisher) = (App::Echo, new_publisher());
+                    move |server: &mut Server, inbox: &mut Inbox| {
+                        let now = clock.now();
+                        app.handle_events(server, inbox);
+                        if let Some(publisher) = &mut publisher {
+                            publisher.on_turn(server, now);
+                        }
+                    }
                 };
                 Self::Echo(ShardThreads::start(servers, clock, tick, game)?)
             }
             AppKind::Relay => {
                 let server = Box::new(ShardedServer::start(servers, clock, tick, ShardedServerConfig::default())?);
-                Self::Relay { server, clients: Vec::new(), payload: Vec::new() }
+                Self::Relay { server, clients: Vec::new(), payload: Vec::new(), publisher: new_publisher() }
             }
         })
     }
 
     /// Does this thread's share of the work, then sleeps.
-    fn turn(&mut self) {
+    fn turn(&mut self, clock: Clock) {
         match self {
             Self::Echo(_) => thread::sleep(SIGNAL_INTERVAL),
-            Self::Relay { server, clients, payload } => {
+            Self::Relay { server, clients, payload, publisher } => {
+                let now = clock.now();
                 relay(server, clients, payload);
                 server.flush();
+                if let Some(publisher) = publisher {
+                    publisher.on_totals(now, || ServerTotals::sum(&server.totals()));
+                }
                 thread::sleep(RELAY_INTERVAL);
             }
         }
@@ -117,11 +142,17 @@ fn relay(server: &mut ShardedServer, clients: &mut Vec<ClientHandle>, payload: &
 }
 
 /// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
-pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, signals: &Signals) -> Result<(), Failure> {
+pub(crate) fn serve(
+    servers: Vec<Server>,
+    clock: Clock,
+    settings: &Settings,
+    signals: &Signals,
+    admin: Option<&Admin>,
+) -> Result<(), Failure> {
     let tick = Duration::from_secs(1) / settings.tick;
     // The counter starts when the first socket was bound, so drops during the start are included.
     let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
-    let mut shards = RunningShards::start(servers, clock, tick, settings.app)
+    let mut shards = RunningShards::start(servers, clock, tick, settings.app, admin)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
     while shards.is_running() {
@@ -129,13 +160,16 @@ pub(crate) fn serve(servers: Vec<Server>, clock: Clock, settings: &Settings, sig
             reload_keys(&shards, &settings.keys);
         }
         match (drains_until, signals.take_stop()) {
-            (None, true) => drains_until = Some(begin_drain(&shards, clock, settings.drain)),
+            (None, true) => {
+                drains_until = Some(begin_drain(&shards, clock, settings.drain));
+                admin.inspect(|admin| admin.set_draining());
+            }
             (Some(_), true) => break,
             (None, false) => {}
             (Some(until), false) if shards.connected() == 0 || clock.monotonic() >= until => break,
             (Some(_), false) => {}
         }
-        shards.turn();
+        shards.turn(clock);
     }
     log_totals(shards.stop(), overflow)
 }

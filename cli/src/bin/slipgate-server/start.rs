@@ -1,8 +1,10 @@
 //! Starts the server from its checked settings and logs them in one line.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use slipgate_admin::{Admin, AdminError};
 use slipgate_cli::Failure;
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
@@ -33,6 +35,16 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
     }
     log_start(&servers, settings, remembered);
     Ok((servers, clock))
+}
+
+/// Starts the admin service and logs its address.
+pub(crate) fn start_admin(bind: SocketAddr) -> Result<Admin, Failure> {
+    let admin = Admin::start(bind).map_err(|error| match error {
+        AdminError::NotLoopback(_) => Failure::usage(format!("--admin: {error}")),
+        error => Failure::run_time(format!("the admin service cannot listen on {bind}: {error}")),
+    })?;
+    info!(address = %admin.address(), "admin service");
+    Ok(admin)
 }
 
 /// Binds the sockets of each shard and configures wakeups, marking and steering.

@@ -1,0 +1,88 @@
+//! A histogram with fixed bounds, which can be copied and added.
+
+use std::ops::AddAssign;
+
+/// The number of bounded buckets of each histogram; one more counts all larger values.
+pub(crate) const BUCKETS: usize = 12;
+
+/// The upper bounds of the buckets, in ascending order.
+pub(crate) type BucketBounds = [f64; BUCKETS];
+
+/// The turn time, in seconds: a tick at 60 Hz takes at most 0.0167.
+pub(crate) const TURN_SECONDS: BucketBounds =
+    [0.000_05, 0.0001, 0.000_25, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.0167, 0.0333, 0.1, 1.0];
+/// The round-trip time, in seconds.
+pub(crate) const ROUND_TRIP_SECONDS: BucketBounds =
+    [0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
+/// The share of lost packets.
+pub(crate) const LOSS_RATIOS: BucketBounds = [0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0];
+
+/// Counts of values, by bucket.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Histogram {
+    bounds: &'static BucketBounds,
+    counts: [u64; BUCKETS],
+    larger: u64,
+    sum: f64,
+}
+
+impl Histogram {
+    pub(crate) const fn new(bounds: &'static BucketBounds) -> Self {
+        Self { bounds, counts: [0; BUCKETS], larger: 0, sum: 0.0 }
+    }
+
+    /// Counts a value.
+    pub(crate) fn add(&mut self, value: f64) {
+        self.sum += value;
+        let bucket = self.bounds.iter().position(|bound| value <= *bound);
+        let count = bucket.and_then(|bucket| self.counts.get_mut(bucket)).unwrap_or(&mut self.larger);
+        *count += 1;
+    }
+
+    /// Returns the sum of all values.
+    pub(crate) const fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Returns the number of all values.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum::<u64>() + self.larger
+    }
+
+    /// Returns each bound with the count of its bucket alone; the last bound is infinite.
+    pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
+        let last = (f64::INFINITY, self.larger);
+        self.bounds.iter().copied().zip(self.counts).chain([last]).collect()
+    }
+}
+
+impl AddAssign<&Self> for Histogram {
+    fn add_assign(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.larger += other.larger;
+        self.sum += other.sum;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_up_to_their_bound() {
+        let mut histogram = Histogram::new(&LOSS_RATIOS);
+        [0.0, 0.001, 0.002, 2.0].into_iter().for_each(|value| histogram.add(value));
+        let mut sum = histogram;
+        sum += &histogram;
+        let buckets = sum.buckets();
+        assert_eq!(buckets[..4], [(0.0, 2), (0.001, 2), (0.0025, 2), (0.005, 0)]);
+        assert_eq!((buckets[BUCKETS], sum.count(), sum.sum()), ((f64::INFINITY, 2), 8, 4.006));
+    }
+
+    #[test]
+    fn bounds_ascend() {
+        for bounds in [TURN_SECONDS, ROUND_TRIP_SECONDS, LOSS_RATIOS] {
+            assert!(bounds.is_sorted(), "{bounds:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The checks of every request before its route: time, size of the body, and protection against web pages.
+//!
+//! A page that an operator visits can send requests to loopback. The check of `Host` stops a page under a name that
+//! resolves to loopback (DNS rebinding). `Origin` and `Sec-Fetch-Site` stop all other pages. No response has CORS
+//! headers.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Limited};
+
+use super::error::AdminFailure;
+
+/// The maximum size of a request's body, in bytes.
+const MAX_BODY_BYTES: usize = 4096;
+/// The maximum time from the end of a request's head to its response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Handles one request within its limits and adds the security headers to the response.
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let response = tokio::time::timeout(REQUEST_TIMEOUT, respond(request, next)).await;
+    let mut response = response.unwrap_or_else(|_| AdminFailure::TIMEOUT.into_response());
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn respond(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    // The body is read first: a client that is refused while it still sends would see a reset connection.
+    let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            return AdminFailure::BODY_TOO_LARGE.into_response();
+        }
+        Err(_) => return AdminFailure::MALFORMED.into_response(),
+    };
+    if let Err(failure) = check(&parts.headers) {
+        return failure.into_response();
+    }
+    next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+/// Refuses requests that a web page may have sent.
+fn check(headers: &HeaderMap) -> Result<(), AdminFailure> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    if hosts.next().is_some() || !host.is_some_and(is_own_host) {
+        return Err(AdminFailure::WRONG_HOST);
+    }
+    // An address that is typed into a browser has the site `none`.
+    let is_typed = headers.get_all("sec-fetch-site").iter().all(|site| site == "none");
+    if headers.contains_key(ORIGIN) || !is_typed {
+        return Err(AdminFailure::BROWSER);
+    }
+    Ok(())
+}
+
+/// Returns whether the value of a `Host` header is an IP address or `localhost`, with or without a port.
+fn is_own_host(value: &str) -> bool {
+    let (host, port) = match value.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() => (None, port),
+            _ => return false,
+        },
+        None => {
+            let end = value.find(':').unwrap_or(value.len());
+            let (host, port) = value.split_at(end);
+            (Some(host), port)
+        }
+    };
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_host = host.is_none_or(|host| {
+        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4())
+    });
+    is_port && is_host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ip_addresses_and_localhost_are_own_hosts() {
+        for host in ["127.0.0.1", "127.0.0.1:9100", "[::1]:9100", "[::1]", "localhost", "LOCALHOST:1", "192.0.2.1"] {
+            assert!(is_own_host(host), "{host}");
+        }
+        for host in ["", ":80", "evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "[::1", "::1"] {
+            assert!(!is_own_host(host), "{host}");
+        }
+        for host in ["127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999", "[localhost]", "[127.0.0.1]", "[::1]x", "a@::1"] {
+            assert!(!is_own_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn requests_of_web_pages_are_refused() {
+        let headers = |fields: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            fields.iter().for_each(|(name, value)| _ = headers.append(*name, HeaderValue::from_static(value)));
+            headers
+        };
+        let own = ("host", "127.0.0.1:1");
+        assert!(check(&headers(&[own])).is_ok());
+        assert!(check(&headers(&[own, ("sec-fetch-site", "none")])).is_ok());
+        for wrong in [
+            &[][..],
+            &[own, own],
+            &[("host", "evil.example")],
+            &[own, ("origin", "https://evil.example")],
+            &[own, ("origin", "null")],
+            &[own, ("sec-fetch-site", "cross-site")],
+            &[own, ("sec-fetch-site", "none"), ("sec-fetch-site", "same-site")],
+        ] {
+            assert!(check(&headers(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

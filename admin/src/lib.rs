@@ -1,0 +1,118 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ```text
+//!  game's thread ─ on_turn ─▶ AdminPublisher ─ try_lock ─▶ AdminSnapshot ◀─ lock ─ thread "admin": HTTP/1.1
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod histogram;
+mod http;
+mod metrics;
+mod publisher;
+mod state;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use slipgate_server::{Clock, ServerConfig};
+use tokio::sync::oneshot;
+
+pub use self::http::ROUTES;
+pub use self::publisher::AdminPublisher;
+use self::state::AdminState;
+
+/// A running admin service, which stops when this value is dropped.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_admin::Admin;
+///
+/// let admin = Admin::start("127.0.0.1:9100".parse()?)?;
+/// println!("http://{}/readyz", admin.address());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Admin {
+    address: SocketAddr,
+    state: Arc<AdminState>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Binds a loopback address and serves it on a new thread. Port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// - [`AdminError::NotLoopback`]: other machines could reach the address.
+    /// - [`AdminError::Io`]: the system refused the address or the thread.
+    pub fn start(bind: SocketAddr) -> Result<Self, AdminError> {
+        if !bind.ip().to_canonical().is_loopback() {
+            return Err(AdminError::NotLoopback(bind));
+        }
+        let listener = TcpListener::bind(bind)?;
+        let (address, state) = (listener.local_addr()?, Arc::new(AdminState::new()));
+        let (stop, stopped) = oneshot::channel();
+        let thread = http::spawn(listener, Arc::clone(&state), stopped)?;
+        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the address on which it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the publisher of a server, or of one shard of a server; each shard needs its own. `clock` is the one
+    /// that times the turns.
+    #[must_use]
+    pub fn publisher(&self, config: &ServerConfig, clock: Clock) -> AdminPublisher {
+        AdminPublisher::new(self.state.add_shard(config), config, clock, self.state.clock())
+    }
+
+    /// Reports that the server accepts no new clients because it is about to end: `/readyz` turns 503.
+    pub fn set_draining(&self) {
+        self.state.set_draining();
+    }
+}
+
+/// Stops the service: finishes open requests within a second, then joins the thread.
+impl Drop for Admin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why the admin service could not be started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The address is not a loopback address, so other machines could reach it.
+    NotLoopback(SocketAddr),
+    /// The system refused the address or the thread.
+    Io(io::Error),
+}
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLoopback(address) => {
+                write!(f, "{address} is not a loopback address such as 127.0.0.1: other machines could reach it")
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+impl From<io::Error> for AdminError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

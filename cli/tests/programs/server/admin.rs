@@ -1,0 +1,131 @@
+//! The admin service of the program, by real HTTP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::client::TestClient;
+use super::program::{MAX_WAIT, Program, TestFolder, assert_no_secret};
+
+/// Returns the admin address of a server that was started with `--admin`.
+fn admin_of(server: &Program) -> SocketAddr {
+    let line = server.wait_for("admin service");
+    line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Sends the bytes of a request. Returns the status and the whole response.
+fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert_no_secret(&response);
+    assert!(!response.to_lowercase().contains("access-control-"), "{response}");
+    let status = response.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {response:?}"));
+    (status.parse().unwrap(), response)
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
+}
+
+/// Repeats a request until its response has this status and this text.
+fn wait_for(address: SocketAddr, path: &str, status: u16, part: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let (code, response) = get(address, path);
+        if code == status && response.contains(part) {
+            return response;
+        }
+        assert!(start.elapsed() < MAX_WAIT, "{path} is not {status} with {part:?}: {response}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn health_and_metrics_show_clients_and_drain() {
+    for flags in [&[][..], &["--shards", "2"], &["--shards", "2", "--app", "relay"]] {
+        if flags.len() > 1 && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let folder = TestFolder::new();
+        let all = [&["--admin", "127.0.0.1:0", "--drain", "1h", "--slots", "2"], flags].concat();
+        let server = folder.start(&all);
+        let admin = admin_of(&server);
+        wait_for(admin, "/healthz", 200, r#"{"status":"ok"}"#);
+        wait_for(admin, "/readyz", 200, r#"{"status":"ok"}"#);
+        let mut first = TestClient::join(1, server.address());
+        let metrics = wait_for(admin, "/metrics", 200, "slipgate_clients{state=\"connected\"} 1");
+        assert!(metrics.contains("content-type: application/openmetrics-text"), "{metrics}");
+        assert!(metrics.contains("\nslipgate_connects_total 1\n"), "{metrics}");
+        assert!(metrics.contains("\nslipgate_slots 2"), "{metrics}");
+        assert!(!metrics.contains("slipgate_turn_time_seconds_count 0\n"), "{metrics}");
+        let mut second = TestClient::join(2, server.address());
+        wait_for(admin, "/readyz", 503, r#"{"status":"not_ready","reason":"full"}"#);
+        second.leave();
+        wait_for(admin, "/readyz", 200, "ok");
+        server.signal("-TERM");
+        wait_for(admin, "/readyz", 503, r#""reason":"draining""#);
+        wait_for(admin, "/healthz", 200, "ok");
+        first.leave();
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
+    }
+}
+
+#[test]
+fn wrong_requests_get_an_error_in_json() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0"]);
+    let admin = admin_of(&server);
+    let long = "x".repeat(5000);
+    let head = "x".repeat(20_000);
+    for (request, status, code) in [
+        ("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404, "not_found"),
+        ("GET /metrics/ HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404, "not_found"),
+        ("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405, "method_not_allowed"),
+        ("OPTIONS /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405, "method_not_allowed"),
+        ("GET /metrics HTTP/1.1\r\n\r\n".to_owned(), 421, "wrong_host"),
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 421, "wrong_host"),
+        ("GET /metrics HTTP/1.1\r\nHost: [::1\r\n\r\n".to_owned(), 421, "wrong_host"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n".to_owned(), 403, "cross_origin"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site\r\n\r\n".to_owned(), 403, "cross_origin"),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{long}"), 413, "body_too_large"),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {head}\r\n\r\n"), 431, ""),
+        ("junk\r\n\r\n".to_owned(), 400, ""),
+    ] {
+        let (found, response) = exchange(admin, &request);
+        assert_eq!(found, status, "{request:.80}: {response}");
+        assert!(code.is_empty() || response.contains(&format!(r#"{{"error":{{"code":"{code}""#)), "{response}");
+    }
+    server.stop();
+}
+
+#[test]
+fn idle_connections_do_not_stop_the_game() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0"]);
+    let admin = admin_of(&server);
+    let idle: Vec<_> = (0..64).map(|_| TcpStream::connect(admin).unwrap()).collect();
+    let mut client = TestClient::join(1, server.address());
+    client.echo(b"while all places are taken");
+    // The idle ones are closed after their header timeout.
+    wait_for(admin, "/readyz", 200, "ok");
+    drop(idle);
+    server.stop();
+}
+
+#[test]
+fn other_addresses_than_loopback_are_refused() {
+    let folder = TestFolder::new();
+    for wrong in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9100"] {
+        let (code, message) = folder.refused(folder.complete(&["--admin", wrong]));
+        assert_eq!((code, message.contains("is not a loopback address")), (2, true), "{message}");
+    }
+    let server = folder.start(&["--admin", "127.0.0.1:0"]);
+    let taken = admin_of(&server).to_string();
+    let (code, message) = folder.refused(folder.complete(&["--admin", &taken]));
+    assert_eq!((code, message.contains("the admin service cannot listen on")), (1, true), "{message}");
+    server.stop();
+}
