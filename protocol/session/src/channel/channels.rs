@@ -285,7 +285,7 @@ impl Channels {
     pub fn begin_tick(&mut self, now: Instant) {
         // A message that expires may make room for the one behind it.
         self.is_idle = false;
-        self.scheduler.begin_tick(&self.layout);
+        self.scheduler.begin_tick();
         self.bursts.begin_tick();
         // Expired messages free their chunks before the pools are asked for unused memory below.
         for (sender, receiver) in self.senders.iter_mut().zip(&mut self.receivers) {

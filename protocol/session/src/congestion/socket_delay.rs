@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use crate::wire::session_frame::{TIMESTAMP_UNIT, Timestamp};
+use crate::wire::session_frame::{Timestamp, unit_time};
 use slipgate_netcode::time::Instant;
 
 /// The packets that arrived since the socket was last empty.
@@ -19,6 +19,7 @@ impl SocketDelay {
     ///
     /// All packets of a batch arrived after the socket was empty, one after the other: the last arrived later than
     /// the first by about as much as it was sent later.
+    #[inline]
     pub fn read(&mut self, sent: Timestamp, unread: Duration, now: Instant) -> Duration {
         let empty_at = now - unread;
         let first = match self.batch {
@@ -28,7 +29,7 @@ impl SocketDelay {
         self.batch = Some((empty_at, first));
         // A packet that overtook the first one bounds nothing better.
         let later = sent.units_since(first);
-        let later = if later < u16::MAX / 2 { TIMESTAMP_UNIT * u32::from(later) } else { Duration::ZERO };
+        let later = if later < u16::MAX / 2 { unit_time(later.into()) } else { Duration::ZERO };
         unread.saturating_sub(later)
     }
 }

@@ -143,6 +143,7 @@ impl CongestionState {
     }
 
     /// Records a packet that was sent, even if it exceeded the budget.
+    #[inline]
     pub fn on_sent(&mut self, bytes: u32, now: Instant) {
         // Fill first: the controller may change its rate, and the credit until now grew at the old one.
         let rate = self.controller.rate(now);

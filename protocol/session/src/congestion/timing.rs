@@ -177,6 +177,7 @@ impl RttEstimator {
     /// with its machine, which then finds the acknowledgement in its socket. Such round trips are too short, and
     /// the minimum keeps them for long. A much shorter one therefore counts only when a packet sent after it
     /// confirms it. No peer holds an acknowledgement for longer than the packet has been gone.
+    #[inline]
     pub(super) fn is_plausible(&mut self, newest: &NewestAck, now: Instant) -> bool {
         let gone = now.since(newest.sent_at);
         // The peer cannot have held the acknowledgement for longer than the packet exists.
@@ -216,6 +217,7 @@ impl RttEstimator {
     }
 
     // The first sample is the estimate, and half of it the variation (RFC 6298, section 2.2).
+    #[inline]
     fn sample(&mut self, rtt: Duration, now: Instant) {
         let sample = nanos(rtt);
         (self.smoothed, self.variation) = if self.base.value().is_none() {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::congestion::PeerTime;
-use crate::wire::session_frame::{TIMESTAMP_UNIT, Timestamp};
+use crate::wire::session_frame::{TIMESTAMP_UNIT, Timestamp, unit_time};
 use slipgate_netcode::time::Instant;
 
 /// Timestamps wrap after this many units.
@@ -37,7 +37,7 @@ impl PeerClock {
         if self.newest.is_none_or(|newest| units >= newest.units) {
             self.newest = Some(TimestampReading { units, received_at: now });
         }
-        time(units)
+        PeerTime(unit_time(units))
     }
 }
 
@@ -50,10 +50,6 @@ fn nearest(expected: u64, timestamp: Timestamp) -> u64 {
 
 fn units(duration: Duration) -> u64 {
     duration.as_nanos() as u64 / TIMESTAMP_UNIT.as_nanos() as u64
-}
-
-fn time(units: u64) -> PeerTime {
-    PeerTime(Duration::from_micros(units.saturating_mul(TIMESTAMP_UNIT.as_micros() as u64)))
 }
 
 #[cfg(test)]

@@ -154,6 +154,9 @@ impl Connection {
 
     /// Informs the channels and control messages which packets arrived and which are lost.
     fn process_acks(&mut self) {
+        if self.path.ack_result().is_empty() {
+            return;
+        }
         let Self { path, channels, hello, stage, ack_watchdog, .. } = self;
         // An acked control ignores all updates.
         let mut no_close = ReliableControl::Acked;

@@ -203,6 +203,7 @@ impl WorkBudget {
 
     /// Returns whether a packet may be processed now, and counts it. It may have waited up to `unread`: a loop that
     /// reads rarely finds packets that arrived at different times.
+    #[inline]
     pub(super) fn request(&mut self, unread: Duration, now: Instant) -> WorkPermit {
         self.roll_window(now);
         if self.intake == Intake::Refused {

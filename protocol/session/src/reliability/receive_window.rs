@@ -101,11 +101,13 @@ impl ReceiveWindow {
     }
 
     /// Returns the acknowledgements of the next header.
+    #[inline]
     pub(super) fn acks(&self) -> Acks {
         self.acks_from(self.newest())
     }
 
     /// Returns the acknowledgements of an ack-only packet, if one is due.
+    #[inline]
     pub(super) fn due_acks(&self, policy: AckPolicy, now: Instant) -> Option<Acks> {
         if self.unacked_count == 0 {
             return None;
@@ -129,6 +131,7 @@ impl ReceiveWindow {
     }
 
     /// Records that a header with these acknowledgements was sent.
+    #[inline]
     pub(super) fn on_acks_sent(&mut self, acks: Acks) {
         if self.unacked_count > 0 {
             let span = self.span(acks.ack);
@@ -178,6 +181,7 @@ impl ReceiveWindow {
         self.unacked_count -= self.unacked.clear(self.newest() - span.saturating_sub(1), span);
     }
 
+    #[inline]
     fn acks_from(&self, ack: Sequence) -> Acks {
         // A span of 0 is that of an `ack` behind the window.
         let bits = self.arrived.newest_first(ack) & low_bits(self.span(ack).into());

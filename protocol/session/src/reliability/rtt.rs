@@ -27,6 +27,7 @@ impl Rtt {
         Self { smoothing, smoothed: 0.0, variation: 0.0, latest: Duration::ZERO, history: RttHistory::new(samples) }
     }
 
+    #[inline]
     pub(super) fn sample(&mut self, rtt: Duration) {
         let millis = rtt.as_secs_f64() * 1000.0;
         let off = millis - self.smoothed;

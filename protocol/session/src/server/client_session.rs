@@ -77,6 +77,7 @@ impl ClientSession {
     }
 
     /// Processes a payload that begins at `start` in its datagram and may have waited up to `unread` in the socket.
+    #[inline]
     pub(super) fn handle(
         &mut self,
         sequence: PacketNumber,
@@ -205,6 +206,7 @@ impl ClientSession {
         self.protocol.connection().is_some_and(Connection::is_closed)
     }
 
+    #[inline]
     pub(super) fn next_deadline(&self, now: Instant) -> Instant {
         match &self.protocol {
             ClientProtocol::Payloads => Instant::NEVER,

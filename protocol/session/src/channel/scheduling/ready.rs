@@ -55,7 +55,7 @@ impl Channels {
             return Some(ChannelId(mask.trailing_zeros() as u8));
         }
         let left = self.channel_ids().filter(|channel| mask >> channel.0 & 1 != 0);
-        self.scheduler.first(&self.layout, left.filter_map(|channel| self.candidate(channel)), now)
+        self.scheduler.first(left.filter_map(|channel| self.candidate(channel)), now)
     }
 
     pub(crate) fn is_ready(&self, channel: ChannelId) -> bool {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::channel::config::{ChannelConfig, ChannelId};
 use crate::channel::layout::Layout;
-use slipgate_netcode::slab::{MustExist, Slab};
+use slipgate_netcode::slab::Slab;
 use slipgate_netcode::time::Instant;
 
 /// A channel that has had data to send for this long without a turn goes before all others until it had its turn:
@@ -25,9 +25,15 @@ const QUANTUM_SHARE: (usize, usize) = (7, 8);
 /// How far the virtual time of a channel of weight 1 advances for each byte.
 const STRIDE: u64 = 1 << 16;
 
-/// The scheduling state of one channel.
+/// The scheduling state of one channel, and its settings.
 #[derive(Clone, Copy, Default)]
 struct ChannelTurn {
+    priority: u8,
+    /// The first channel of the same priority.
+    class: u8,
+    weight: u16,
+    /// Bytes of frames that may leave in a tick.
+    per_tick: i64,
     /// Bytes that may leave in this tick. Below zero when more did.
     allowance: i64,
     /// The bytes that the channel has sent, divided by its weight. The channel with the least goes first (stride
@@ -70,18 +76,27 @@ pub(crate) struct Scheduler {
 
 impl Scheduler {
     pub(crate) fn new(layout: &Layout) -> Self {
-        let turn = |config| ChannelTurn { allowance: per_tick(config), ..ChannelTurn::default() };
+        let turn = |config: &ChannelConfig| {
+            let (priority, weight) = (config.priority, config.weight);
+            let per_tick = config.bytes_per_tick.map_or(i64::MAX, i64::from);
+            let class = layout.channels().position(|other| other.priority == priority).unwrap_or(0) as u8;
+            ChannelTurn { priority, class, weight, per_tick, allowance: per_tick, ..ChannelTurn::default() }
+        };
         let class_times = layout.channels().map(|_| 0).collect();
         Self { turns: layout.channels().map(turn).collect(), class_times, quantum_bytes: QUANTUM_BYTES }
     }
 
     /// Begins a tick: refills the bytes per tick.
-    pub(crate) fn begin_tick(&mut self, layout: &Layout) {
-        for (turn, config) in (&mut self.turns).into_iter().zip(layout.channels()) {
-            let per_tick = per_tick(config);
+    pub(crate) fn begin_tick(&mut self) {
+        for turn in &mut self.turns {
             // Unused bytes do not accumulate; an excess of the last tick is paid back here.
-            turn.allowance = turn.allowance.saturating_add(per_tick).min(per_tick);
+            turn.allowance = turn.allowance.saturating_add(turn.per_tick).min(turn.per_tick);
         }
+    }
+
+    /// Returns the priority class of a channel.
+    pub(crate) fn priority(&self, channel: ChannelId) -> u8 {
+        self.turns[channel].priority
     }
 
     /// Returns whether the channel may send more in this tick.
@@ -90,18 +105,12 @@ impl Scheduler {
     }
 
     /// Returns the channel that goes first.
-    pub(crate) fn first(
-        &self,
-        layout: &Layout,
-        candidates: impl Iterator<Item = Candidate>,
-        now: Instant,
-    ) -> Option<ChannelId> {
+    pub(crate) fn first(&self, candidates: impl Iterator<Item = Candidate>, now: Instant) -> Option<ChannelId> {
         let rank = |candidate: &Candidate| {
             let turn = &self.turns[candidate.channel];
             let starved_since = self.starved_since(candidate, now).unwrap_or(Instant::NEVER);
-            let priority = priority_of(layout, candidate.channel);
             // Smallest first: starved channels by waiting time, then the highest class, then the least service.
-            (starved_since, u8::MAX - priority, turn.virtual_time, candidate.since, candidate.channel)
+            (starved_since, u8::MAX - turn.priority, turn.virtual_time, candidate.since, candidate.channel)
         };
         candidates.min_by_key(rank).map(|candidate| candidate.channel)
     }
@@ -116,10 +125,11 @@ impl Scheduler {
     }
 
     /// Begins a packet with these channels ready, one bit for each, and this many bytes for frames.
-    pub(crate) fn begin_packet(&mut self, layout: &Layout, ready: u64, packet_bytes: usize) {
+    #[inline]
+    pub(crate) fn begin_packet(&mut self, ready: u64, packet_bytes: usize) {
         self.quantum_bytes = QUANTUM_BYTES.min(packet_bytes * QUANTUM_SHARE.0 / QUANTUM_SHARE.1);
         for (id, turn) in (0..).map(ChannelId).zip(&mut self.turns) {
-            let class_time = self.class_times[class_of(layout, id)];
+            let class_time = self.class_times[ChannelId(turn.class)];
             let is_ready = ready >> id.0 & 1 != 0;
             // An idle channel must not collect virtual time and then block the others.
             if is_ready && !turn.was_ready {
@@ -140,9 +150,9 @@ impl Scheduler {
     }
 
     /// Charges a channel for a frame of this many bytes.
-    pub(crate) fn charge(&mut self, layout: &Layout, channel: ChannelId, bytes: usize, now: Instant) {
+    #[inline]
+    pub(crate) fn charge(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
         let turn = &mut self.turns[channel];
-        let weight = config_of(layout, channel).map_or(1, |config| u64::from(config.weight));
         let before = turn.virtual_time;
         turn.written += bytes;
         // Enough for a turn: the channel is not starved any more.
@@ -150,31 +160,12 @@ impl Scheduler {
             turn.finish(now);
         }
         // 64 bits: at 1 GB/s of weight 1 this overflows after three days of one connection at full rate.
-        turn.virtual_time += bytes as u64 * STRIDE / weight;
+        turn.virtual_time += bytes as u64 * STRIDE / u64::from(turn.weight.max(1));
         turn.allowance = turn.allowance.saturating_sub(bytes as i64);
         // The class time is that before the frame, so that a channel which becomes ready is not behind the others.
-        let class_time = &mut self.class_times[class_of(layout, channel)];
+        let class_time = &mut self.class_times[ChannelId(turn.class)];
         *class_time = before.max(*class_time);
     }
-}
-
-pub(crate) fn priority_of(layout: &Layout, channel: ChannelId) -> u8 {
-    config_of(layout, channel).map_or(0, |config| config.priority)
-}
-
-fn config_of(layout: &Layout, channel: ChannelId) -> Option<&ChannelConfig> {
-    layout.channel(channel).must_exist("a channel of the layout")
-}
-
-fn per_tick(config: &ChannelConfig) -> i64 {
-    config.bytes_per_tick.map_or(i64::MAX, i64::from)
-}
-
-/// Returns the index of the first channel of the same class.
-fn class_of(layout: &Layout, channel: ChannelId) -> ChannelId {
-    let priority = priority_of(layout, channel);
-    let first = (0..).map(ChannelId).zip(layout.channels()).find(|(_, config)| config.priority == priority);
-    first.map_or(channel, |(first, _)| first)
 }
 
 #[cfg(test)]
@@ -201,9 +192,9 @@ mod tests {
         let mut wrote = vec![0; bytes.len()];
         for _ in 0..frames {
             let all = (0..bytes.len()).map(|id| Candidate { channel: ChannelId(id as u8), since: at(0) });
-            let first = scheduler.first(layout, all, at(10)).unwrap();
+            let first = scheduler.first(all, at(10)).unwrap();
             wrote[usize::from(first.0)] += 1;
-            scheduler.charge(layout, first, bytes[usize::from(first.0)], at(10));
+            scheduler.charge(first, bytes[usize::from(first.0)], at(10));
         }
         wrote
     }
@@ -219,16 +210,16 @@ mod tests {
         let layout = layout(&[(0, 1), (0, 1)]);
         let mut scheduler = Scheduler::new(&layout);
         for _ in 0..1000 {
-            scheduler.begin_packet(&layout, 0b01, 1200);
-            scheduler.charge(&layout, ChannelId(0), 100, at(0));
+            scheduler.begin_packet(0b01, 1200);
+            scheduler.charge(ChannelId(0), 100, at(0));
         }
-        scheduler.begin_packet(&layout, 0b11, 1200);
+        scheduler.begin_packet(0b11, 1200);
         let mut wrote = [0; 2];
         for _ in 0..100 {
             let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
-            let first = scheduler.first(&layout, both, at(0)).unwrap();
+            let first = scheduler.first(both, at(0)).unwrap();
             wrote[usize::from(first.0)] += 1;
-            scheduler.charge(&layout, first, 100, at(0));
+            scheduler.charge(first, 100, at(0));
         }
         assert!((49..=51).contains(&wrote[0]), "{wrote:?}");
     }
@@ -239,8 +230,8 @@ mod tests {
         let mut scheduler = Scheduler::new(&layout);
         let mut first = |now, since: [u64; 3]| {
             let all = (0..3).zip(since).map(|(id, since)| Candidate { channel: ChannelId(id), since: at(since) });
-            let first = scheduler.first(&layout, all, at(now)).unwrap();
-            scheduler.charge(&layout, first, QUANTUM_BYTES / 2, at(now));
+            let first = scheduler.first(all, at(now)).unwrap();
+            scheduler.charge(first, QUANTUM_BYTES / 2, at(now));
             first.0
         };
         assert_eq!(first(1499, [1490, 1000, 1001]), 0);
@@ -257,10 +248,10 @@ mod tests {
         for (packet_bytes, written, turns) in [(1186, 500, 3), (1186, 1050, 1), (193, 170, 1), (494, 250, 2)] {
             let mut scheduler = Scheduler::new(&layout);
             let mut first = || {
-                scheduler.begin_packet(&layout, 0b11, packet_bytes);
+                scheduler.begin_packet(0b11, packet_bytes);
                 let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
-                let first = scheduler.first(&layout, both, at(600)).unwrap();
-                scheduler.charge(&layout, first, written, at(600));
+                let first = scheduler.first(both, at(600)).unwrap();
+                scheduler.charge(first, written, at(600));
                 first.0
             };
             // The higher class has waited as long, and has its turn before.
@@ -275,14 +266,14 @@ mod tests {
         let limited = ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::from(Kind::Unreliable) };
         let layout = Layout::try_from(vec![limited]).unwrap();
         let mut scheduler = Scheduler::new(&layout);
-        scheduler.charge(&layout, ChannelId(0), 99, at(0));
+        scheduler.charge(ChannelId(0), 99, at(0));
         assert!(scheduler.allows(ChannelId(0)));
-        scheduler.charge(&layout, ChannelId(0), 201, at(0));
+        scheduler.charge(ChannelId(0), 201, at(0));
         for allowed in [false, false, true] {
-            scheduler.begin_tick(&layout);
+            scheduler.begin_tick();
             assert_eq!(scheduler.allows(ChannelId(0)), allowed);
         }
-        scheduler.charge(&layout, ChannelId(0), 100, at(0));
+        scheduler.charge(ChannelId(0), 100, at(0));
         assert!(!scheduler.allows(ChannelId(0)));
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::channel::channels::Channels;
 use crate::channel::config::ChannelId;
-use crate::channel::scheduling::scheduler::priority_of;
 use crate::channel::scheduling::send_budget::{PACKET_BYTES, PendingDemand, SendBudget};
 use crate::channel::send::sender::ChannelSender;
 use crate::channel::transfer_channel::TransferChannel;
@@ -38,9 +37,9 @@ impl Channels {
     pub(crate) fn pending_demand(&self, now: Instant) -> Option<PendingDemand> {
         let ready = self.ready();
         let first = self.next_channel(ready, now)?;
-        let class = priority_of(&self.layout, first);
+        let class = self.scheduler.priority(first);
         // All channels of the class may leave in the next packets.
-        let of_class = self.channels_in(ready).filter(|channel| priority_of(&self.layout, *channel) == class);
+        let of_class = self.channels_in(ready).filter(|channel| self.scheduler.priority(*channel) == class);
         let bytes = of_class.fold(0, |bytes: u64, channel| bytes.saturating_add(self.waiting_frame_bytes(channel)));
         let is_starved = self.is_starved(first, now);
         let overdraft = self.overdraft(ready, first, is_starved, now);
@@ -50,7 +49,7 @@ impl Channels {
     /// Returns how far the highest class may overdraw the credit, because of lower classes that wait.
     #[must_use]
     pub(crate) fn max_overdraft(&self, now: Instant) -> u64 {
-        let class_of = |channel| priority_of(&self.layout, channel);
+        let class_of = |channel| self.scheduler.priority(channel);
         let lowest = self.channels_in(self.ready()).map(class_of).min();
         lowest.map_or(0, |lowest| self.bursts.reserve(now, |other| class_of(other) > lowest))
     }
@@ -98,7 +97,7 @@ impl Channels {
     /// Returns how far a channel may overdraw the credit: as far as the bursts of its class and of those between it and
     /// the lowest class that waits. A starved channel may overdraw as far as the highest class.
     fn overdraft(&self, ready: u64, channel: ChannelId, is_starved: bool, now: Instant) -> u64 {
-        let class_of = |channel| priority_of(&self.layout, channel);
+        let class_of = |channel| self.scheduler.priority(channel);
         // A starved channel counts as the highest class for this packet.
         let class = if is_starved { u8::MAX } else { class_of(channel) };
         let lowest = self.channels_in(ready).map(class_of).min().filter(|lowest| *lowest < class);
@@ -111,8 +110,8 @@ impl Channels {
         if is_starved {
             return 0;
         }
-        let class = priority_of(&self.layout, channel);
-        self.bursts.reserve(now, |other| priority_of(&self.layout, other) > class)
+        let class = self.scheduler.priority(channel);
+        self.bursts.reserve(now, |other| self.scheduler.priority(other) > class)
     }
 
     fn is_starved(&self, channel: ChannelId, now: Instant) -> bool {

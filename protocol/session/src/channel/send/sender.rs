@@ -65,6 +65,7 @@ impl ChannelSender {
     ///
     /// # Errors
     /// [`ChannelSendError::Backlogged`] when the queue has no room for it.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         config: &ChannelConfig,

@@ -76,7 +76,7 @@ impl Channels {
 
     /// Begins a packet with these channels ready, one bit for each, and this much room for frames.
     fn begin_packet(&mut self, ready: u64, packet_bytes: usize) {
-        self.scheduler.begin_packet(&self.layout, ready, packet_bytes);
+        self.scheduler.begin_packet(ready, packet_bytes);
         for channel in self.channel_ids().filter(|channel| ready >> channel.0 & 1 != 0) {
             // Waiting time counts from the packet in which the channel could have sent.
             if let Some(candidate) = self.candidate(channel) {
@@ -163,17 +163,16 @@ impl Channels {
     ) -> bool {
         let before = writer.pos();
         // Transfers have no queue of messages.
-        let is_transfers = self.layout.channel(channel).is_some_and(|config| config.kind == Kind::Transfers);
-        let written = if is_transfers {
-            self.write_transfer(channel, writer, packet).is_some()
-        } else {
-            self.write_message(channel, writer, packet, now).unwrap_or(false)
+        let written = match self.layout.channel(channel).map(|config| config.kind) {
+            Some(Kind::Transfers) => self.write_transfer(channel, writer, packet).is_some(),
+            Some(kind) => self.write_message(channel, kind, writer, packet, now).unwrap_or(false),
+            None => false,
         };
         let bytes = writer.pos() - before;
         // Charged by bytes of frames, headers included.
         if let (true, Some(sender)) = (written, self.senders.get_mut(usize::from(channel.0))) {
             sender.stats.frame_bytes += bytes as u64;
-            self.scheduler.charge(&self.layout, channel, bytes, now);
+            self.scheduler.charge(channel, bytes, now);
             self.bursts.on_written(channel, bytes, now);
         }
         written
@@ -182,12 +181,12 @@ impl Channels {
     fn write_message(
         &mut self,
         channel: ChannelId,
+        kind: Kind,
         writer: &mut FrameWriter<'_>,
         sequence: Sequence,
         now: Instant,
     ) -> Option<bool> {
         let sender = self.senders.get_mut(usize::from(channel.0)).must_exist("a channel of the layout")?;
-        let kind = self.layout.channel(channel)?.kind;
         let (shared, in_flight) = (&mut self.context, &mut self.in_flight);
         Some(sender.write(channel, kind, &mut PacketContext { writer, shared, in_flight, sequence, now }))
     }

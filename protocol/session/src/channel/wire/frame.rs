@@ -122,6 +122,7 @@ impl MessageFrame {
     ///
     /// # Errors
     /// The [`ChannelViolation`] of bytes that no conforming peer with this layout sends.
+    #[inline]
     pub(crate) fn read(packet: &[u8], cursor: &mut FrameCursor, layout: &Layout) -> Result<Self, ChannelViolation> {
         let mut reader = Reader::new(packet.get(cursor.bytes..).unwrap_or(&[]));
         let head = FrameHead(reader.read::<u8>().ok_or(ChannelViolation::Truncated)?);

@@ -19,6 +19,12 @@ pub(in crate::connection) struct AckResult {
 }
 
 impl AckResult {
+    /// Returns whether no packet became acked or lost.
+    #[inline]
+    pub(in crate::connection) fn is_empty(&self) -> bool {
+        self.acked.packets.is_empty() && self.lost.packets.is_empty()
+    }
+
     /// Iterates over the packets that arrived; some of them may have been declared lost before.
     #[inline]
     pub(in crate::connection) fn acked(&self) -> impl Iterator<Item = Sequence> + '_ {

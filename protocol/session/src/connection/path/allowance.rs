@@ -39,6 +39,7 @@ impl PathAllowance {
     }
 
     /// Returns what the path can carry now in one packet, in bytes of its payload.
+    #[inline]
     pub(in crate::connection) fn send_budget(&self) -> SendBudget {
         // Data that may overdraw without limit is bounded by the window alone.
         let unlimited = Priority { overdraft: u64::MAX, reserve: 0 };

@@ -20,9 +20,9 @@ const MAX_NEW_QUEUE: Duration = Duration::from_millis(50);
 /// delay in reading sockets, and by the unit of timestamps, 250 microseconds.
 #[derive(Default)]
 pub(super) struct SendTimeEstimator {
-    /// Our clock minus the peer's, in microseconds.
+    /// Our clock minus the peer's, in nanoseconds.
     transit: RecentMin,
-    /// The round-trip time without the time that the peer held the acknowledgement, in microseconds.
+    /// The round-trip time without the time that the peer held the acknowledgement, in nanoseconds.
     round_trip: RecentMin,
     /// The largest round-trip time, as the smallest of the negated values.
     negated_round_trip: RecentMin,
@@ -32,20 +32,22 @@ impl SendTimeEstimator {
     /// Records a round trip that was measured.
     #[inline]
     pub(super) fn on_round_trip(&mut self, round_trip: Duration, now: Instant) {
-        self.round_trip.push(micros(round_trip), now);
-        self.negated_round_trip.push(-micros(round_trip), now);
+        let round_trip = nanos(round_trip);
+        self.round_trip.push(round_trip, now);
+        self.negated_round_trip.push(-round_trip, now);
     }
 
     /// Records a packet that arrived, and returns when it left by our clock; `None` before the first round trip was
     /// measured.
     #[inline]
     pub(super) fn on_packet(&mut self, sent: PeerTime, now: Instant) -> Option<Instant> {
-        self.transit.push(micros(now.since_start()) - micros(sent.0), now);
+        let sent = nanos(sent.0);
+        self.transit.push(nanos(now.since_start()) - sent, now);
         // Queues only add to a transit time: the minimum is the empty path.
         let offset = self.transit.min()? - self.round_trip.min()? / 2;
-        let left = u64::try_from(micros(sent.0) + offset).unwrap_or_default();
+        let left = u64::try_from(sent.saturating_add(offset)).unwrap_or_default();
         // A packet cannot leave after it arrived, whatever the estimate says.
-        Some(Instant::from_start(Duration::from_micros(left)).min(now))
+        Some(Instant::from_start(Duration::from_nanos(left)).min(now))
     }
 
     /// Limits an estimate to what the path allows: a packet is on its way for no longer than the largest recent round
@@ -53,18 +55,15 @@ impl SendTimeEstimator {
     #[inline]
     pub(super) fn plausible(&self, sent: Instant, arrived: Instant) -> Instant {
         let largest = u64::try_from(-self.negated_round_trip.min().unwrap_or(0)).unwrap_or_default();
-        let max_one_way = Duration::from_micros(largest) + MAX_NEW_QUEUE;
+        let max_one_way = Duration::from_nanos(largest) + MAX_NEW_QUEUE;
         // A timestamp far in the past is a lie of the peer or a fault of its clock.
         sent.max(arrived - max_one_way).min(arrived)
     }
 }
 
-fn micros(duration: Duration) -> i64 {
-    match u64::try_from(duration.as_nanos()) {
-        Ok(nanos) => (nanos / 1000) as i64,
-        // A peer's clock may show more than 64 bits of nanoseconds.
-        Err(_) => i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
-    }
+/// Returns whole nanoseconds, at most the largest number of 64 bits: a peer's clock may show more.
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The smallest value of the last one to two windows, in two buckets: the cost per value is one comparison.
@@ -88,7 +87,10 @@ impl RecentMin {
 
     #[inline]
     fn min(&self) -> Option<i64> {
-        self.current.into_iter().chain(self.previous).min()
+        match (self.current, self.previous) {
+            (Some(current), Some(previous)) => Some(current.min(previous)),
+            (current, previous) => current.or(previous),
+        }
     }
 }
 
@@ -131,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_clock_beyond_64_bits_counts_as_the_latest_moment() {
-        assert_eq!(micros(Duration::from_nanos(u64::MAX)), (u64::MAX / 1000) as i64);
-        assert_eq!(micros(Duration::from_micros(u64::MAX)), i64::MAX);
+        assert_eq!(nanos(Duration::from_nanos(i64::MAX as u64)), i64::MAX);
+        assert_eq!(nanos(Duration::MAX), i64::MAX);
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl ReliableHeader {
     }
 
     /// Writes the header in its canonical form, 4 to 9 bytes (§2.2).
+    #[inline]
     pub fn emit(&self, writer: &mut Writer<'_>) {
         writer.write::<u8>(self.prefix());
         writer.write::<u16>(self.sequence.0);
@@ -75,8 +76,11 @@ impl ReliableHeader {
             Some(distance) => writer.write::<u8>(distance),
             None => writer.write::<u16>(self.acks.ack.0),
         }
+        // The usual case: all bytes are omitted, each for eight arrived packets.
+        if self.acks.bits == u32::MAX {
+            return;
+        }
         for byte in self.acks.bits.to_le_bytes() {
-            // A byte of eight arrived packets is omitted, which is the usual case.
             if byte != u8::MAX {
                 writer.write::<u8>(byte);
             }
@@ -101,6 +105,9 @@ impl ReliableHeader {
 
     fn prefix(&self) -> u8 {
         let short = if self.short_ack().is_some() { SHORT_ACK } else { 0 };
+        if self.acks.bits == u32::MAX {
+            return short;
+        }
         let bytes = self.acks.bits.to_le_bytes();
         let flags = bytes.iter().zip(0..).map(|(byte, index)| u8::from(*byte != u8::MAX) * (FIRST_ACK_BYTE << index));
         flags.fold(short, |prefix, flag| prefix | flag)
