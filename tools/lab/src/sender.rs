@@ -1,7 +1,9 @@
 //! A sender: an application, its packets in flight, and the congestion control of a session.
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::congestion::{CongestionState, Demand, Feedback, NewestAck, SentPacket, SentPackets};
+use slipgate_session::congestion::{
+    CongestionState, Demand, Feedback, NewestAck, SentPacket, SentPackets, SessionPacketKind,
+};
 use slipgate_session::wire::reliable::Sequence;
 
 use crate::report::{Report, TimeUnwrapper};
@@ -123,7 +125,9 @@ impl Sender {
 
     fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
         let lost = &mut self.lost;
-        let sequence = self.sent_packets.on_packet_sent(bytes, now, |_, packet| lost.push(packet));
+        let sequence = self
+            .sent_packets
+            .on_packet_sent(SessionPacketKind::AckEliciting, bytes, now, |_, packet| lost.push(packet));
         self.congestion.on_sent(bytes, now);
         self.application.sent(bytes);
         OutgoingPacket { sequence, bytes }

@@ -30,8 +30,8 @@ pub use self::controller::{Controller, ControllerReport, Demand, Feedback, Newes
 pub use self::glide::GlideConfig;
 pub(crate) use self::rate::FLOOR_PACKET_BYTES;
 pub use self::rate::{BytesPerSecond, FLOOR};
-pub(crate) use self::sent_packets::{AckFaults, ArrivalOrder, SessionPacketKind};
-pub use self::sent_packets::{NewlyAcked, SentPackets};
+pub(crate) use self::sent_packets::{AckFaults, ArrivalOrder};
+pub use self::sent_packets::{NewlyAcked, SentPackets, SessionPacketKind};
 pub use self::socket_delay::SocketDelay;
 pub use self::state::{Algorithm, CongestionConfig, CongestionState, CongestionStats};
 pub(crate) use self::state::{Priority, SendAllowance};

@@ -35,8 +35,10 @@ const SEQUENCE_SPACE: u64 = 1 << 16;
 
 /// Whether the peer acknowledges a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SessionPacketKind {
+pub enum SessionPacketKind {
+    /// The peer acknowledges it.
     AckEliciting,
+    /// It carries only acknowledgements, which the peer does not acknowledge.
     AckOnly,
 }
 
@@ -162,28 +164,22 @@ impl SentPackets {
         Sequence(self.next as u16)
     }
 
-    /// Records the next packet, which the peer acknowledges, and returns its number. `lost` is called for the oldest
-    /// packet if the window was full of packets in flight.
-    pub fn on_packet_sent(&mut self, bytes: u32, now: Instant, lost: impl FnMut(Sequence, SentPacket)) -> Sequence {
-        let sequence = self.next_sequence();
-        self.record(SessionPacketKind::AckEliciting, bytes, now, lost);
-        sequence
-    }
-
-    /// Records the next packet.
-    pub(crate) fn record(
+    /// Records the next packet, and returns its number. `lost` is called for the oldest packet if the window was full
+    /// of packets in flight.
+    pub fn on_packet_sent(
         &mut self,
         kind: SessionPacketKind,
         bytes: u32,
         now: Instant,
         mut lost: impl FnMut(Sequence, SentPacket),
-    ) {
+    ) -> Sequence {
+        let sequence = self.next_sequence();
         // Without room for another number the oldest would be confused with the newest.
         if self.next - self.oldest == self.window.into() {
             self.declare_oldest_lost(&mut lost);
         }
         if let Some(skipped) = &mut self.skipped {
-            skipped.take(Sequence(self.next as u16));
+            skipped.take(sequence);
         }
         let state = match kind {
             SessionPacketKind::AckEliciting => {
@@ -194,6 +190,7 @@ impl SentPackets {
             SessionPacketKind::AckOnly => PacketState::Unawaited,
         };
         self.push(SentRecord { sent_at: now, bytes, state });
+        sequence
     }
 
     /// Skips the next number, unless that would displace a packet: an acknowledgement of it is a lie.

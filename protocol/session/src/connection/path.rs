@@ -19,20 +19,20 @@ use crate::congestion::{
 };
 use crate::reject::Reject;
 use crate::reliability::{
-    Acceptance, Endpoint, EndpointConfig, EndpointConfigError, EndpointStats, MemoryBudget, NumberSkips, PacketEvent,
-    PacketEvents, PacketSendError, ParsedPacket, Sink,
+    Acceptance, EndpointConfig, EndpointConfigError, EndpointCore, EndpointStats, MemoryBudget, NumberSkips,
+    PacketEvent, PacketEvents, PacketSendError, ParsedPacket, Sink,
 };
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use crate::wire::session_frame::{
-    ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, TIMESTAMP_UNIT, Timestamp,
+    ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, Timestamp, unit_time,
 };
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 
 /// The path of one connection.
 pub(super) struct ConnectionPath {
-    endpoint: Endpoint,
+    endpoint: EndpointCore,
     congestion: CongestionState,
     /// Bytes that a datagram costs below its payload.
     lower_layer_bytes: u32,
@@ -114,9 +114,12 @@ impl ConnectionPath {
         memory: Option<MemoryBudget>,
         congestion: CongestionState,
     ) -> Result<Self, EndpointConfigError> {
+        let lower_layer_bytes = endpoint.lower_layer_bytes;
+        let mut endpoint = EndpointCore::new(endpoint, memory)?;
+        endpoint.tracker.count_headers();
         Ok(Self {
-            lower_layer_bytes: endpoint.lower_layer_bytes,
-            endpoint: Endpoint::new(endpoint, memory)?.counting_headers(),
+            endpoint,
+            lower_layer_bytes,
             congestion,
             peer_clock: PeerClock::default(),
             send_times: SendTimeEstimator::default(),
@@ -134,7 +137,7 @@ impl ConnectionPath {
 
     /// Skips packet numbers, so that a peer that acknowledges packets which it did not receive is found out.
     pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
-        self.endpoint.skip_numbers(skips);
+        self.endpoint.tracker.skip_numbers(skips);
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ impl ConnectionPath {
             self.newest_arrival = Some(NewestArrival { sequence, read_at: now, socket_delay });
         }
         if let Some(frame) = frame {
-            self.endpoint.on_extended_acks_with(ack, frame.extended_acks, now, &mut self.ack_result);
+            self.endpoint.tracker.on_extended_acks(ack, frame.extended_acks, now, &mut self.ack_result);
         }
         let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
@@ -178,7 +181,7 @@ impl ConnectionPath {
         scratch: &mut Vec<u8>,
         now: Instant,
     ) -> Result<Option<(Sequence, PayloadSpan)>, Reject> {
-        let packet = self.endpoint.handle_with(datagram, now, |_| Acceptance::Take, &mut self.ack_result)?;
+        let packet = self.endpoint.handle(datagram, now, |_| Acceptance::Take, &mut self.ack_result)?;
         let Some(packet) = packet else { return Ok(None) };
         let (sequence, ack) = (packet.sequence, packet.acks.ack);
         let span = PayloadSpan::locate(datagram, packet.payload, scratch);
@@ -212,20 +215,20 @@ impl ConnectionPath {
 
     /// Detects losses by acknowledgements and by time.
     fn detect_lost(&mut self, now: Instant) {
-        if self.endpoint.sent_packets().has_packets_in_flight() {
-            self.endpoint.detect_lost(self.congestion.loss_delays(), now, &mut self.ack_result);
+        if self.endpoint.tracker.sent.has_packets_in_flight() {
+            self.endpoint.tracker.detect_lost(self.congestion.loss_delays(), now, &mut self.ack_result);
         }
     }
 
     /// Returns the bytes sent that are neither acknowledged nor lost.
     #[inline]
     fn in_flight(&self) -> u64 {
-        self.endpoint.sent_packets().in_flight()
+        self.endpoint.tracker.sent.in_flight()
     }
 
     /// Counts a datagram that is dropped before the endpoint processes it.
     pub(super) fn count_reject(&mut self, reject: Reject) {
-        self.endpoint.count_reject(reject);
+        self.endpoint.tracker.rejects += reject;
     }
 
     // Sending -------------------------------------------------------------------------------------------------------
@@ -242,12 +245,12 @@ impl ConnectionPath {
         fill: impl FnOnce(Sequence, &mut [u8]) -> usize,
     ) -> u32 {
         let mut extended = [0; MAX_EXTENDED_ACK_BYTES];
-        let extended_bytes = self.endpoint.extended_acks(&mut extended);
+        let extended_bytes = self.endpoint.tracker.extended_acks(&mut extended);
         let newest = self.newest_arrival;
         let write = |header: &ReliableHeader, buf: &mut [u8]| {
             // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
             let can_echo = |newest: &NewestArrival| {
-                newest.sequence == header.acks.ack && now.since(newest.read_at) < TIMESTAMP_REACH
+                newest.sequence == header.acks.ack && !now.reached(newest.read_at, TIMESTAMP_REACH)
             };
             let arrived = newest.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
             let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
@@ -257,7 +260,7 @@ impl ConnectionPath {
         let sent = self.endpoint.send_framed(kind, now, sink, &mut self.ack_result, write);
         let Ok((_, bytes)) = sent else { return 0 };
         // A packet that did not leave must not mark its acknowledgements as sent.
-        self.endpoint.extended_acks_sent(extended_bytes);
+        self.endpoint.tracker.extended_acks_sent(extended_bytes);
         self.congestion.on_sent(bytes, now);
         bytes
     }
@@ -270,26 +273,26 @@ impl ConnectionPath {
         now: Instant,
         sink: &mut impl Sink,
     ) -> Result<Sequence, PacketSendError> {
-        let (sequence, bytes) = self.endpoint.send_counted(payload, datagrams, now, sink, &mut self.ack_result)?;
+        let (sequence, bytes) = self.endpoint.send(payload, datagrams, now, sink, &mut self.ack_result)?;
         self.congestion.on_sent(bytes, now);
         Ok(sequence)
     }
 
     /// Sends the acknowledgements that are due, in packets of their own without frames.
     pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
-        self.endpoint.transmit_with(now, sink, &mut self.ack_result);
+        self.endpoint.send_acks(now, sink, &mut self.ack_result);
     }
 
     /// Returns the number of the newest packet that has left.
     #[inline]
     pub(super) fn newest_sent(&self) -> Sequence {
-        self.endpoint.sent_packets().next_sequence() - 1
+        self.endpoint.tracker.sent.next_sequence() - 1
     }
 
     /// Returns whether a packet must leave now to carry acknowledgements.
     #[inline]
     pub(super) fn owes_acks(&self, now: Instant) -> bool {
-        self.endpoint.owes_acks(now)
+        self.endpoint.tracker.owes_acks(now)
     }
 
     /// Returns the bytes that every datagram costs beside the payload behind its header.
@@ -320,17 +323,17 @@ impl ConnectionPath {
 
     /// Returns when the probe timeout fires (RFC 9002, section 6.2).
     pub(super) fn pto_deadline(&self) -> Option<Instant> {
-        self.endpoint.sent_packets().pto_deadline(&self.congestion.timing())
+        self.endpoint.tracker.sent.pto_deadline(&self.congestion.timing())
     }
 
     /// Records that the probe timeout fired; the caller sends a probe if it has anything to send.
     pub(super) fn on_pto(&mut self, now: Instant) {
-        self.endpoint.on_pto(now);
+        self.endpoint.tracker.sent.on_pto(now);
     }
 
     /// Returns when something is due if nothing arrives before, except for probes; `NEVER` if nothing is.
     pub(super) fn next_deadline(&self) -> Instant {
-        let (own, sent) = (self.endpoint.next_own_deadline(), self.endpoint.sent_packets());
+        let (own, sent) = (self.endpoint.next_deadline(), &self.endpoint.tracker.sent);
         if !sent.has_packets_in_flight() {
             return own;
         }
@@ -353,7 +356,7 @@ impl ConnectionPath {
     /// Returns whether the window of sent packets is full.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.endpoint.sent_packets().is_full()
+        self.endpoint.tracker.sent.is_full()
     }
 
     /// Returns how many bytes of payload may leave now in one packet and those behind it.
@@ -384,19 +387,19 @@ impl ConnectionPath {
     /// wrap.
     #[inline]
     pub(super) const fn peer_received_end(&self) -> u64 {
-        self.endpoint.sent_packets().peer_received_end()
+        self.endpoint.tracker.sent.peer_received_end()
     }
 
     /// Returns how often the peer acknowledged packets that were never sent.
     #[inline]
     pub(super) const fn acks_of_unsent(&self) -> u64 {
-        self.endpoint.acks_of_unsent()
+        self.endpoint.tracker.counters.acks_of_unsent
     }
 
     /// Returns whether the peer acknowledged a number that was skipped.
     #[inline]
     pub(super) const fn acked_skipped(&self) -> bool {
-        self.endpoint.acked_skipped()
+        self.endpoint.tracker.acked_skipped()
     }
 
     /// Takes the oldest event of a packet of ours, where the application polls them.
@@ -419,9 +422,9 @@ impl ConnectionPath {
 fn peer_arrival(sent: PeerTime, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
     let echo = frame.arrived?;
     // Both timestamps are of the peer's clock, so its offset cancels out.
-    let ack_delay = TIMESTAMP_UNIT * u32::from(frame.sent.units_since(echo.at));
+    let ack_delay = unit_time(frame.sent.units_since(echo.at).into());
     let read_at = PeerTime(sent.0.saturating_sub(ack_delay));
-    Some(PeerArrival { read_at, ack_delay, socket_delay: TIMESTAMP_UNIT * u32::from(echo.late) })
+    Some(PeerArrival { read_at, ack_delay, socket_delay: unit_time(echo.late.into()) })
 }
 
 /// Returns a sample of the path, if the peer echoes the arrival of the newly acknowledged packet.

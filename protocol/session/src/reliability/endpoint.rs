@@ -6,9 +6,8 @@ use super::packet_events::{PacketEvents, PacketOutcomes};
 use super::packet_tracker::{IncomingPacket, PacketTracker};
 use super::reassembly::{FragmentOutcome, Reassembly};
 use super::stats::EndpointStats;
-use super::{Acceptance, NumberSkips, PacketEvent, PacketSendError, ReceivedPacket, Sink};
+use super::{Acceptance, PacketEvent, PacketSendError, ReceivedPacket, Sink};
 use crate::congestion::SessionPacketKind::{self, AckEliciting, AckOnly};
-use crate::congestion::{LossDelays, SentPackets};
 use crate::reject::Reject;
 use crate::wire::reliable::{Fragment, FragmentLimits, MAX_OVERHEAD_BYTES, ReliableHeader, Sequence, is_fragment};
 use slipgate_netcode::time::Instant;
@@ -70,12 +69,17 @@ pub(crate) struct ParsedPacket<'a> {
 /// # Ok::<(), slipgate_session::reliability::EndpointConfigError>(())
 /// ```
 pub struct Endpoint {
+    core: EndpointCore,
+    /// The outcomes of sent packets.
+    events: PacketEvents,
+}
+
+/// An endpoint without a queue of events: its caller receives the outcomes of sent packets.
+pub(crate) struct EndpointCore {
     limits: PacketLimits,
     fragment_above: usize,
     reassembly: Reassembly,
-    tracker: PacketTracker,
-    /// The outcomes of sent packets, where no connection receives them.
-    events: PacketEvents,
+    pub(crate) tracker: PacketTracker,
 }
 
 impl Endpoint {
@@ -84,27 +88,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// The [`EndpointConfigError`] of the first setting that is out of bounds.
-    #[expect(clippy::needless_pass_by_value, reason = "a setting is handed over, not lent")]
     pub fn new(config: EndpointConfig, shared: Option<MemoryBudget>) -> Result<Self, EndpointConfigError> {
-        config.check()?;
-        Ok(Self {
-            limits: PacketLimits { packet_bytes: config.max_packet_bytes, fragments: config.fragment_limits() },
-            fragment_above: config.fragment_above,
-            reassembly: Reassembly::new(&config, shared),
-            tracker: PacketTracker::new(&config),
-            events: PacketEvents::new(config.sent_window),
-        })
-    }
-
-    /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
-    pub(crate) fn counting_headers(mut self) -> Self {
-        self.tracker.count_headers();
-        self
-    }
-
-    /// Skips packet numbers from now on, so that a peer that acknowledges what it did not receive is found out.
-    pub(crate) fn skip_numbers(&mut self, skips: NumberSkips) {
-        self.tracker.skip_numbers(skips);
+        let events = PacketEvents::new(config.sent_window);
+        Ok(Self { core: EndpointCore::new(config, shared)?, events })
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------
@@ -130,12 +116,109 @@ impl Endpoint {
         now: Instant,
         accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
     ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
-        let Self { limits, reassembly, tracker, events, .. } = self;
-        handle(reassembly, tracker, *limits, datagram, now, accept, events)
+        self.core.handle(datagram, now, accept, &mut self.events)
     }
 
-    /// Processes a datagram like [`handle_if`](Self::handle_if), and reports to `outcomes` what it acknowledges.
-    pub(crate) fn handle_with<'a>(
+    // Sending -------------------------------------------------------------------------------------------------------
+
+    /// Sends a packet, in fragments if it is large, and returns its sequence number. Its header carries
+    /// acknowledgements.
+    ///
+    /// # Errors
+    /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
+    /// all of its datagrams. Nothing was sent then.
+    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, PacketSendError> {
+        self.core.send(payload, 1, now, sink, &mut self.events).map(|(sequence, _)| sequence)
+    }
+
+    /// Sends one packet, never in fragments. `fill` writes the payload into the buffer of the datagram, which saves a
+    /// copy, and returns the number of bytes written.
+    ///
+    /// # Errors
+    /// `Empty` if `fill` wrote nothing, `TooLarge` if the buffer cannot hold a header, `Backlogged` if the sink is
+    /// full. Nothing was sent then.
+    pub fn send_with(
+        &mut self,
+        now: Instant,
+        sink: &mut impl Sink,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<Sequence, PacketSendError> {
+        let sent = self.core.send_framed(AckEliciting, now, sink, &mut self.events, |_, buf| fill(buf));
+        sent.map(|(sequence, _)| sequence)
+    }
+
+    /// Processes the bits of packets before the 32 of the header, which the layer above received in a field of its
+    /// own, for the packet that was handled last; `ack` is that of its header. Bit i of the whole stands for packet
+    /// `ack - 32 - i`.
+    pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
+        self.core.tracker.on_extended_acks(ack, bits, now, &mut self.events);
+    }
+
+    /// Sends the ack-only packets that are due.
+    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+        self.core.send_acks(now, sink, &mut self.events);
+    }
+
+    // Time ----------------------------------------------------------------------------------------------------------
+
+    /// Declares overdue packets lost, and discards reassemblies that timed out. It costs a few
+    /// comparisons.
+    pub fn tick(&mut self, now: Instant) {
+        self.core.tracker.tick(now, &mut self.events);
+        self.core.reassembly.tick(now);
+    }
+
+    /// Returns when [`tick`](Self::tick) or [`transmit`](Self::transmit) is due next, if nothing arrives.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let own = Some(self.core.next_deadline()).filter(|deadline| *deadline != Instant::NEVER);
+        own.into_iter().chain(self.core.tracker.loss_deadline()).min()
+    }
+
+    // Queries -------------------------------------------------------------------------------------------------------
+
+    /// Returns the oldest event of a sent packet. Call it until `None` once per turn: the queue holds as many events
+    /// as the window of sent packets, then drops the oldest and counts it in
+    /// [`EndpointCounters::dropped_events`](super::EndpointCounters::dropped_events).
+    pub fn poll_event(&mut self) -> Option<PacketEvent> {
+        self.events.pop()
+    }
+
+    /// Returns the header that the next packet would carry: its sequence number and acknowledgements.
+    #[must_use]
+    pub fn next_header(&self) -> ReliableHeader {
+        self.core.tracker.next_header()
+    }
+
+    /// Returns the measurements of the path and all counters.
+    #[must_use]
+    pub fn stats(&self, now: Instant) -> EndpointStats {
+        let mut stats = self.core.stats(now);
+        stats.counters.dropped_events = self.events.dropped();
+        stats
+    }
+
+    /// Returns the bytes of memory that incomplete packets take.
+    #[must_use]
+    pub fn reassembly_bytes(&self) -> usize {
+        self.core.reassembly.bytes()
+    }
+}
+
+impl EndpointCore {
+    #[expect(clippy::needless_pass_by_value, reason = "a setting is handed over, not lent")]
+    pub(crate) fn new(config: EndpointConfig, shared: Option<MemoryBudget>) -> Result<Self, EndpointConfigError> {
+        config.check()?;
+        Ok(Self {
+            limits: PacketLimits { packet_bytes: config.max_packet_bytes, fragments: config.fragment_limits() },
+            fragment_above: config.fragment_above,
+            reassembly: Reassembly::new(&config, shared),
+            tracker: PacketTracker::new(&config),
+        })
+    }
+
+    /// Processes a datagram: a packet, or a fragment of one. Reports to `outcomes` what it acknowledges.
+    pub(crate) fn handle<'a>(
         &'a mut self,
         datagram: &'a [u8],
         now: Instant,
@@ -143,10 +226,23 @@ impl Endpoint {
         outcomes: &mut impl PacketOutcomes,
     ) -> Result<Option<ReceivedPacket<'a>>, Reject> {
         let Self { limits, reassembly, tracker, .. } = self;
-        handle(reassembly, tracker, *limits, datagram, now, accept, outcomes)
+        // Check the size before parsing: an oversized datagram must not cost more than a comparison.
+        let taken = if datagram.len() > limits.packet_bytes + MAX_OVERHEAD_BYTES {
+            Err(Reject::TooLarge)
+        } else if is_fragment(datagram) {
+            take_fragment(reassembly, tracker, *limits, datagram, now, accept, outcomes)
+        } else {
+            tracker.counters.received += 1;
+            ReliableHeader::parse(datagram).and_then(|(header, payload)| {
+                let packet = IncomingPacket { header, payload };
+                take_packet(reassembly, tracker, *limits, packet, now, accept, outcomes).map(Some)
+            })
+        };
+        count(tracker, &taken, datagram.len(), now);
+        taken
     }
 
-    /// Processes a packet like [`handle_with`](Self::handle_with), of which the layer above has parsed the header.
+    /// Processes a packet like [`handle`](Self::handle), of which the layer above has parsed the header.
     pub(crate) fn handle_parsed<'a>(
         &mut self,
         packet: &ParsedPacket<'a>,
@@ -166,27 +262,8 @@ impl Endpoint {
         taken
     }
 
-    /// Counts a datagram that a layer above dropped for this reason.
-    pub(crate) fn count_reject(&mut self, reject: Reject) {
-        self.tracker.rejects += reject;
-    }
-
-    // Sending -------------------------------------------------------------------------------------------------------
-
-    /// Sends a packet, in fragments if it is large, and returns its sequence number. Its header carries
-    /// acknowledgements.
-    ///
-    /// # Errors
-    /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
-    /// all of its datagrams. Nothing was sent then.
-    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, PacketSendError> {
-        let header = self.write_packet(payload, sink)?;
-        self.tracker.on_packet_sent(header, AckEliciting, payload.len(), 1, now, &mut self.events);
-        Ok(header.sequence)
-    }
-
-    /// Sends a packet like [`send`](Self::send). Returns its number and its bytes on the path.
-    pub(crate) fn send_counted(
+    /// Sends a packet, in fragments if it is large. Returns its number and its bytes on the path.
+    pub(crate) fn send(
         &mut self,
         payload: &[u8],
         datagrams: u32,
@@ -221,86 +298,6 @@ impl Endpoint {
         Ok(header)
     }
 
-    /// Sends one packet, never in fragments. `fill` writes the payload into the buffer of the datagram, which saves a
-    /// copy, and returns the number of bytes written.
-    ///
-    /// # Errors
-    /// `Empty` if `fill` wrote nothing, `TooLarge` if the buffer cannot hold a header, `Backlogged` if the sink is
-    /// full. Nothing was sent then.
-    pub fn send_with(
-        &mut self,
-        now: Instant,
-        sink: &mut impl Sink,
-        fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, PacketSendError> {
-        let Self { limits, tracker, events, .. } = self;
-        let sent = send_framed(tracker, *limits, AckEliciting, now, sink, events, |_, buf| fill(buf));
-        sent.map(|(sequence, _)| sequence)
-    }
-
-    /// Sends one packet like [`send_with`](Self::send_with); `fill` gets its header. An ack-only packet is never
-    /// declared lost, and a peer that accepts it with [`Acceptance::TakeAckOnly`] sends no packet to acknowledge it.
-    /// Returns the packet's number, and its bytes on the path.
-    ///
-    /// # Errors
-    /// The same as those of [`send_with`](Self::send_with).
-    pub(crate) fn send_framed(
-        &mut self,
-        kind: SessionPacketKind,
-        now: Instant,
-        sink: &mut impl Sink,
-        outcomes: &mut impl PacketOutcomes,
-        fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
-    ) -> Result<(Sequence, u32), PacketSendError> {
-        send_framed(&mut self.tracker, self.limits, kind, now, sink, outcomes, fill)
-    }
-
-    /// Returns whether [`transmit`](Self::transmit) has something to send.
-    pub(crate) fn owes_acks(&self, now: Instant) -> bool {
-        self.tracker.owes_acks(now)
-    }
-
-    /// Writes which packets before the 32 of the next header have arrived, for a layer above that sends them in a
-    /// field of its own. Bit i of the whole stands for packet `ack - 32 - i`. Returns the number of bytes written: 0
-    /// while headers alone report each arrival twice. Call [`extended_acks_sent`](Self::extended_acks_sent) once they
-    /// were sent.
-    pub(crate) fn extended_acks(&self, bits: &mut [u8]) -> usize {
-        self.tracker.extended_acks(bits)
-    }
-
-    /// Records that the last packet carried this many bytes of [`extended_acks`](Self::extended_acks).
-    pub(crate) fn extended_acks_sent(&mut self, bytes: usize) {
-        self.tracker.extended_acks_sent(bytes);
-    }
-
-    /// Processes the bits of packets before the 32 of the header, which the layer above received in a field of its
-    /// own, for the packet that was handled last; `ack` is that of its header. Bit i of the whole stands for packet
-    /// `ack - 32 - i`.
-    pub fn on_extended_acks(&mut self, ack: Sequence, bits: &[u8], now: Instant) {
-        self.tracker.on_extended_acks(ack, bits, now, &mut self.events);
-    }
-
-    /// Processes extended acknowledgements like [`on_extended_acks`](Self::on_extended_acks) for `outcomes`.
-    pub(crate) fn on_extended_acks_with(
-        &mut self,
-        ack: Sequence,
-        bits: &[u8],
-        now: Instant,
-        outcomes: &mut impl PacketOutcomes,
-    ) {
-        self.tracker.on_extended_acks(ack, bits, now, outcomes);
-    }
-
-    /// Sends the ack-only packets that are due.
-    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
-        send_acks(&mut self.tracker, now, sink, &mut self.events);
-    }
-
-    /// Sends the ack-only packets that are due, and reports to `outcomes` which packets they displace.
-    pub(crate) fn transmit_with(&mut self, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
-        send_acks(&mut self.tracker, now, sink, outcomes);
-    }
-
     /// Writes all fragments of a packet, or none.
     fn send_fragments(
         &mut self,
@@ -333,13 +330,45 @@ impl Endpoint {
         Ok(())
     }
 
-    // Time ----------------------------------------------------------------------------------------------------------
+    /// Writes and records one packet that is not fragmented; `fill` gets its header. An ack-only packet is never
+    /// declared lost, and a peer that accepts it with [`Acceptance::TakeAckOnly`] sends no packet to acknowledge it.
+    /// Returns the packet's number, and its bytes on the path.
+    pub(crate) fn send_framed(
+        &mut self,
+        kind: SessionPacketKind,
+        now: Instant,
+        sink: &mut impl Sink,
+        outcomes: &mut impl PacketOutcomes,
+        fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
+    ) -> Result<(Sequence, u32), PacketSendError> {
+        let header = self.tracker.next_header();
+        let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+        // A buffer without room for the header and one byte can carry no payload at all.
+        let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
+        let mut writer = Writer::new(buf);
+        header.emit(&mut writer);
+        let start = writer.written().ok_or(no_room)?;
+        let payload = buf.get_mut(start..).ok_or(no_room)?;
+        let max_bytes = payload.len().min(self.limits.packet_bytes);
+        let bytes = fill(&header, payload.get_mut(..max_bytes).ok_or(no_room)?);
+        debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
+        let bytes = bytes.min(max_bytes);
+        if bytes == 0 {
+            return Err(PacketSendError::Empty);
+        }
+        sink.commit(start + bytes);
+        let path_bytes = self.tracker.on_packet_sent(header, kind, bytes, 1, now, outcomes);
+        Ok((header.sequence, path_bytes))
+    }
 
-    /// Declares overdue packets lost, and discards reassemblies that timed out. It costs a few
-    /// comparisons.
-    pub fn tick(&mut self, now: Instant) {
-        self.tracker.tick(now, &mut self.events);
-        self.reassembly.tick(now);
+    /// Sends the ack-only packets that are due.
+    pub(crate) fn send_acks(&mut self, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
+        while let Some(header) = self.tracker.due_ack_header(now) {
+            if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
+                return;
+            }
+            self.tracker.on_packet_sent(header, AckOnly, 0, 1, now, outcomes);
+        }
     }
 
     /// Discards reassemblies that timed out.
@@ -347,72 +376,16 @@ impl Endpoint {
         self.reassembly.tick(now);
     }
 
-    /// Declares packets lost by these delays.
-    pub(crate) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
-        self.tracker.detect_lost(delays, now, outcomes);
-    }
-
-    /// Returns when [`tick`](Self::tick) or [`transmit`](Self::transmit) is due next, if nothing arrives.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let own = Some(self.next_own_deadline()).filter(|deadline| *deadline != Instant::NEVER);
-        own.into_iter().chain(self.tracker.loss_deadline()).min()
-    }
-
     /// Returns when something else than a loss is due, or `NEVER`.
-    pub(crate) fn next_own_deadline(&self) -> Instant {
+    pub(crate) fn next_deadline(&self) -> Instant {
         self.tracker.ack_deadline().min(self.reassembly.wake())
     }
 
-    // Queries -------------------------------------------------------------------------------------------------------
-
-    /// Returns the oldest event of a sent packet. Call it until `None` once per turn: the queue holds as many events
-    /// as the window of sent packets, then drops the oldest and counts it in
-    /// [`EndpointCounters::dropped_events`](super::EndpointCounters::dropped_events).
-    pub fn poll_event(&mut self) -> Option<PacketEvent> {
-        self.events.pop()
-    }
-
-    /// Returns the packets that were sent.
-    pub(crate) const fn sent_packets(&self) -> &SentPackets {
-        &self.tracker.sent
-    }
-
-    /// Records that a probe was due.
-    pub(crate) fn on_pto(&mut self, now: Instant) {
-        self.tracker.sent.on_pto(now);
-    }
-
-    /// Returns the header that the next packet would carry: its sequence number and acknowledgements.
-    #[must_use]
-    pub fn next_header(&self) -> ReliableHeader {
-        self.tracker.next_header()
-    }
-
-    /// Returns [`EndpointCounters::acks_of_unsent`](super::EndpointCounters::acks_of_unsent) without the cost of
-    /// [`stats`](Self::stats).
-    pub(crate) const fn acks_of_unsent(&self) -> u64 {
-        self.tracker.counters.acks_of_unsent
-    }
-
-    /// Returns whether the peer acknowledged a number that was skipped.
-    pub(crate) const fn acked_skipped(&self) -> bool {
-        self.tracker.acked_skipped()
-    }
-
-    /// Returns the measurements of the path and all counters.
-    #[must_use]
-    pub fn stats(&self, now: Instant) -> EndpointStats {
+    /// Returns the measurements of the path and all counters, except those of events.
+    pub(crate) fn stats(&self, now: Instant) -> EndpointStats {
         let mut stats = self.tracker.stats(now);
         stats.counters.reassemblies_given_up = self.reassembly.given_up();
-        stats.counters.dropped_events = self.events.dropped();
         stats
-    }
-
-    /// Returns the bytes of memory that incomplete packets take.
-    #[must_use]
-    pub fn reassembly_bytes(&self) -> usize {
-        self.reassembly.bytes()
     }
 }
 
@@ -429,72 +402,6 @@ fn write_datagram(
     let written = writer.written().ok_or(PacketSendError::TooLarge { bytes: payload_bytes, limit })?;
     sink.commit(written);
     Ok(())
-}
-
-/// Writes and records one packet that is not fragmented.
-fn send_framed(
-    tracker: &mut PacketTracker,
-    limits: PacketLimits,
-    kind: SessionPacketKind,
-    now: Instant,
-    sink: &mut impl Sink,
-    outcomes: &mut impl PacketOutcomes,
-    fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
-) -> Result<(Sequence, u32), PacketSendError> {
-    let header = tracker.next_header();
-    let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
-    // A buffer without room for the header and one byte can carry no payload at all.
-    let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
-    let mut writer = Writer::new(buf);
-    header.emit(&mut writer);
-    let start = writer.written().ok_or(no_room)?;
-    let payload = buf.get_mut(start..).ok_or(no_room)?;
-    let max_bytes = payload.len().min(limits.packet_bytes);
-    let bytes = fill(&header, payload.get_mut(..max_bytes).ok_or(no_room)?);
-    debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
-    let bytes = bytes.min(max_bytes);
-    if bytes == 0 {
-        return Err(PacketSendError::Empty);
-    }
-    sink.commit(start + bytes);
-    let path_bytes = tracker.on_packet_sent(header, kind, bytes, 1, now, outcomes);
-    Ok((header.sequence, path_bytes))
-}
-
-/// Sends the ack-only packets that are due.
-fn send_acks(tracker: &mut PacketTracker, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
-    while let Some(header) = tracker.due_ack_header(now) {
-        if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
-            return;
-        }
-        tracker.on_packet_sent(header, AckOnly, 0, 1, now, outcomes);
-    }
-}
-
-/// Processes a datagram: a packet, or a fragment of one.
-fn handle<'a>(
-    reassembly: &'a mut Reassembly,
-    tracker: &mut PacketTracker,
-    limits: PacketLimits,
-    datagram: &'a [u8],
-    now: Instant,
-    accept: impl FnOnce(&ReceivedPacket<'a>) -> Acceptance,
-    outcomes: &mut impl PacketOutcomes,
-) -> Result<Option<ReceivedPacket<'a>>, Reject> {
-    // Check the size before parsing: an oversized datagram must not cost more than a comparison.
-    let taken = if datagram.len() > limits.packet_bytes + MAX_OVERHEAD_BYTES {
-        Err(Reject::TooLarge)
-    } else if is_fragment(datagram) {
-        take_fragment(reassembly, tracker, limits, datagram, now, accept, outcomes)
-    } else {
-        tracker.counters.received += 1;
-        ReliableHeader::parse(datagram).and_then(|(header, payload)| {
-            let packet = IncomingPacket { header, payload };
-            take_packet(reassembly, tracker, limits, packet, now, accept, outcomes).map(Some)
-        })
-    };
-    count(tracker, &taken, datagram.len(), now);
-    taken
 }
 
 /// Counts a datagram as accepted, or by the reason for which it was dropped.

@@ -44,7 +44,7 @@ pub use self::config::{
     AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, EndpointConfig, EndpointConfigError, LossDeadline,
 };
 pub use self::endpoint::Endpoint;
-pub(crate) use self::endpoint::ParsedPacket;
+pub(crate) use self::endpoint::{EndpointCore, ParsedPacket};
 pub use self::fragment_pool::MemoryBudget;
 pub(crate) use self::number_skips::NumberSkips;
 pub(crate) use self::packet_events::{PacketEvents, PacketOutcomes};

@@ -27,14 +27,14 @@ pub(super) struct IncomingPacket<'a> {
 }
 
 /// Tracks which packets were sent and received, and measures the path.
-pub(super) struct PacketTracker {
+pub(crate) struct PacketTracker {
     loss: LossDeadline,
     policy: Option<AckPolicy>,
     /// Bytes that each datagram costs below this layer.
     lower_layer_bytes: u32,
     /// Bytes that each datagram costs beside its payload, if they count for each fragment of a packet.
     overhead: Option<u32>,
-    pub(super) sent: SentPackets,
+    pub(crate) sent: SentPackets,
     /// Which numbers are skipped; `None` uses all of them. Boxed, because endpoints of reliable 1.0 alone have none.
     skips: Option<Box<NumberSkips>>,
     /// Whether the peer acknowledged a skipped number.
@@ -44,8 +44,8 @@ pub(super) struct PacketTracker {
     arrival_order: ArrivalOrder,
     rtt: Rtt,
     meter: TrafficMeter,
-    pub(super) counters: EndpointCounters,
-    pub(super) rejects: Rejects,
+    pub(crate) counters: EndpointCounters,
+    pub(crate) rejects: Rejects,
 }
 
 impl PacketTracker {
@@ -70,38 +70,41 @@ impl PacketTracker {
     // Sending -------------------------------------------------------------------------------------------------------
 
     /// Skips numbers from now on.
-    pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
+    pub(crate) fn skip_numbers(&mut self, skips: NumberSkips) {
         self.skips = Some(Box::new(skips));
     }
 
     /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
-    pub(super) fn count_headers(&mut self) {
+    pub(crate) fn count_headers(&mut self) {
         self.overhead = Some(self.lower_layer_bytes + MAX_HEADER_BYTES as u32);
     }
 
     /// Returns the header of the next packet.
+    #[inline]
     pub(super) fn next_header(&self) -> ReliableHeader {
         ReliableHeader { sequence: self.sent.next_sequence(), acks: self.received.acks() }
     }
 
     /// Returns the header of an ack-only packet, if one is due.
+    #[inline]
     pub(super) fn due_ack_header(&self, now: Instant) -> Option<ReliableHeader> {
         let acks = self.received.due_acks(self.policy?, now)?;
         Some(ReliableHeader { sequence: self.sent.next_sequence(), acks })
     }
 
     /// Returns whether an ack-only packet is due.
-    pub(super) fn owes_acks(&self, now: Instant) -> bool {
+    pub(crate) fn owes_acks(&self, now: Instant) -> bool {
         self.due_ack_header(now).is_some()
     }
 
     /// Writes the acknowledgements before those of the header; see [`ReceiveWindow::extended_acks`].
-    pub(super) fn extended_acks(&self, bits: &mut [u8]) -> usize {
+    #[inline]
+    pub(crate) fn extended_acks(&self, bits: &mut [u8]) -> usize {
         self.received.extended_acks(bits)
     }
 
     /// Records that `bytes` bytes of [`PacketTracker::extended_acks`] were sent behind the newest header.
-    pub(super) fn extended_acks_sent(&mut self, bytes: usize) {
+    pub(crate) fn extended_acks_sent(&mut self, bytes: usize) {
         self.received.extended_acks_sent(bytes);
     }
 
@@ -120,7 +123,7 @@ impl PacketTracker {
             None => self.with_lower_layers(payload_bytes),
         };
         let Self { sent, counters, meter, .. } = self;
-        sent.record(kind, bytes, now, |sequence, packet| {
+        sent.on_packet_sent(kind, bytes, now, |sequence, packet| {
             // The window was full: its oldest packet in flight made room and counts as lost.
             counters.displaced += 1;
             counters.lost += 1;
@@ -182,7 +185,7 @@ impl PacketTracker {
     }
 
     /// Processes acknowledgements of packets before those of the header. They give no sample of the round-trip time.
-    pub(super) fn on_extended_acks(
+    pub(crate) fn on_extended_acks(
         &mut self,
         ack: Sequence,
         bits: &[u8],
@@ -236,7 +239,7 @@ impl PacketTracker {
     }
 
     /// Declares packets lost by these delays.
-    pub(super) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
+    pub(crate) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
         let Self { sent, meter, counters, .. } = self;
         sent.detect_lost(delays, now, |sequence, packet| {
             counters.lost += 1;
@@ -274,7 +277,7 @@ impl PacketTracker {
     // Queries -------------------------------------------------------------------------------------------------------
 
     /// Returns whether the peer acknowledged a number that no packet had.
-    pub(super) const fn acked_skipped(&self) -> bool {
+    pub(crate) const fn acked_skipped(&self) -> bool {
         self.acked_skipped
     }
 

@@ -19,7 +19,7 @@ fn at(millis: u64) -> Instant {
 /// Sends a packet of 100 bytes. Returns the packets that count as lost for it.
 fn on_packet_sent(sent_packets: &mut SentPackets, millis: u64) -> Vec<u16> {
     let mut lost = Vec::new();
-    sent_packets.on_packet_sent(100, at(millis), |sequence, _| lost.push(sequence.0));
+    sent_packets.on_packet_sent(SessionPacketKind::AckEliciting, 100, at(millis), |sequence, _| lost.push(sequence.0));
     lost
 }
 
@@ -28,7 +28,7 @@ fn send(sent_packets: &mut SentPackets, count: u64, now: Instant) {
 }
 
 fn send_ack_only(sent_packets: &mut SentPackets, now: Instant) {
-    sent_packets.record(SessionPacketKind::AckOnly, 28, now, |sequence, _| panic!("{sequence} is displaced"));
+    sent_packets.on_packet_sent(SessionPacketKind::AckOnly, 28, now, |sequence, _| panic!("{sequence} is displaced"));
 }
 
 /// The result of one acknowledgement.
@@ -169,13 +169,14 @@ proptest! {
             let mut lost_now = Vec::new();
             match what {
                 0..=3 => {
-                    sent_packets.on_packet_sent(amount.into(), at(now), |lost, _| lost_now.push(lost.0));
+                    let lose = |lost: Sequence, _| lost_now.push(lost.0);
+                    sent_packets.on_packet_sent(SessionPacketKind::AckEliciting, amount.into(), at(now), lose);
                     awaited.insert(next, (u64::from(amount), now));
                     next = next.wrapping_add(1);
                 }
                 4 => {
                     let kind = SessionPacketKind::AckOnly;
-                    sent_packets.record(kind, 28, at(now), |sequence, _| lost_now.push(sequence.0));
+                    sent_packets.on_packet_sent(kind, 28, at(now), |sequence, _| lost_now.push(sequence.0));
                     next = next.wrapping_add(1);
                 }
                 5..=6 => {

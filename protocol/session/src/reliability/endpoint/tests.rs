@@ -41,7 +41,7 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
         1
     };
     let mut none = PacketEvents::new(0);
-    alice.send_framed(AckOnly, now, &mut wire, &mut none, |_, buf| fill(buf)).unwrap();
+    alice.core.send_framed(AckOnly, now, &mut wire, &mut none, |_, buf| fill(buf)).unwrap();
     bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeAckOnly).unwrap();
     let later = Instant::from_start(Duration::from_secs(3));
     let mut ack_only = Datagrams::default();
@@ -57,11 +57,11 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
         bob.handle(datagram, later).unwrap();
     }
     let mut bits = [0; 28];
-    let bytes = bob.extended_acks(&mut bits);
+    let bytes = bob.core.tracker.extended_acks(&mut bits);
     let ack = bob.next_header().acks.ack;
     let mut back = Datagrams::default();
-    bob.send_framed(AckOnly, later, &mut back, &mut none, |_, buf| fill(buf)).unwrap();
-    bob.extended_acks_sent(bytes);
+    bob.core.send_framed(AckOnly, later, &mut back, &mut none, |_, buf| fill(buf)).unwrap();
+    bob.core.tracker.extended_acks_sent(bytes);
     let mut ack_only = Datagrams::default();
     bob.transmit(Instant::from_start(Duration::from_secs(9)), &mut ack_only);
     assert!(ack_only.sent.is_empty(), "one packet acknowledged all");
