@@ -47,7 +47,7 @@ use crate::report::Reporter;
 /// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
 /// the replies to all others.
 const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
-/// How long waits end at once after a client was blocked for its authentic packets.
+/// How long waits end at once, at most each 0.25 ms, after a client was blocked for its authentic packets.
 const FLOOD_PAUSE: Duration = Duration::from_secs(1);
 /// The blocked senders that each kernel has memory for.
 const MIN_KERNEL_SENDERS: usize = 16;

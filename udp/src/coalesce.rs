@@ -68,6 +68,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const SPIN: Duration = Duration::from_micros(20);
 /// A sleep of this length would have been spared, because most of it is the wakeup.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
+/// The minimum of the time between two wakeups while delays are paused. A flood that is blocked in part still delivers
+/// tens of thousands of datagrams a second. If each of them wakes the thread, it uses up its share of a core, and the
+/// system lets other threads run first: the datagrams of all clients then wait for some milliseconds.
+const MIN_WAKE_INTERVAL: Duration = Duration::from_micros(250);
+/// The shortest sleep that keeps this interval. A shorter one takes longer than it should.
+const MIN_SLEEP: Duration = Duration::from_micros(30);
 /// How long waits are not delayed after delays have slowed the clients; twice as long each time, up to 4 s.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
 const MAX_BACK_OFF: Duration = Duration::from_secs(4);
@@ -88,6 +94,8 @@ pub(super) struct WakeupCoalescer {
     /// The delays in a row that found datagrams.
     row: Option<DelayRow>,
     back_off: Option<Duration>,
+    /// The end of the last pause.
+    paused_until: Option<Instant>,
     /// When the last wait ended.
     woken_at: Option<Instant>,
     /// How long the last datagrams were handled.
@@ -180,7 +188,7 @@ impl WakeupCoalescer {
             self.window = Some(RateWindow { began_at: now, read: 0 });
         }
         match self.state {
-            CoalesceState::Immediate { .. } => Duration::ZERO,
+            CoalesceState::Immediate { .. } => self.rest_of_interval(now),
             CoalesceState::Trial | CoalesceState::Delayed { .. } => self.delay(),
             CoalesceState::Checking => self.delay() / CHECK_DIVISOR,
         }
@@ -210,6 +218,14 @@ impl WakeupCoalescer {
         Duration::from_secs_f64(millis / 1000.0).clamp(MIN_DELAY, max)
     }
 
+    /// Returns the rest of the shortest time between two wakeups, which is zero unless delays are paused.
+    fn rest_of_interval(&self, now: Instant) -> Duration {
+        let paused_until = self.paused_until.filter(|until| now < *until);
+        let Some((_, woken_at)) = paused_until.zip(self.woken_at) else { return Duration::ZERO };
+        let rest = MIN_WAKE_INTERVAL.saturating_sub(now.saturating_duration_since(woken_at));
+        if rest < MIN_SLEEP { Duration::ZERO } else { rest }
+    }
+
     /// Returns the state after a window with this rate.
     fn next_state(&mut self, rate: f64, now: Instant) -> CoalesceState {
         let before = std::mem::replace(&mut self.rate, rate);
@@ -231,9 +247,10 @@ impl WakeupCoalescer {
         }
     }
 
-    /// Does not delay waits for this time.
+    /// Does not delay waits by the number of datagrams for this time.
     pub(super) fn pause(&mut self, now: Instant, time: Duration) {
         self.state = CoalesceState::Immediate { until: Some(now + time) };
+        self.paused_until = Some(now + time);
         self.window = None;
     }
 
@@ -454,6 +471,27 @@ mod tests {
         assert!(paused.delays.iter().all(|delay| *delay < Duration::from_millis(1)), "no delay in the pause");
         simulation.run(SECOND / 10);
         assert!(simulation.coalescer.begin(simulation.start + simulation.now) >= MIN_DELAY);
+    }
+
+    #[test]
+    fn rest_of_a_flood_wakes_the_thread_at_intervals() {
+        let mut simulation = Simulation::new();
+        // A flood of which 25,000 datagrams a second pass.
+        simulation.add_clients(25, Duration::from_millis(1), Some(Duration::from_millis(1)));
+        simulation.coalescer.pause(simulation.start, SECOND);
+        let mut outcome = simulation.run(SECOND);
+        assert!(outcome.wakeups <= 4000, "{} wakeups", outcome.wakeups);
+        assert!(outcome.p50() < Duration::from_micros(200), "{:?}", outcome.p50());
+        assert!(outcome.delays.last() < Some(&Duration::from_micros(350)), "{:?}", outcome.delays.last());
+    }
+
+    #[test]
+    fn a_datagram_after_an_idle_moment_is_never_delayed() {
+        let mut simulation = Simulation::new();
+        simulation.add_clients(1, TICK / 2, Some(TICK / 2));
+        simulation.coalescer.pause(simulation.start, SECOND);
+        let outcome = simulation.run(SECOND);
+        assert!(outcome.delays.iter().all(|delay| *delay < Duration::from_micros(40)));
     }
 
     #[test]

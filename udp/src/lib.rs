@@ -209,8 +209,9 @@ impl Sockets {
         self.coalescer.policy()
     }
 
-    /// Lets waits end at once for this time: while one sender floods, the number of its datagrams must not delay the
-    /// others.
+    /// Lets waits end at once for this time, but not within 0.25 ms of the last one: while one sender floods, the
+    /// number of its datagrams must not delay the others. A datagram that passes the kernel filter must not wake the
+    /// thread each time.
     pub fn pause_wake_delays(&mut self, time: Duration) {
         self.coalescer.pause(Instant::now(), time);
     }
