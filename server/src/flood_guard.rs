@@ -33,6 +33,7 @@
 
 mod sample;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -183,6 +184,8 @@ struct FloodSource {
     has_ended: bool,
     /// Whether a session at the address ended by a violation.
     has_violated: bool,
+    /// Whether the kernel had no memory to drop its datagrams.
+    is_refused: bool,
     treatment: Treatment,
     freed_at: Instant,
     /// Since when it has earned the loss of its next level.
@@ -417,6 +420,7 @@ impl FloodGuard {
 
     fn screen_known(&mut self, from: Address, datagram: &[u8], one_in: u32, now: Instant) -> Screening {
         let Some(sender) = self.find(from) else { return Screening::Passes };
+        let one_in = if sender.is_refused { 1 } else { one_in };
         match &mut sender.treatment {
             Treatment::Free => return Screening::Passes,
             Treatment::Blocked { .. } => {}
@@ -478,9 +482,12 @@ impl FloodGuard {
         self.next_end = self.senders.iter().filter_map(|sender| sender.treatment.end()).min();
     }
 
-    /// Iterates over the blocked senders: the kernel drops their datagrams.
-    pub(crate) fn blocked(&self) -> impl Iterator<Item = BlockedSender> + '_ {
-        self.senders.iter().filter_map(|sender| {
+    /// Returns the blocked senders, whose datagrams the kernel drops. Those with the longest history come first: some
+    /// kernels have no memory for all.
+    pub(crate) fn blocked(&self) -> Vec<BlockedSender> {
+        let mut senders: Vec<_> = self.senders.iter().collect();
+        senders.sort_by_key(|sender| Reverse(sender.eviction_order()));
+        let blocked = senders.into_iter().filter_map(|sender| {
             let passing = match sender.treatment {
                 Treatment::Free => return None,
                 Treatment::Blocked { .. } => Passing::Nothing,
@@ -488,7 +495,16 @@ impl FloodGuard {
                 Treatment::Sampled { sample, .. } => sample.passing(),
             };
             Some(BlockedSender { address: sender.address.into(), passing })
-        })
+        });
+        blocked.collect()
+    }
+
+    /// Records which senders the kernel does not drop: all their datagrams reach the server.
+    pub(crate) fn set_refused(&mut self, refused: &[BlockedSender]) {
+        for sender in &mut self.senders {
+            let address = sender.address.into();
+            sender.is_refused = refused.iter().any(|refused| refused.address == address);
+        }
     }
 
     /// Forgets the senders that sent nothing too much for a while.
@@ -516,6 +532,7 @@ impl FloodGuard {
             is_stranger: false,
             has_ended: false,
             has_violated: false,
+            is_refused: false,
             treatment: Treatment::Free,
             freed_at: now,
             forgiven_at: now,

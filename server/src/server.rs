@@ -49,7 +49,7 @@ use crate::report::Reporter;
 const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
 /// How long waits end at once, at most each 0.25 ms, after a client was blocked for its authentic packets.
 const FLOOD_PAUSE: Duration = Duration::from_secs(1);
-/// The blocked senders that each kernel has memory for.
+/// The blocked senders of an address family that each kernel has memory for.
 const MIN_KERNEL_SENDERS: usize = 16;
 /// The work of reading a datagram, in nanoseconds, which is all that many of a flood cause.
 const READ_WORK: u64 = 700;
@@ -462,8 +462,9 @@ impl Server {
 
     /// Lets the kernel drop the datagrams of the senders that are blocked now.
     fn block_senders(&mut self) {
-        let senders: Vec<_> = self.flood_guard.blocked().collect();
-        block_in_kernel(&senders, |senders| self.sockets.block_senders(senders));
+        let senders = self.flood_guard.blocked();
+        let refused = block_in_kernel(&senders, |senders| self.sockets.block_senders(senders));
+        self.flood_guard.set_refused(&refused);
     }
 
     pub(crate) fn next(
@@ -477,12 +478,23 @@ impl Server {
     }
 }
 
-/// Blocks these senders in the kernel, or the last 16 of the list if the kernel refuses all. Older kernels have
-/// memory for about 16 IPv6 senders. The server drops the datagrams of the others itself.
-fn block_in_kernel(senders: &[BlockedSender], mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>) {
-    if block(senders).is_err() {
-        let _ = block(senders.rchunks(MIN_KERNEL_SENDERS).next().unwrap_or_default());
+/// Blocks these senders in the kernel, or the first 16 of each address family if the kernel refuses all. Older kernels
+/// have memory for about 16 IPv6 senders. Returns the others, whose datagrams the server drops itself.
+fn block_in_kernel(
+    senders: &[BlockedSender],
+    mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>,
+) -> Vec<BlockedSender> {
+    if block(senders).is_ok() {
+        return Vec::new();
     }
+    let (mut v4, mut v6) = (0, 0);
+    let (first, others): (Vec<_>, Vec<_>) = senders.iter().copied().partition(|sender| {
+        let count = if sender.address.is_ipv4() { &mut v4 } else { &mut v6 };
+        *count += 1;
+        *count <= MIN_KERNEL_SENDERS
+    });
+    // After a second refusal it is unknown which senders the kernel drops.
+    if block(&first).is_ok() { others } else { senders.to_vec() }
 }
 
 impl Wait for Server {

@@ -260,14 +260,17 @@ impl Sockets {
     /// [`set_filter`](Self::set_filter) ends all blocks.
     ///
     /// # Errors
-    /// The error of the system if it refuses the program. The old one then stays.
+    /// The error of the system if it refuses the program of an address family. The old one of that family then stays.
     pub fn block_senders(&self, senders: &[BlockedSender]) -> io::Result<()> {
         let Some(filter) = self.filter() else { return Ok(()) };
-        self.bound().try_for_each(|(family, port)| {
+        let mut result = Ok(());
+        for (family, port) in self.bound() {
             let of_family: Vec<_> =
                 senders.iter().copied().filter(|sender| AddressFamily::of(&sender.address) == family).collect();
-            filter::set(&port.options(), Some(&filter), &of_family)
-        })
+            // A refusal for one family must not keep the senders of the other one.
+            result = result.and(filter::set(&port.options(), Some(&filter), &of_family));
+        }
+        result
     }
 
     /// Returns the installed filter.

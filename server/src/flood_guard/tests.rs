@@ -20,7 +20,7 @@ fn flood(guard: &mut FloodGuard, port: u16, excess: Excess, now: Instant) -> (Fl
 
 /// Returns the ports that the kernel blocks, and whether they are probed.
 fn blocked(guard: &FloodGuard) -> Vec<(u16, bool)> {
-    guard.blocked().map(|sender| (sender.address.port(), sender.passing == Passing::OneIn64)).collect()
+    guard.blocked().iter().map(|sender| (sender.address.port(), sender.passing == Passing::OneIn64)).collect()
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn sample_passes_the_next_packets_of_the_client() {
     for _ in 0..MAX_JUNK {
         guard.on_handled(from(1), &[0; 60], DatagramResult::Junk, || Some(next), at(1000));
     }
-    let passing = |guard: &FloodGuard| guard.blocked().next().map(|sender| sender.passing);
+    let passing = |guard: &FloodGuard| guard.blocked().first().map(|sender| sender.passing);
     assert_eq!(passing(&guard), Some(Passing::Next { first: 65_000 }));
     let mut passes = |sequence: u64| guard.screen(from(1), &packet(sequence as u16), 1, at(1001)) == Screening::Passes;
     assert!((0..1024).all(|ahead| passes(next + ahead)), "beyond 2^16, too");
@@ -322,7 +322,7 @@ fn many_senders_do_not_free_a_blocked_one() {
     assert_eq!(flood(&mut guard, 1, Excess::Client, at(381)).0, FloodAction::Block);
     for port in 2..1000 {
         flood(&mut guard, port, Excess::Client, at(381 + u64::from(port) / 10));
-        assert!(guard.senders.len() <= MAX_SENDERS && guard.blocked().count() <= MAX_SENDERS);
+        assert!(guard.senders.len() <= MAX_SENDERS && guard.blocked().len() <= MAX_SENDERS);
         assert!(blocked(&guard).contains(&(1, false)) && blocked(&guard).contains(&(port, false)), "{port}");
     }
     // Single datagrams over a budget, without a block.
@@ -347,4 +347,38 @@ fn junk_of_many_addresses_does_not_erase_a_history() {
     // A client that was blocked a moment ago may exceed its budget by less.
     assert_eq!(flood(&mut guard, 1, Excess::Client, at(50)), (FloodAction::Block, MAX_EXCESS));
     assert_eq!(flood(&mut guard, 2, Excess::Stranger, at(50)).0, FloodAction::Filter, "its session was ended");
+}
+
+#[test]
+fn blocked_senders_come_before_sampled_ones() {
+    let mut guard = FloodGuard::default();
+    for port in 1..21 {
+        for _ in 0..MAX_JUNK {
+            guard.on_handled(from(port), &[0; 60], DatagramResult::Junk, || None, at(0));
+        }
+    }
+    for port in [30, 31] {
+        assert_eq!(flood(&mut guard, port, Excess::Client, at(1)).0, FloodAction::Block);
+    }
+    assert!(guard.end_blocks(at(17)), "both are probed");
+    assert_eq!(flood(&mut guard, 40, Excess::Client, at(18)).0, FloodAction::Block);
+    let ports: Vec<_> = blocked(&guard).into_iter().map(|(port, _)| port).collect();
+    assert_eq!((ports.len(), ports[0], ports[1].min(ports[2]), ports[1].max(ports[2])), (23, 40, 30, 31));
+}
+
+#[test]
+fn datagrams_of_a_sender_that_the_kernel_refused_count_once() {
+    let mut guard = FloodGuard::default();
+    for port in [1, 2] {
+        for _ in 0..MAX_JUNK {
+            guard.on_handled(from(port), &[0; 60], DatagramResult::Junk, || None, at(1000));
+        }
+    }
+    let second = guard.blocked().into_iter().filter(|sender| sender.address.port() == 2).collect::<Vec<_>>();
+    guard.set_refused(&second);
+    let mut passed =
+        |port| (0..640).filter(|_| guard.screen(from(port), &[], ONE_IN, at(1001)) == Screening::Passes).count();
+    assert_eq!((passed(1), passed(2)), (640, 10), "the server takes the sample of the second one");
+    guard.set_refused(&[]);
+    assert_eq!(guard.screen(from(2), &[], ONE_IN, at(1002)), Screening::Passes);
 }

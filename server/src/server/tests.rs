@@ -1,6 +1,6 @@
 mod forgeries;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 
 use rand::SeedableRng;
@@ -282,7 +282,7 @@ fn a_kicked_client_is_known_until_its_slot_is_free() {
 fn send_junk(server: &mut Server, from: Address) -> usize {
     let mut scratch = Vec::new();
     (0..300).for_each(|_| assert!(server.handle(from, &mut [0x15; 40], &mut scratch).is_none()));
-    server.flood_guard.blocked().count()
+    server.flood_guard.blocked().len()
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn forged_packets_of_an_address_are_sampled() {
             for _ in 0..packets {
                 assert!(server.handle(from, &mut [0x85; 40], &mut Vec::new()).is_none());
             }
-            server.flood_guard.blocked().count()
+            server.flood_guard.blocked().len()
         };
         assert_eq!((send(1023), send(1)), (sampled - 1, sampled));
     }
@@ -349,13 +349,12 @@ fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
 }
 
 #[test]
-fn kernel_that_refuses_many_senders_blocks_the_last_sixteen() {
-    let sender = |port| BlockedSender { address: SocketAddr::from(([192, 0, 2, 1], port)), passing: Passing::Nothing };
-    for (count, max, expected) in
-        [(40, 64, Some(0..40)), (40, 16, Some(24..40)), (17, 16, Some(1..17)), (16, 16, Some(0..16)), (40, 0, None)]
-    {
-        let (senders, mut blocked, mut attempts) = ((0..count).map(sender).collect::<Vec<_>>(), None, 0);
-        block_in_kernel(&senders, |list| {
+fn kernel_that_refuses_many_senders_blocks_the_first_sixteen() {
+    let sender = |ip: IpAddr, port| BlockedSender { address: (ip, port).into(), passing: Passing::Nothing };
+    let v4 = |port| sender([192, 0, 2, 1].into(), port);
+    for (count, max, fit) in [(40, 64, 40), (40, 16, 16), (17, 16, 16), (16, 16, 16), (40, 0, 0)] {
+        let (senders, mut blocked, mut attempts) = ((0..count).map(v4).collect::<Vec<_>>(), None, 0);
+        let refused = block_in_kernel(&senders, |list| {
             attempts += 1;
             if list.len() > max {
                 return Err(io::ErrorKind::OutOfMemory.into());
@@ -363,11 +362,22 @@ fn kernel_that_refuses_many_senders_blocks_the_last_sixteen() {
             blocked = Some(list.to_vec());
             Ok(())
         });
-        assert_eq!(blocked, expected.map(|ports| ports.map(sender).collect()), "{count} senders, {max} fit");
+        let expected = (fit > 0).then(|| (0..fit).map(v4).collect());
+        assert_eq!(blocked, expected, "{count} senders, {max} fit");
+        assert_eq!(refused, (fit..count).map(v4).collect::<Vec<_>>(), "{count} senders, {max} fit");
         assert_eq!(attempts, if usize::from(count) > max { 2 } else { 1 });
     }
+    // Many IPv4 senders do not displace those of IPv6.
+    let v6 = |port| sender([0; 16].into(), port);
+    let (senders, mut blocked) = ((0..20).map(v4).chain((0..3).map(v6)).collect::<Vec<_>>(), Vec::new());
+    let refused = block_in_kernel(&senders, |list| {
+        blocked = list.to_vec();
+        if list.len() > 20 { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+    });
+    assert_eq!(blocked, (0..16).map(v4).chain((0..3).map(v6)).collect::<Vec<_>>());
+    assert_eq!(refused, (16..20).map(v4).collect::<Vec<_>>());
     // The flood guard lists no sender at the end of its block.
-    block_in_kernel(&[], |list| {
+    let _ = block_in_kernel(&[], |list| {
         assert!(list.is_empty());
         Ok(())
     });
