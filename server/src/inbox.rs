@@ -14,7 +14,7 @@ use slipgate_session::reliability::PacketEvent;
 use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage};
 use slipgate_session::wire::PayloadSpan;
 use slipgate_session::wire::reliable::Sequence;
-use slipgate_udp::ReceiveBatch;
+use slipgate_udp::{BATCH_SIZE, ReceiveBatch};
 
 use crate::{ClientHandle, Server};
 
@@ -189,8 +189,8 @@ impl<'a> Event<'a> {
 
 /// Messages of a client beyond its work budget after which the rest of its datagram waits for the next round.
 const MAX_MESSAGES_IN_A_ROW: u32 = 64;
-/// Datagrams that wait for the next round at once; further ones are taken whole.
-const MAX_PARKED: usize = 8;
+/// Datagrams that wait for the next round at once: a whole batch. Further ones are taken whole.
+const MAX_PARKED: usize = BATCH_SIZE;
 
 /// The buffers in which datagrams arrive and are decrypted; allocated once.
 ///
@@ -342,6 +342,13 @@ impl Inbox {
     /// `None` if there is none, or the turn must end.
     fn take_datagram(&mut self, server: &mut Server) -> Option<()> {
         self.in_a_row = 0;
+        // A turn that reads its limit would never come to these.
+        if server.take_parked_turn()
+            && let Some((index, received)) = self.parked.queue.pop_front()
+        {
+            self.current = Some((EventSource::Parked(index), received));
+            return Some(());
+        }
         if let Some(received) = server.poll_loopback(&mut self.loopback_buf, &mut self.scratch) {
             self.current = Some((EventSource::Loopback, received));
             return Some(());

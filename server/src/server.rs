@@ -92,6 +92,8 @@ pub struct Server {
     read_work: u64,
     /// The inbox holds messages that wait for their turn.
     has_parked: bool,
+    /// This turn has not continued with such a message yet.
+    is_parked_due: bool,
     reporter: Reporter,
     memory_return: MemoryReturn,
     /// Whether the uplink has a limit, on this shard or on another one of the same server.
@@ -124,6 +126,7 @@ impl Server {
         (self.turn, self.now) = (turn(now), now);
         self.read_budget.begin_turn();
         self.is_drained = false;
+        self.is_parked_due = true;
     }
 
     /// Encrypts a payload of 1 to 1200 bytes for a client. It leaves when the batch is full, or at the end of the turn.
@@ -401,6 +404,11 @@ impl Server {
             self.is_drained = false;
         }
         may_go_on
+    }
+
+    /// Returns true once in a turn: however much arrives, each turn continues with one datagram that was set aside.
+    pub(crate) const fn take_parked_turn(&mut self) -> bool {
+        std::mem::replace(&mut self.is_parked_due, false)
     }
 
     /// Records whether messages wait in the inbox, so that the next wait returns at once.

@@ -126,6 +126,7 @@ impl Server {
             flush_at_work: 0,
             read_work: 0,
             has_parked: false,
+            is_parked_due: false,
             reporter,
             memory_return,
             has_uplink_limit: Arc::default(),

@@ -1,6 +1,6 @@
 //! A hostile client with a valid token on real sockets, beside an honest one.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::client::NetcodeClient;
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_server::keys::Key;
-use slipgate_server::{ChannelId, Clock, CloseKind, Event, Inbox, Server, ServerConfig, Sockets, Traffic};
+use slipgate_server::{ChannelId, Clock, CloseKind, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets, Traffic};
 use slipgate_session::channel::ChannelViolation;
 use slipgate_session::connection::ConnectionConfig;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, UNRELIABLE, flood_layout};
@@ -45,6 +45,18 @@ struct HostileClient {
 }
 
 impl HostileClient {
+    fn connecting(client_id: u64, mix: FloodMix, server: SocketAddr, clock: Clock) -> Self {
+        let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
+        let token = TokenOrder::new(client_id, &[server]).mint().token;
+        netcode.connect(token, clock.now().monotonic, |_| true).unwrap();
+        Self {
+            sockets: Sockets::bind(&[(IPV4, 0).into()]).unwrap(),
+            outbox: SendBatch::default(),
+            netcode,
+            writer: FloodWriter::new(mix, &flood_layout()),
+        }
+    }
+
     fn turn(&mut self, server: SocketAddr, clock: Clock) {
         let (now, mut batch) = (clock.now().monotonic, ReceiveBatch::default());
         self.netcode.tick(now);
@@ -85,14 +97,7 @@ impl Scene {
         let server = Server::new(sockets, config, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
         let mut honest = Client::new().unwrap().with_traffic(traffic.clone()).unwrap();
         honest.connect(TokenOrder::new(HONEST, &[address]).mint().token, clock.now()).unwrap();
-        let mut netcode = NetcodeClient::new(TimeoutPolicy::Clamped);
-        netcode.connect(TokenOrder::new(HOSTILE, &[address]).mint().token, clock.now().monotonic, |_| true).unwrap();
-        let hostile = HostileClient {
-            sockets: Sockets::bind(&[(IPV4, 0).into()]).unwrap(),
-            outbox: SendBatch::default(),
-            netcode,
-            writer: FloodWriter::new(mix, &flood_layout()),
-        };
+        let hostile = HostileClient::connecting(HOSTILE, mix, address, clock);
         let mut scene = Self {
             clock,
             server: server.with_traffic(traffic.clone()).unwrap(),
@@ -156,8 +161,6 @@ impl Scene {
 
 #[test]
 fn messages_of_a_closed_gap_do_not_delay_other_clients() {
-    // A window of 4,096 messages behind a gap fits into 8 packets; the next one closes the gap.
-    const WINDOW: usize = 4096;
     let mut scene = Scene::new(FloodMix::GapThenAll);
     let clock = scene.clock;
     // The reserve of the budget is used up by the first windows.
@@ -187,6 +190,69 @@ fn messages_of_a_closed_gap_do_not_delay_other_clients() {
         }
         assert_eq!(scene.count(HOSTILE), window * WINDOW, "each message is delivered once");
     }
+}
+
+/// The messages of a window.
+const WINDOW: usize = 4096;
+/// The packets that fill it behind a gap. The next one closes the gap.
+const GAP_PACKETS: usize = 8;
+
+#[test]
+fn closed_gaps_of_many_clients_do_not_delay_others() {
+    const CLIENTS: u64 = 12;
+    let mut scene = Scene::with(FloodMix::GapThenAll, &channels(), ServerConfig::new(PROTOCOL_ID, 32, &[]));
+    let (clock, address) = (scene.clock, scene.server.sockets().local_addresses()[0]);
+    let others =
+        (1..CLIENTS).map(|number| HostileClient::connecting(HOSTILE + number, FloodMix::GapThenAll, address, clock));
+    let mut others: Vec<_> = others.collect();
+    let start = Instant::now();
+    while others.iter().any(|client| client.netcode.state() != ClientState::Connected) {
+        assert!(start.elapsed() < Duration::from_secs(30), "they connect");
+        others.iter_mut().for_each(|client| client.turn(address, clock));
+        scene.run_for(Duration::from_millis(1));
+    }
+    for _ in 0..GAP_PACKETS {
+        scene.hostile.send(1, clock);
+        others.iter_mut().for_each(|client| client.send(1, clock));
+        scene.run_for(Duration::from_millis(20));
+    }
+    assert_eq!((scene.messages.len(), scene.ends.len()), (0, 0), "all wait behind the gaps");
+    scene.hostile.send(1, clock);
+    others.iter_mut().for_each(|client| client.send(1, clock));
+    // It arrives right behind the packets that close the gaps.
+    scene.honest.begin_turn(clock.now());
+    scene.honest.send_message(ChannelId(UNRELIABLE), b"hello").unwrap();
+    scene.honest.end_turn();
+    thread::sleep(Duration::from_millis(2));
+    scene.run_for(Duration::from_millis(500));
+    let before = scene.messages.iter().position(|id| *id == HONEST).expect("the honest message arrived");
+    println!("{before} messages come before it");
+    // Each client has a budget for 650 at once, and 64 beyond it.
+    assert!(before < CLIENTS as usize * 1000, "{before} of {} messages come before it", scene.messages.len());
+    assert_eq!(scene.messages.len(), CLIENTS as usize * WINDOW + 1, "each message is delivered once");
+}
+
+#[test]
+fn messages_of_a_closed_gap_arrive_although_all_turns_are_cut() {
+    let mut scene = Scene::new(FloodMix::GapThenAll);
+    let (clock, address) = (scene.clock, scene.server.sockets().local_addresses()[0]);
+    scene.server.set_read_limits(ReadLimits { max_time: Duration::ZERO, ..ReadLimits::default() });
+    for _ in 0..GAP_PACKETS {
+        scene.hostile.send(1, clock);
+        scene.run_for(Duration::from_millis(20));
+    }
+    scene.hostile.send(1, clock);
+    // A datagram in each turn uses up its limit.
+    let stranger = UdpSocket::bind((IPV4, 0)).unwrap();
+    let mut turns = 0;
+    while scene.count(HOSTILE) < WINDOW {
+        assert!(turns < 100, "{} messages", scene.count(HOSTILE));
+        stranger.send_to(&[0x85; 60], address).unwrap();
+        thread::sleep(Duration::from_micros(200));
+        scene.turn();
+        turns += 1;
+    }
+    assert_eq!(scene.count(HOSTILE), WINDOW);
 }
 
 #[test]
