@@ -232,7 +232,8 @@ impl Default for Inbox {
     }
 }
 
-/// Datagrams with messages that were set aside, so that a client beyond its budget does not delay the others. One
+/// Datagrams with messages that were set aside, so that a client beyond its budget does not delay the others, or one
+/// that the application takes nothing of now does not fill its queue. One
 /// datagram releases thousands of messages if it closes the gap of a large window.
 #[derive(Default)]
 struct ParkedDatagrams {
@@ -254,6 +255,17 @@ impl ParkedDatagrams {
         let index = self.free.pop()?;
         self.bufs.get_mut(index)?.get_mut(..datagram.len())?.copy_from_slice(datagram);
         Some(index)
+    }
+
+    /// Returns the position of the datagram that has waited longest and may go on.
+    fn next(&self, server: &mut Server) -> Option<usize> {
+        self.queue.iter().position(|(_, received)| server.may_deliver(received))
+    }
+
+    /// Takes the datagram that has waited longest and may go on.
+    fn take(&mut self, server: &mut Server) -> Option<(usize, ReceivedDatagram)> {
+        let next = self.next(server)?;
+        self.queue.remove(next)
     }
 
     fn bytes(&self, index: usize) -> &[u8] {
@@ -320,7 +332,8 @@ impl Inbox {
         mut received: ReceivedDatagram,
         server: &mut Server,
     ) -> Option<SessionMessage> {
-        if self.in_a_row >= MAX_MESSAGES_IN_A_ROW && self.park(source, &received) {
+        let should_wait = self.in_a_row >= MAX_MESSAGES_IN_A_ROW && is_over_budget(&received);
+        if (should_wait || !server.may_deliver(&received)) && self.park(source, &received) {
             return None;
         }
         let datagram = match source {
@@ -344,7 +357,7 @@ impl Inbox {
         self.in_a_row = 0;
         // A turn that reads its limit would never come to these.
         if server.take_parked_turn()
-            && let Some((index, received)) = self.parked.queue.pop_front()
+            && let Some((index, received)) = self.parked.take(server)
         {
             self.current = Some((EventSource::Parked(index), received));
             return Some(());
@@ -368,12 +381,8 @@ impl Inbox {
         Some(())
     }
 
-    /// Sets a datagram aside if its sender has used up its work budget. Returns whether it did.
+    /// Sets a datagram aside. Returns whether there was a buffer for it.
     fn park(&mut self, source: EventSource, received: &ReceivedDatagram) -> bool {
-        let ReceivedDatagram::Frames { cursor, .. } = received else { return false };
-        if cursor.delivery == Delivery::Continues {
-            return false;
-        }
         let buf = match source {
             EventSource::Batch(index) => self.parked.copy(self.batch.bytes(index)),
             EventSource::Parked(index) => Some(index),
@@ -386,9 +395,10 @@ impl Inbox {
 
     /// Continues with the datagram that has waited longest. Returns `None` if there is none, or the turn must end.
     fn take_parked(&mut self, server: &mut Server) -> Option<()> {
-        let may_go_on = !self.parked.queue.is_empty() && server.begin_parked();
-        server.set_parked(!self.parked.queue.is_empty());
-        let (index, received) = if may_go_on { self.parked.queue.pop_front()? } else { return None };
+        let can_go_on = self.parked.next(server).is_some();
+        let may_go_on = can_go_on && server.begin_parked();
+        server.set_parked(can_go_on);
+        let (index, received) = if may_go_on { self.parked.take(server)? } else { return None };
         self.current = Some((EventSource::Parked(index), received));
         Some(())
     }
@@ -401,6 +411,11 @@ impl Inbox {
         };
         span.bytes(datagram, &self.scratch)
     }
+}
+
+/// Returns whether the sender of a datagram has used up its work budget.
+fn is_over_budget(received: &ReceivedDatagram) -> bool {
+    matches!(received, ReceivedDatagram::Frames { cursor, .. } if cursor.delivery == Delivery::MayWait)
 }
 
 fn from_session(event: SessionEvent) -> Event<'static> {

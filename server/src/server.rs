@@ -475,6 +475,10 @@ impl Server {
         self.flood_guard.set_refused(&refused);
     }
 
+    pub(crate) fn may_deliver(&mut self, received: &ReceivedDatagram) -> bool {
+        self.core.may_deliver(received)
+    }
+
     pub(crate) fn next(
         &mut self,
         datagram: &[u8],

@@ -9,9 +9,10 @@ use slipgate_netcode::address::Address;
 use slipgate_netcode::client::NetcodeClient;
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_server::keys::Key;
+use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig};
 use slipgate_server::{ChannelId, Clock, CloseKind, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets, Traffic};
 use slipgate_session::channel::ChannelViolation;
-use slipgate_session::connection::ConnectionConfig;
+use slipgate_session::connection::{ConnectionConfig, WorkLimits};
 use slipgate_tests::hostile::{FloodMix, FloodWriter, UNRELIABLE, flood_layout};
 use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 use slipgate_udp::{ReceiveBatch, SendBatch};
@@ -195,12 +196,15 @@ fn messages_of_a_closed_gap_do_not_delay_other_clients() {
 /// The messages of a window.
 const WINDOW: usize = 4096;
 /// The packets that fill it behind a gap. The next one closes the gap.
-const GAP_PACKETS: usize = 8;
+const GAP_PACKETS: usize = 11;
 
 #[test]
 fn closed_gaps_of_many_clients_do_not_delay_others() {
     const CLIENTS: u64 = 12;
-    let mut scene = Scene::with(FloodMix::GapThenAll, &channels(), ServerConfig::new(PROTOCOL_ID, 32, &[]));
+    // Without the reserve for stalls, which grows with the time of the test.
+    let work = WorkLimits { burst: Duration::from_micros(750), ..WorkLimits::default() };
+    let traffic = Traffic::Channels(flood_layout(), ConnectionConfig { work, ..ConnectionConfig::default() });
+    let mut scene = Scene::with(FloodMix::GapThenAll, &traffic, ServerConfig::new(PROTOCOL_ID, 32, &[]));
     let (clock, address) = (scene.clock, scene.server.sockets().local_addresses()[0]);
     let others =
         (1..CLIENTS).map(|number| HostileClient::connecting(HOSTILE + number, FloodMix::GapThenAll, address, clock));
@@ -230,6 +234,44 @@ fn closed_gaps_of_many_clients_do_not_delay_others() {
     // Each client has a budget for 650 at once, and 64 beyond it.
     assert!(before < CLIENTS as usize * 1000, "{before} of {} messages come before it", scene.messages.len());
     assert_eq!(scene.messages.len(), CLIENTS as usize * WINDOW + 1, "each message is delivered once");
+}
+
+#[test]
+fn messages_of_a_closed_gap_do_not_fill_the_queue_of_a_shard() {
+    // An eighth of the queue is far less than the window.
+    let config = ShardedServerConfig { entries: 1024, ..ShardedServerConfig::default() };
+    let sockets = Sockets::bind(&[(IPV4, 0).into()]).unwrap();
+    let (address, clock) = (sockets.local_addresses()[0], Clock::start());
+    let settings = ServerConfig::new(PROTOCOL_ID, 4, &[address]);
+    let server = Server::new(sockets, settings, Key::from(PRIVATE_KEY).into(), clock.now()).unwrap();
+    let server = server.with_traffic(channels()).unwrap();
+    let mut sharded = ShardedServer::start(vec![server], clock, Duration::from_millis(5), config).unwrap();
+    let mut hostile = HostileClient::connecting(HOSTILE, FloodMix::GapThenAll, address, clock);
+    let start = Instant::now();
+    while hostile.netcode.state() != ClientState::Connected {
+        assert!(start.elapsed() < Duration::from_secs(30), "it connects");
+        hostile.turn(address, clock);
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The game takes no event meanwhile.
+    for _ in 0..=GAP_PACKETS {
+        hostile.send(1, clock);
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_millis(200));
+    let counts = sharded.counts(ShardId(0));
+    assert_eq!((counts.pauses, counts.clients_refused), (0, 1), "no shard stops reading");
+    let mut messages = 0;
+    while messages < WINDOW {
+        assert!(start.elapsed() < Duration::from_secs(60), "{messages} messages");
+        match sharded.next_event() {
+            Some(event) => messages += usize::from(matches!(event, Event::Message { .. })),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    assert_eq!(sharded.counts(ShardId(0)).pauses, 0);
+    thread::sleep(Duration::from_millis(50));
+    assert!(sharded.next_event().is_none(), "each message is delivered once");
 }
 
 #[test]

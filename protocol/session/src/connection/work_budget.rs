@@ -145,7 +145,7 @@ pub(super) struct WorkBudget {
     refused: u32,
     /// Packets that the application could not take and that were not reported yet.
     not_taken: u32,
-    /// A packet beyond the budget has messages that were not delivered yet.
+    /// A packet has messages that were not delivered yet: it is beyond the budget, or the application took no more.
     is_delivering: bool,
 }
 
@@ -225,6 +225,14 @@ impl WorkBudget {
 
     pub(super) const fn set_intake(&mut self, intake: Intake) {
         self.intake = intake;
+    }
+
+    /// Returns whether the application takes the next message of a packet. If it does not, further packets are refused
+    /// until the messages of this one were delivered.
+    pub(super) const fn may_deliver(&mut self) -> bool {
+        let is_refused = matches!(self.intake, Intake::Refused);
+        self.is_delivering |= is_refused;
+        !is_refused
     }
 
     /// Returns how many packets were refused since the last call.

@@ -7,7 +7,7 @@ use super::{ReceivedDatagram, SessionMessage, SessionServer};
 use crate::channel::ChannelViolation;
 use crate::channel::close_code::CloseCode;
 use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
-use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Connection, Intake};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::PacketNumber;
@@ -103,6 +103,14 @@ impl SessionServer {
         self.peers_with_channels += u64::from(runs_channels);
         self.wake(client.slot());
         received
+    }
+
+    /// Returns whether the next message of a datagram should be taken now. While its client's intake is
+    /// [`Intake::Refused`] it should wait, and the client's packets are refused until it was taken.
+    pub fn may_deliver(&mut self, received: &ReceivedDatagram) -> bool {
+        let ReceivedDatagram::Frames { client, .. } = received else { return true };
+        let Ok(session) = self.session_mut(*client) else { return true };
+        session.protocol.connection_mut().is_none_or(Connection::may_deliver)
     }
 
     /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the

@@ -125,6 +125,11 @@ impl Connection {
         }
     }
 
+    /// Returns whether the application takes the next message of a packet now.
+    pub(crate) const fn may_deliver(&mut self) -> bool {
+        self.work.may_deliver()
+    }
+
     /// Returns how many packets were refused since the last call.
     pub(crate) const fn take_refused(&mut self) -> RefusedPackets {
         self.work.take_refused()
