@@ -26,20 +26,27 @@ impl Channels {
     /// [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) of their own.
     #[must_use]
     pub fn can_take(&self, frames: &[u8]) -> bool {
-        // Parsing the packet is needed only when memory is scarce.
-        let max = frames.len() / MIN_PIECE_FRAME_BYTES;
-        self.receive_pool.fits(max, self.max_list_bytes) || {
-            let (chunks, list_bytes) = self.memory_needed(frames);
-            self.receive_pool.fits(chunks, list_bytes)
-        }
+        self.preview(frames).0
     }
 
-    /// Returns upper bounds of the chunks and of the bytes of lists that a packet needs.
-    fn memory_needed(&self, frames: &[u8]) -> (usize, usize) {
-        let (mut cursor, mut chunks) = (FrameCursor::default(), 0);
+    /// Returns the same as [`can_take`](Self::can_take), and how many frames were parsed for it.
+    pub(crate) fn preview(&self, frames: &[u8]) -> (bool, u32) {
+        // Parsing the packet is needed only when memory is scarce.
+        let max = frames.len() / MIN_PIECE_FRAME_BYTES;
+        if self.receive_pool.fits(max, self.max_list_bytes) {
+            return (true, 0);
+        }
+        let (chunks, list_bytes, parsed) = self.memory_needed(frames);
+        (self.receive_pool.fits(chunks, list_bytes), parsed)
+    }
+
+    /// Returns upper bounds of the chunks and of the bytes of lists that a packet needs, and its number of frames.
+    fn memory_needed(&self, frames: &[u8]) -> (usize, usize, u32) {
+        let (mut cursor, mut chunks, mut parsed) = (FrameCursor::default(), 0, 0);
         let mut previews = [WindowPreview::default(); MAX_CHANNELS];
         // An invalid frame ends the count: `next` will report it.
         while let Ok(MessageFrame { channel, body }) = MessageFrame::read(frames, &mut cursor, &self.layout) {
+            parsed += 1;
             let index = usize::from(channel.0);
             let receiver = self.receivers.get(index).zip(self.layout.channel(channel));
             if let Some(((receiver, config), preview)) = receiver.zip(previews.get_mut(index)) {
@@ -48,7 +55,7 @@ impl Channels {
         }
         let channels = self.receivers.iter().zip(self.layout.channels()).zip(&previews);
         let list_bytes = channels.map(|((receiver, config), preview)| receiver.list_bytes_needed(config, preview));
-        (chunks, list_bytes.sum())
+        (chunks, list_bytes.sum(), parsed)
     }
 
     /// Parses the frames of a packet from `cursor` on, up to the next message. `scratch` receives messages that do not

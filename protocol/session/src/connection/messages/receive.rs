@@ -80,7 +80,9 @@ impl Connection {
                 return Err(reject);
             }
         };
-        if !self.channels.can_take(frames) {
+        let (can_take, frames_parsed) = self.channels.preview(frames);
+        if !can_take {
+            self.work.charge(u64::from(frames_parsed) * FRAME_WORK);
             // This side has no memory and drops the peer's acknowledgements: that is not the peer's fault.
             self.ack_watchdog.on_acked();
             return self.path.handle_framed(&packet, None, Acceptance::Refuse, unread, now).map(|_| None);

@@ -4,6 +4,7 @@ use super::*;
 use crate::connection::work_budget::{
     BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, MESSAGE_WORK, PACKET_WORK, RefusedPackets,
 };
+use crate::reliability::MemoryBudget;
 
 #[test]
 fn packets_are_charged_for_bytes_control_frames_and_messages() {
@@ -56,4 +57,29 @@ fn refused_packets_are_counted_once_by_their_cause() {
     }
     assert_eq!(end.take_refused(), refused(3, 2));
     assert_eq!(end.take_refused(), refused(0, 0));
+}
+
+#[test]
+fn frames_that_are_parsed_before_a_refusal_are_charged() {
+    let memory = Memory { messages: MemoryBudget::new(0), ..Memory::default() };
+    let mut end = Connection::new(&ConnectionConfig::default(), layout(), Role::Server, Some(&memory)).unwrap();
+    for sequence in 0..200 {
+        let now = Instant::from_start(Duration::from_millis(10 * u64::from(sequence)));
+        // A slice without the first one of its message fills the reserve of the connection.
+        let slice = [&[0xc1, 0x80 | (sequence % 100) as u8, 1, 0xac, 2, 0][..], &[7; 128]].concat();
+        let datagram = datagram(sequence, &[hello(|_| ()), slice].concat());
+        let _ = end.take_work_done();
+        match end.handle(&datagram, Duration::ZERO, now) {
+            Ok(Some(mut incoming)) => {
+                while end.next_message(&datagram, &mut incoming, &mut Vec::new(), now).is_some() {}
+            }
+            Ok(None) => panic!("it has a frame"),
+            Err(reject) => {
+                assert_eq!(reject, Reject::Refused);
+                let packet = PACKET_WORK + datagram.len() as u64 * BYTE_WORK;
+                return assert_eq!(end.take_work_done(), packet + FRAME_WORK);
+            }
+        }
+    }
+    panic!("no packet was refused");
 }
