@@ -482,8 +482,8 @@ impl FloodGuard {
         self.next_end = self.senders.iter().filter_map(|sender| sender.treatment.end()).min();
     }
 
-    /// Returns the blocked senders, whose datagrams the kernel drops. Those with the longest history come first: some
-    /// kernels have no memory for all.
+    /// Returns the senders that the kernel should block. Those with the longest history come first: some kernels have
+    /// no memory for all.
     pub(crate) fn blocked(&self) -> Vec<BlockedSender> {
         let mut senders: Vec<_> = self.senders.iter().collect();
         senders.sort_by_key(|sender| Reverse(sender.eviction_order()));

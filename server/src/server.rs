@@ -491,7 +491,7 @@ impl Server {
 }
 
 /// Blocks these senders in the kernel, or the first 16 of each address family if the kernel refuses all. Older kernels
-/// have memory for about 16 IPv6 senders. Returns the others, whose datagrams the server drops itself.
+/// have memory for about 16 IPv6 senders. Returns the others: the server drops their datagrams.
 fn block_in_kernel(
     senders: &[BlockedSender],
     mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>,
