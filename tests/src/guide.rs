@@ -16,4 +16,5 @@ pages! {
     Performance: "performance.md",
     Security: "security.md",
     Server: "server.md",
+    State: "state.md",
 }

@@ -13,6 +13,7 @@ mod netcode;
 mod sharded_server;
 mod sim;
 mod sockets;
+mod sync;
 mod typed;
 mod typed_work;
 

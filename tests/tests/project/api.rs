@@ -23,6 +23,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("admin", "slipgate_admin"),
     ("client", "slipgate_client"),
     ("token-issuer", "slipgate_token_issuer"),
+    ("sync", "slipgate_sync"),
 ];
 
 /// The most public functions in all crates of `protocol/`.

@@ -17,6 +17,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("admin", &["netcode", "os", "server"]),
     ("client", &["netcode", "session", "typed", "os", "udp"]),
     ("token-issuer", &["netcode", "os"]),
+    ("sync", &[]),
     ("tools/sim", &["netcode"]),
     ("tools/lab", &["netcode", "session", "sim"]),
     ("cli", &["netcode", "session", "os", "udp", "server", "admin", "client", "token_issuer", "sim", "lab", "bench"]),
@@ -158,8 +159,8 @@ fn only_the_socket_module_may_use_unsafe_code() {
 
 #[test]
 fn lints_ban_clocks_entropy_and_default_hashers_in_the_core() {
-    for folder in ["netcode", "session", "typed"] {
-        let lints = fs::read_to_string(root().join("protocol").join(folder).join("clippy.toml")).unwrap();
+    for folder in ["protocol/netcode", "protocol/session", "protocol/typed", "sync"] {
+        let lints = fs::read_to_string(root().join(folder).join("clippy.toml")).unwrap();
         for banned in [
             "std::time::Instant::now",
             "std::time::SystemTime::now",
@@ -174,8 +175,8 @@ fn lints_ban_clocks_entropy_and_default_hashers_in_the_core() {
 
 #[test]
 fn core_uses_no_entropy_source_and_no_std() {
-    for folder in ["netcode", "session", "typed"] {
-        let source = root().join("protocol").join(folder).join("src");
+    for folder in ["protocol/netcode", "protocol/session", "protocol/typed", "sync"] {
+        let source = root().join(folder).join("src");
         assert!(fs::read_to_string(source.join("lib.rs")).unwrap().contains("#![no_std]"), "{folder}");
         for path in sources(&source) {
             let text = fs::read_to_string(&path).unwrap();

@@ -13,6 +13,7 @@ const CRATES: &[&str] = &[
     "admin",
     "client",
     "token-issuer",
+    "sync",
     "cli",
     "tools/sim",
     "tools/lab",

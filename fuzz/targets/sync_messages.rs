@@ -1,0 +1,175 @@
+//! Messages of game state: arbitrary ones for a replica that has objects, and those of a replicator on a path that
+//! loses, delays and repeats them.
+
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::Input;
+use slipgate_sync::{Field, ObjectId, ObjectKind, Replica, ReplicaChange, Replicator, Schema, ViewerId};
+
+const OBJECTS: u16 = 12;
+const MAX_BYTES: usize = 120;
+
+static SCHEMA: LazyLock<(Arc<Schema>, [ObjectKind; 2])> = LazyLock::new(|| {
+    let mut schema = Schema::builder();
+    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
+    let cube = schema.add(&[Field::vector(area, 512), Field::rotation(9), Field::boolean()]);
+    let counter = schema.add(&[Field::integer(-100, 1_000_000), Field::scalar(0.0..1.0, 1000)]);
+    (Arc::new(schema.build().expect("valid ranges")), [cube, counter])
+});
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Input::new(input);
+    let mut world = World::new();
+    match input.u8() & 1 {
+        0 => world.invented(&mut input),
+        _ => world.run(&mut input),
+    }
+});
+
+/// The two ends, the messages between them, and the objects that the replica reported.
+struct World {
+    replicator: Replicator,
+    replica: Replica,
+    viewer: ViewerId,
+    tick: u32,
+    late: Vec<(Vec<u8>, u64)>,
+    reported: BTreeMap<ObjectId, ObjectKind>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (schema, _) = &*SCHEMA;
+        let mut replicator = Replicator::new(Arc::clone(schema), OBJECTS, 1);
+        let viewer = replicator.add_viewer().expect("the first client");
+        let replica = Replica::new(Arc::clone(schema), OBJECTS);
+        Self { replicator, replica, viewer, tick: 0, late: Vec::new(), reported: BTreeMap::new() }
+    }
+
+    /// Feeds arbitrary bytes to a replica that has objects: a refused message changes nothing.
+    fn invented(&mut self, input: &mut Input<'_>) {
+        let (_, [cube, counter]) = *SCHEMA;
+        for id in 0..OBJECTS / 2 {
+            let kind = if id % 2 == 0 { cube } else { counter };
+            self.replicator.spawn(ObjectId(id), kind).expect("a free id");
+        }
+        self.commit(1);
+        self.send(0, MAX_BYTES);
+        while let Some(len) = input.operation() {
+            let message: Vec<u8> = (0..len % 40).map(|_| input.u8()).collect();
+            let before = self.shown();
+            if self.replica.read(&message).is_err() {
+                assert_eq!(self.shown(), before, "a refused message changes nothing");
+            }
+            self.poll();
+        }
+    }
+
+    fn shown(&self) -> BTreeMap<ObjectId, String> {
+        let text = |object: slipgate_sync::ObjectRef<'_>| {
+            let cube = (object.vector(0), object.rotation(1), object.bool(2));
+            (object.id(), format!("{:?} {cube:?} {:?} {:?}", object.kind(), object.integer(0), object.scalar(1)))
+        };
+        self.replica.objects().map(text).collect()
+    }
+
+    /// Follows the changes: they are those between the objects before and now.
+    fn poll(&mut self) {
+        while let Some(change) = self.replica.poll() {
+            match change {
+                ReplicaChange::Appeared { id, kind } => assert_eq!(self.reported.insert(id, kind), None),
+                ReplicaChange::Updated { id } => assert!(self.reported.contains_key(&id)),
+                ReplicaChange::Gone { id, .. } => assert!(self.reported.remove(&id).is_some()),
+            }
+        }
+        let present = self.replica.objects().map(|object| (object.id(), object.kind()));
+        assert_eq!(self.reported, present.collect());
+    }
+
+    fn commit(&mut self, ticks: u32) {
+        self.tick += ticks;
+        self.replicator.commit(self.tick).expect("a later tick");
+    }
+
+    /// Writes a message, which arrives, gets lost, comes late, or is reported as lost and comes late.
+    fn send(&mut self, way: u8, max_bytes: usize) {
+        let mut buf = vec![0; max_bytes];
+        let Some(message) = self.replicator.write(self.viewer, &mut buf) else { return };
+        assert!(message.bytes <= max_bytes && message.objects > 0);
+        buf.truncate(message.bytes);
+        match way % 4 {
+            0 => self.deliver(&buf, message.tag),
+            1 => self.replicator.on_lost(self.viewer, message.tag),
+            2 => self.late.push((buf, message.tag)),
+            _ => {
+                self.replicator.on_lost(self.viewer, message.tag);
+                self.late.push((buf, message.tag));
+            }
+        }
+    }
+
+    fn deliver(&mut self, bytes: &[u8], tag: u64) {
+        match self.replica.read(bytes) {
+            Ok(_) => self.replicator.on_acknowledged(self.viewer, tag),
+            // A message can come later than the states that it refers to are kept.
+            Err(_) => {
+                self.replicator.on_acknowledged(self.viewer, tag);
+                self.replicator.resync(self.viewer);
+            }
+        }
+        self.poll();
+    }
+
+    fn run(&mut self, input: &mut Input<'_>) {
+        let (_, kinds) = *SCHEMA;
+        while let Some(operation) = input.operation() {
+            let id = ObjectId(u16::from(input.u8()) % OBJECTS);
+            let value = input.u8();
+            match operation % 9 {
+                0 | 1 => _ = self.replicator.spawn(id, kinds[usize::from(value % 2)]).err(),
+                2 => self.replicator.despawn(id),
+                3 | 4 => self.change(id, value, input.u8()),
+                5 => self.replicator.set_weight(self.viewer, id, f32::from(value % 3)),
+                6 => self.commit(u32::from(value % 80) + 1),
+                7 => self.send(value, 4 + usize::from(input.u8()) % MAX_BYTES),
+                _ if self.late.is_empty() => {}
+                _ => {
+                    let (bytes, tag) = self.late.remove(usize::from(value) % self.late.len());
+                    self.deliver(&bytes, tag);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn change(&mut self, id: ObjectId, value: u8, other: u8) {
+        let (at, turn) = (f32::from(value) / 8.0 - 16.0, f32::from(other) / 256.0);
+        let Some(mut object) = self.replicator.object(id) else { return };
+        let is_cube = object.set_vector(0, [at, turn, at * turn]).is_ok();
+        if is_cube && value % 2 == 0 {
+            let half = (1.0 - turn * turn).sqrt();
+            object.set_rotation(1, [turn, 0.0, half, 0.0]).expect("a cube has a rotation");
+            object.set_bool(2, other % 2 == 0).expect("a cube has a switch");
+        } else if !is_cube {
+            object.set_integer(0, i32::from(value) * i32::from(other)).expect("a counter has an integer");
+        }
+    }
+
+    /// Delivers everything. The replica has all objects then, and nothing is left to send.
+    fn settle(&mut self) {
+        for (bytes, tag) in std::mem::take(&mut self.late) {
+            self.deliver(&bytes, tag);
+        }
+        (0..OBJECTS).for_each(|id| self.replicator.set_weight(self.viewer, ObjectId(id), 1.0));
+        for _ in 0..66 {
+            self.commit(1);
+            (0..4).for_each(|_| self.send(0, MAX_BYTES));
+        }
+        let live = (0..OBJECTS).filter(|id| self.replicator.object(ObjectId(*id)).is_some()).map(ObjectId);
+        assert!(live.eq(self.replica.objects().map(|object| object.id())), "the replica has all objects");
+        assert!(self.replicator.write(self.viewer, &mut [0; MAX_BYTES]).is_none(), "nothing is left to send");
+    }
+}

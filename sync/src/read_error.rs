@@ -1,0 +1,33 @@
+//! The reasons why a message of states is refused.
+
+use core::fmt;
+
+/// The reason why [`Replica::read`](crate::Replica::read) refuses a message as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StateReadError {
+    /// The message ends inside of a record.
+    Cut,
+    /// A number is larger than its field allows.
+    OutOfRange,
+    /// The id is not below the limit of this replica.
+    UnknownObject,
+    /// The schema has no kind with this number.
+    UnknownKind,
+    /// The record is a difference to a state that this replica does not have.
+    MissingBaseline,
+}
+
+impl fmt::Display for StateReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cut => "the message ends inside of a record",
+            Self::OutOfRange => "a number is larger than its field allows",
+            Self::UnknownObject => "the id is above the limit of this replica",
+            Self::UnknownKind => "the schema has no such kind",
+            Self::MissingBaseline => "the record is a difference to a state that is not known",
+        })
+    }
+}
+
+impl core::error::Error for StateReadError {}

@@ -1,0 +1,393 @@
+//! The fields of each kind of object, and how many bits they take.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use crate::quantize::{self, Axis, COMPONENTS_OF_ROTATION};
+
+/// The most kinds of a schema.
+pub const MAX_KINDS: usize = 16;
+/// The most fields of a kind.
+pub const MAX_FIELDS: usize = 32;
+/// The most numbers of a kind: a vector has three, a rotation four, any other field one.
+pub const MAX_WORDS: usize = 32;
+
+/// A kind of object: its number in the [`Schema`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectKind(pub(crate) u8);
+
+/// A field of a kind of object, with the range and the precision in which it is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field(pub(crate) FieldShape);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum FieldShape {
+    Bool,
+    Integer { min: i32, max: i32 },
+    Scalar(Axis),
+    Vector([Axis; 3]),
+    Rotation { bits: u32 },
+}
+
+impl Field {
+    /// Returns a field that is true or false.
+    #[must_use]
+    pub const fn boolean() -> Self {
+        Self(FieldShape::Bool)
+    }
+
+    /// Returns a field with a whole number, from the first one to the last one, inclusive.
+    #[must_use]
+    pub const fn integer(min: i32, max: i32) -> Self {
+        Self(FieldShape::Integer { min, max })
+    }
+
+    /// Returns a field with a number in a range, in `steps` steps for each unit. The end of the range is one step too
+    /// far.
+    #[must_use]
+    pub const fn scalar(range: Range<f32>, steps: u32) -> Self {
+        Self(FieldShape::Scalar(Axis { min: range.start, max: range.end, steps }))
+    }
+
+    /// Returns a field with three numbers that move, such as a position. Its motion is predicted.
+    #[must_use]
+    pub fn vector(ranges: [Range<f32>; 3], steps: u32) -> Self {
+        Self(FieldShape::Vector(ranges.map(|range| Axis { min: range.start, max: range.end, steps })))
+    }
+
+    /// Returns a field with a unit quaternion: its three smallest components, each in `bits` bits, from 4 to 16. Its
+    /// motion is predicted.
+    #[must_use]
+    pub const fn rotation(bits: u32) -> Self {
+        Self(FieldShape::Rotation { bits })
+    }
+
+    const fn words(&self) -> usize {
+        match &self.0 {
+            FieldShape::Bool | FieldShape::Integer { .. } | FieldShape::Scalar(_) => 1,
+            FieldShape::Vector(_) => 3,
+            FieldShape::Rotation { .. } => COMPONENTS_OF_ROTATION,
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        match &self.0 {
+            FieldShape::Bool => true,
+            // A difference of two values must fit into 31 bits.
+            FieldShape::Integer { min, max } => min < max && i64::from(*max) - i64::from(*min) < 1 << 30,
+            FieldShape::Scalar(axis) => axis.is_valid(),
+            FieldShape::Vector(axes) => axes.iter().all(Axis::is_valid),
+            FieldShape::Rotation { bits } => (4..=16).contains(bits),
+        }
+    }
+
+    /// Appends the largest value of each word.
+    fn add_limits(&self, limits: &mut Vec<i32>) {
+        match &self.0 {
+            FieldShape::Bool => limits.push(1),
+            FieldShape::Integer { min, max } => limits.push(max.saturating_sub(*min)),
+            FieldShape::Scalar(axis) => limits.push(axis.last() as i32),
+            FieldShape::Vector(axes) => limits.extend(axes.iter().map(|axis| axis.last() as i32)),
+            FieldShape::Rotation { bits } => {
+                let last = quantize::last_component(*bits);
+                limits.extend([3, last, last, last]);
+            }
+        }
+    }
+
+    /// Appends what one step of each word is in units of the field, as a measure of an error.
+    fn add_steps(&self, steps: &mut Vec<f32>) {
+        match &self.0 {
+            // A switch that is wrong is as bad as an error of this many units.
+            FieldShape::Bool | FieldShape::Integer { .. } => steps.push(0.1),
+            FieldShape::Scalar(axis) => steps.push(1.0 / axis.steps as f32),
+            FieldShape::Vector(axes) => steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32)),
+            FieldShape::Rotation { bits } => {
+                let step = 1.0 / quantize::last_component(*bits) as f32;
+                steps.extend([0.1, step, step, step]);
+            }
+        }
+    }
+}
+
+/// The fields of a kind, laid out in words.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KindLayout {
+    pub(crate) fields: Vec<Field>,
+    /// The first word of each field.
+    pub(crate) starts: Vec<usize>,
+    /// The largest value of each word; the smallest one is 0.
+    pub(crate) limits: Vec<i32>,
+    /// What one step of each word is in units of its field.
+    pub(crate) steps: Vec<f32>,
+}
+
+impl KindLayout {
+    fn new(fields: &[Field]) -> Self {
+        let (mut starts, mut limits, mut steps, mut words) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for field in fields {
+            starts.push(words);
+            words += field.words();
+            field.add_limits(&mut limits);
+            field.add_steps(&mut steps);
+        }
+        Self { fields: fields.to_vec(), starts, limits, steps }
+    }
+
+    pub(crate) fn words(&self) -> usize {
+        self.limits.len()
+    }
+
+    /// Returns the first word of a field, and its shape.
+    pub(crate) fn field(&self, index: usize) -> Option<(usize, &FieldShape)> {
+        Some((*self.starts.get(index)?, &self.fields.get(index)?.0))
+    }
+
+    /// Returns the fields with the first word of each one.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (usize, &FieldShape)> {
+        self.starts.iter().copied().zip(self.fields.iter().map(|field| &field.0))
+    }
+
+    /// Returns the number of bits of a word that is sent as a whole.
+    pub(crate) fn width(&self, word: usize) -> u32 {
+        let limit = self.limits.get(word).copied().unwrap_or(0);
+        i32::BITS - limit.leading_zeros()
+    }
+}
+
+/// The reason why [`SchemaBuilder::build`] refuses a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// There is no kind, or there are more than [`MAX_KINDS`].
+    Kinds,
+    /// This kind has no field, more than [`MAX_FIELDS`], or more than [`MAX_WORDS`] numbers.
+    Fields(ObjectKind),
+    /// This field of this kind has an empty range, more than 2^24 steps, or a number of bits that is not supported.
+    Range(ObjectKind, usize),
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kinds => write!(f, "a schema has 1 to {MAX_KINDS} kinds"),
+            Self::Fields(kind) => {
+                write!(f, "kind {} has no field, more than {MAX_FIELDS}, or more than {MAX_WORDS} numbers", kind.0)
+            }
+            Self::Range(kind, field) => write!(f, "field {field} of kind {} has a range that is not supported", kind.0),
+        }
+    }
+}
+
+impl core::error::Error for SchemaError {}
+
+/// Collects the kinds of a [`Schema`].
+#[derive(Clone, Debug, Default)]
+pub struct SchemaBuilder {
+    kinds: Vec<KindLayout>,
+}
+
+impl SchemaBuilder {
+    /// Adds a kind of object. The order of kinds and fields is part of the format.
+    pub fn add(&mut self, fields: &[Field]) -> ObjectKind {
+        self.kinds.push(KindLayout::new(fields));
+        ObjectKind((self.kinds.len() - 1) as u8)
+    }
+
+    /// Returns the schema.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemaError`] if a limit of this module is exceeded, or if a field has a range that cannot be sent.
+    pub fn build(self) -> Result<Schema, SchemaError> {
+        if self.kinds.is_empty() || self.kinds.len() > MAX_KINDS {
+            return Err(SchemaError::Kinds);
+        }
+        for (number, kind) in (0_u8..).zip(&self.kinds) {
+            if kind.fields.is_empty() || kind.fields.len() > MAX_FIELDS || kind.words() > MAX_WORDS {
+                return Err(SchemaError::Fields(ObjectKind(number)));
+            }
+            if let Some(wrong) = kind.fields.iter().position(|field| !field.is_valid()) {
+                return Err(SchemaError::Range(ObjectKind(number), wrong));
+            }
+        }
+        let max_words = self.kinds.iter().map(KindLayout::words).max().unwrap_or(0);
+        Ok(Schema { kinds: self.kinds, max_words })
+    }
+}
+
+/// The kinds of objects that a server sends. Server and client of a game build the same schema.
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::{Field, Schema};
+///
+/// let mut schema = Schema::builder();
+/// // 16 m around the origin in steps of 2 mm, a rotation in 29 bits, and whether the cube glows.
+/// let area = || [-16.0..16.0, 0.0..16.0, -16.0..16.0];
+/// let cube = schema.add(&[Field::vector(area(), 512), Field::rotation(9), Field::boolean()]);
+/// let schema = schema.build()?;
+/// assert_eq!(schema.whole_bits(cube), 14 + 13 + 14 + 2 + 3 * 9 + 1);
+/// # Ok::<(), slipgate_sync::SchemaError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schema {
+    kinds: Vec<KindLayout>,
+    max_words: usize,
+}
+
+impl Schema {
+    /// Returns a builder without kinds.
+    #[must_use]
+    pub fn builder() -> SchemaBuilder {
+        SchemaBuilder::default()
+    }
+
+    /// Returns how many bits the fields of an object take that is sent as a whole; 0 for a kind of another schema.
+    #[must_use]
+    pub fn whole_bits(&self, kind: ObjectKind) -> u32 {
+        self.layout(kind).map_or(0, |layout| (0..layout.words()).map(|word| layout.width(word)).sum())
+    }
+
+    /// Returns a hash of all kinds and fields (§6.2), for the version of the channels' layout: peers with another
+    /// schema then refuse each other when they connect.
+    #[must_use]
+    pub fn hash(&self) -> u32 {
+        let mut hash = Fnv::default();
+        for kind in &self.kinds {
+            hash.add(kind.fields.len() as u32);
+            for field in &kind.fields {
+                hash.add_field(&field.0);
+            }
+        }
+        hash.0
+    }
+
+    pub(crate) fn layout(&self, kind: ObjectKind) -> Option<&KindLayout> {
+        self.kinds.get(usize::from(kind.0))
+    }
+
+    /// Returns the most words of a kind.
+    pub(crate) const fn max_words(&self) -> usize {
+        self.max_words
+    }
+
+    /// Returns the most bits of the fields of any record: flags, prefixes and values.
+    pub(crate) const fn max_body_bits(&self) -> usize {
+        MAX_FIELDS + self.max_words * 65
+    }
+}
+
+/// FNV-1a with 32 bits, over numbers of four bytes.
+struct Fnv(u32);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0x811c_9dc5)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, value: u32) {
+        for byte in value.to_le_bytes() {
+            self.0 = (self.0 ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    fn add_axis(&mut self, axis: &Axis) {
+        for part in [axis.min.to_bits(), axis.max.to_bits(), axis.steps] {
+            self.add(part);
+        }
+    }
+
+    fn add_field(&mut self, field: &FieldShape) {
+        match field {
+            FieldShape::Bool => self.add(0),
+            FieldShape::Integer { min, max } => {
+                self.add(1);
+                self.add(*min as u32);
+                self.add(*max as u32);
+            }
+            FieldShape::Scalar(axis) => {
+                self.add(2);
+                self.add_axis(axis);
+            }
+            FieldShape::Vector(axes) => {
+                self.add(3);
+                axes.iter().for_each(|axis| self.add_axis(axis));
+            }
+            FieldShape::Rotation { bits } => {
+                self.add(4);
+                self.add(*bits);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_cannot_be_sent_are_refused() {
+        let wrong = [
+            Field::integer(3, 3),
+            Field::integer(i32::MIN, i32::MAX),
+            Field::scalar(1.0..1.0, 10),
+            Field::scalar(0.0..1.0, 0),
+            Field::scalar(0.0..f32::INFINITY, 1),
+            Field::scalar(f32::NAN..1.0, 1),
+            Field::scalar(0.0..20_000.0, 1000),
+            Field::rotation(3),
+            Field::rotation(17),
+        ];
+        for field in wrong {
+            let mut schema = Schema::builder();
+            let kind = schema.add(&[Field::boolean(), field.clone()]);
+            assert_eq!(schema.build(), Err(SchemaError::Range(kind, 1)), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_kinds_and_fields_are_limited() {
+        assert_eq!(Schema::builder().build(), Err(SchemaError::Kinds));
+        let mut many = Schema::builder();
+        for _ in 0..17 {
+            many.add(&[Field::boolean()]);
+        }
+        assert_eq!(many.build(), Err(SchemaError::Kinds));
+        for count in [0, 33] {
+            let mut schema = Schema::builder();
+            let kind = schema.add(&alloc::vec![Field::boolean(); count]);
+            assert_eq!(schema.build(), Err(SchemaError::Fields(kind)));
+        }
+        let mut schema = Schema::builder();
+        let kind = schema.add(&alloc::vec![Field::rotation(9); 9]);
+        assert_eq!(schema.build(), Err(SchemaError::Fields(kind)), "36 words");
+    }
+
+    #[test]
+    fn each_change_of_a_schema_changes_its_hash() {
+        let hash = |fields: &[Field]| {
+            let mut schema = Schema::builder();
+            schema.add(fields);
+            schema.build().unwrap().hash()
+        };
+        let fields = [
+            Field::boolean(),
+            Field::integer(0, 5),
+            Field::integer(0, 6),
+            Field::scalar(0.0..5.0, 1),
+            Field::scalar(0.0..5.0, 2),
+            Field::rotation(9),
+            Field::rotation(10),
+        ];
+        let mut hashes: Vec<u32> = fields.iter().map(|field| hash(core::slice::from_ref(field))).collect();
+        hashes.push(hash(&fields));
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 8);
+    }
+}

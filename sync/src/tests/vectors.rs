@@ -1,0 +1,54 @@
+//! The vectors of messages: a second encoder wrote them from `specs/sync-1.md`.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use super::{schema, shown};
+use crate::Replica;
+
+fn vectors() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs/vectors/sync_messages.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn replica(vectors: &Value) -> Replica {
+    Replica::new(schema().0, vectors["max_objects_u16"].as_u64().unwrap() as u16)
+}
+
+fn message(case: &Value) -> Vec<u8> {
+    let digits = case["message_hex"].as_str().unwrap();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn messages_of_the_vectors_show_their_objects() {
+    let vectors = vectors();
+    let (mut replica, steps) = (replica(&vectors), vectors["steps"].as_array().unwrap());
+    assert_eq!(steps.len(), 13);
+    assert_eq!(u64::from(schema().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
+    for step in steps {
+        let tick = replica.read(&message(step)).unwrap_or_else(|error| panic!("{step}: {error}"));
+        assert_eq!(u64::from(tick % 65_536), step["tick_u16"].as_u64().unwrap(), "{step}");
+        let objects = step["objects"].as_array().unwrap().iter().map(|object| {
+            let words = object["words"].as_array().unwrap().iter().map(|word| word.as_i64().unwrap() as i32).collect();
+            let kind = schema().1[object["kind"].as_u64().unwrap() as usize];
+            (object["id"].as_u64().unwrap() as u16, (kind, words))
+        });
+        assert_eq!(shown(&replica), objects.collect(), "{step}");
+    }
+}
+
+#[test]
+fn invalid_messages_of_the_vectors_are_refused() {
+    let vectors = vectors();
+    let cases = vectors["invalid"].as_array().unwrap();
+    assert_eq!(cases.len(), 11);
+    for case in cases {
+        let mut replica = replica(&vectors);
+        let error = replica.read(&message(case)).expect_err(&case.to_string());
+        assert_eq!(std::format!("{error:?}"), case["error"].as_str().unwrap(), "{case}");
+        assert_eq!((replica.poll(), replica.objects().count()), (None, 0), "{case}");
+    }
+}
