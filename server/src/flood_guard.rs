@@ -119,9 +119,7 @@ pub(crate) enum DatagramResult {
 pub(crate) enum FloodAction {
     /// Nothing.
     Nothing,
-    /// Other datagrams of it pass from now on, or it is blocked as a sender without a connection.
-    Filter,
-    /// It is blocked from now on as a client.
+    /// It is blocked from now on, or other datagrams of it pass.
     Block,
     /// It is blocked from now on, and its session ends: it went on after the longest block.
     End,
@@ -330,7 +328,7 @@ impl FloodGuard {
             Treatment::Sampled { sample, .. } => sample.follow(sequence_of(datagram)),
             _ => false,
         };
-        if has_moved { FloodAction::Filter } else { FloodAction::Nothing }
+        if has_moved { FloodAction::Block } else { FloodAction::Nothing }
     }
 
     /// Counts a datagram of unproven origin.
@@ -347,7 +345,7 @@ impl FloodGuard {
             && let Treatment::Sampled { sample, .. } = &mut sender.treatment
         {
             let has_changed = sample.on_junk(bytes, next, intervals, now);
-            return if has_changed { FloodAction::Filter } else { FloodAction::Nothing };
+            return if has_changed { FloodAction::Block } else { FloodAction::Nothing };
         }
         if !is_too_much {
             return FloodAction::Nothing;
@@ -359,7 +357,7 @@ impl FloodGuard {
         }
         sender.sample(JunkSample::new(next(), now), now);
         self.update_next_end();
-        FloodAction::Filter
+        FloodAction::Block
     }
 
     /// Returns the index of a sender that is remembered.
@@ -395,11 +393,7 @@ impl FloodGuard {
         sender.has_ended |= ends;
         sender.block(excess, now);
         self.update_next_end();
-        match excess {
-            Excess::Client if ends => FloodAction::End,
-            Excess::Client => FloodAction::Block,
-            Excess::Stranger => FloodAction::Filter,
-        }
+        if ends { FloodAction::End } else { FloodAction::Block }
     }
 
     /// Remembers the address of a session that ended by a violation: its sender may go on.

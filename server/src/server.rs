@@ -47,8 +47,6 @@ use crate::report::Reporter;
 /// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
 /// the replies to all others.
 const MAX_WORK_BEFORE_FLUSH: u64 = 250_000;
-/// How long waits end at once, at most each 0.25 ms, after a client was blocked for its authentic packets.
-const FLOOD_PAUSE: Duration = Duration::from_secs(1);
 /// The blocked senders of an address family that each kernel has memory for.
 const MIN_KERNEL_SENDERS: usize = 16;
 /// The work of reading a datagram, in nanoseconds, which is all that many of a flood cause.
@@ -101,9 +99,6 @@ pub struct Server {
     /// The buffer in which values are encoded; allocated with the first one.
     #[cfg(feature = "typed")]
     pub(crate) typed_buf: Vec<u8>,
-    /// How often wake delays were paused.
-    #[cfg(test)]
-    wake_pauses: u32,
 }
 
 impl Server {
@@ -425,8 +420,12 @@ impl Server {
         let one_in = if self.kernel_filter == KernelFilter::Off { 1 } else { ONE_IN };
         match self.flood_guard.screen(from, datagram, one_in, self.now.monotonic) {
             Screening::Passes => {}
-            Screening::Dropped => return None,
+            Screening::Dropped => {
+                self.sockets.count_dropped(1);
+                return None;
+            }
             Screening::Blocks => {
+                self.sockets.count_dropped(1);
                 self.block_senders();
                 return None;
             }
@@ -441,6 +440,9 @@ impl Server {
             Ok(_) if self.core.stats().packets_over_budget > refused_before => DatagramResult::Excess(Excess::Client),
             Ok(_) => DatagramResult::Accepted,
         };
+        if outcome != DatagramResult::Accepted {
+            self.sockets.count_dropped(1);
+        }
         self.on_handled(from, datagram, outcome);
         handled.ok().flatten()
     }
@@ -454,14 +456,6 @@ impl Server {
             && let Some(client) = self.core.netcode.find_at(from)
         {
             self.core.set_intake(client, Intake::Flooded);
-        }
-        if matches!(action, FloodAction::Block | FloodAction::End) {
-            // Anyone can send junk: it must not end the delays, which save CPU time under load.
-            self.sockets.pause_wake_delays(FLOOD_PAUSE);
-            #[cfg(test)]
-            {
-                self.wake_pauses += 1;
-            }
         }
         if action != FloodAction::Nothing {
             self.block_senders();

@@ -68,10 +68,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const SPIN: Duration = Duration::from_micros(20);
 /// A sleep of this length would have been spared, because most of it is the wakeup.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
-/// The minimum of the time between two wakeups while delays are paused. A flood that is blocked in part still delivers
-/// tens of thousands of datagrams a second. If each of them wakes the thread, it uses up its share of a core, and the
-/// system lets other threads run first: the datagrams of all clients then wait for some milliseconds.
+/// The minimum of the time between two wakeups during a flood. One that is blocked in part still delivers tens of
+/// thousands of datagrams a second. If each of them wakes the thread, it uses up its share of a core, and the system
+/// lets other threads run first: the datagrams of all clients then wait for some milliseconds.
 const MIN_WAKE_INTERVAL: Duration = Duration::from_micros(250);
+/// The dropped datagrams of a window that are a flood: 4.5 per millisecond.
+const FLOOD_DATAGRAMS: usize = 225;
 /// The shortest sleep that keeps this interval. A shorter one takes longer than it should.
 const MIN_SLEEP: Duration = Duration::from_micros(30);
 /// How long waits are not delayed after delays have slowed the clients; twice as long each time, up to 4 s.
@@ -94,8 +96,8 @@ pub(super) struct WakeupCoalescer {
     /// The delays in a row that found datagrams.
     row: Option<DelayRow>,
     back_off: Option<Duration>,
-    /// The end of the last pause.
-    paused_until: Option<Instant>,
+    /// Whether many datagrams of the last window were dropped.
+    is_flooded: bool,
     /// When the last wait ended.
     woken_at: Option<Instant>,
     /// How long the last datagrams were handled.
@@ -130,13 +132,24 @@ impl Default for CoalesceState {
 struct RateWindow {
     began_at: Instant,
     read: usize,
+    /// Those that were dropped. Their number must not delay what clients send.
+    dropped: usize,
 }
 
 impl RateWindow {
-    /// Returns the datagrams per millisecond.
+    const fn new(began_at: Instant) -> Self {
+        Self { began_at, read: 0, dropped: 0 }
+    }
+
+    /// Returns the datagrams per millisecond, without those that were dropped.
     fn rate(&self, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.began_at).max(MIN_DELAY);
-        self.read as f64 / elapsed.as_secs_f64() / 1000.0
+        self.read.saturating_sub(self.dropped) as f64 / elapsed.as_secs_f64() / 1000.0
+    }
+
+    /// Returns whether as many datagrams were dropped as would delay waits if clients had sent them.
+    const fn is_flooded(&self) -> bool {
+        self.dropped >= FLOOD_DATAGRAMS
     }
 }
 
@@ -163,6 +176,12 @@ impl WakeupCoalescer {
         windows.for_each(|window| window.read = window.read.saturating_add(datagrams));
     }
 
+    /// Counts datagrams that were read and dropped.
+    pub(super) fn on_dropped(&mut self, datagrams: usize) {
+        let windows = self.window.iter_mut().chain(self.row.as_mut().map(|row| &mut row.window));
+        windows.for_each(|window| window.dropped = window.dropped.saturating_add(datagrams));
+    }
+
     /// Records the end of a wait.
     pub(super) const fn on_wake(&mut self, now: Instant) {
         self.woken_at = Some(now);
@@ -174,7 +193,7 @@ impl WakeupCoalescer {
             return Duration::ZERO;
         }
         self.handling = self.woken_at.map_or(Duration::ZERO, |woken_at| now.saturating_duration_since(woken_at));
-        let window = *self.window.get_or_insert(RateWindow { began_at: now, read: 0 });
+        let window = *self.window.get_or_insert(RateWindow::new(now));
         let elapsed = now.saturating_duration_since(window.began_at);
         let is_over = if elapsed >= PAUSE {
             true
@@ -185,7 +204,8 @@ impl WakeupCoalescer {
             self.end_futile_delays(now)
         };
         if is_over {
-            self.window = Some(RateWindow { began_at: now, read: 0 });
+            self.is_flooded = window.is_flooded();
+            self.window = Some(RateWindow::new(now));
         }
         match self.state {
             CoalesceState::Immediate { .. } => self.rest_of_interval(now),
@@ -218,10 +238,10 @@ impl WakeupCoalescer {
         Duration::from_secs_f64(millis / 1000.0).clamp(MIN_DELAY, max)
     }
 
-    /// Returns the rest of the shortest time between two wakeups, which is zero unless delays are paused.
+    /// Returns the rest of the shortest time between two wakeups, which is zero without a flood.
     fn rest_of_interval(&self, now: Instant) -> Duration {
-        let paused_until = self.paused_until.filter(|until| now < *until);
-        let Some((_, woken_at)) = paused_until.zip(self.woken_at) else { return Duration::ZERO };
+        let is_flooded = self.is_flooded || self.window.is_some_and(|window| window.is_flooded());
+        let Some(woken_at) = self.woken_at.filter(|_| is_flooded) else { return Duration::ZERO };
         let rest = MIN_WAKE_INTERVAL.saturating_sub(now.saturating_duration_since(woken_at));
         if rest < MIN_SLEEP { Duration::ZERO } else { rest }
     }
@@ -247,13 +267,6 @@ impl WakeupCoalescer {
         }
     }
 
-    /// Does not delay waits by the number of datagrams for this time.
-    pub(super) fn pause(&mut self, now: Instant, time: Duration) {
-        self.state = CoalesceState::Immediate { until: Some(now + time) };
-        self.paused_until = Some(now + time);
-        self.window = None;
-    }
-
     /// Counts a delay. Ends delays if some in a row have found what clients sent that then waited; returns whether it
     /// did.
     fn end_futile_delays(&mut self, now: Instant) -> bool {
@@ -264,7 +277,7 @@ impl WakeupCoalescer {
         let limit = MAX_DELAY + self.handling + BLOCKED;
         let continues = self.row.filter(|row| now.saturating_duration_since(row.last_at) < limit);
         let Some(row) = continues else {
-            self.row = Some(DelayRow { window: RateWindow { began_at: now, read: 0 }, delays: 0, last_at: now });
+            self.row = Some(DelayRow { window: RateWindow::new(now), delays: 0, last_at: now });
             return false;
         };
         let row = DelayRow { delays: row.delays + 1, last_at: now, ..row };
@@ -300,6 +313,8 @@ mod tests {
         coalescer: WakeupCoalescer,
         start: Instant,
         now: Duration,
+        /// Whether all datagrams are dropped.
+        is_junk: bool,
         /// When each client sends next. It sends once a tick, or 20 us after a reply if it waits for replies.
         next: BinaryHeap<Reverse<(Duration, Option<Duration>)>>,
     }
@@ -322,7 +337,8 @@ mod tests {
     impl Simulation {
         fn new() -> Self {
             let start = Instant::now();
-            Self { coalescer: WakeupCoalescer::default(), start, now: Duration::ZERO, next: BinaryHeap::new() }
+            let (coalescer, next) = (WakeupCoalescer::default(), BinaryHeap::new());
+            Self { coalescer, start, now: Duration::ZERO, is_junk: false, next }
         }
 
         /// Adds clients that send once in each `period`, all of them within `spread`.
@@ -349,6 +365,9 @@ mod tests {
                     self.next.push(Reverse((next, *period)));
                 }
                 self.coalescer.on_read(batch.len());
+                if self.is_junk {
+                    self.coalescer.on_dropped(batch.len());
+                }
                 outcome.datagrams += batch.len();
                 outcome.wakeups += 1;
             }
@@ -462,36 +481,36 @@ mod tests {
     }
 
     #[test]
-    fn paused_delays_return_with_the_load() {
+    fn dropped_datagrams_wake_the_thread_at_short_intervals() {
         let mut simulation = Simulation::new();
-        simulation.add_clients(256, TICK, Some(TICK));
-        simulation.run(SECOND);
-        simulation.coalescer.pause(simulation.start + simulation.now, SECOND);
-        let paused = simulation.run(SECOND);
-        assert!(paused.delays.iter().all(|delay| *delay < Duration::from_millis(1)), "no delay in the pause");
-        simulation.run(SECOND / 10);
-        assert!(simulation.coalescer.begin(simulation.start + simulation.now) >= MIN_DELAY);
-    }
-
-    #[test]
-    fn rest_of_a_flood_wakes_the_thread_at_intervals() {
-        let mut simulation = Simulation::new();
+        simulation.is_junk = true;
         // A flood of which 25,000 datagrams a second pass.
         simulation.add_clients(25, Duration::from_millis(1), Some(Duration::from_millis(1)));
-        simulation.coalescer.pause(simulation.start, SECOND);
+        simulation.run(SECOND / 10);
         let mut outcome = simulation.run(SECOND);
         assert!(outcome.wakeups <= 4000, "{} wakeups", outcome.wakeups);
         assert!(outcome.p50() < Duration::from_micros(200), "{:?}", outcome.p50());
         assert!(outcome.delays.last() < Some(&Duration::from_micros(350)), "{:?}", outcome.delays.last());
+        // The end of the flood ends the intervals.
+        simulation.next.clear();
+        simulation.add_clients(1, TICK / 8, Some(TICK / 8));
+        simulation.run(SECOND / 10);
+        let now = simulation.start + simulation.now;
+        simulation.coalescer.on_wake(now);
+        assert_eq!(simulation.coalescer.begin(now), Duration::ZERO);
     }
 
     #[test]
-    fn a_datagram_after_an_idle_moment_is_never_delayed() {
+    fn a_flood_does_not_end_the_delays_under_load() {
         let mut simulation = Simulation::new();
-        simulation.add_clients(1, TICK / 2, Some(TICK / 2));
-        simulation.coalescer.pause(simulation.start, SECOND);
-        let outcome = simulation.run(SECOND);
-        assert!(outcome.delays.iter().all(|delay| *delay < Duration::from_micros(40)));
+        simulation.add_clients(256, TICK, Some(TICK));
+        simulation.run(SECOND);
+        for _ in 0..100 {
+            simulation.coalescer.on_read(1000);
+            simulation.coalescer.on_dropped(1000);
+            simulation.run(SECOND / 100);
+            assert!(simulation.coalescer.begin(simulation.start + simulation.now) >= MIN_DELAY);
+        }
     }
 
     #[test]

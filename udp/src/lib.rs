@@ -42,7 +42,7 @@ mod waker;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::address::Address;
@@ -209,11 +209,11 @@ impl Sockets {
         self.coalescer.policy()
     }
 
-    /// Lets waits end at once for this time, but not within 0.25 ms of the last one: while one sender floods, the
-    /// number of its datagrams must not delay the others. A datagram that passes the kernel filter must not wake the
-    /// thread each time.
-    pub fn pause_wake_delays(&mut self, time: Duration) {
-        self.coalescer.pause(Instant::now(), time);
+    /// Counts datagrams that were read and dropped. They do not delay waits as those of clients do, see
+    /// [`WakePolicy::Adaptive`]. While more than 4.5 of them arrive per millisecond, waits that are not delayed end at
+    /// least 0.25 ms after the last one.
+    pub fn count_dropped(&mut self, datagrams: usize) {
+        self.coalescer.on_dropped(datagrams);
     }
 
     /// Returns how many datagrams one system call carries. It starts at the maximum of this kind of system and is

@@ -197,7 +197,7 @@ fn junk_of_an_address_is_sampled_while_it_goes_on() {
         for _ in 1..MAX_JUNK {
             assert_eq!(guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000)), FloodAction::Nothing);
         }
-        assert_eq!(guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000)), FloodAction::Filter);
+        assert_eq!(guard.on_handled(from(1), &[0; 60], outcome, || None, at(1000)), FloodAction::Block);
         for second in 1..5 {
             assert_eq!(blocked(&guard), [(1, true)], "a sample passes");
             // The kernel has dropped the others, and the server handles these.
@@ -249,7 +249,7 @@ fn sample_passes_the_next_packets_of_the_client() {
     assert!((0..1024).all(|ahead| passes(next + ahead)), "beyond 2^16, too");
     assert!(!passes(next - 1) && !passes(next + 1024) && !passes(900));
     // The window follows the client at intervals.
-    for (ahead, action) in [(1, FloodAction::Nothing), (255, FloodAction::Nothing), (256, FloodAction::Filter)] {
+    for (ahead, action) in [(1, FloodAction::Nothing), (255, FloodAction::Nothing), (256, FloodAction::Block)] {
         assert_eq!(
             guard.on_handled(from(1), &packet((next + ahead - 1) as u16), DatagramResult::Accepted, || None, at(1002)),
             action
@@ -282,11 +282,11 @@ fn junk_with_the_next_numbers_is_sampled_at_random() {
             assert_eq!(junk(10), FloodAction::Nothing, "{pause} ms");
         }
         // At first the window moves behind the packets that are repeated.
-        assert_eq!(junk(10), FloodAction::Filter);
+        assert_eq!(junk(10), FloodAction::Block);
         for _ in 1..max {
             assert_eq!(junk(10), FloodAction::Nothing);
         }
-        assert_eq!(junk(10), FloodAction::Filter);
+        assert_eq!(junk(10), FloodAction::Block);
         assert_eq!(blocked(&guard), [(1, true)], "a random sample");
     }
 }
@@ -301,7 +301,7 @@ fn stranger_is_blocked_only_if_it_was_a_hostile_client() {
     let mut now = 50;
     for seconds in [1, 2, 4, 8, 16, 16, 16] {
         for port in [1, 2] {
-            assert_eq!(flood(&mut guard, port, Excess::Stranger, at(now)).0, FloodAction::Filter);
+            assert_eq!(flood(&mut guard, port, Excess::Stranger, at(now)).0, FloodAction::Block);
         }
         assert!(!guard.end_blocks(at(now + 1000 * seconds - 1)), "{seconds} s");
         now += 1000 * seconds;
@@ -346,7 +346,7 @@ fn junk_of_many_addresses_does_not_erase_a_history() {
     }
     // A client that was blocked a moment ago may exceed its budget by less.
     assert_eq!(flood(&mut guard, 1, Excess::Client, at(50)), (FloodAction::Block, MAX_EXCESS));
-    assert_eq!(flood(&mut guard, 2, Excess::Stranger, at(50)).0, FloodAction::Filter, "its session was ended");
+    assert_eq!(flood(&mut guard, 2, Excess::Stranger, at(50)).0, FloodAction::Block, "its session was ended");
 }
 
 #[test]

@@ -132,8 +132,6 @@ impl Server {
             has_uplink_limit: Arc::default(),
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
-            #[cfg(test)]
-            wake_pauses: 0,
         })
     }
 

@@ -137,20 +137,3 @@ fn client_whose_address_is_forged_loses_no_packet() {
         assert_eq!(taken(forged), 63, "{forged:?}");
     }
 }
-
-#[test]
-fn only_the_excess_of_a_client_pauses_wake_delays() {
-    let mut victim = Victim::connected();
-    for _ in 0..1024 {
-        victim.forge(9);
-    }
-    assert_eq!((victim.server.flood_guard.blocked().len(), victim.server.wake_pauses), (1, 0));
-    victim.now.monotonic = victim.now.monotonic.after(Duration::from_secs(2));
-    victim.server.begin_still_turn(victim.now);
-    victim.server.receive(&mut ReceiveBatch::default());
-    assert_eq!((victim.server.flood_guard.blocked().len(), victim.server.wake_pauses), (0, 0), "the sample is over");
-    victim.server.end_turn();
-    let taken = (0..4000).filter(|_| victim.send()).count();
-    assert!(taken < 3000, "{taken}");
-    assert_eq!((victim.server.flood_guard.blocked().len(), victim.server.wake_pauses), (1, 1));
-}
