@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!  game's thread ─ on_turn ─▶ AdminPublisher ─ try_lock ─▶ AdminSnapshot ◀─ lock ─ thread "admin": HTTP/1.1
+//!                                    ▲                                                       │
+//!                                    └──── AdminCommand: list, kick, drain; at most 16 wait ◀┘
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod command;
 mod histogram;
 mod http;
 mod metrics;
 mod publisher;
 mod state;
+mod token;
 
 use std::fmt;
 use std::io;
@@ -24,6 +28,7 @@ use tokio::sync::oneshot;
 pub use self::http::ROUTES;
 pub use self::publisher::AdminPublisher;
 use self::state::AdminState;
+pub use self::token::{AdminToken, AdminTokenError};
 
 /// A running admin service, which stops when this value is dropped.
 ///
@@ -52,8 +57,21 @@ impl Admin {
         if !bind.ip().to_canonical().is_loopback() {
             return Err(AdminError::NotLoopback(bind));
         }
+        Self::listen(bind, None)
+    }
+
+    /// Binds any address and serves it on a new thread. All requests but those of health and readiness must have the
+    /// header `Authorization: Bearer TOKEN`. HTTP is not encrypted: the network between must be trusted.
+    ///
+    /// # Errors
+    /// [`AdminError::Io`]: the system refused the address or the thread.
+    pub fn start_with_token(bind: SocketAddr, token: AdminToken) -> Result<Self, AdminError> {
+        Self::listen(bind, Some(token))
+    }
+
+    fn listen(bind: SocketAddr, token: Option<AdminToken>) -> Result<Self, AdminError> {
         let listener = TcpListener::bind(bind)?;
-        let (address, state) = (listener.local_addr()?, Arc::new(AdminState::new()));
+        let (address, state) = (listener.local_addr()?, Arc::new(AdminState::new(token)));
         let (stop, stopped) = oneshot::channel();
         let thread = http::spawn(listener, Arc::clone(&state), stopped)?;
         Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
@@ -70,6 +88,13 @@ impl Admin {
     #[must_use]
     pub fn publisher(&self, config: &ServerConfig, clock: Clock) -> AdminPublisher {
         AdminPublisher::new(self.state.add_shard(config), config, clock, self.state.clock())
+    }
+
+    /// Returns whether the server drains: the program or an operator has started it. A program that ends after a
+    /// drain asks for it in each turn.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.state.is_draining()
     }
 
     /// Reports that the server accepts no new clients because it is about to end: `/readyz` turns 503.
@@ -102,7 +127,11 @@ impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotLoopback(address) => {
-                write!(f, "{address} is not a loopback address such as 127.0.0.1: other machines could reach it")
+                write!(
+                    f,
+                    "{address} is not a loopback address such as 127.0.0.1: give a token file, because other machines \
+                     could reach it"
+                )
             }
             Self::Io(error) => error.fmt(f),
         }

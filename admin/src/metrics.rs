@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn each_metric_is_in_the_table_of_the_operations_page() {
-        let text = text(&AdminState::new()).unwrap();
+        let text = text(&AdminState::new(None)).unwrap();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
         let page = fs::read_to_string(path).unwrap();
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `slipgate_"));
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_metric_has_a_help_text_and_each_name_its_unit() {
-        let text = text(&AdminState::new()).unwrap();
+        let text = text(&AdminState::new(None)).unwrap();
         for family in families(&text) {
             let help = text.lines().find_map(|line| line.strip_prefix(&format!("# HELP {family} ")));
             assert!(help.is_some_and(|help| help.ends_with('.')), "{family}");
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn histograms_are_cumulative_and_end_at_infinity() {
-        let state = AdminState::new();
-        let shard = state.add_shard(&slipgate_server::ServerConfig::new(1, 2, &[]));
+        let state = AdminState::new(None);
+        let (shard, _) = state.add_shard(&slipgate_server::ServerConfig::new(1, 2, &[]));
         [0.000_01, 0.003, 5.0]
             .into_iter()
             .for_each(|seconds| crate::state::lock(&shard.snapshot).turn_time.add(seconds));

@@ -1,11 +1,15 @@
-//! The game's side: counts turns, and hands copies of the counters to the admin thread without ever waiting for it.
+//! The game's side: counts turns, hands copies of the counters to the admin thread, and executes the commands of
+//! operators. It never waits for that thread.
 
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
 use slipgate_server::counters::ServerTotals;
+use slipgate_server::sharded::ShardedServer;
 use slipgate_server::{ClientHandle, Clock, Instant, Now, Server, ServerConfig};
 
+use crate::command::AdminCommand;
 use crate::state::{AdminSnapshot, ShardState};
 
 /// The shortest time between two copies of the counters.
@@ -31,6 +35,7 @@ const PATHS_PER_TURN: usize = 64;
 /// ```
 pub struct AdminPublisher {
     shard: Arc<ShardState>,
+    commands: Receiver<AdminCommand>,
     clock: Clock,
     admin_clock: Clock,
     current: Box<AdminSnapshot>,
@@ -42,9 +47,15 @@ pub struct AdminPublisher {
 }
 
 impl AdminPublisher {
-    pub(crate) fn new(shard: Arc<ShardState>, config: &ServerConfig, clock: Clock, admin_clock: Clock) -> Self {
+    pub(crate) fn new(
+        (shard, commands): (Arc<ShardState>, Receiver<AdminCommand>),
+        config: &ServerConfig,
+        clock: Clock,
+        admin_clock: Clock,
+    ) -> Self {
         Self {
             shard,
+            commands,
             clock,
             admin_clock,
             current: Box::new(AdminSnapshot::new()),
@@ -55,10 +66,15 @@ impl AdminPublisher {
         }
     }
 
-    /// Ends a turn that began at `began`: counts its time, measures the paths of up to 64 clients, and publishes the
-    /// counters every 250 ms. It allocates nothing and never waits for the admin thread.
+    /// Ends a turn that began at `began`: counts its time, measures the paths of up to 64 clients, publishes the
+    /// counters every 250 ms, and executes at most one command of an operator. It never waits for the admin thread, and
+    /// allocates only for a command.
     pub fn on_turn(&mut self, server: &mut Server, began: Now) {
         let now = self.count_turn(began.monotonic);
+        // One in each turn: a list of clients takes time.
+        if let Ok(command) = self.commands.try_recv() {
+            command.execute(server);
+        }
         self.measure_paths(server, now);
         if now < self.next_publish {
             return;
@@ -69,9 +85,17 @@ impl AdminPublisher {
         self.publish(now);
     }
 
-    /// Does the same for a program without access to its `Server`, from counters such as those of
-    /// [`ShardedServer::totals`](slipgate_server::sharded::ShardedServer::totals). `totals` is called every 250 ms.
-    pub fn on_totals(&mut self, began: Now, totals: impl FnOnce() -> ServerTotals) {
+    /// Does the same for the game loop of a sharded server, but for the paths. The shards execute the commands. It
+    /// takes the queue to a shard, so call it where the game calls [`ShardedServer::flush`].
+    pub fn on_sharded_turn(&mut self, server: &mut ShardedServer, began: Now) {
+        if let Ok(command) = self.commands.try_recv() {
+            command.execute_on_shards(server);
+        }
+        self.on_totals(began, || ServerTotals::sum(&server.totals()));
+    }
+
+    /// Counts a turn, and publishes the counters if they are due.
+    fn on_totals(&mut self, began: Now, totals: impl FnOnce() -> ServerTotals) {
         let now = self.count_turn(began.monotonic);
         if now >= self.next_publish {
             self.current.totals = totals();
@@ -141,7 +165,7 @@ mod tests {
 
     #[test]
     fn turn_does_not_wait_while_the_admin_thread_reads() {
-        let (state, clock) = (AdminState::new(), Clock::start());
+        let (state, clock) = (AdminState::new(None), Clock::start());
         let mut publisher = publisher(&state, clock);
         let shard = Arc::clone(&publisher.shard);
         let reading = lock(&shard.snapshot);
@@ -163,7 +187,7 @@ mod tests {
 
     #[test]
     fn counters_are_published_four_times_a_second_at_most() {
-        let (state, clock) = (AdminState::new(), Clock::start());
+        let (state, clock) = (AdminState::new(None), Clock::start());
         let mut publisher = publisher(&state, clock);
         let start = std::time::Instant::now();
         let mut calls = 0;

@@ -1,6 +1,7 @@
 //! The state that the game's threads write and the admin thread reads, and what follows from it for health.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use slipgate_server::config::TokenCutoff;
 use slipgate_server::counters::ServerTotals;
 use slipgate_server::{Clock, ServerConfig};
 
+use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
 use crate::histogram::{Histogram, LOSS_RATIOS, ROUND_TRIP_SECONDS, TURN_SECONDS};
+use crate::token::AdminToken;
 
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
 const MAX_TURN_GAP: Duration = Duration::from_secs(3);
@@ -51,12 +54,13 @@ impl AdminSnapshot {
     }
 }
 
-/// The part of the state that one shard writes.
+/// The part of the state that one publisher writes, and its queue of commands.
 pub(crate) struct ShardState {
     /// The game's thread only tries this lock. The admin thread holds it for one copy.
     pub(crate) snapshot: Mutex<AdminSnapshot>,
     /// The time of the last turn by the admin's clock, in milliseconds; 0 before the first.
     last_turn: AtomicU64,
+    commands: SyncSender<AdminCommand>,
 }
 
 impl ShardState {
@@ -105,12 +109,15 @@ pub(crate) struct AdminState {
     shards: Mutex<Vec<Arc<ShardState>>>,
     limits: Mutex<Option<AdmissionSettings>>,
     is_draining: AtomicBool,
+    /// What requests must show; `None` if each is allowed.
+    pub(crate) token: Option<AdminToken>,
 }
 
 impl AdminState {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(token: Option<AdminToken>) -> Self {
         Self {
             clock: Clock::start(),
+            token,
             shards: Mutex::default(),
             limits: Mutex::default(),
             is_draining: AtomicBool::new(false),
@@ -121,20 +128,32 @@ impl AdminState {
         self.clock
     }
 
-    /// Adds a shard of a server with these settings.
-    pub(crate) fn add_shard(&self, config: &ServerConfig) -> Arc<ShardState> {
-        let shard = Arc::new(ShardState { snapshot: Mutex::new(AdminSnapshot::new()), last_turn: AtomicU64::new(0) });
+    /// Adds a shard of a server with these settings. Returns its state and the commands of operators.
+    pub(crate) fn add_shard(&self, config: &ServerConfig) -> (Arc<ShardState>, Receiver<AdminCommand>) {
+        let (commands, queued) = sync_channel(MAX_QUEUED);
+        let (snapshot, last_turn) = (Mutex::new(AdminSnapshot::new()), AtomicU64::new(0));
+        let shard = Arc::new(ShardState { snapshot, last_turn, commands });
         let cutoff = match config.token_cutoff {
             TokenCutoff::At(time) => Some(time),
             TokenCutoff::AtStart | TokenCutoff::None => None,
         };
         *lock(&self.limits) = Some(AdmissionSettings { slots: config.slots, cutoff });
         lock(&self.shards).push(Arc::clone(&shard));
-        shard
+        (shard, queued)
     }
 
     pub(crate) fn set_draining(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Executes a command on all shards.
+    pub(crate) async fn execute(&self, work: Work) -> Result<Vec<Reply>, CommandError> {
+        let commands = lock(&self.shards).iter().map(|shard| shard.commands.clone()).collect();
+        execute_on_all(commands, work).await
     }
 
     /// Returns the sum over all shards.
@@ -175,7 +194,7 @@ impl AdminState {
         match (self.turn_gap(uptime), *lock(&self.limits)) {
             (None, _) | (_, None) => Some(NotReady::Starting),
             _ if self.is_stalled(uptime) => Some(NotReady::Stalled),
-            _ if self.is_draining.load(Ordering::Relaxed) => Some(NotReady::Draining),
+            _ if self.is_draining() => Some(NotReady::Draining),
             (_, Some(AdmissionSettings { cutoff: Some(cutoff), .. })) if cutoff > wall_clock() => {
                 Some(NotReady::TokenCutoff)
             }
@@ -200,16 +219,16 @@ mod tests {
     use super::*;
 
     fn state(cutoff: TokenCutoff) -> (AdminState, Arc<ShardState>) {
-        let state = AdminState::new();
+        let state = AdminState::new(None);
         let mut config = ServerConfig::new(1, 2, &[]);
         config.token_cutoff = cutoff;
-        let shard = state.add_shard(&config);
+        let (shard, _) = state.add_shard(&config);
         (state, shard)
     }
 
     #[test]
     fn server_is_ready_from_its_first_turn_until_it_drains() {
-        assert_eq!(AdminState::new().not_ready(Duration::ZERO), Some(NotReady::Starting));
+        assert_eq!(AdminState::new(None).not_ready(Duration::ZERO), Some(NotReady::Starting));
         let (state, shard) = state(TokenCutoff::AtStart);
         assert_eq!((state.not_ready(state.uptime()), state.turn_gap(state.uptime())), (Some(NotReady::Starting), None));
         shard.on_turn(state.uptime());
@@ -240,7 +259,7 @@ mod tests {
     #[test]
     fn server_without_a_turn_for_three_seconds_is_stalled() {
         let (state, first) = state(TokenCutoff::AtStart);
-        let second = state.add_shard(&ServerConfig::new(1, 2, &[]));
+        let (second, _) = state.add_shard(&ServerConfig::new(1, 2, &[]));
         let at = Duration::from_millis;
         assert!(!state.is_stalled(at(60_000)), "it starts");
         first.on_turn(at(1000));

@@ -35,6 +35,15 @@ pub fn read_key_file(path: impl AsRef<Path>) -> Result<KeyRing, KeyFileError> {
     read(path).and_then(|text| parse_keys(&text).map_err(KeyFileProblem::Keys)).map_err(problem)
 }
 
+/// Reads the text of another file with a secret, under the same conditions. The caller checks the content.
+///
+/// # Errors
+/// As [`read_key_file`], but for the content.
+pub fn read_secret_file(path: impl AsRef<Path>) -> Result<Zeroizing<String>, KeyFileError> {
+    let path = path.as_ref();
+    read(path).map_err(|problem| KeyFileError { path: path.into(), problem })
+}
+
 fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileProblem> {
     // Opening a pipe would block until it has a writer, so the kind is checked before. The mode is checked on the open
     // file.

@@ -169,6 +169,7 @@ pub mod keys {
 
 /// A client's connection: its path, what may leave in a tick, its queues, and the result of a broadcast.
 pub mod connection {
+    pub use crate::server::{ClientActivity, QueuedMessages};
     pub use slipgate_session::channel::Remaining;
     pub use slipgate_session::connection::{Budget, Connection, PacketTimes, PathStats};
     pub use slipgate_session::server::BroadcastReport;

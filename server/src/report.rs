@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use slipgate_netcode::discard::{Discard, Discards};
-use slipgate_netcode::server::NetcodeServer;
+use slipgate_netcode::server::{ClientHandle, NetcodeServer};
 use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_session::server::{SessionEvent, SessionServer};
@@ -229,6 +229,11 @@ impl Reporter {
     /// Records that the private keys were replaced.
     pub(crate) fn on_new_keys(&mut self) {
         self.strangers.on_new_keys();
+    }
+
+    /// Returns when a client connected.
+    pub(crate) fn connected_since(&self, client: ClientHandle) -> Option<Instant> {
+        self.clients.since(client)
     }
 
     /// Logs refused clients, likely mistakes of the operator, and a summary of dropped datagrams once a minute.

@@ -10,7 +10,7 @@ mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use self::client_ref::ClientRef;
+pub use self::client_ref::{ClientActivity, ClientRef, QueuedMessages};
 pub use self::start::StartError;
 pub(crate) use self::start::storage;
 

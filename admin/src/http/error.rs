@@ -1,9 +1,12 @@
 //! Error responses in JSON: a code for programs, and a message for humans.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+
+use crate::command::CommandError;
 
 /// An error response.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +18,7 @@ pub(super) struct AdminFailure {
 
 impl AdminFailure {
     pub(super) const NOT_FOUND: Self =
-        Self::new(StatusCode::NOT_FOUND, "not_found", "unknown path; the paths are /healthz, /readyz and /metrics");
+        Self::new(StatusCode::NOT_FOUND, "not_found", "unknown path; docs/operations.md lists the paths");
     pub(super) const METHOD_NOT_ALLOWED: Self = Self::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
@@ -35,6 +38,31 @@ impl AdminFailure {
         "cross_origin",
         "requests from web pages are refused: this service is for programs",
     );
+    pub(super) const UNAUTHORIZED: Self = Self::new(
+        StatusCode::UNAUTHORIZED,
+        "unauthorized",
+        "the header `Authorization: Bearer TOKEN` with the token of this server is required",
+    );
+    pub(super) const INVALID_QUERY: Self =
+        Self::new(StatusCode::BAD_REQUEST, "invalid_query", "the only query is after=SHARD-SLOT, a `next` of a list");
+    pub(super) const UNKNOWN_CLIENT: Self =
+        Self::new(StatusCode::NOT_FOUND, "unknown_client", "no client with this id is connected");
+    pub(super) const NOT_JSON: Self = Self::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "a body needs the header `Content-Type: application/json`, and no Content-Encoding",
+    );
+    pub(super) const INVALID_JSON: Self =
+        Self::new(StatusCode::BAD_REQUEST, "invalid_json", "the body is not a JSON object with the known fields");
+    pub(super) const TEXT_TOO_LONG: Self =
+        Self::new(StatusCode::BAD_REQUEST, "text_too_long", "the text is longer than 256 bytes");
+    pub(super) const ALREADY_DRAINING: Self =
+        Self::new(StatusCode::CONFLICT, "already_draining", "the server is draining already");
+    const BUSY: Self = Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many commands wait for the game's thread");
+    const NO_SERVER: Self =
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_server", "the server has not started, or it ends");
+    const NO_REPLY: Self =
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_reply", "the game's thread has not replied within 2 s");
     pub(super) const TIMEOUT: Self =
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the request took too long");
     pub(super) const INTERNAL: Self =
@@ -59,6 +87,23 @@ struct FailureFacts {
 impl IntoResponse for AdminFailure {
     fn into_response(self) -> Response {
         let error = FailureFacts { code: self.code, message: self.message };
-        (self.status, Json(FailureBody { error })).into_response()
+        let mut response = (self.status, Json(FailureBody { error })).into_response();
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::UNAUTHORIZED => drop(headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            StatusCode::TOO_MANY_REQUESTS => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<CommandError> for AdminFailure {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::NoServer => Self::NO_SERVER,
+            CommandError::Busy => Self::BUSY,
+            CommandError::NoReply => Self::NO_REPLY,
+        }
     }
 }

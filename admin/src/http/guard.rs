@@ -1,21 +1,25 @@
-//! The checks of every request before its route: time, size of the body, and protection against web pages.
+//! The checks of every request before its route: time, size of the body, protection against web pages, and the token.
 //!
 //! A page that an operator visits can send requests to loopback. The check of `Host` stops a page under a name that
 //! resolves to loopback (DNS rebinding). `Origin` and `Sec-Fetch-Site` stop all other pages. No response has CORS
 //! headers.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::header::{CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 
 use super::error::AdminFailure;
+use super::paths::OPEN;
+use crate::state::AdminState;
+use crate::token::AdminToken;
 
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY_BYTES: usize = 4096;
@@ -23,8 +27,8 @@ const MAX_BODY_BYTES: usize = 4096;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles one request within its limits and adds the security headers to the response.
-pub(super) async fn guard(request: Request, next: Next) -> Response {
-    let response = tokio::time::timeout(REQUEST_TIMEOUT, respond(request, next)).await;
+pub(super) async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
+    let response = tokio::time::timeout(REQUEST_TIMEOUT, respond(&state, request, next)).await;
     let mut response = response.unwrap_or_else(|_| AdminFailure::TIMEOUT.into_response());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -32,7 +36,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-async fn respond(request: Request, next: Next) -> Response {
+async fn respond(state: &AdminState, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     // The body is read first: a client that is refused while it still sends would see a reset connection.
     let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
@@ -42,10 +46,23 @@ async fn respond(request: Request, next: Next) -> Response {
         }
         Err(_) => return AdminFailure::MALFORMED.into_response(),
     };
-    if let Err(failure) = check(&parts.headers) {
+    let is_open = OPEN.contains(&parts.uri.path());
+    let checked = check(&parts.headers).and_then(|()| match &state.token {
+        Some(token) if !is_open => authorize(token, &parts.headers),
+        _ => Ok(()),
+    });
+    if let Err(failure) = checked {
         return failure.into_response();
     }
     next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+/// Refuses requests without the token. Two headers are ambiguous.
+fn authorize(token: &AdminToken, headers: &HeaderMap) -> Result<(), AdminFailure> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (first, second) = (values.next(), values.next());
+    let is_accepted = second.is_none() && first.is_some_and(|value| token.accepts(value.as_bytes()));
+    if is_accepted { Ok(()) } else { Err(AdminFailure::UNAUTHORIZED) }
 }
 
 /// Refuses requests that a web page may have sent.

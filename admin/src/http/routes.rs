@@ -6,21 +6,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde::Serialize;
 
+use super::clients;
 use super::error::AdminFailure;
 use super::guard::guard;
+use super::paths::{CLIENTS, DRAIN, HEALTH, KICK, METRICS, READY};
 use crate::metrics;
 use crate::state::{AdminState, NotReady};
-
-/// Every route: its path, and its method in lower case.
-pub const ROUTES: [(&str, &str); 3] = [(HEALTH, "get"), (READY, "get"), (METRICS, "get")];
-
-const HEALTH: &str = "/healthz";
-const READY: &str = "/readyz";
-const METRICS: &str = "/metrics";
 
 /// Returns the routes with their checks.
 pub(super) fn router(state: Arc<AdminState>) -> Router {
@@ -28,9 +23,12 @@ pub(super) fn router(state: Arc<AdminState>) -> Router {
         .route(HEALTH, get(health))
         .route(READY, get(ready))
         .route(METRICS, get(metrics_text))
+        .route(CLIENTS, get(clients::list))
+        .route(KICK, post(clients::kick))
+        .route(DRAIN, post(clients::drain))
         .fallback(async || AdminFailure::NOT_FOUND)
         .method_not_allowed_fallback(async || AdminFailure::METHOD_NOT_ALLOWED)
-        .layer(middleware::from_fn(guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
         .with_state(state)
 }
 

@@ -57,7 +57,7 @@ impl ClientLines {
                 // Only these kinds carry more information than their name.
                 let detail = Some(kind.to_string()).filter(|detail| detail != reason);
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                let ConnectionTotals { bytes_sent, bytes_received, round_trip, loss } = *totals;
+                let ConnectionTotals { bytes_sent, bytes_received, round_trip, loss, .. } = *totals;
                 info!(
                     %client_id,
                     slot,
@@ -86,6 +86,11 @@ impl ClientLines {
         if let Some(since) = self.since.get_mut(slot) {
             *since = Some(now);
         }
+    }
+
+    /// Returns when the client of a slot connected.
+    pub(super) fn since(&self, client: ClientHandle) -> Option<Instant> {
+        *self.since.get(client.slot().0 as usize)?
     }
 
     /// Returns for how long the client of a slot was connected.

@@ -2,17 +2,45 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::server::ClientHandle;
+use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 use slipgate_session::channel::transfer::{Transfer, TransferId};
-use slipgate_session::channel::{ChannelId, Remaining, SendOptions};
-use slipgate_session::connection::{Budget, CloseCode, Connection, PathStats, SendError};
+use slipgate_session::channel::{ChannelId, Kind, Remaining, SendOptions};
+use slipgate_session::connection::{Budget, CloseCode, Connection, PathStats, SendError, Traffic};
 use slipgate_session::server::scheduling::Weight;
 use slipgate_session::wire::reliable::Sequence;
 
 use super::Server;
+
+/// For how long a client is connected, and what its connection has carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientActivity {
+    /// The time since its `Connected` event; `None` before it, and after the end.
+    pub connected: Option<Duration>,
+    /// The time since its last authentic packet; for a client in the same program, since it connected.
+    pub silent: Option<Duration>,
+    /// The bytes of payloads and packets that were sent, with the headers of IPv4, UDP and netcode.
+    pub bytes_sent: u64,
+    /// The same for received ones.
+    pub bytes_received: u64,
+    /// The payloads and packets that were sent, without keep-alives; each fragment counts.
+    pub packets_sent: u64,
+    /// The same for received ones.
+    pub packets_received: u64,
+}
+
+/// The queues of a client's channels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueuedMessages {
+    /// Messages.
+    pub messages: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
 
 /// A client, borrowed from its [`Server`] by [`Server::client`] or [`Server::for_each_client`].
 ///
@@ -157,7 +185,41 @@ impl<'s> ClientRef<'s> {
     /// round-trip time of both sides.
     #[must_use]
     pub fn path(&self) -> Option<PathStats> {
-        self.server.core.path(self.handle, self.server.now)
+        self.server.core.connection_stats(self.handle, self.server.now)?.path
+    }
+
+    /// Returns for how long it is connected and silent, and what its connection has carried.
+    #[must_use]
+    pub fn activity(&self) -> ClientActivity {
+        let Server { core, reporter, now, .. } = &*self.server;
+        let totals = core.connection_stats(self.handle, *now).map_or_else(Default::default, |stats| stats.totals);
+        let for_how_long = |since: Option<Instant>| since.map(|since| now.monotonic.since(since));
+        ClientActivity {
+            connected: for_how_long(reporter.connected_since(self.handle)),
+            silent: for_how_long(core.netcode.last_received_at(self.handle)),
+            bytes_sent: totals.bytes_sent,
+            bytes_received: totals.bytes_received,
+            packets_sent: totals.packets_sent,
+            packets_received: totals.packets_received,
+        }
+    }
+
+    /// Returns the messages and bytes on all its channels that wait or are not acknowledged yet; nothing without
+    /// [channels](crate::Traffic::Channels). A newer message may replace some of them: those do not count.
+    #[must_use]
+    pub fn queued(&self) -> QueuedMessages {
+        let mut queued = QueuedMessages::default();
+        let (Traffic::Channels(layout, _), Some(connection)) = (self.server.core.traffic(), self.connection()) else {
+            return queued;
+        };
+        for (id, config) in
+            (0..).map(ChannelId).zip(layout.channels()).filter(|(_, config)| config.kind != Kind::Transfers)
+        {
+            let remaining = connection.channels.remaining(id);
+            queued.messages += u32::from(config.queue_messages.saturating_sub(remaining.messages));
+            queued.bytes += u64::from(config.queue_bytes.saturating_sub(remaining.bytes));
+        }
+        queued
     }
 
     /// Returns the connection with its channels and transfers. `None` unless the server carries

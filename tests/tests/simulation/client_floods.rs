@@ -90,7 +90,8 @@ impl FloodWorld {
 
     fn refused(&self) -> u64 {
         let client = self.world.handle(FLOODER).expect("connected");
-        self.world.server.path(client, self.world.now()).expect("channels").endpoint.rejects[Reject::OverBudget]
+        self.world.server.connection_stats(client, self.world.now()).unwrap().path.expect("channels").endpoint.rejects
+            [Reject::OverBudget]
     }
 
     /// Asserts that every message of every player arrived once.

@@ -349,8 +349,16 @@ impl AttackWorld {
                 assert!(up >= min && down >= min, "{what}: {up} and {down} of {}", self.sent);
             }
             let now = self.world.now();
-            let rtt =
-                self.world.server.path(self.handles[id as usize - 1], now).unwrap().congestion.round_trip.unwrap();
+            let rtt = self
+                .world
+                .server
+                .connection_stats(self.handles[id as usize - 1], now)
+                .unwrap()
+                .path
+                .unwrap()
+                .congestion
+                .round_trip
+                .unwrap();
             assert!(rtt >= 2 * LATENCY && rtt <= 2 * LATENCY + 5 * TURN, "{what}: {rtt:?}");
             assert!(self.world.player(id).core.netcode.state() == ClientState::Connected, "{what}");
         }

@@ -40,6 +40,7 @@ pub(crate) struct ConfigFile {
     pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
     pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
     #[serde(default)]
@@ -70,7 +71,7 @@ impl ConfigFile {
     /// Reads the file and resolves its relative paths.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let mut file: Self = config_file::read(path)?;
-        for named in [&mut file.key_file, &mut file.history] {
+        for named in [&mut file.key_file, &mut file.history, &mut file.admin_token_file] {
             *named = named.take().map(|relative| config_file::resolve_path(path, &relative));
         }
         Ok(file)
@@ -127,6 +128,7 @@ mod tests {
             kernel_filter = false
             drain = 30
             admin = "127.0.0.1:9100"
+            admin_token_file = "token"
             log = "json"
             log_level = "debug"
 

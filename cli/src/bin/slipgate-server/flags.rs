@@ -146,10 +146,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]
     pub(crate) drain: Option<Span>,
 
-    /// Serve health, readiness and metrics by HTTP at this loopback address; port 0 lets the system choose [default:
-    /// none]
+    /// Serve health, metrics, clients, kicks and a drain by HTTP at this address; port 0 lets the system choose.
+    /// Without --admin-token-file only loopback addresses are allowed [default: none]
     #[arg(long, value_name = "IP:PORT", env = "SLIPGATE_SERVER_ADMIN", hide_env_values = true)]
     pub(crate) admin: Option<SocketAddr>,
+
+    /// File with the token that admin requests must show as `Authorization: Bearer TOKEN`, mode 0600 [default: none]
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ADMIN_TOKEN_FILE", hide_env_values = true)]
+    pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_LOG", hide_env_values = true)]

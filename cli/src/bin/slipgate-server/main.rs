@@ -57,7 +57,8 @@ fn run() -> Result<(), Failure> {
     let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
     // Before the server, so that it reports a start that takes long.
-    let admin = settings.admin.map(start::start_admin).transpose()?;
+    let admin =
+        settings.admin.map(|bind| start::start_admin(bind, settings.admin_token_file.as_deref())).transpose()?;
     let (mut servers, clock) = start::start(&settings)?;
     match servers.pop() {
         Some(server) if servers.is_empty() => {

@@ -56,6 +56,7 @@ impl Service {
                 self.reload_keys();
             }
             state = match (state, signals.take_stop()) {
+                (ServiceState::Serving, false) if self.drains_by_operator() => self.begin_drain(),
                 (state, false) => state,
                 (ServiceState::Serving, true) => self.begin_drain(),
                 (ServiceState::Draining { .. }, true) => break,
@@ -83,6 +84,10 @@ impl Service {
         if let Some((_, publisher)) = &mut self.admin {
             publisher.on_turn(&mut self.server, now);
         }
+    }
+
+    fn drains_by_operator(&self) -> bool {
+        self.admin.as_ref().is_some_and(|(admin, _)| admin.is_draining())
     }
 
     fn reload_keys(&mut self) {

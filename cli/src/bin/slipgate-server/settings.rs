@@ -47,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) kernel_filter: bool,
     pub(crate) drain: Duration,
     pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) log: LogSettings,
 }
 
@@ -73,6 +74,7 @@ impl Settings {
             kernel_filter: flags.kernel_filter.or(file.kernel_filter).unwrap_or(true),
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
             admin: flags.admin.or(file.admin),
+            admin_token_file: flags.admin_token_file.or(file.admin_token_file),
             log: LogSettings {
                 format: flags.log.or(file.log).unwrap_or_default(),
                 level: flags.log_level.or(file.log_level),

@@ -79,7 +79,7 @@ impl RunningShards {
                 relay(server, clients, payload);
                 server.flush();
                 if let Some(publisher) = publisher {
-                    publisher.on_totals(now, || ServerTotals::sum(&server.totals()));
+                    publisher.on_sharded_turn(server, now);
                 }
                 thread::sleep(RELAY_INTERVAL);
             }
@@ -159,7 +159,8 @@ pub(crate) fn serve(
         if signals.take_reload() {
             reload_keys(&shards, &settings.keys);
         }
-        match (drains_until, signals.take_stop()) {
+        let drains_by_operator = drains_until.is_none() && admin.is_some_and(Admin::is_draining);
+        match (drains_until, signals.take_stop() || drains_by_operator) {
             (None, true) => {
                 drains_until = Some(begin_drain(&shards, clock, settings.drain));
                 admin.inspect(|admin| admin.set_draining());

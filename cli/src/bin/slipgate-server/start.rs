@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
-use slipgate_admin::{Admin, AdminError};
+use slipgate_admin::{Admin, AdminError, AdminToken};
 use slipgate_cli::Failure;
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
@@ -38,12 +39,19 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
 }
 
 /// Starts the admin service and logs its address.
-pub(crate) fn start_admin(bind: SocketAddr) -> Result<Admin, Failure> {
-    let admin = Admin::start(bind).map_err(|error| match error {
+pub(crate) fn start_admin(bind: SocketAddr, token_file: Option<&Path>) -> Result<Admin, Failure> {
+    let token = token_file.map(AdminToken::read).transpose();
+    let token = token.map_err(|error| Failure::usage(format!("--admin-token-file: {error}")))?;
+    let has_token = token.is_some();
+    let started = match token {
+        Some(token) => Admin::start_with_token(bind, token),
+        None => Admin::start(bind),
+    };
+    let admin = started.map_err(|error| match error {
         AdminError::NotLoopback(_) => Failure::usage(format!("--admin: {error}")),
         error => Failure::run_time(format!("the admin service cannot listen on {bind}: {error}")),
     })?;
-    info!(address = %admin.address(), "admin service");
+    info!(address = %admin.address(), token = has_token, "admin service");
     Ok(admin)
 }
 

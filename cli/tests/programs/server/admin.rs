@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::client::TestClient;
-use super::program::{MAX_WAIT, Program, TestFolder, assert_no_secret};
+use super::program::{MAX_WAIT, OTHER_KEY, Program, TestFolder, assert_no_secret};
 
 /// Returns the admin address of a server that was started with `--admin`.
 fn admin_of(server: &Program) -> SocketAddr {
@@ -24,6 +24,10 @@ fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
     assert!(!response.to_lowercase().contains("access-control-"), "{response}");
     let status = response.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {response:?}"));
     (status.parse().unwrap(), response)
+}
+
+fn post(address: SocketAddr, path: &str) -> (u16, String) {
+    exchange(address, &format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -81,7 +85,28 @@ fn wrong_requests_get_an_error_in_json() {
     let admin = admin_of(&server);
     let long = "x".repeat(5000);
     let head = "x".repeat(20_000);
+    let post = |path: &str, header: &str, body: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{header}Content-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let (kick, json) = ("/clients/1/kick", "Content-Type: application/json\r\n");
+    let too_long = format!(r#"{{"text":"{}"}}"#, "x".repeat(257));
     for (request, status, code) in [
+        (post(kick, json, "{}"), 404, "unknown_client"),
+        (post("/clients/-1/kick", "", ""), 404, "unknown_client"),
+        (post("/clients/18446744073709551616/kick", "", ""), 404, "unknown_client"),
+        (post("/clients/%FF/kick", "", ""), 400, ""),
+        (post(kick, "", "{}"), 415, "unsupported_media_type"),
+        (post(kick, "Content-Type: text/plain\r\n", "{}"), 415, "unsupported_media_type"),
+        (post(kick, &format!("{json}Content-Encoding: gzip\r\n"), "{}"), 415, "unsupported_media_type"),
+        (post(kick, json, "{"), 400, "invalid_json"),
+        (post(kick, json, "[]]"), 400, "invalid_json"),
+        (post(kick, json, r#"{"text":7}"#), 400, "invalid_json"),
+        (post(kick, json, r#"{"reason":"x"}"#), 400, "invalid_json"),
+        (post(kick, json, &too_long), 400, "text_too_long"),
+        (post("/drain", json, r#"{"now":true}"#), 400, "invalid_json"),
+        (post("/clients", "", ""), 405, "method_not_allowed"),
+        ("GET /drain HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405, "method_not_allowed"),
+        ("GET /clients?after=x HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 400, "invalid_query"),
         ("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404, "not_found"),
         ("GET /metrics/ HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404, "not_found"),
         ("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405, "method_not_allowed"),
@@ -100,6 +125,67 @@ fn wrong_requests_get_an_error_in_json() {
         assert!(code.is_empty() || response.contains(&format!(r#"{{"error":{{"code":"{code}""#)), "{response}");
     }
     server.stop();
+}
+
+#[test]
+fn operator_lists_and_kicks_clients_and_drains_the_server() {
+    for flags in [&[][..], &["--shards", "2"], &["--shards", "2", "--app", "relay"]] {
+        if flags.len() > 1 && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let folder = TestFolder::new();
+        let server = folder.start(&[&["--admin", "127.0.0.1:0", "--drain", "1h"], flags].concat());
+        let admin = admin_of(&server);
+        wait_for(admin, "/clients", 200, r#"{"clients":[]}"#);
+        let mut clients = [1, u64::MAX].map(|id| TestClient::join(id, server.address()));
+        // The digits of an id survive in JavaScript and jq.
+        let list = wait_for(admin, "/clients", 200, r#""id":"18446744073709551615""#);
+        for part in [r#""id":"1""#, r#""address":"127.0.0.1:"#, r#""connected_seconds":"#, r#""silent_seconds":"#] {
+            assert!(list.contains(part), "{part}: {list}");
+        }
+        let (status, response) = post(admin, "/clients/18446744073709551615/kick");
+        assert_eq!((status, response.contains(r#""text_sent":false"#)), (200, true), "{response}");
+        clients[1].until("kicked", |client| client.ended.is_some());
+        assert_eq!(post(admin, "/clients/18446744073709551615/kick").0, 404);
+        assert_eq!(post(admin, "/drain").0, 200);
+        let (status, response) = post(admin, "/drain");
+        assert_eq!((status, response.contains("already_draining")), (409, true), "{response}");
+        wait_for(admin, "/readyz", 503, r#""reason":"draining""#);
+        clients[0].leave();
+        let (code, log) = server.end();
+        assert_eq!((code, log.contains("an operator drains the server")), (Some(0), true), "{log}");
+    }
+}
+
+#[test]
+fn token_is_required_and_never_shown() {
+    let folder = TestFolder::new();
+    // A private key as token: the checks for shown keys find it.
+    folder.write("token", format!("{OTHER_KEY}\n"), 0o600);
+    let server = folder.start(&["--admin", "0.0.0.0:0", "--admin-token-file", "token", "--log-level", "debug"]);
+    let admin = SocketAddr::from(([127, 0, 0, 1], admin_of(&server).port()));
+    let request =
+        |path: &str, header: &str| exchange(admin, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n"));
+    let wrong = OTHER_KEY.replace('1', "2");
+    for path in ["/metrics", "/clients", "/nothing"] {
+        for header in ["", "Authorization: Bearer \r\n", &format!("Authorization: Bearer {wrong}\r\n")] {
+            let (status, response) = request(path, header);
+            assert_eq!((status, response.contains("www-authenticate: Bearer")), (401, true), "{response}");
+        }
+    }
+    let right = format!("Authorization: Bearer {OTHER_KEY}\r\n");
+    assert_eq!(request("/metrics", &right).0, 200);
+    assert_eq!(request("/metrics", &format!("{right}{right}")).0, 401, "two tokens are ambiguous");
+    assert_eq!(post(admin, "/drain").0, 401);
+    assert_eq!(request("/healthz", "").0, 200);
+    assert_eq!(request("/readyz", "").0, 200);
+    server.stop();
+    for (content, mode) in [("short", 0o600), (OTHER_KEY, 0o644)] {
+        folder.write("wrong", content, mode);
+        let flags = ["--admin", "127.0.0.1:0", "--admin-token-file", "wrong"];
+        let (code, message) = folder.refused(folder.complete(&flags));
+        assert_eq!((code, message.contains("--admin-token-file: ")), (2, true), "{message}");
+    }
 }
 
 #[test]

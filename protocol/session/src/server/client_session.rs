@@ -87,7 +87,7 @@ impl ClientSession {
         unread: Duration,
         now: Instant,
     ) -> Option<ReceivedDatagram> {
-        self.totals.bytes_received += payload.len() as u64 + HEADER_BYTES;
+        self.totals.on_received(payload.len() as u64 + HEADER_BYTES);
         self.last_active = now;
         let client = self.client;
         let range = start..start + payload.len();

@@ -19,6 +19,8 @@ pub(super) struct ClientSink<'a, O> {
     datagrams: usize,
     /// Bytes on the path that have left.
     pub(super) sent_bytes: u64,
+    /// Packets that have left.
+    pub(super) sent_packets: u64,
     /// Whether the outbox was full for a packet.
     pub(super) is_full: bool,
 }
@@ -33,7 +35,7 @@ impl<'a, O: Outbox> ClientSink<'a, O> {
     ) -> Self {
         let confirmed = netcode.client(client).is_some_and(|info| info.confirmed);
         let datagrams = if confirmed { 1 } else { 2 };
-        Self { netcode, client, now, outbox, buf, datagrams, sent_bytes: 0, is_full: false }
+        Self { netcode, client, now, outbox, buf, datagrams, sent_bytes: 0, sent_packets: 0, is_full: false }
     }
 }
 
@@ -58,6 +60,7 @@ impl<O: Outbox> Sink for ClientSink<'_, O> {
         // Sealing fails if the client has just gone or its token is not durable yet. The packet then counts as lost.
         if self.netcode.send(self.client, payload, self.now, self.outbox).is_ok() {
             self.sent_bytes += bytes as u64 + HEADER_BYTES;
+            self.sent_packets += 1;
         }
     }
 }

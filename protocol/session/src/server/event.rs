@@ -68,13 +68,40 @@ pub struct ConnectionTotals {
     pub bytes_sent: u64,
     /// The same for received ones.
     pub bytes_received: u64,
+    /// The payloads and packets that were sent; each fragment counts.
+    pub packets_sent: u64,
+    /// The same for received ones.
+    pub packets_received: u64,
     /// The smoothed round trip at the end; `None` for plain payloads, and before the first acknowledgement.
     pub round_trip: Option<Duration>,
     /// The share of lost packets among those with a known outcome, 0 to 1; `None` where there are none.
     pub loss: Option<f64>,
 }
 
+/// The state of a connection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ConnectionStats {
+    /// The bytes and packets so far, without the measurements of the path.
+    pub totals: ConnectionTotals,
+    /// The measurements of the path; `None` for plain payloads.
+    pub path: Option<PathStats>,
+}
+
 impl ConnectionTotals {
+    /// Counts sent packets and their bytes on the path.
+    #[inline]
+    pub(super) const fn on_sent(&mut self, packets: u64, bytes: u64) {
+        self.packets_sent += packets;
+        self.bytes_sent += bytes;
+    }
+
+    /// Counts a received packet and its bytes on the path.
+    #[inline]
+    pub(super) const fn on_received(&mut self, bytes: u64) {
+        self.packets_received += 1;
+        self.bytes_received += bytes;
+    }
+
     /// Adds the measurements of the path.
     pub(super) fn with_path(self, path: &PathStats) -> Self {
         let counters = &path.endpoint.counters;

@@ -27,7 +27,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 pub use self::close::STOP_TEXT;
-pub use self::event::{ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
+pub use self::event::{ConnectionStats, ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
 pub use self::hashing::HASHED_BYTES_PER_TICK;
 pub use self::send::BroadcastReport;
 #[cfg(feature = "std")]
@@ -40,7 +40,7 @@ use self::hashing::HashingQueue;
 use self::scheduling::Weight;
 use self::server_uplink::ServerUplink;
 use crate::congestion::BytesPerSecond;
-use crate::connection::{Budget, Connection, ConnectionConfigError, Memory, PathStats, SendError, Traffic};
+use crate::connection::{Budget, Connection, ConnectionConfigError, Memory, SendError, Traffic};
 use crate::reliability::NumberSkips;
 use slipgate_netcode::crypto::keyed::HashKey;
 use slipgate_netcode::ids::SlotIndex;
@@ -251,10 +251,12 @@ impl SessionServer {
         Some(expected.map_or(budget, |expected| budget.within(expected)))
     }
 
-    /// Returns the measurements of a client's path; `None` for plain payloads, and for a client that is not connected.
+    /// Returns what a client's connection has carried so far, and the measurements of its path. `None` for a client
+    /// that is not connected.
     #[must_use]
-    pub fn path(&self, client: ClientHandle, now: Now) -> Option<PathStats> {
-        self.session(client)?.path(now.monotonic)
+    pub fn connection_stats(&self, client: ClientHandle, now: Now) -> Option<ConnectionStats> {
+        let session = self.session(client)?;
+        Some(ConnectionStats { totals: session.totals, path: session.path(now.monotonic) })
     }
 
     /// Returns the counters.

@@ -40,7 +40,7 @@ impl SessionServer {
         let ClientProtocol::Payloads = session.protocol else { return Err(SendError::WrongTraffic) };
         netcode.send(client, payload, now, outbox)?;
         let bytes = payload.len() as u64 + client_sink::HEADER_BYTES;
-        session.totals.bytes_sent += bytes;
+        session.totals.on_sent(1, bytes);
         // A client in the same program has no address and needs no uplink.
         if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
             self.uplink.spend(client.slot(), 0, bytes);
@@ -68,7 +68,7 @@ impl SessionServer {
         let ClientProtocol::Packets(packets) = &mut session.protocol else { return Err(SendError::WrongTraffic) };
         let mut sink = client_sink::ClientSink::new(netcode, client, now, outbox, buf);
         let sent = packets.send(payload, now.monotonic, &mut sink);
-        session.totals.bytes_sent += sink.sent_bytes;
+        session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
         uplink.spend(client.slot(), 0, sink.sent_bytes);
         self.wake(client.slot());
         Ok(sent?)

@@ -145,7 +145,7 @@ impl SessionServer {
             }
         };
         // Acknowledgements and close messages are charged to the uplink, not to the client's allowance.
-        session.totals.bytes_sent += sink.sent_bytes;
+        session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
         uplink.spend(slot, message_bytes, sink.sent_bytes);
         if sink.is_full {
             return false;
