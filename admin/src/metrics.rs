@@ -110,6 +110,11 @@ const PROTOCOL: &[Metric] = &[
     metric("packets_over_budget", "Packets refused because their client exceeded its work budget.", |scrape| {
         Value::Counter(scrape.snapshot.totals.packets_over_budget)
     }),
+    metric(
+        "packets_not_taken",
+        "Packets refused because their client filled its share of a shard's queue.",
+        |scrape| Value::Counter(scrape.snapshot.totals.packets_not_taken),
+    ),
     measured("round_trip", Unit::Seconds, "Smoothed round-trip time of each path, every 2 s.", |scrape| {
         Value::Histogram(scrape.snapshot.round_trip)
     }),

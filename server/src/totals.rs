@@ -18,10 +18,13 @@ pub struct ServerTotals {
     pub turns_cut_short: u64,
     /// The largest number of events that the game took in one turn; of shards, the largest of all.
     pub max_events_per_turn: u32,
-    /// Packets that were refused because their client had used up its [work budget](crate::config::WorkLimits) or its
-    /// share of the queue to the game, and datagrams of blocked clients that had passed the kernel. If it grows, a
-    /// client floods the server, or the limits are too low for the game.
+    /// Packets that were refused because their client had used up its [work budget](crate::config::WorkLimits), and
+    /// datagrams of blocked clients that had passed the kernel. If it grows, a client floods the server, or the limits
+    /// are too low for the game.
     pub packets_over_budget: u64,
+    /// Packets that were refused because their client had used up its share of the queue from its shard to the game. If
+    /// it grows, a client floods the server, or the game takes events too slowly.
+    pub packets_not_taken: u64,
     /// Dropped datagrams by reason.
     pub discards: Discards,
     /// The counters of the sockets. The sum has a number of datagrams dropped by the system only if every shard has
@@ -49,6 +52,7 @@ impl AddAssign for ServerTotals {
         self.turns_cut_short += other.turns_cut_short;
         self.max_events_per_turn = self.max_events_per_turn.max(other.max_events_per_turn);
         self.packets_over_budget += other.packets_over_budget;
+        self.packets_not_taken += other.packets_not_taken;
         self.discards += &other.discards;
         self.sockets.add_all(&other.sockets);
     }

@@ -108,7 +108,8 @@ impl Uploads {
             outcome
         });
         let totals = server.totals();
-        outcome.refused = totals.packets_over_budget + totals.discards[Discard::ClientBudget];
+        outcome.refused =
+            totals.packets_over_budget + totals.packets_not_taken + totals.discards[Discard::ClientBudget];
         outcome.dropped_by_system = totals.sockets.dropped_by_system;
         outcome
     }

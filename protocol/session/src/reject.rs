@@ -53,4 +53,6 @@ slipgate_netcode::discard_reasons! {
     NoMemory => "no_memory",
     /// Its sender causes more work than the budget of this connection allows; it is not acknowledged.
     OverBudget => "over_budget",
+    /// The application takes no messages of its sender now; it is not acknowledged.
+    NotTaken => "not_taken",
 }

@@ -100,9 +100,8 @@ impl Server {
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
-            packets_over_budget: self.core.stats().packets_over_budget
-                + self.core.stats().packets_not_taken
-                + self.flood_guard.dropped(),
+            packets_over_budget: self.core.stats().packets_over_budget + self.flood_guard.dropped(),
+            packets_not_taken: self.core.stats().packets_not_taken,
             discards: *self.discards(),
             sockets: self.sockets.stats(),
         }

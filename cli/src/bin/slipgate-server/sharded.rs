@@ -202,6 +202,7 @@ fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
         turns_cut_short = sum.turns_cut_short,
         max_events_per_turn = sum.max_events_per_turn,
         packets_over_budget = sum.packets_over_budget,
+        packets_not_taken = sum.packets_not_taken,
         "totals of all shards"
     );
     match ended.panicked {

@@ -105,7 +105,10 @@ pub enum Intake {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WorkPermit {
     Granted,
-    Refused,
+    /// The work budget is used up.
+    OverBudget,
+    /// The application takes no messages: [`Intake::Refused`].
+    NotTaken,
 }
 
 /// Refused packets by their cause.
@@ -208,7 +211,7 @@ impl WorkBudget {
         self.roll_window(now);
         if self.intake == Intake::Refused {
             self.not_taken = self.not_taken.saturating_add(1);
-            return WorkPermit::Refused;
+            return WorkPermit::NotTaken;
         }
         // Messages of an earlier packet are delivered first, so that they stay in order.
         if !self.is_delivering && self.has_left(unread, now) {
@@ -220,7 +223,7 @@ impl WorkBudget {
         if self.is_suspicious() {
             self.suspected_until = now.after(SUSPICION);
         }
-        WorkPermit::Refused
+        WorkPermit::OverBudget
     }
 
     pub(super) const fn set_intake(&mut self, intake: Intake) {
@@ -432,7 +435,7 @@ mod tests {
         let in_a_row = deliveries.take_while(|delivery| *delivery == Delivery::Continues).count();
         assert!((3400..3500).contains(&in_a_row), "{in_a_row} of 1.15 us in 4 ms");
         // The budget is full again, but the rest of the messages come first.
-        assert_eq!(budget.request(Duration::ZERO, at(9000)), WorkPermit::Refused);
+        assert_eq!(budget.request(Duration::ZERO, at(9000)), WorkPermit::OverBudget);
         budget.on_packet_delivered();
         assert_eq!(budget.request(Duration::ZERO, at(9000)), WorkPermit::Granted);
     }

@@ -105,14 +105,20 @@ impl Connection {
         Ok(Some(MessageCursor { start, frames, times, delivery: Delivery::Continues }))
     }
 
-    /// Takes budget for a packet. One beyond the budget is refused before anything of it is read (§5.11).
+    /// Takes budget for a packet. One beyond the budget, or one that the application does not take, is refused before
+    /// anything of it is read (§5.11).
     fn request_work(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<(), Reject> {
-        if self.work.request(unread, now) == WorkPermit::Refused {
-            self.path.count_reject(Reject::OverBudget);
+        let reason = match self.work.request(unread, now) {
+            WorkPermit::Granted => None,
+            WorkPermit::OverBudget => Some(Reject::OverBudget),
+            WorkPermit::NotTaken => Some(Reject::NotTaken),
+        };
+        if let Some(reason) = reason {
+            self.path.count_reject(reason);
             if self.work.is_flood() {
                 self.break_off_violation(ChannelViolation::Flood);
             }
-            return Err(Reject::OverBudget);
+            return Err(reason);
         }
         self.work.charge(PACKET_WORK + datagram.len() as u64 * BYTE_WORK);
         Ok(())

@@ -53,7 +53,7 @@ fn refused_packets_are_counted_once_by_their_cause() {
     }
     end.set_intake(Intake::Refused);
     for _ in 0..2 {
-        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::OverBudget);
+        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::NotTaken);
     }
     assert_eq!(end.take_refused(), refused(3, 2));
     assert_eq!(end.take_refused(), refused(0, 0));

@@ -91,7 +91,7 @@ fn a_lost_close_message_is_repeated_until_it_arrives() {
 #[test]
 fn packets_are_refused_while_the_application_takes_no_messages() {
     let mut pair = Pair::connected();
-    for (intake, expected) in [(Intake::Refused, Err(Reject::OverBudget)), (Intake::Open, Ok(()))] {
+    for (intake, expected) in [(Intake::Refused, Err(Reject::NotTaken)), (Intake::Open, Ok(()))] {
         pair.ends[1].set_intake(intake);
         pair.send(0, CHAT, b"hello");
         let sent = pair.turn(0);
