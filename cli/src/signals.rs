@@ -12,6 +12,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 pub struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
+    /// Whether the next signal to stop ends the process in its handler.
+    ends_at_once: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -20,8 +22,9 @@ impl Signals {
     /// # Errors
     /// Returns the system's error if a handler cannot be registered.
     pub fn listen() -> io::Result<Self> {
-        let signals = Self { stop: Arc::default(), reload: Arc::default() };
+        let signals = Self { stop: Arc::default(), reload: Arc::default(), ends_at_once: Arc::default() };
         for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&signals.ends_at_once))?;
             signal_hook::flag::register(signal, Arc::clone(&signals.stop))?;
         }
         #[cfg(unix)]
@@ -33,6 +36,12 @@ impl Signals {
     #[must_use]
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ends the process at the next SIGTERM or SIGINT, with exit status 0 and without further log lines. For the waits
+    /// of an end, in which the program does not poll.
+    pub fn end_at_once_on_stop(&self) {
+        self.ends_at_once.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether SIGHUP arrived since the last call.

@@ -69,7 +69,7 @@ impl Service {
             }
             self.pace.rest(&mut self.server);
         }
-        self.stop();
+        self.stop(signals);
     }
 
     fn turn(&mut self) {
@@ -106,14 +106,16 @@ impl Service {
         ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }
     }
 
-    fn stop(mut self) {
+    fn stop(mut self, signals: &Signals) {
         self.server.begin_turn(self.clock.now());
         self.server.stop("");
         self.server.end_turn();
         // Taking the last `Disconnected` events writes their log lines.
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
-        // Waits for the last write of the history file, for at most a second: "stopped" is the last line.
+        // The drop waits up to a second for the last write of the history file: "stopped" is the last line. Another
+        // signal ends the wait, and the process.
+        signals.end_at_once_on_stop();
         drop(self.server);
         info!("stopped");
     }

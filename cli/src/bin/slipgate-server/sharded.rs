@@ -172,6 +172,8 @@ pub(crate) fn serve(
         }
         shards.turn(clock);
     }
+    // The shards wait for the last write of the history file. Another signal ends the wait, and the process.
+    signals.end_at_once_on_stop();
     log_totals(shards.stop(), overflow)
 }
 
