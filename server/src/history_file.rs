@@ -44,7 +44,7 @@ use format::{
     Remains,
 };
 use lock::HistoryLock;
-use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, resolve};
+use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owners, resolve};
 use slipgate_netcode::server::TokenCutoff;
 use slipgate_netcode::time::{Now, UnixSeconds};
 use slipgate_netcode::token::history::{JournalError, UsedToken};
@@ -495,9 +495,10 @@ fn write_first(
     used: impl ExactSizeIterator<Item = UsedToken>,
     present: &[&File],
 ) -> Result<(NewFile, ChainEnd), HistoryFileError> {
-    let mut new = NewFile::create(path)?;
-    // An empty file needs no room on the disk, so the owners are checked on a full one too.
-    new.require_owners(path, present)?;
+    // An empty file needs no room on the disk, but it needs an inode.
+    let new = NewFile::create(path);
+    require_owners(path, new.as_ref().ok(), present)?;
+    let mut new = new?;
     let end = write_all(&mut new, header, used)?;
     Ok((new, end))
 }

@@ -184,37 +184,60 @@ pub(super) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Refuses a file that belongs to another user than `ours`, which this process has just created.
-#[cfg(unix)]
-fn require_owner(file: &File, ours: &File) -> Result<(), HistoryFileError> {
-    use std::os::unix::fs::MetadataExt;
-    let uid = file.metadata()?.uid();
-    if uid == ours.metadata()?.uid() { Ok(()) } else { Err(HistoryFileError::OtherOwner { uid }) }
+/// A user of the system, by number. On systems without such numbers all are equal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner(u32);
+
+impl Owner {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self(metadata.uid())
+    }
+
+    #[cfg(not(unix))]
+    const fn of(_: &Metadata) -> Self {
+        Self(0)
+    }
+
+    /// Returns the user of this process: the owner of a new pipe.
+    #[cfg(unix)]
+    fn of_process() -> io::Result<Self> {
+        let (reader, _writer) = io::pipe()?;
+        Ok(Self::of(&File::from(std::os::fd::OwnedFd::from(reader)).metadata()?))
+    }
+
+    #[cfg(not(unix))]
+    const fn of_process() -> io::Result<Self> {
+        Ok(Self(0))
+    }
 }
 
-#[cfg(not(unix))]
-fn require_owner(_: &File, _: &File) -> Result<(), HistoryFileError> {
-    Ok(())
+/// Refuses files of another user than that of the new file, and warns of directories of other users. Without a new
+/// file, because the disk has no room for one, the files must belong to the user of this process.
+///
+/// Comparing with a file that was just created is right on network file systems too, which may map users.
+pub(super) fn require_owners(history: &Path, new: Option<&NewFile>, files: &[&File]) -> Result<(), HistoryFileError> {
+    let ours = new.map_or_else(Owner::of_process, NewFile::owner)?;
+    for file in files {
+        let owner = Owner::of(&file.metadata()?);
+        if owner != ours {
+            return Err(HistoryFileError::OtherOwner { uid: owner.0 });
+        }
+    }
+    Ok(warn_of_owners(history, ours)?)
 }
 
 /// Warns of each directory above the path that belongs to another user than `ours` and root: the owner of a directory
 /// may replace its files, also of a sticky one.
-#[cfg(unix)]
-fn warn_of_owners(path: &Path, ours: &File) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let our_uid = ours.metadata()?.uid();
+fn warn_of_owners(path: &Path, ours: Owner) -> io::Result<()> {
     for directory in path.ancestors().skip(1) {
-        let uid = std::fs::metadata(directory)?.uid();
-        if uid != 0 && uid != our_uid {
+        let owner = Owner::of(&std::fs::metadata(directory)?);
+        if owner != Owner(0) && owner != ours {
             let advice = "another user owns the directory and may replace its files; use one of the server's own user";
-            warn!(path = %directory.display(), uid, "history file: {advice}");
+            warn!(path = %directory.display(), uid = owner.0, "history file: {advice}");
         }
     }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn warn_of_owners(_: &Path, _: &File) -> io::Result<()> {
     Ok(())
 }
 
@@ -252,13 +275,8 @@ impl NewFile {
         })
     }
 
-    /// Refuses files of another user than that of the new file, and warns of directories of other users.
-    ///
-    /// Comparing with a file that was just created is right on network file systems too, which may map users.
-    pub(super) fn require_owners(&self, history: &Path, files: &[&File]) -> Result<(), HistoryFileError> {
-        let Some(ours) = &self.file else { return Ok(()) };
-        files.iter().try_for_each(|file| require_owner(file, ours))?;
-        Ok(warn_of_owners(history, ours)?)
+    fn owner(&self) -> io::Result<Owner> {
+        self.file.as_ref().map_or_else(Owner::of_process, |file| Ok(Owner::of(&file.metadata()?)))
     }
 
     /// Replaces the history file, and returns the open new one.

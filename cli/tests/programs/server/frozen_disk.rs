@@ -40,11 +40,11 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts a file system with room for 16 pages.
-    fn small(test: &TestFolder) -> Result<Self, String> {
+    /// Mounts a file system in memory with this limit of its size or of its number of files.
+    fn small(test: &TestFolder, limit: &str) -> Result<Self, String> {
         let volume = Self { folder: test.path("volume"), image: PathBuf::new() };
         fs::create_dir_all(&volume.folder).unwrap();
-        run("mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", volume.paths().0])?;
+        run("mount", &["-t", "tmpfs", "-o", limit, "tmpfs", volume.paths().0])?;
         Ok(volume)
     }
 
@@ -232,7 +232,7 @@ fn stop_signal_ends_a_server_whose_disk_is_frozen() {
 #[test]
 fn full_disk_does_not_prevent_a_start_with_a_whole_file() {
     let folder = TestFolder::new();
-    let volume = match Volume::small(&folder) {
+    let volume = match Volume::small(&folder, "size=64k") {
         Ok(volume) => volume,
         Err(reason) => return println!("skipped: no small file system: {reason}"),
     };
@@ -261,4 +261,54 @@ fn full_disk_does_not_prevent_a_start_with_a_whole_file() {
 
 fn files(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn owner_is_checked_on_a_disk_without_room_for_a_file() {
+    let folder = TestFolder::new();
+    let volume = match Volume::small(&folder, "nr_inodes=16") {
+        Ok(volume) => volume,
+        Err(reason) => return println!("skipped: no small file system: {reason}"),
+    };
+    let history = ["--history", "volume/history"];
+    let server = folder.start(&history);
+    let address = server.address();
+    server.kill();
+    let filled = (0..32).take_while(|number| fs::write(volume.folder.join(number.to_string()), []).is_ok()).count();
+    assert!(filled < 32, "{filled} files");
+
+    let server = restart(&folder, address, &history);
+    server.wait_for("cannot be rewritten");
+    server.kill();
+    std::os::unix::fs::chown(volume.folder.join("history"), Some(12345), None).unwrap();
+    let (code, message) = folder.refused(folder.complete(&history));
+    assert!(code == 1 && message.contains("12345"), "{code} {message}");
+}
+
+#[test]
+fn second_stop_signal_ends_the_wait_for_a_frozen_disk() {
+    let folder = TestFolder::new();
+    let volume = match Volume::freezable(&folder) {
+        Ok(volume) => volume,
+        Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+    };
+    for shards in ["1", "2"] {
+        let server = folder.start(&["--shards", shards, "--history", "volume/history"]);
+        let mut player = TestClient::join(1, server.address());
+        volume.freeze("--freeze");
+        let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
+        let frozen_at = Instant::now();
+        while frozen_at.elapsed() < Duration::from_millis(300) {
+            new.poll();
+            thread::sleep(Duration::from_millis(1));
+        }
+        server.signal("-TERM");
+        player.until("disconnected", |client| client.ended.is_some());
+        server.signal("-TERM");
+        // A server that waits for its disk would log that it hangs, and end with a line.
+        thread::sleep(Duration::from_millis(1500));
+        volume.freeze("--unfreeze");
+        let (code, log) = server.end();
+        assert!(code == Some(0) && !log.contains(": stopped") && !log.contains("ends without it"), "{code:?}\n{log}");
+    }
 }
