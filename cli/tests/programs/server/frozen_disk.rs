@@ -108,8 +108,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const MAX_DELAY: Duration = Duration::from_secs(5);
 /// A frozen disk may delay a round trip by this many milliseconds.
 const MAX_CHANGE: f64 = 5.0;
-/// On a machine that delays echoes of the control phase by more, such a change cannot be measured. A disk that delays
-/// players does so for the whole time, so twice the longest echo of the control phase is allowed there.
+/// On a machine that delays echoes of the control phase by more, the longest echo is another program's matter: up to
+/// twice that of the control phase is allowed there. The median and the 99th percentile have the goal on each machine.
 const MAX_CONTROL: f64 = 20.0;
 /// Another program may delay some echoes of a phase, so a phase is repeated after a miss. A disk delays those of each.
 const ROUNDS: u64 = 3;
@@ -124,18 +124,18 @@ impl Figures {
     fn meet_goal(&self, control: &Self, frozen_for: Duration) -> bool {
         assert_eq!((self.lost, control.lost), (0, 0), "messages were lost");
         let max_control = control.quantiles()[2];
-        let max_change = if max_control > MAX_CONTROL { 2.0 * max_control } else { MAX_CHANGE };
+        let max_change = if max_control > MAX_CONTROL { max_control } else { MAX_CHANGE };
         let changes: Vec<_> =
             self.quantiles().iter().zip(control.quantiles()).map(|(one, other)| one - other).collect();
         println!(
             "disk frozen for {frozen_for:?}: round trips p50, p99, max {:.2?} ms, before it {:.2?} ms; {} and {} \
-             messages, 0 lost; goal: at most {MAX_CHANGE} ms more; allowed on this machine: {max_change:.0} ms",
+             messages, 0 lost; goal: at most {MAX_CHANGE} ms more; allowed for max on this machine: {max_change:.0} ms",
             self.quantiles(),
             control.quantiles(),
             self.round_trips.len(),
             control.round_trips.len(),
         );
-        changes.iter().all(|change| *change <= max_change)
+        changes.iter().zip([MAX_CHANGE, MAX_CHANGE, max_change]).all(|(change, max)| *change <= max)
     }
 }
 

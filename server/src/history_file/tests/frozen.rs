@@ -110,8 +110,8 @@ impl Player {
 const INTERVAL: Duration = Duration::from_millis(10);
 /// A frozen disk may delay a round trip by this many milliseconds.
 const MAX_CHANGE: f64 = 5.0;
-/// On a machine that delays echoes of the control phase by more, such a change cannot be measured. A disk that delays
-/// players does so for the whole time, so twice the longest echo of the control phase is allowed there.
+/// On a machine that delays echoes of the control phase by more, the longest echo is another program's matter: up to
+/// twice that of the control phase is allowed there. The 99th percentile has the goal on each machine.
 const MAX_CONTROL: f64 = 20.0;
 /// Another program may delay some echoes of a phase, so a phase is repeated after a miss. A disk delays those of each.
 const ROUNDS: u64 = 3;
@@ -194,10 +194,10 @@ fn disk_that_hangs_changes_no_round_trip_of_players() {
                     new.push(new_player(4));
                 }
             });
-            let max_change = if control[1] > MAX_CONTROL { 2.0 * control[1] } else { MAX_CHANGE };
+            let max_change = if control[1] > MAX_CONTROL { control[1] } else { MAX_CHANGE };
             println!(
                 "disk stalled for {frozen_for:?}: round trips p99, max {frozen:.2?} ms, before it {control:.2?} ms; \
-                 0 messages lost; goal: at most {MAX_CHANGE} ms more; allowed on this machine: {max_change:.0} ms"
+                 0 messages lost; goal: at most {MAX_CHANGE} ms more; allowed for max here: {max_change:.0} ms"
             );
             freezer.set(false);
             // Pending clients live for 5 s. Clients that waited longer have ended with a reason.
@@ -212,7 +212,8 @@ fn disk_that_hangs_changes_no_round_trip_of_players() {
                 new.iter().map(|player| (player.is_connected, player.ended)).collect::<Vec<_>>()
             );
             assert!(is_all || new.iter().all(|player| player.is_connected));
-            frozen.iter().zip(control).all(|(frozen, control)| frozen - control <= max_change)
+            let changes = frozen.iter().zip(control).map(|(frozen, control)| frozen - control);
+            changes.zip([MAX_CHANGE, max_change]).all(|(change, max)| change <= max)
         });
         assert!(has_met_goal, "the disk delays players");
         drop(end);
