@@ -97,8 +97,8 @@ fn screen_of_80_by_24_shows_players_and_obeys_keys() {
     assert!(screen.iter().any(|row| row.starts_with("SUCCESS: every client was served")), "{}", screen.join("\n"));
 }
 
-/// The minimum rate of the flood in datagrams per second, on a machine that permits it.
-const MIN_FLOOD: f64 = 90_000.0;
+/// The rate of the flood in datagrams per second, on a machine that permits it.
+const MIN_FLOOD: f64 = 100_000.0;
 
 /// Returns how many datagrams a second one thread can send now.
 fn bare_rate() -> f64 {
@@ -122,7 +122,7 @@ fn flood_shows_rates_drops_and_processor_time() {
     });
     // A loaded machine may not permit the rate: a sender beside the demo shows what it permits.
     let permitted = if rate.get() < MIN_FLOOD { bare_rate() / 2.0 } else { MIN_FLOOD };
-    let goal = "goal: 100,000 a second, 90 % of it must be reached where the machine permits it";
+    let goal = "goal: 100,000 a second where the machine permits it";
     println!("{}\nflood: {} a second; {goal}: {permitted:.0} here\n", screen.join("\n"), rate.get());
     assert!(rate.get() >= permitted.min(MIN_FLOOD), "{} a second, {permitted:.0} are possible", rate.get());
     let flood = row(&screen, "flood");

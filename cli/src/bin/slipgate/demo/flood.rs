@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,9 +27,17 @@ const MAX_BYTES: u64 = 250;
 /// The first byte of an encrypted payload: 2 bytes of sequence number, packet type 5 (§1.8 of netcode-1.02).
 const PAYLOAD_PREFIX: u8 = 0x25;
 
+/// How many datagrams a flood has sent, and until when by its own clock. A thread that reads this later than it was
+/// counted computes the same rate.
+#[derive(Clone, Copy)]
+pub(super) struct FloodCount {
+    pub(super) sent: u64,
+    pub(super) until: Instant,
+}
+
 /// A running flood. It ends when it is dropped.
 pub(super) struct Flood {
-    sent: Arc<AtomicU64>,
+    count: Arc<Mutex<FloodCount>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,20 +50,21 @@ impl Flood {
         }
         let failed = |error: io::Error| Failure::run_time(format!("the flood cannot start: {error}"));
         let sockets = (0..SOCKETS).map(|_| open(server)).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let (sent, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let count = Arc::new(Mutex::new(FloodCount { sent: 0, until: Instant::now() }));
+        let stop = Arc::<AtomicBool>::default();
         let thread = {
-            let (sent, stop) = (Arc::clone(&sent), Arc::clone(&stop));
+            let (count, stop) = (Arc::clone(&count), Arc::clone(&stop));
             std::thread::Builder::new()
                 .name("flood".to_owned())
-                .spawn(move || flood(&sockets, &sent, &stop))
+                .spawn(move || flood(&sockets, &count, &stop))
                 .map_err(failed)?
         };
-        Ok(Self { sent, stop, thread: Some(thread) })
+        Ok(Self { count, stop, thread: Some(thread) })
     }
 
-    /// Returns the number of datagrams sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
+    /// Returns how many datagrams were sent, and until when.
+    pub(super) fn count(&self) -> FloodCount {
+        *lock(&self.count)
     }
 }
 
@@ -65,6 +74,12 @@ impl Drop for Flood {
         // A panicked flood needs no report: it only stops.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Locks the count of a flood.
+fn lock(count: &Mutex<FloodCount>) -> MutexGuard<'_, FloodCount> {
+    // Poisoning is harmless: the critical sections only copy and replace.
+    count.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open(server: SocketAddr) -> io::Result<UdpSocket> {
@@ -78,7 +93,7 @@ fn open(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn flood(sockets: &[UdpSocket], sent: &AtomicU64, stop: &AtomicBool) {
+fn flood(sockets: &[UdpSocket], count: &Mutex<FloodCount>, stop: &AtomicBool) {
     let junk: Vec<Vec<u8>> = (0..DATAGRAMS).map(junk).collect();
     let mut datagrams = junk.iter().zip(0_usize..).cycle();
     let (mut last, mut due) = (Instant::now(), 0);
@@ -90,11 +105,16 @@ fn flood(sockets: &[UdpSocket], sent: &AtomicU64, stop: &AtomicBool) {
         last = now;
         let burst = (due / 1_000_000_000) as usize;
         due %= 1_000_000_000;
+        let mut sent = 0;
         for (datagram, index) in datagrams.by_ref().take(burst) {
             // While the server restarts, the system refuses datagrams to the closed port; they do not count.
             let socket = sockets.get(index % SOCKETS);
-            sent.fetch_add(u64::from(socket.is_some_and(|socket| socket.send(datagram).is_ok())), Ordering::Relaxed);
+            sent += u64::from(socket.is_some_and(|socket| socket.send(datagram).is_ok()));
         }
+        // The burst was due by `now`, so both belong together.
+        let mut count = lock(count);
+        *count = FloodCount { sent: count.sent + sent, until: now };
+        drop(count);
         std::thread::sleep(PACE);
     }
 }

@@ -11,7 +11,7 @@ use slipgate_token_issuer::http::RunningService;
 
 use super::clients::{AfterEnd, Clients, JoinSettings, ServerState};
 use super::flags::DemoFlags;
-use super::flood::Flood;
+use super::flood::{Flood, FloodCount};
 use super::game::GameSettings;
 use super::impaired_path::ImpairedPath;
 use super::issuer::{PROTOCOL_ID, start_issuer};
@@ -154,8 +154,8 @@ impl DemoStage {
     }
 
     /// Returns the number of junk datagrams that the running flood has sent; `None` if there is none.
-    pub(super) fn flood_sent(&self) -> Option<u64> {
-        self.flood.as_ref().map(Flood::sent)
+    pub(super) fn flood_count(&self) -> Option<FloodCount> {
+        self.flood.as_ref().map(Flood::count)
     }
 
     /// Stops the server and starts another one on the same port. Its clients get new tokens and connect again.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::super::flood::FloodCount;
 use super::super::server::ServerReport;
 use super::super::snapshot::DemoSnapshot;
 
@@ -35,7 +36,7 @@ pub(super) struct History {
     events: VecDeque<(Duration, String)>,
     /// The counters at the last sample.
     server: ServerReport,
-    flood: Option<(Instant, u64)>,
+    flood: Option<FloodCount>,
 }
 
 impl History {
@@ -71,8 +72,8 @@ impl History {
         self.samples.iter()
     }
 
-    /// Takes a sample if it is due. `flood_sent` is the number of junk datagrams that the running flood has sent.
-    pub(super) fn update(&mut self, snapshot: &DemoSnapshot, flood_sent: Option<u64>, now: Instant) {
+    /// Takes a sample if it is due. `flood` is the number of junk datagrams that the running flood has sent.
+    pub(super) fn update(&mut self, snapshot: &DemoSnapshot, flood: Option<FloodCount>, now: Instant) {
         if now < self.next_sample {
             return;
         }
@@ -97,7 +98,7 @@ impl History {
                 .zip(self.server.cpu)
                 .zip(time)
                 .map(|((new, old), time)| share(new.saturating_sub(old), time)),
-            flood: self.flood_rate(flood_sent, now),
+            flood: self.flood_rate(flood),
             dropped_by_system,
             drops,
         };
@@ -112,10 +113,12 @@ impl History {
         }
     }
 
-    fn flood_rate(&mut self, sent: Option<u64>, now: Instant) -> Option<u64> {
-        let last = std::mem::replace(&mut self.flood, sent.map(|sent| (now, sent)));
-        let (at, before) = last.unwrap_or((now, 0));
-        sent.map(|sent| per_second(sent.saturating_sub(before), now.duration_since(at)))
+    /// Returns the rate in the flood's own time since the last sample.
+    fn flood_rate(&mut self, count: Option<FloodCount>) -> Option<u64> {
+        let last = std::mem::replace(&mut self.flood, count);
+        let count = count?;
+        let last = last.unwrap_or(count);
+        Some(per_second(count.sent.saturating_sub(last.sent), count.until.saturating_duration_since(last.until)))
     }
 }
 

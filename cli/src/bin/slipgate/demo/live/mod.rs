@@ -65,7 +65,7 @@ impl LiveScreen {
         let (now, snapshot) = (Instant::now(), stage.snapshot());
         let events = self.events.update(&snapshot, stage.take_restarted());
         events.into_iter().for_each(|event| self.history.add_event(now, event));
-        self.history.update(&snapshot, stage.flood_sent(), now);
+        self.history.update(&snapshot, stage.flood_count(), now);
         let view =
             View { snapshot: &snapshot, history: &self.history, line: stage.line(), addresses: &self.addresses, now };
         let (width, height) = LiveTerminal::size();
@@ -94,9 +94,9 @@ impl LiveScreen {
     }
 
     fn toggle_flood(&mut self, stage: &mut DemoStage) -> Result<(), Failure> {
-        match stage.flood_sent() {
+        match stage.flood_count() {
             None => self.add_event(&format!("A flood begins: {FLOOD_RATE} datagrams of junk a second.")),
-            Some(sent) => self.add_event(&format!("The flood ends after {sent} datagrams.")),
+            Some(count) => self.add_event(&format!("The flood ends after {} datagrams.", count.sent)),
         }
         stage.toggle_flood()
     }

@@ -6,6 +6,7 @@ use slipgate_client::ClientState;
 use slipgate_netcode::discard::Discard;
 use slipgate_sim::Preset;
 
+use super::super::super::flood::FloodCount;
 use super::super::super::show::tests::perfect_run;
 use super::drops as drops_row;
 use super::*;
@@ -27,7 +28,10 @@ fn busy_run() -> (DemoSnapshot, History, Instant) {
     let start = Instant::now();
     let mut history = History::new(start);
     for second in 0..100 {
-        history.update(&snapshot, (second > 50).then_some(100_000 * second), start + Duration::from_secs(second));
+        let now = start + Duration::from_secs(second);
+        // The samples are late by up to 300 ms, which must not change the rate.
+        let flood = FloodCount { sent: 100_000 * second, until: now };
+        history.update(&snapshot, (second > 50).then_some(flood), now + Duration::from_millis(second % 4 * 100));
     }
     history.add_event(start, "Player 1003 is kicked and reads: \"Please be kind in the chat.\"".to_owned());
     history.add_event(start, "Restart 12: 0.01 s without a server, all 8 players back after 0.12 s.".to_owned());
