@@ -14,6 +14,9 @@ pub(crate) const TURN_SECONDS: BucketBounds =
 /// The round-trip time, in seconds.
 pub(crate) const ROUND_TRIP_SECONDS: BucketBounds =
     [0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
+/// The messages that wait or are not acknowledged, of one client.
+pub(crate) const QUEUED_MESSAGES: BucketBounds =
+    [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0];
 /// The share of lost packets.
 pub(crate) const LOSS_RATIOS: BucketBounds = [0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0];
 
@@ -81,7 +84,7 @@ mod tests {
 
     #[test]
     fn bounds_ascend() {
-        for bounds in [TURN_SECONDS, ROUND_TRIP_SECONDS, LOSS_RATIOS] {
+        for bounds in [TURN_SECONDS, ROUND_TRIP_SECONDS, QUEUED_MESSAGES, LOSS_RATIOS] {
             assert!(bounds.is_sorted(), "{bounds:?}");
         }
     }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use slipgate_server::counters::Discard;
+use slipgate_server::counters::{Discard, ServerTotals};
 use slipgate_server::sockets::SocketErrorKind;
 
 use crate::histogram::Histogram;
@@ -69,6 +69,22 @@ const SERVER: &[Metric] = &[
     metric("clients", "Clients with a slot, by state.", |scrape| {
         let (used, closing) = (scrape.snapshot.totals.connected, scrape.snapshot.closing);
         Value::GaugeBy("state", vec![("connected", used.saturating_sub(closing).into()), ("closing", closing.into())])
+    }),
+    metric("pending_clients", "Clients with a valid token that have not answered their challenge.", |scrape| {
+        Value::Gauge(scrape.snapshot.totals.pending_clients as f64)
+    }),
+    metric("used_tokens", "Used, unexpired tokens in the history.", |scrape| {
+        Value::Gauge(scrape.snapshot.totals.used_tokens as f64)
+    }),
+    measured("memory_left", Unit::Bytes, "Bytes that all clients together may still take, by use.", |scrape| {
+        let ServerTotals { message_memory_left, transfer_memory_left, .. } = scrape.snapshot.totals;
+        Value::GaugeBy(
+            "use",
+            vec![("messages", message_memory_left as f64), ("transfers", transfer_memory_left as f64)],
+        )
+    }),
+    metric("queued_messages", "Messages that wait or are not acknowledged, of each client, every 2 s.", |scrape| {
+        Value::Histogram(scrape.snapshot.queued)
     }),
     measured("turn_time", Unit::Seconds, "Time of one turn, without the wait after it.", |scrape| {
         Value::Histogram(scrape.snapshot.turn_time)

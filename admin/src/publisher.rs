@@ -136,7 +136,11 @@ impl AdminPublisher {
         }
         let end = self.clients.len().min(self.next_client + PATHS_PER_TURN);
         for client in self.clients.get(self.next_client..end).unwrap_or_default() {
-            let Some(path) = server.client(*client).and_then(|client| client.path()) else { continue };
+            let Some(client) = server.client(*client) else { continue };
+            let Some(path) = client.path() else { continue };
+            if client.connection().is_some() {
+                self.current.queued.add(client.queued().messages.into());
+            }
             self.current.loss.add(path.endpoint.loss);
             if let Some(round_trip) = path.congestion.round_trip {
                 self.current.round_trip.add(round_trip.as_secs_f64());

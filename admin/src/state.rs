@@ -12,7 +12,7 @@ use slipgate_server::counters::ServerTotals;
 use slipgate_server::{Clock, ServerConfig};
 
 use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
-use crate::histogram::{Histogram, LOSS_RATIOS, ROUND_TRIP_SECONDS, TURN_SECONDS};
+use crate::histogram::{Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
 use crate::token::AdminToken;
 
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
@@ -27,6 +27,7 @@ pub(crate) struct AdminSnapshot {
     pub(crate) turn_time: Histogram,
     pub(crate) round_trip: Histogram,
     pub(crate) loss: Histogram,
+    pub(crate) queued: Histogram,
 }
 
 impl AdminSnapshot {
@@ -37,6 +38,7 @@ impl AdminSnapshot {
             turn_time: Histogram::new(&TURN_SECONDS),
             round_trip: Histogram::new(&ROUND_TRIP_SECONDS),
             loss: Histogram::new(&LOSS_RATIOS),
+            queued: Histogram::new(&QUEUED_MESSAGES),
         }
     }
 
@@ -49,6 +51,7 @@ impl AdminSnapshot {
             sum.turn_time += &shard.turn_time;
             sum.round_trip += &shard.round_trip;
             sum.loss += &shard.loss;
+            sum.queued += &shard.queued;
         }
         sum
     }

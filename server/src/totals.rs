@@ -11,6 +11,14 @@ use slipgate_udp::SocketStats;
 pub struct ServerTotals {
     /// The number of connected clients.
     pub connected: u32,
+    /// The number of pending clients: they have shown a valid token, and have not answered their challenge.
+    pub pending_clients: usize,
+    /// The number of used, unexpired tokens in the history. All shards have one history.
+    pub used_tokens: usize,
+    /// The bytes that messages may still take, of the memory of all clients together. Shards may share it.
+    pub message_memory_left: usize,
+    /// The same for transfers.
+    pub transfer_memory_left: usize,
     /// The counters of the protocol.
     pub stats: NetcodeStats,
     /// Turns that ended before the sockets were empty, because of the [read limits](crate::ReadLimits). If it grows,
@@ -48,6 +56,10 @@ impl ServerTotals {
 impl AddAssign for ServerTotals {
     fn add_assign(&mut self, other: Self) {
         self.connected += other.connected;
+        self.pending_clients += other.pending_clients;
+        self.used_tokens = self.used_tokens.max(other.used_tokens);
+        self.message_memory_left = self.message_memory_left.min(other.message_memory_left);
+        self.transfer_memory_left = self.transfer_memory_left.min(other.transfer_memory_left);
         self.stats += &other.stats;
         self.turns_cut_short += other.turns_cut_short;
         self.max_events_per_turn = self.max_events_per_turn.max(other.max_events_per_turn);

@@ -95,8 +95,13 @@ impl Server {
     /// Returns all counters. It makes a system call where the system counts dropped datagrams.
     #[must_use]
     pub fn totals(&self) -> ServerTotals {
+        let tables = self.core.netcode.table_usage();
         ServerTotals {
             connected: self.connected_count(),
+            pending_clients: tables.pending,
+            used_tokens: tables.used_tokens,
+            message_memory_left: self.core.memory.messages.left(),
+            transfer_memory_left: self.core.memory.transfers.left(),
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
