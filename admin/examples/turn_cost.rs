@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The arguments are the number of clients in the same program, each of which sends one payload in each turn, and the
-//! number of turns at 60 Hz. With `--toggle-collect='*turn_of_the_game*'` the tool counts the rest of the turn.
+//! number of turns at 60 Hz. The tool counts the rest of the turn with
+//! `--toggle-collect='*turn_of_the_game*'`.
 
 use std::time::Duration;
 

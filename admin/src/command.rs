@@ -31,7 +31,7 @@ impl From<ClientHandle> for ClientPosition {
     }
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// Lists the clients behind this position.

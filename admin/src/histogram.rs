@@ -52,6 +52,33 @@ impl Histogram {
         self.counts.iter().sum::<u64>() + self.larger
     }
 
+    /// Returns the values that were added after an earlier state of the same histogram.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut new = *self;
+        new.counts.iter_mut().zip(earlier.counts).for_each(|(count, less)| *count = count.saturating_sub(less));
+        new.larger = self.larger.saturating_sub(earlier.larger);
+        new.sum = (self.sum - earlier.sum).max(0.0);
+        new
+    }
+
+    /// Returns the mean, `None` without values.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum / count as f64)
+    }
+
+    /// Returns the bound of the bucket in which this share of the values ends: the last finite one for larger values,
+    /// and `None` without values.
+    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = (self.count() as f64 * share).ceil() as u64;
+        let mut below = 0;
+        let reached = self.bounds.iter().zip(self.counts).find_map(|(bound, count)| {
+            below += count;
+            (below >= wanted).then_some(*bound)
+        });
+        reached.or(self.bounds.last().copied()).filter(|_| wanted > 0)
+    }
+
     /// Returns each bound with the count of its bucket alone; the last bound is infinite.
     pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
         let last = (f64::INFINITY, self.larger);
@@ -80,6 +107,21 @@ mod tests {
         let buckets = sum.buckets();
         assert_eq!(buckets[..4], [(0.0, 2), (0.001, 2), (0.0025, 2), (0.005, 0)]);
         assert_eq!((buckets[BUCKETS], sum.count(), sum.sum()), ((f64::INFINITY, 2), 8, 4.006));
+    }
+
+    #[test]
+    fn mean_and_quantile_are_those_of_the_new_values() {
+        let mut histogram = Histogram::new(&LOSS_RATIOS);
+        assert_eq!((histogram.mean(), histogram.quantile(0.99)), (None, None));
+        histogram.add(1.0);
+        let earlier = histogram;
+        (0..99).for_each(|_| histogram.add(0.001));
+        histogram.add(0.2);
+        let new = histogram.since(&earlier);
+        assert_eq!((new.count(), new.quantile(0.99), new.quantile(1.0)), (100, Some(0.001), Some(0.2)));
+        assert!((new.mean().unwrap() - 0.002_99).abs() < 1e-9, "{new:?}");
+        histogram.add(7.0);
+        assert_eq!(histogram.quantile(1.0), Some(1.0), "the last finite bound");
     }
 
     #[test]

@@ -11,12 +11,17 @@ use slipgate_server::config::TokenCutoff;
 use slipgate_server::counters::ServerTotals;
 use slipgate_server::{Clock, ServerConfig};
 
+use tokio::sync::Semaphore;
+
 use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
 use crate::histogram::{Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
 use crate::token::AdminToken;
 
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
 const MAX_TURN_GAP: Duration = Duration::from_secs(3);
+
+/// The maximum number of streams of values for the page with charts.
+const MAX_STREAMS: usize = 8;
 
 /// The counters of one shard at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +117,8 @@ pub(crate) struct AdminState {
     shards: Mutex<Vec<Arc<ShardState>>>,
     limits: Mutex<Option<AdmissionSettings>>,
     is_draining: AtomicBool,
+    /// The places of streams of values, so that some connections are left for all else.
+    pub(crate) streams: Arc<Semaphore>,
     /// What requests must show; `None` if each is allowed.
     pub(crate) token: Option<AdminToken>,
 }
@@ -121,6 +128,7 @@ impl AdminState {
         Self {
             clock: Clock::start(),
             token,
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             shards: Mutex::default(),
             limits: Mutex::default(),
             is_draining: AtomicBool::new(false),

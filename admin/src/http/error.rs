@@ -33,11 +33,8 @@ impl AdminFailure {
         "wrong_host",
         "the Host header must be an IP address or localhost: another name may be that of an attacker's page",
     );
-    pub(super) const BROWSER: Self = Self::new(
-        StatusCode::FORBIDDEN,
-        "cross_origin",
-        "requests from web pages are refused: this service is for programs",
-    );
+    pub(super) const BROWSER: Self =
+        Self::new(StatusCode::FORBIDDEN, "cross_origin", "requests from other web pages are refused");
     pub(super) const UNAUTHORIZED: Self = Self::new(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
@@ -58,6 +55,8 @@ impl AdminFailure {
         Self::new(StatusCode::BAD_REQUEST, "text_too_long", "the text is longer than 256 bytes");
     pub(super) const ALREADY_DRAINING: Self =
         Self::new(StatusCode::CONFLICT, "already_draining", "the server is draining already");
+    pub(super) const TOO_MANY_STREAMS: Self =
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", "8 pages with charts are open already");
     const BUSY: Self = Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many commands wait for the game's thread");
     const NO_SERVER: Self =
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_server", "the server has not started, or it ends");

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -23,6 +25,11 @@ use crate::token::AdminToken;
 
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY_BYTES: usize = 4096;
+/// What a browser may load into the page with charts: files and values of this server only. No other page may frame it.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'",
+);
 /// The maximum time from the end of a request's head to its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -32,6 +39,8 @@ pub(super) async fn guard(State(state): State<Arc<AdminState>>, request: Request
     let mut response = response.unwrap_or_else(|_| AdminFailure::TIMEOUT.into_response());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -72,9 +81,10 @@ fn check(headers: &HeaderMap) -> Result<(), AdminFailure> {
     if hosts.next().is_some() || !host.is_some_and(is_own_host) {
         return Err(AdminFailure::WRONG_HOST);
     }
-    // An address that is typed into a browser has the site `none`.
-    let is_typed = headers.get_all("sec-fetch-site").iter().all(|site| site == "none");
-    if headers.contains_key(ORIGIN) || !is_typed {
+    // An address that is typed into a browser has the site `none`, a file of our own page `same-origin`. The host is an
+    // address or `localhost`, so no page of others has the same origin.
+    let is_own = headers.get_all("sec-fetch-site").iter().all(|site| site == "none" || site == "same-origin");
+    if headers.contains_key(ORIGIN) || !is_own {
         return Err(AdminFailure::BROWSER);
     }
     Ok(())
@@ -127,6 +137,8 @@ mod tests {
         let own = ("host", "127.0.0.1:1");
         assert!(check(&headers(&[own])).is_ok());
         assert!(check(&headers(&[own, ("sec-fetch-site", "none")])).is_ok());
+        assert!(check(&headers(&[own, ("sec-fetch-site", "same-origin")])).is_ok());
+        assert!(check(&headers(&[own, ("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:1")])).is_err());
         for wrong in [
             &[][..],
             &[own, own],

@@ -5,6 +5,7 @@
 //! ```
 
 mod clients;
+mod dashboard;
 mod error;
 mod guard;
 mod paths;

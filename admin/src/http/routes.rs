@@ -10,10 +10,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde::Serialize;
 
-use super::clients;
 use super::error::AdminFailure;
 use super::guard::guard;
-use super::paths::{CLIENTS, DRAIN, HEALTH, KICK, METRICS, READY};
+use super::paths::{CLIENTS, DRAIN, EVENTS, HEALTH, KICK, METRICS, PAGE, READY, SCRIPT, STYLE};
+use super::{clients, dashboard};
 use crate::metrics;
 use crate::state::{AdminState, NotReady};
 
@@ -26,6 +26,10 @@ pub(super) fn router(state: Arc<AdminState>) -> Router {
         .route(CLIENTS, get(clients::list))
         .route(KICK, post(clients::kick))
         .route(DRAIN, post(clients::drain))
+        .route(PAGE, get(dashboard::page))
+        .route(SCRIPT, get(dashboard::script))
+        .route(STYLE, get(dashboard::style))
+        .route(EVENTS, get(dashboard::events))
         .fallback(async || AdminFailure::NOT_FOUND)
         .method_not_allowed_fallback(async || AdminFailure::METHOD_NOT_ALLOWED)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))

@@ -8,7 +8,7 @@ use super::client::TestClient;
 use super::program::{MAX_WAIT, OTHER_KEY, Program, TestFolder, assert_no_secret};
 
 /// Returns the admin address of a server that was started with `--admin`.
-fn admin_of(server: &Program) -> SocketAddr {
+pub(crate) fn admin_of(server: &Program) -> SocketAddr {
     let line = server.wait_for("admin service");
     line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap()
 }
@@ -199,6 +199,38 @@ fn idle_connections_do_not_stop_the_game() {
     // The idle ones are closed after their header timeout.
     wait_for(admin, "/readyz", 200, "ok");
     drop(idle);
+    server.stop();
+}
+
+#[test]
+fn page_has_a_strict_policy_and_few_streams() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0"]);
+    let admin = admin_of(&server);
+    for (path, kind) in [("/", "text/html"), ("/dashboard.js", "text/javascript"), ("/dashboard.css", "text/css")] {
+        let (status, response) = get(admin, path);
+        assert_eq!(status, 200, "{response}");
+        for header in [kind, "default-src 'none'", "frame-ancestors 'none'", "nosniff", "no-store"] {
+            assert!(response.contains(header), "{path}: {header}");
+        }
+        assert!(!response.contains("https:") && !response.contains("//cdn") && !response.contains("style="), "{path}");
+    }
+    let stream = || {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+        write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n\r\n").unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (stream, String::from_utf8_lossy(&head).into_owned())
+    };
+    let open: Vec<_> = (0..8).map(|_| stream()).collect();
+    assert!(open.iter().all(|(_, head)| head == "HTTP/1.1 200"));
+    assert_eq!(stream().1, "HTTP/1.1 429");
+    wait_for(admin, "/metrics", 200, "# EOF");
+    let (mut first, _) = open.into_iter().next().unwrap();
+    let mut events = String::new();
+    first.read_to_string(&mut events).unwrap();
+    assert_eq!(events.matches("data: {\"uptime\":").count(), 10, "{events}");
     server.stop();
 }
 

@@ -6,6 +6,7 @@
 mod admin;
 mod apps;
 mod client;
+mod dashboard;
 mod frozen_disk;
 mod history;
 mod hostile;
