@@ -18,6 +18,7 @@ mod settings;
 mod sharded;
 mod start;
 mod steering;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,7 @@ fn run() -> Result<(), Failure> {
     let admin =
         settings.admin.map(|bind| start::start_admin(bind, settings.admin_token_file.as_deref())).transpose()?;
     let (mut servers, clock) = start::start(&settings)?;
+    supervisor::notify_ready();
     match servers.pop() {
         Some(server) if servers.is_empty() => {
             Service::new(server, clock, settings, admin).run(&signals);

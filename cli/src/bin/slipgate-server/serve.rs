@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use crate::app::App;
 use crate::settings::Settings;
+use crate::supervisor;
 
 /// A server with its application and its tick rate.
 pub(crate) struct Service {
@@ -100,6 +101,7 @@ impl Service {
         let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
+        supervisor::notify_draining();
         if let Some((admin, _)) = &self.admin {
             admin.set_draining();
         }

@@ -21,6 +21,7 @@ use tracing::{error, info};
 use crate::app::{App, AppKind};
 use crate::serve::read_keys_again;
 use crate::settings::Settings;
+use crate::supervisor;
 
 /// The interval at which `echo` polls signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
@@ -186,6 +187,7 @@ fn reload_keys(shards: &RunningShards, keys: &KeySource) {
 fn begin_drain(shards: &RunningShards, clock: Clock, drain: Duration) -> Instant {
     info!(connected = shards.connected(), ?drain, "stopping: denying new clients, waiting for the others to leave");
     shards.accept_new_clients(false);
+    supervisor::notify_draining();
     clock.monotonic().after(drain)
 }
 

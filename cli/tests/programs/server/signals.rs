@@ -112,3 +112,28 @@ fn invalid_or_missing_key_file_keeps_the_current_keys() {
     TestClient::join(1, server.address()).echo(b"the old key opens");
     server.stop();
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn systemd_learns_when_the_server_is_ready_and_when_it_drains() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
+        socket.set_read_timeout(Some(super::program::MAX_WAIT)).unwrap();
+        let receive = || {
+            let mut buf = [0; 256];
+            let length = socket.recv(&mut buf).unwrap();
+            String::from_utf8_lossy(&buf[..length]).into_owned()
+        };
+        let mut command = folder.complete(&["--drain", "1h", "--shards", shards]);
+        command.env("NOTIFY_SOCKET", folder.path("notify"));
+        let server = Program::start(command);
+        assert_eq!(receive(), "READY=1\nSTATUS=serving\n");
+        let mut client = TestClient::join(1, server.address());
+        server.signal("-TERM");
+        assert_eq!(receive(), "STOPPING=1\nSTATUS=draining\n");
+        client.leave();
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
+    }
+}
