@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A [`scenario`] defines a path and its flows, [`world`] runs it, and [`measure`] computes the figures. [`table`] runs
-//! all scenarios and prints the table in `specs/congestion-table.md`.
+//! all scenarios and prints the table in `specs/congestion-table.md`. [`sync`] measures game state.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ pub mod scenarios;
 pub mod sender;
 pub mod source;
 pub mod specification;
+pub mod sync;
 pub mod table;
 pub mod targets;
 pub mod trace;

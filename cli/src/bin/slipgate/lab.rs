@@ -1,4 +1,4 @@
-//! `slipgate lab`: measures congestion control in a simulator with virtual time.
+//! `slipgate lab`: measures congestion control and game state in simulators with virtual time.
 
 use std::num::NonZeroU64;
 
@@ -10,6 +10,7 @@ use slipgate_lab::controllers::ControllerKind;
 use slipgate_lab::goals::{self, FIRST_SEED, GoalResult};
 use slipgate_lab::random_paths::{self, TrialResult};
 use slipgate_lab::scenario::Scenario;
+use slipgate_lab::sync::document;
 use slipgate_lab::table::{self, Row, SEEDS};
 use slipgate_lab::{scenarios, specification};
 
@@ -34,6 +35,20 @@ Use a release build; the whole table takes several minutes.
 pub(crate) enum LabCommand {
     /// Run the congestion scenarios with several controllers and print a table
     Congestion(LabFlags),
+    /// Measure game state on lossy paths, beside the methods of a bachelor thesis, and print a table
+    Sync(SyncFlags),
+}
+
+#[derive(Args)]
+pub(crate) struct SyncFlags {
+    /// Number of seeds, starting with 1
+    #[arg(long, value_name = "N", default_value_t = document::SEEDS,
+        value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
+    /// Print the whole document specs/sync-table.md
+    #[arg(long, conflicts_with = "seeds")]
+    markdown: bool,
 }
 
 #[derive(Args)]
@@ -79,7 +94,14 @@ pub(crate) struct LabFlags {
 }
 
 pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
-    let LabCommand::Congestion(flags) = command;
+    match command {
+        LabCommand::Congestion(flags) => congestion(flags),
+        LabCommand::Sync(flags) if flags.markdown => print(&document::document()),
+        LabCommand::Sync(flags) => print(&document::table(&document::rows(flags.seeds))),
+    }
+}
+
+fn congestion(flags: &LabFlags) -> Result<(), Failure> {
     let threads = usize::from(flags.threads);
     if flags.markdown {
         print_line(specification::document(threads).trim_end());

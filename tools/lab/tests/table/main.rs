@@ -20,9 +20,10 @@ use slipgate_lab::targets::{self, OPEN, TARGETS};
 
 use self::scale::pick;
 
-#[path = "../../../tests/src/scale.rs"]
+#[path = "../../../../tests/src/scale.rs"]
 #[allow(unreachable_pub, reason = "the file is a module of the test library")]
 mod scale;
+mod sync_table;
 
 const HOW: &str =
     "if the change is intended: cargo run --release -- lab congestion --markdown > specs/congestion-table.md";
