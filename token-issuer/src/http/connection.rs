@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::HttpLimits;
 use super::connection_io::ConnectionIo;
 use super::connection_state::{ConnectionState, RequestTiming};
+use super::connections::ConnectionSource;
 use super::guard::closing;
 use super::turns::Turns;
 
@@ -33,7 +34,7 @@ const PIPELINE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves one connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
 pub(super) async fn serve_connection(
-    stream: TcpStream,
+    (stream, source): (TcpStream, ConnectionSource),
     router: Router,
     turns: Turns,
     state: Arc<ConnectionState>,
@@ -41,7 +42,7 @@ pub(super) async fn serve_connection(
     mut stop: watch::Receiver<()>,
 ) {
     let turn = tokio::select! {
-        turn = timeout(limits.header_timeout, turns.wait(&stream, &state)) => turn,
+        turn = timeout(limits.header_timeout, turns.wait(&stream, source, &state)) => turn,
         _ = stop.changed() => return,
     };
     let Ok(Ok(turn)) = turn else { return };

@@ -27,7 +27,7 @@ const MAX_FOUND: usize = 16;
 pub const MAX_CLOSING: usize = 32;
 
 /// The unit of the limit for each address: an IPv4 address, or the /64 of an IPv6 address, which is one host's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ConnectionSource(IpAddr);
 
 impl From<IpAddr> for ConnectionSource {

@@ -28,8 +28,7 @@ use super::{HttpLimits, TokenService, router};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The connections that are accepted before the tasks of other connections run again. Meanwhile no other request is
-/// served.
+/// The maximum number of connections that are accepted without a pause in which the tasks of other connections run.
 const ACCEPT_BATCH: u32 = 4;
 /// The minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -97,7 +96,8 @@ impl Acceptor {
         }
         let state = self.connections.new_state(Instant::now());
         let (router, turns) = (self.router.clone(), self.turns.clone());
-        let connection = serve_connection(stream, router, turns, Arc::clone(&state), self.limits, self.stop.clone());
+        let stop = self.stop.clone();
+        let connection = serve_connection((stream, source), router, turns, Arc::clone(&state), self.limits, stop);
         self.connections.spawn(source, state, connection);
         self.accepted = self.accepted.wrapping_add(1);
         if self.accepted.is_multiple_of(ACCEPT_BATCH) {

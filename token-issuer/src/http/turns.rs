@@ -1,39 +1,90 @@
 //! The order in which new connections are served: those with a valid API key at once, the others one after the other.
 //!
+//! ```text
+//!  valid key ──────────────────────────────────────────────────────▶ served
+//!  stranger ─▶ turn of its address ─▶ turn of all, one each 0.5 ms ─▶ served
+//! ```
+//!
 //! Serving a request takes ten times as long as accepting its connection. Where hundreds of strangers connect together,
-//! the requests of backends would wait for all of theirs.
+//! the requests of backends would wait for all of theirs. The interval also slows a stranger that opens a connection
+//! again as soon as it was closed. At most one connection of each address waits for the turn of all, so that a health
+//! check waits for one turn of each other address.
 
+use core::array;
 use core::future::poll_fn;
 use core::task::Poll;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 
 use super::TokenService;
 use super::connection_state::ConnectionState;
+use super::connections::ConnectionSource;
 use super::routes::bearer;
 
 /// The bytes of a request in which the key is looked for. Most backends send a head of less than 500 bytes.
 const PEEK_BYTES: usize = 1024;
 
+/// The minimum time between the beginnings of two turns of strangers. The runtime's timer makes it 1 to 1.5 ms where
+/// several wait.
+const TURN_INTERVAL: Duration = Duration::from_micros(500);
+/// The number of groups of addresses. The addresses of a group, found by a keyed hash, share their turns.
+const SOURCES: usize = 256;
+
 /// The turns of connections without a valid API key. Clones share them.
 #[derive(Clone)]
 pub(super) struct Turns {
     service: TokenService,
-    strangers: Arc<Semaphore>,
+    strangers: Arc<StrangerQueue>,
+}
+
+struct StrangerQueue {
+    /// The time of the next turn. Locked during a turn.
+    next: Arc<Mutex<Instant>>,
+    /// Locked while a connection of the group waits for its turn, and during the turn.
+    sources: [Arc<Mutex<()>>; SOURCES],
+    hasher: RandomState,
+}
+
+/// The turn of a stranger. It ends when this value is dropped.
+pub(super) struct StrangerTurn {
+    _all: OwnedMutexGuard<Instant>,
+    _source: OwnedMutexGuard<()>,
+}
+
+impl StrangerQueue {
+    /// Waits for the turn of a connection from `source`. Mutexes of tokio are locked in the order of the requests.
+    async fn wait(&self, source: ConnectionSource) -> StrangerTurn {
+        let group = usize::try_from(self.hasher.hash_one(source) % SOURCES as u64).unwrap_or_default();
+        let source = Arc::clone(self.sources.get(group).unwrap_or(&self.sources[0])).lock_owned().await;
+        let mut next = Arc::clone(&self.next).lock_owned().await;
+        if Instant::now() < *next {
+            sleep_until(*next).await;
+        }
+        *next = Instant::now() + TURN_INTERVAL;
+        StrangerTurn { _all: next, _source: source }
+    }
 }
 
 impl Turns {
     pub(super) fn new(service: TokenService) -> Self {
-        Self { service, strangers: Arc::new(Semaphore::new(1)) }
+        let strangers = StrangerQueue {
+            next: Arc::new(Mutex::new(Instant::now())),
+            sources: array::from_fn(|_| Arc::default()),
+            hasher: RandomState::new(),
+        };
+        Self { service, strangers: Arc::new(strangers) }
     }
 
-    /// Waits for the first bytes of a connection and for its turn. The turn lasts until the returned permit is dropped;
+    /// Waits for the first bytes of a connection and for its turn. The turn lasts until the returned value is dropped;
     /// a valid key needs none.
     ///
     /// The key only decides about the order. The route checks it again.
@@ -43,8 +94,9 @@ impl Turns {
     pub(super) async fn wait(
         &self,
         stream: &TcpStream,
+        source: ConnectionSource,
         state: &ConnectionState,
-    ) -> io::Result<Option<OwnedSemaphorePermit>> {
+    ) -> io::Result<Option<StrangerTurn>> {
         let has_key = poll_fn(|cx| {
             let mut bytes = [0; PEEK_BYTES];
             let mut buf = ReadBuf::new(&mut bytes);
@@ -60,11 +112,11 @@ impl Turns {
             return Ok(None);
         }
         state.on_wait();
-        let turn = Arc::clone(&self.strangers).acquire_owned().await.ok();
+        let turn = self.strangers.wait(source).await;
         // The runtime looks for requests that have arrived before this task goes on. Without that, the requests of
         // backends would wait for many turns.
         yield_now().await;
-        Ok(turn)
+        Ok(Some(turn))
     }
 
     /// Returns whether a request's beginning has a valid API key.
@@ -84,14 +136,14 @@ fn authorization(head: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
+    use core::net::IpAddr;
     use std::io::Write;
 
     use rand::SeedableRng;
     use rand::rngs::StdRng;
     use slipgate_netcode::crypto::key::Key;
     use tokio::net::TcpListener;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::api_key::{ApiKey, ApiKeys};
@@ -105,6 +157,10 @@ mod tests {
         let servers = ["192.0.2.1:1".parse().unwrap()];
         let issuer = Issuer::new(7, Key::from([5; 32]).into(), &servers, Limits::default()).unwrap();
         (Turns::new(TokenService::new(issuer, api_keys)), key)
+    }
+
+    fn source(number: u8) -> ConnectionSource {
+        IpAddr::from([192, 0, 2, number]).into()
     }
 
     /// Returns an accepted connection on which these bytes have been sent.
@@ -124,12 +180,47 @@ mod tests {
         let (second, _client) = accept(&listener, &request("sgk_wrong")).await;
         let (backend, _client) = accept(&listener, &request(key.expose())).await;
 
-        let turn = turns.wait(&first, &state).await.unwrap();
-        let waiting = turns.wait(&second, &state);
+        let turn = turns.wait(&first, source(1), &state).await.unwrap();
+        let waiting = turns.wait(&second, source(1), &state);
         assert!(timeout(Duration::from_millis(50), waiting).await.is_err(), "one stranger at a time");
-        timeout(Duration::from_secs(10), turns.wait(&backend, &state)).await.unwrap().unwrap();
+        timeout(Duration::from_secs(10), turns.wait(&backend, source(1), &state)).await.unwrap().unwrap();
         drop(turn);
-        timeout(Duration::from_secs(10), turns.wait(&second, &state)).await.unwrap().unwrap();
+        timeout(Duration::from_secs(10), turns.wait(&second, source(1), &state)).await.unwrap().unwrap();
+    }
+
+    /// Returns an address of another group than that of `source(1)`.
+    fn other_source(strangers: &StrangerQueue) -> ConnectionSource {
+        let group = |source| strangers.hasher.hash_one(source) % SOURCES as u64;
+        (2..).map(source).find(|other| group(*other) != group(source(1))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn address_waits_for_one_turn_of_each_other_address() {
+        let strangers = turns().0.strangers;
+        let served = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        let sources = [source(1); 20].into_iter().enumerate().chain([(20, other_source(&strangers))]);
+        for (number, source) in sources {
+            let (strangers, served) = (Arc::clone(&strangers), Arc::clone(&served));
+            tasks.spawn(async move {
+                let turn = strangers.wait(source).await;
+                served.lock().unwrap().push(number);
+                drop(turn);
+            });
+        }
+        tasks.join_all().await;
+        let position = served.lock().unwrap().iter().position(|number| *number == 20).unwrap();
+        assert!(position <= 2, "turn {position} of 20 others");
+    }
+
+    #[tokio::test]
+    async fn turns_of_strangers_begin_half_a_millisecond_apart() {
+        let strangers = turns().0.strangers;
+        let start = Instant::now();
+        for _ in 0..20 {
+            drop(strangers.wait(source(1)).await);
+        }
+        assert!(start.elapsed() >= 19 * TURN_INTERVAL, "{:?}", start.elapsed());
     }
 
     #[tokio::test]
@@ -148,7 +239,7 @@ mod tests {
             stranger.peek(&mut [0]).await.unwrap();
             // The system has this request, and the runtime does not know of it yet.
             client.write_all(b"POST").unwrap();
-            turns.wait(&stranger, &ConnectionState::new(Instant::now(), Arc::default())).await.unwrap();
+            turns.wait(&stranger, source(1), &ConnectionState::new(Instant::now(), Arc::default())).await.unwrap();
             second.lock().unwrap().push("stranger");
         });
         backend.await.unwrap();
