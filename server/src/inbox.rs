@@ -4,6 +4,7 @@
 //! server while it still holds the event, without a copy.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, RECEIVE_BUFFER_BYTES};
@@ -191,6 +192,9 @@ impl<'a> Event<'a> {
 const MAX_MESSAGES_IN_A_ROW: u32 = 64;
 /// Datagrams that wait for the next round at once: a whole batch. Further ones are taken whole.
 const MAX_PARKED: usize = BATCH_SIZE;
+
+/// The longest wait while only the application keeps messages from being taken.
+const PARKED_WAIT: Duration = Duration::from_millis(1);
 
 /// The buffers in which datagrams arrive and are decrypted; allocated once.
 ///
@@ -397,7 +401,12 @@ impl Inbox {
     fn take_parked(&mut self, server: &mut Server) -> Option<()> {
         let can_go_on = self.parked.next(server).is_some();
         let may_go_on = can_go_on && server.begin_parked();
-        server.set_parked(can_go_on);
+        server.set_max_wait(match can_go_on {
+            true => Duration::ZERO,
+            false if self.parked.queue.is_empty() => Duration::MAX,
+            // No datagram tells that the application takes more.
+            false => PARKED_WAIT,
+        });
         let (index, received) = if may_go_on { self.parked.take(server)? } else { return None };
         self.current = Some((EventSource::Parked(index), received));
         Some(())

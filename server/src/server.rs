@@ -88,8 +88,8 @@ pub struct Server {
     /// The estimated work after which replies leave before more is read, and the work so far of reading datagrams.
     flush_at_work: u64,
     read_work: u64,
-    /// The inbox holds messages that wait for their turn.
-    has_parked: bool,
+    /// The maximum of the next wait: messages may wait in the inbox.
+    max_wait: Duration,
     /// This turn has not continued with such a message yet.
     is_parked_due: bool,
     reporter: Reporter,
@@ -239,7 +239,7 @@ impl Server {
     /// The error of the system call when the system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.is_drained = false;
-        let timeout = if self.lag.has_batch() || self.has_parked { Duration::ZERO } else { timeout };
+        let timeout = if self.lag.has_batch() { Duration::ZERO } else { timeout.min(self.max_wait) };
         if poll_coalesced(&mut self.sockets, timeout)? == Wakeup::Fresh {
             self.lag.on_wake(self.turn.now().monotonic);
         }
@@ -406,9 +406,9 @@ impl Server {
         std::mem::replace(&mut self.is_parked_due, false)
     }
 
-    /// Records whether messages wait in the inbox, so that the next wait returns at once.
-    pub(crate) const fn set_parked(&mut self, has_parked: bool) {
-        self.has_parked = has_parked;
+    /// Sets the maximum of the next wait, because messages wait in the inbox.
+    pub(crate) const fn set_max_wait(&mut self, max_wait: Duration) {
+        self.max_wait = max_wait;
     }
 
     pub(crate) fn handle(

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, TokenStorage};
@@ -125,7 +126,7 @@ impl Server {
             flood_guard: FloodGuard::default(),
             flush_at_work: 0,
             read_work: 0,
-            has_parked: false,
+            max_wait: Duration::MAX,
             is_parked_due: false,
             reporter,
             memory_return,
