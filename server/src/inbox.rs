@@ -404,7 +404,7 @@ impl Inbox {
         server.set_max_wait(match can_go_on {
             true => Duration::ZERO,
             false if self.parked.queue.is_empty() => Duration::MAX,
-            // No datagram tells that the application takes more.
+            // No datagram arrives when the application takes more.
             false => PARKED_WAIT,
         });
         let (index, received) = if may_go_on { self.parked.take(server)? } else { return None };

@@ -24,6 +24,12 @@ fn channels() -> Traffic {
     Traffic::Channels(flood_layout(), ConnectionConfig::default())
 }
 
+/// Returns channels without the reserve of work for stalls, which grows with the time of a test.
+fn without_reserve() -> Traffic {
+    let work = WorkLimits { burst: Duration::from_micros(750), ..WorkLimits::default() };
+    Traffic::Channels(flood_layout(), ConnectionConfig { work, ..ConnectionConfig::default() })
+}
+
 /// A server, an honest client and a hostile one, all connected.
 struct Scene {
     clock: Clock,
@@ -162,9 +168,9 @@ impl Scene {
 
 #[test]
 fn messages_of_a_closed_gap_do_not_delay_other_clients() {
-    let mut scene = Scene::new(FloodMix::GapThenAll);
+    let mut scene = Scene::with(FloodMix::GapThenAll, &without_reserve(), ServerConfig::new(PROTOCOL_ID, 4, &[]));
     let clock = scene.clock;
-    // The reserve of the budget is used up by the first windows.
+    // The budget is used up by the first windows.
     for window in 1..=3 {
         let mut packets = 0;
         while scene.count(HOSTILE) <= (window - 1) * WINDOW {
@@ -201,10 +207,7 @@ const GAP_PACKETS: usize = 11;
 #[test]
 fn closed_gaps_of_many_clients_do_not_delay_others() {
     const CLIENTS: u64 = 12;
-    // Without the reserve for stalls, which grows with the time of the test.
-    let work = WorkLimits { burst: Duration::from_micros(750), ..WorkLimits::default() };
-    let traffic = Traffic::Channels(flood_layout(), ConnectionConfig { work, ..ConnectionConfig::default() });
-    let mut scene = Scene::with(FloodMix::GapThenAll, &traffic, ServerConfig::new(PROTOCOL_ID, 32, &[]));
+    let mut scene = Scene::with(FloodMix::GapThenAll, &without_reserve(), ServerConfig::new(PROTOCOL_ID, 32, &[]));
     let (clock, address) = (scene.clock, scene.server.sockets().local_addresses()[0]);
     let others =
         (1..CLIENTS).map(|number| HostileClient::connecting(HOSTILE + number, FloodMix::GapThenAll, address, clock));
