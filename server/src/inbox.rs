@@ -236,9 +236,9 @@ impl Default for Inbox {
     }
 }
 
-/// Datagrams with messages that were set aside, so that a client beyond its budget does not delay the others, or one
-/// that the application takes nothing of now does not fill its queue. One
-/// datagram releases thousands of messages if it closes the gap of a large window.
+/// Datagrams with messages that were set aside. A client beyond its budget does not delay the others, and one that the
+/// application takes nothing of now does not fill its queue. One datagram releases thousands of messages if it closes
+/// the gap of a large window.
 #[derive(Default)]
 struct ParkedDatagrams {
     /// Allocated with the first datagram.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{TestClient, TestToken, until};
 use super::history::{assert_used, restart};
-use super::program::TestFolder;
+use super::program::{Program, TestFolder};
 use crate::scale::pick;
 
 /// A small file system of its own, unmounted at the end.
@@ -202,6 +202,23 @@ fn frozen_history_disk_changes_no_round_trip() {
     assert!(server.stop().contains("history_unavailable: "));
 }
 
+/// Returns a server that SIGTERM has just ended while its disk is frozen: its player has left, and a token waits to be
+/// written.
+fn stopping_server(folder: &TestFolder, volume: &Volume, shards: &str) -> Program {
+    let server = folder.start(&["--shards", shards, "--history", "volume/history"]);
+    let mut player = TestClient::join(1, server.address());
+    volume.freeze("--freeze");
+    let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
+    let frozen_at = Instant::now();
+    while frozen_at.elapsed() < Duration::from_millis(300) {
+        new.poll();
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.signal("-TERM");
+    player.until("disconnected", |client| client.ended.is_some());
+    server
+}
+
 #[test]
 fn stop_signal_ends_a_server_whose_disk_is_frozen() {
     let folder = TestFolder::new();
@@ -210,17 +227,7 @@ fn stop_signal_ends_a_server_whose_disk_is_frozen() {
         Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
     };
     for shards in ["1", "2"] {
-        let server = folder.start(&["--shards", shards, "--history", "volume/history"]);
-        let mut player = TestClient::join(1, server.address());
-        volume.freeze("--freeze");
-        let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
-        let frozen_at = Instant::now();
-        while frozen_at.elapsed() < Duration::from_millis(300) {
-            new.poll();
-            thread::sleep(Duration::from_millis(1));
-        }
-        server.signal("-TERM");
-        player.until("disconnected", |client| client.ended.is_some());
+        let server = stopping_server(&folder, &volume, shards);
         println!("{}", server.wait_for("hangs, so the server ends without it"));
         println!("{}", server.wait_for(": stopped"));
         // The kernel does not end a thread in the middle of a write to a frozen file system, not even by SIGKILL.
@@ -293,17 +300,7 @@ fn second_stop_signal_ends_the_wait_for_a_frozen_disk() {
         Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
     };
     for shards in ["1", "2"] {
-        let server = folder.start(&["--shards", shards, "--history", "volume/history"]);
-        let mut player = TestClient::join(1, server.address());
-        volume.freeze("--freeze");
-        let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
-        let frozen_at = Instant::now();
-        while frozen_at.elapsed() < Duration::from_millis(300) {
-            new.poll();
-            thread::sleep(Duration::from_millis(1));
-        }
-        server.signal("-TERM");
-        player.until("disconnected", |client| client.ended.is_some());
+        let server = stopping_server(&folder, &volume, shards);
         server.signal("-TERM");
         // A server that waits for its disk would log that it hangs, and end with a line.
         thread::sleep(Duration::from_millis(1500));
