@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 use rand::CryptoRng;
 use slipgate_netcode::crypto::digest::DigestKey;
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
 
 /// The prefix of every API key, by which users and secret scanners recognise one.
@@ -126,8 +126,29 @@ impl ApiKeys {
     /// Returns whether this is one of the keys, in a time that depends on neither the key nor the matching digest.
     #[must_use]
     pub fn accept(&self, presented: &[u8]) -> bool {
+        self.find(presented).is_some()
+    }
+
+    /// Returns which of the keys this is, in constant time as [`accept`](Self::accept).
+    pub(crate) fn find(&self, presented: &[u8]) -> Option<KeyNumber> {
         // Compares every digest, even after a match, to keep the time constant.
-        self.0.iter().fold(Choice::from(0), |found, digest| found | digest.accepts(presented)).into()
+        let number = self
+            .0
+            .iter()
+            .zip(1_u8..)
+            .fold(0, |found, (digest, number)| u8::conditional_select(&found, &number, digest.accepts(presented)));
+        (number > 0).then_some(KeyNumber(number))
+    }
+}
+
+/// The position of a key's digest in the configuration, from 1. Logs name a key by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyNumber(u8);
+
+impl KeyNumber {
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP service logs it"))]
+    pub(crate) const fn get(self) -> u8 {
+        self.0
     }
 }
 
@@ -189,7 +210,10 @@ mod tests {
         let mut entropy = entropy();
         let created: Vec<_> = (0..MAX_API_KEYS).map(|_| ApiKey::random(&mut entropy)).collect();
         let keys = ApiKeys::new(created.iter().map(|key| key.digest(&mut entropy)).collect()).unwrap();
-        assert!(created.iter().all(|key| keys.accept(key.expose().as_bytes())));
+        for (key, number) in created.iter().zip(1..) {
+            assert_eq!(keys.find(key.expose().as_bytes()), Some(KeyNumber(number)));
+        }
+        assert_eq!(keys.find(b"sgk_"), None);
     }
 
     /// The expected value was computed by another implementation (Python's `hmac` module).

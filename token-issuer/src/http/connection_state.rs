@@ -1,5 +1,6 @@
 //! The state of one connection, which its task writes and the accept loop reads.
 
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) enum RequestTiming {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     accepted: Instant,
+    /// The address of the client, or of the proxy before it.
+    peer: Option<SocketAddr>,
     /// The last event that the client cannot fake with single bytes, in microseconds since `accepted`: the accept, the
     /// complete head of a request, its complete body, a response.
     last_progress: AtomicU64,
@@ -42,6 +45,7 @@ impl ConnectionState {
     pub(super) fn new(now: Instant, can_give_way: Arc<Notify>) -> Self {
         Self {
             accepted: now,
+            peer: None,
             last_progress: AtomicU64::new(0),
             has_waited: AtomicBool::new(false),
             is_authenticated: AtomicBool::new(false),
@@ -52,6 +56,15 @@ impl ConnectionState {
             reads_at_response: AtomicU64::new(u64::MAX),
             can_give_way,
         }
+    }
+
+    /// Returns the state with the address of its client.
+    pub(super) fn with_peer(self, peer: SocketAddr) -> Self {
+        Self { peer: Some(peer), ..self }
+    }
+
+    pub(super) const fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Records that bytes were read.

@@ -202,8 +202,8 @@ impl Connections {
     }
 
     /// Returns the state of a connection that was accepted now.
-    pub(super) fn new_state(&self, now: Instant) -> Arc<ConnectionState> {
-        Arc::new(ConnectionState::new(now, Arc::clone(&self.can_give_way)))
+    pub(super) fn new_state(&self, now: Instant) -> ConnectionState {
+        ConnectionState::new(now, Arc::clone(&self.can_give_way))
     }
 
     /// Starts the task of a connection.
@@ -266,7 +266,7 @@ mod tests {
         fn open(&mut self, address: &str, millis: u64) -> Option<Arc<ConnectionState>> {
             let now = self.at(millis);
             self.connections.make_room(source(address), now).then(|| {
-                let state = self.connections.new_state(now);
+                let state = Arc::new(self.connections.new_state(now));
                 state.on_wait();
                 self.connections.spawn(source(address), Arc::clone(&state), std::future::pending());
                 self.opened.push(Arc::clone(&state));
@@ -381,7 +381,7 @@ mod tests {
     async fn connection_that_was_not_served_yet_is_not_closed() {
         let mut connections = Connections::new(limits(1, 1));
         let now = Instant::now();
-        let state = connections.new_state(now);
+        let state = Arc::new(connections.new_state(now));
         assert!(connections.make_room(source("192.0.2.1"), now));
         connections.spawn(source("192.0.2.1"), Arc::clone(&state), std::future::pending());
         assert!(!connections.make_room(source("192.0.2.1"), now) && !connections.make_room(source("192.0.2.2"), now));

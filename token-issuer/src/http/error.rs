@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub enum ErrorCode {
     RequestTimeout,
     /// The body is longer than 4 KiB.
     BodyTooLarge,
-    /// The body is not declared as JSON.
+    /// The body is not declared as JSON, or is compressed.
     UnsupportedMediaType,
     /// The client id has had its tokens of this minute.
     TooManyTokens,
@@ -117,24 +117,29 @@ pub(super) struct ApiError {
     code: ErrorCode,
     message: String,
     field: Option<String>,
-    /// The value of the header `Retry-After`.
-    retry_after_seconds: Option<u64>,
+    /// A header of the response, with what the client can do.
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl ApiError {
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None, retry_after_seconds: None }
+        Self { code, message: message.into(), field: None, header: None }
     }
 
     pub(super) fn of_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: Some(field.into()), retry_after_seconds: None }
+        Self { code, message: message.into(), field: Some(field.into()), header: None }
     }
 
     /// Returns the refusal of a client id that has to wait this long for its next token.
     pub(super) fn too_many_tokens(wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("this client id has had its tokens of this minute; try again in {seconds} s");
-        Self { retry_after_seconds: Some(seconds), ..Self::of_field(ErrorCode::TooManyTokens, "client_id", message) }
+        Self::of_field(ErrorCode::TooManyTokens, "client_id", message).with_header(RETRY_AFTER, seconds.into())
+    }
+
+    /// Returns the error with this header in its response.
+    pub(super) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some(Box::new((name, value))), ..self }
     }
 
     #[cfg(test)]
@@ -159,6 +164,10 @@ impl From<MintError> for ApiError {
     }
 }
 
+/// Marks the response of an error, for the observer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RefusedWith(pub(super) ErrorCode);
+
 #[derive(Serialize)]
 struct ErrorBody {
     error: ErrorFacts,
@@ -180,9 +189,11 @@ impl IntoResponse for ApiError {
         if self.code == ErrorCode::Unauthorized {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(seconds) = self.retry_after_seconds {
-            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        if let Some(header) = self.header {
+            let (name, value) = *header;
+            response.headers_mut().insert(name, value);
         }
+        response.extensions_mut().insert(RefusedWith(self.code));
         response
     }
 }

@@ -15,9 +15,10 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::Instant;
 
-use super::HttpLimits;
+use super::TokenService;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
+use super::request_id::REQUEST_ID;
 
 /// The maximum size of a request's body, in bytes. The largest valid request has about 2,100.
 pub const MAX_BODY_BYTES: usize = 4096;
@@ -50,13 +51,18 @@ impl RequestBody {
     }
 }
 
-/// Handles one request within its limits and adds the security headers to the response.
-pub(super) async fn guard(State(limits): State<HttpLimits>, request: Request, next: Next) -> Response {
-    let response = tokio::time::timeout(limits.request_timeout, respond(request, next)).await;
+/// Handles one request within its limits, adds the headers of each response, and reports a refusal.
+pub(super) async fn guard(State(service): State<TokenService>, mut request: Request, next: Next) -> Response {
+    let request_id = service.observer.request_id(request.headers());
+    let peer = request.extensions().get::<Arc<ConnectionState>>().and_then(|connection| connection.peer());
+    request.extensions_mut().insert(request_id.clone());
+    let response = tokio::time::timeout(service.limits.request_timeout, respond(request, next)).await;
     let mut response = response.unwrap_or_else(|_| closing(too_slow().into_response()));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REQUEST_ID, request_id.to_header());
+    service.observer.on_response(&response, &request_id, peer);
     response
 }
 

@@ -4,7 +4,7 @@
 //!  accept ─▶ serve, connections: limits of all and of each address, which connection gives way
 //!              └▶ turns: valid API keys first, others one after the other
 //!              └▶ connection: header, write and idle timeouts, age, pipelining
-//!              └▶ guard: request timeout, body limit, headers of every response
+//!              └▶ guard: request timeout, body limit, headers of every response, observer: log lines
 //!                   └▶ routes: authorization ─▶ request: parsing ─▶ client_limit ─▶ Issuer::mint ─▶ response
 //! ```
 //!
@@ -17,8 +17,10 @@ mod connection_state;
 mod connections;
 mod error;
 mod guard;
-mod mint_lines;
+mod line_budget;
+mod observer;
 mod request;
+mod request_id;
 mod routes;
 mod serve;
 mod spawn;
@@ -34,7 +36,7 @@ use self::client_limit::ClientLimit;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
-use self::mint_lines::{MintLines, MintLog};
+use self::observer::Observer;
 pub use self::request::REQUEST_FIELDS;
 pub use self::routes::{RESPONSE_FIELDS, ROUTES, router};
 pub use self::serve::serve;
@@ -47,7 +49,7 @@ use crate::issuer::Issuer;
 pub struct TokenService {
     current: Arc<RwLock<Arc<Current>>>,
     client_limit: Option<Arc<Mutex<ClientLimit>>>,
-    mint_lines: Arc<Mutex<MintLines>>,
+    observer: Arc<Observer>,
     limits: HttpLimits,
 }
 
@@ -62,13 +64,7 @@ impl TokenService {
     #[must_use]
     pub fn new(issuer: Issuer, api_keys: ApiKeys) -> Self {
         let current = Arc::new(RwLock::new(Arc::new(Current { issuer, api_keys })));
-        Self { current, client_limit: None, mint_lines: Arc::default(), limits: HttpLimits::default() }
-    }
-
-    /// Counts a minted token, and returns what is logged of it.
-    fn count_minted(&self) -> MintLog {
-        // Poisoning is harmless: the critical section only counts.
-        self.mint_lines.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now())
+        Self { current, client_limit: None, observer: Arc::default(), limits: HttpLimits::default() }
     }
 
     /// Returns the service with these limits. A handle that was cloned before keeps its own limits.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,9 +17,9 @@ use slipgate_netcode::time::UnixMillis;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::guard::{RequestBody, guard};
-use super::mint_lines::MintLog;
+use super::request_id::RequestId;
 use super::{TokenService, request};
-use crate::api_key::ApiKeys;
+use crate::api_key::{ApiKeys, KeyNumber};
 use crate::entropy::system_entropy;
 use crate::issuer::{Issuer, Minted, TokenRequest};
 
@@ -38,13 +38,12 @@ pub const RESPONSE_FIELDS: [&str; 7] =
 /// It includes the request timeout, the body limit and the headers. The HTTP server must limit the number of
 /// connections and their time, as [`serve`](super::serve()) does.
 pub fn router(service: TokenService) -> Router {
-    let limits = service.limits;
     Router::new()
         .route(TOKENS, post(create_token))
         .route(HEALTH, get(health))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(limits, guard))
+        .layer(middleware::from_fn_with_state(service.clone(), guard))
         .with_state(service)
 }
 
@@ -66,29 +65,42 @@ async fn create_token(
     headers: HeaderMap,
     connection: Option<Extension<Arc<ConnectionState>>>,
     Extension(body): Extension<RequestBody>,
+    Extension(request_id): Extension<RequestId>,
 ) -> Result<Response, ApiError> {
     let current = service.current();
-    authorize(&current.api_keys, &headers)?;
+    let key = authorize(&current.api_keys, &headers)?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
-    let body = body.complete()?;
-    expect_json(&headers)?;
-    let request = request::read(&body)?;
-    service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
-    let minted = mint(&current.issuer, &request)?;
-    log_minted(&minted, service.count_minted());
-    let body = token_body(&minted)?;
-    Ok((StatusCode::CREATED, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
+    let minted = body.complete().and_then(|body| read_and_mint(&service, &current.issuer, &headers, &body));
+    let response = minted.and_then(|minted| {
+        let body = token_body(&minted)?;
+        service.observer.on_minted(&minted, &request_id, key);
+        Ok((StatusCode::CREATED, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body))
+    });
+    let mut response = response.into_response();
+    response.extensions_mut().insert(key);
+    Ok(response)
 }
 
-fn authorize(api_keys: &ApiKeys, headers: &HeaderMap) -> Result<(), ApiError> {
+/// Checks the request of a valid key and mints its token.
+fn read_and_mint(
+    service: &TokenService,
+    issuer: &Issuer,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Minted, ApiError> {
+    expect_json(headers)?;
+    expect_no_coding(headers)?;
+    let request = request::read(body)?;
+    service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+    mint(issuer, &request)
+}
+
+fn authorize(api_keys: &ApiKeys, headers: &HeaderMap) -> Result<KeyNumber, ApiError> {
     let presented = single_value(headers, &AUTHORIZATION).and_then(bearer);
-    if presented.is_some_and(|key| api_keys.accept(key)) {
-        return Ok(());
-    }
     let message = "the header `Authorization: Bearer <API key>` with a valid key is required";
-    Err(ApiError::new(ErrorCode::Unauthorized, message))
+    presented.and_then(|key| api_keys.find(key)).ok_or_else(|| ApiError::new(ErrorCode::Unauthorized, message))
 }
 
 /// Returns the credentials of the scheme `Bearer`. Scheme names are case-insensitive (RFC 9110, section 11.1).
@@ -108,6 +120,17 @@ fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorCode::UnsupportedMediaType, message))
 }
 
+/// Refuses a compressed body: it would be parsed as it is, and its error would be misleading.
+fn expect_no_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
+    }
+    let message = "a body without Content-Encoding is required";
+    let error = ApiError::new(ErrorCode::UnsupportedMediaType, message);
+    // The header shows that the coding was refused, not the media type (RFC 9110, section 15.5.16).
+    Err(error.with_header(ACCEPT_ENCODING, HeaderValue::from_static("identity")))
+}
+
 /// Returns the value of a header, or `None` if it is absent or ambiguous because it occurs twice.
 fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
@@ -122,16 +145,6 @@ fn mint(issuer: &Issuer, request: &TokenRequest) -> Result<Minted, ApiError> {
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
     let mut entropy = system_entropy().map_err(no_entropy)?;
     Ok(issuer.mint(request, now, &mut entropy)?)
-}
-
-fn log_minted(minted: &Minted, log: MintLog) {
-    if let Some(tokens) = log.earlier {
-        tracing::info!(tokens, "minted further connect tokens within a second");
-    }
-    if log.has_line {
-        let expires = minted.token.facts().expires.0;
-        tracing::info!(client_id = %minted.client_id, expires, "minted a connect token");
-    }
 }
 
 #[derive(Serialize)]

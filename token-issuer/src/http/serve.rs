@@ -78,7 +78,7 @@ struct Acceptor {
 impl Acceptor {
     async fn on_accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
-            Ok((stream, address)) => self.start(stream, address.ip().into()).await,
+            Ok((stream, address)) => self.start(stream, address).await,
             Err(error) => {
                 if let Some(times) = self.failures.count(Instant::now()) {
                     tracing::warn!(%error, times, "cannot accept connections");
@@ -90,11 +90,12 @@ impl Acceptor {
         }
     }
 
-    async fn start(&mut self, stream: TcpStream, source: ConnectionSource) {
+    async fn start(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let source = ConnectionSource::from(peer.ip());
         while !self.connections.make_room(source, Instant::now()) {
             self.connections.wait_for_room().await;
         }
-        let state = self.connections.new_state(Instant::now());
+        let state = Arc::new(self.connections.new_state(Instant::now()).with_peer(peer));
         let (router, turns) = (self.router.clone(), self.turns.clone());
         let stop = self.stop.clone();
         let connection = serve_connection((stream, source), router, turns, Arc::clone(&state), self.limits, stop);

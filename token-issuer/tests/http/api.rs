@@ -194,6 +194,38 @@ fn only_the_content_type_json_is_accepted() {
 }
 
 #[test]
+fn compressed_body_is_refused_and_the_header_says_why() {
+    let service = Service::start();
+    let request_with = |coding: &str| {
+        let request = agent().post(service.url("/v1/tokens")).header("Authorization", service.bearer());
+        let request = request.content_type("application/json").header("Content-Encoding", coding);
+        TestResponse::from(request.send(r#"{"client_id": 1}"#).unwrap())
+    };
+    assert_eq!(request_with("identity").status, 201);
+    for coding in ["gzip", "br", "identity, gzip", "x"] {
+        let response = request_with(coding);
+        response.assert_refused(415, "unsupported_media_type", None);
+        assert_eq!(response.header("accept-encoding"), Some("identity"), "{coding}");
+    }
+}
+
+#[test]
+fn each_response_has_the_id_of_its_request() {
+    let service = Service::start();
+    let send = |path: &str, id: Option<&str>| {
+        let request = agent().get(service.url(path));
+        let request = if let Some(id) = id { request.header("X-Request-Id", id) } else { request };
+        TestResponse::from(request.call().unwrap()).header("x-request-id").unwrap().to_owned()
+    };
+    for path in ["/v1/health", "/v1/tokens", "/nowhere"] {
+        assert_eq!(send(path, Some("trace-7/a")), "trace-7/a", "{path}");
+        assert_eq!(send(path, None).len(), 16, "{path}");
+        assert_eq!(send(path, Some("a b")).len(), 16, "{path}");
+    }
+    assert_eq!(service.request_token(r#"{"client_id": 1}"#).header("x-request-id").unwrap().len(), 16);
+}
+
+#[test]
 fn body_is_limited_to_4096_bytes() {
     let service = Service::start();
     let padded = |length: usize| format!(r#"{{"client_id": 1{}}}"#, " ".repeat(length - 16));

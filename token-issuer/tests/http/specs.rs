@@ -114,13 +114,15 @@ fn openapi_has_the_error_codes_under_their_status() {
 }
 
 #[test]
-fn every_response_in_openapi_is_json_with_no_store() {
+fn every_response_in_openapi_is_json_with_its_headers() {
     let document = openapi();
     for (path, method) in ROUTES {
         for (status, response) in document["paths"][path][method]["responses"].as_hash().unwrap() {
             let response = resolve(&document, response);
             let store = resolve(&document, &response["headers"]["Cache-Control"]);
             assert_eq!(store["schema"]["const"].as_str(), Some("no-store"), "{path} {status:?}");
+            let id = resolve(&document, &response["headers"]["X-Request-Id"]);
+            assert_eq!(id["schema"]["maxLength"].as_i64(), Some(64), "{path} {status:?}");
             assert_eq!(keys(&response["content"]), set(&["application/json"]), "{path} {status:?}");
         }
     }

@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 pub(crate) mod program;
+mod refusals;
 mod reload;
 mod service;
 mod settings;

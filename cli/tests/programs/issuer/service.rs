@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use serde_json::Value;
 
-use super::program::{Program, TestFolder, agent, request, request_token};
+use super::program::{Program, TestFolder, request, request_token};
 
 #[test]
 fn issuer_mints_and_stops_on_sigterm_and_sigint_with_status_0() {
@@ -56,17 +56,6 @@ fn json_log_has_one_object_per_line() {
         assert!(serde_json::from_str::<Value>(line).unwrap().is_object());
     }
     folder.assert_no_secret(&log);
-}
-
-#[test]
-fn unauthorized_requests_are_not_logged() {
-    let folder = TestFolder::new();
-    let mut program = Program::start(folder.complete(&[]));
-    for _ in 0..50 {
-        assert_eq!(agent().post(program.url("/v1/tokens")).send("junk").unwrap().status(), 401);
-    }
-    program.signal("-TERM");
-    assert_eq!(program.end().1.lines().count(), 2, "stopping and stopped");
 }
 
 /// JavaScript and jq round numbers above 2^53.

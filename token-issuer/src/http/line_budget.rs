@@ -1,32 +1,32 @@
-//! The log lines of minted tokens: at most 20 a second, and a sum of the others.
+//! A limit of log lines of one kind: at most 20 a second, and a sum of the others.
 
 use std::time::{Duration, Instant};
 
-/// The most lines in a second. A client that requests tokens in a loop fills no disk.
+/// The most lines in a second. A client that sends requests in a loop fills no disk.
 const MAX_LINES_PER_SECOND: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The lines of the present second.
 #[derive(Default)]
-pub(super) struct MintLines {
+pub(super) struct LineBudget {
     since: Option<Instant>,
     lines: u32,
-    /// The tokens without a line, since the last sum.
+    /// The events without a line, since the last sum.
     unlogged: u64,
 }
 
-/// What is logged when a token is minted.
+/// What is logged of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct MintLog {
-    /// The number of earlier tokens without a line, if their second is over.
+pub(super) struct LineLog {
+    /// The number of earlier events without a line, if their second is over.
     pub(super) earlier: Option<u64>,
-    /// Whether the token gets a line of its own.
+    /// Whether the event gets a line of its own.
     pub(super) has_line: bool,
 }
 
-impl MintLines {
-    /// Counts a minted token.
-    pub(super) fn count(&mut self, now: Instant) -> MintLog {
+impl LineBudget {
+    /// Counts an event.
+    pub(super) fn count(&mut self, now: Instant) -> LineLog {
         let is_over = self.since.is_none_or(|since| now.saturating_duration_since(since) >= SECOND);
         let mut earlier = None;
         if is_over {
@@ -36,7 +36,7 @@ impl MintLines {
         let has_line = self.lines < MAX_LINES_PER_SECOND;
         self.lines += u32::from(has_line);
         self.unlogged += u64::from(!has_line);
-        MintLog { earlier, has_line }
+        LineLog { earlier, has_line }
     }
 }
 
@@ -45,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minted_tokens_are_summed_above_20_lines_a_second() {
-        let (mut lines, start) = (MintLines::default(), Instant::now());
+    fn events_are_summed_above_20_lines_a_second() {
+        let (mut lines, start) = (LineBudget::default(), Instant::now());
         let with_line = (0..1000).filter(|millis| lines.count(start + Duration::from_millis(*millis)).has_line);
         assert_eq!(with_line.count(), 20);
         let next = lines.count(start + SECOND);
-        assert_eq!(next, MintLog { earlier: Some(980), has_line: true });
-        assert_eq!(lines.count(start + 2 * SECOND), MintLog { earlier: None, has_line: true });
+        assert_eq!(next, LineLog { earlier: Some(980), has_line: true });
+        assert_eq!(lines.count(start + 2 * SECOND), LineLog { earlier: None, has_line: true });
     }
 }

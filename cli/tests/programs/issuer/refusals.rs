@@ -1,0 +1,59 @@
+//! The log lines of refused requests.
+
+use std::io::BufRead;
+use std::time::Instant;
+
+use super::program::{Program, TestFolder, agent, request, request_token};
+
+/// Sends a request with a wrong key and this id.
+fn send_wrong_key(program: &Program, request_id: &str) {
+    let request = agent().post(program.url("/v1/tokens")).header("Authorization", "Bearer sgk_wrong");
+    let response = request.header("X-Request-Id", request_id).send("{}").unwrap();
+    assert_eq!(response.status().as_u16(), 401);
+}
+
+#[test]
+fn refusal_is_logged_with_its_request_id_key_and_peer() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    send_wrong_key(&program, "stranger-1");
+    assert_eq!(request(&program, &folder, r#"{"client_id": "x"}"#).status, 400);
+    assert_eq!(request_token(&program, &folder).status, 201);
+    let mut next_line = || {
+        let mut line = String::new();
+        program.log.read_line(&mut line).unwrap();
+        folder.assert_no_secret(&line);
+        line
+    };
+    let stranger = next_line();
+    for part in ["refused a request", "unauthorized", "status=401", "peer=127.0.0.1:", "request_id=stranger-1"] {
+        assert!(stranger.contains(part), "{stranger}");
+    }
+    assert!(!stranger.contains("key=") && !stranger.contains("sgk_wrong"), "{stranger}");
+    let refused = next_line();
+    for part in ["refused a request", "invalid_field", "status=400", " key=1", "peer=127.0.0.1:", "request_id="] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let minted = next_line();
+    for part in ["minted a connect token", "client_id=77", " key=1", "request_id="] {
+        assert!(minted.contains(part), "{minted}");
+    }
+}
+
+#[test]
+fn strangers_hide_no_refusal_of_a_backend() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    let start = Instant::now();
+    for _ in 0..100 {
+        send_wrong_key(&program, "stranger");
+    }
+    assert_eq!(request(&program, &folder, "{}").status, 400);
+    let seconds = usize::try_from(start.elapsed().as_secs()).unwrap();
+    program.signal("-TERM");
+    let (code, log) = program.end();
+    assert_eq!(code, Some(0));
+    let strangers = log.matches("request_id=stranger").count();
+    assert!((1..=20 * (seconds + 1)).contains(&strangers), "{strangers} lines in {seconds} s");
+    assert!(log.contains("missing_field"), "{log}");
+}

@@ -1,0 +1,63 @@
+//! What the service reports of its requests: log lines with the id of the request.
+
+use core::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::error::RefusedWith;
+use super::line_budget::{LineBudget, LineLog};
+use super::request_id::{RequestId, RequestIds};
+use crate::api_key::KeyNumber;
+use crate::issuer::Minted;
+
+/// The log lines of all requests. Each kind has its own limit, so that strangers hide no line of a backend.
+#[derive(Default)]
+pub(super) struct Observer {
+    request_ids: RequestIds,
+    minted: Mutex<LineBudget>,
+    refused_with_key: Mutex<LineBudget>,
+    refused_without_key: Mutex<LineBudget>,
+}
+
+impl Observer {
+    /// Returns the id of a request with these headers.
+    pub(super) fn request_id(&self, headers: &HeaderMap) -> RequestId {
+        self.request_ids.of(headers)
+    }
+
+    /// Logs a minted token.
+    pub(super) fn on_minted(&self, minted: &Minted, request_id: &RequestId, key: KeyNumber) {
+        let log = count(&self.minted);
+        if let Some(tokens) = log.earlier {
+            tracing::info!(tokens, "minted further connect tokens within a second");
+        }
+        if log.has_line {
+            let expires = minted.token.facts().expires.0;
+            let client_id = minted.client_id;
+            tracing::info!(%client_id, expires, key = key.get(), %request_id, "minted a connect token");
+        }
+    }
+
+    /// Logs a response that is a refusal.
+    pub(super) fn on_response(&self, response: &Response, request_id: &RequestId, peer: Option<SocketAddr>) {
+        let Some(RefusedWith(code)) = response.extensions().get().copied() else { return };
+        let key = response.extensions().get().copied().map(KeyNumber::get);
+        let log = count(if key.is_some() { &self.refused_with_key } else { &self.refused_without_key });
+        if let Some(requests) = log.earlier {
+            tracing::info!(requests, has_key = key.is_some(), "refused further requests within a second");
+        }
+        if log.has_line {
+            let (code, status, peer) = (code.name(), code.status(), peer.map(tracing::field::display));
+            tracing::info!(code, status, key, peer, %request_id, "refused a request");
+        }
+    }
+}
+
+/// Counts a line.
+fn count(limit: &Mutex<LineBudget>) -> LineLog {
+    // Poisoning is harmless: the critical section only counts.
+    limit.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now())
+}
