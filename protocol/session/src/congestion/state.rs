@@ -314,6 +314,7 @@ pub(crate) struct SendAllowance {
 impl SendAllowance {
     /// Returns how many bytes of data of a given priority may be sent; below zero by the overdraft of other data.
     #[must_use]
+    #[inline]
     pub(crate) fn budget(&self, priority: Priority) -> i64 {
         // Urgent data may overdraw the pacer, never the window.
         let paced = (self.credit.0 as i64).saturating_add_unsigned(priority.overdraft);

@@ -202,7 +202,7 @@ impl TestSender {
         for packet in 0..100 {
             self.now += seconds / 100.0;
             let now = slipgate_netcode::time::Instant::from_start(core::time::Duration::from_secs_f64(self.now));
-            self.send_rate.push(100.0, now.since_start().as_secs_f64());
+            self.send_rate.push(100, now);
             if packet % every < in_a_row && lost_ones.len() < lost {
                 lost_ones.push(SentPacket { sent_at: now, bytes: 100 });
             }

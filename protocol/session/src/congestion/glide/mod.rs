@@ -509,7 +509,7 @@ impl Glide {
 
 impl Controller for Glide {
     fn on_sent(&mut self, bytes: u32, now: Instant) {
-        self.send_rate.push(f64::from(bytes), seconds(now));
+        self.send_rate.push(bytes, now);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -529,8 +529,8 @@ impl Controller for Glide {
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
         let now = Seconds::from(now);
         // Without packets in flight the peer has nothing to acknowledge, so its silence means nothing.
-        if let Some((idle_time, timeout)) = self.idle_time(now)
-            && in_flight > 0
+        if in_flight > 0
+            && let Some((idle_time, timeout)) = self.idle_time(now)
         {
             let left = self.feedback_timeout.on_tick(idle_time, timeout, now);
             self.rate = (self.rate * left).max(FLOOR.0);

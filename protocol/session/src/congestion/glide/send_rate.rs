@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::super::ring::Ring;
+use super::super::timing;
 use super::super::units::Seconds;
+use slipgate_netcode::time::Instant;
 
 /// Packets sent within this time share an entry.
 const STEP: Duration = Duration::from_millis(8);
@@ -14,7 +16,7 @@ const SPAN: Seconds = Seconds(0.25);
 /// Below this many packets per span a single packet matters.
 const FEW_PACKETS: f64 = 8.0;
 
-/// The bytes sent, in all and over time. Callers state times in seconds; entries hold the lowest 32 bits of
+/// The bytes sent, in all and over time. Queries state times in seconds; entries hold the lowest 32 bits of
 /// nanoseconds and bytes, because [`memory`] covers fewer than 2^32 of both, at up to 1 GB/s.
 #[derive(Clone, Debug)]
 pub(super) struct SendRate {
@@ -41,10 +43,10 @@ impl SendRate {
         Self { record: Ring::new(STEPS), newest: 0, total: 0, before: 0, span_entries: 0 }
     }
 
-    pub(super) fn push(&mut self, bytes: f64, now: f64) {
+    pub(super) fn push(&mut self, bytes: u32, now: Instant) {
         // A clock that stands still or goes back merges into the newest entry.
-        let now = nanos(now).max(self.newest);
-        self.total += bytes as u64;
+        let now = timing::nanos(now.since_start()).max(self.newest);
+        self.total += u64::from(bytes);
         let (until, total) = (now as u32, self.total as u32);
         // Merge packets within a step: the record must cover its time at any packet rate.
         if now < self.newest + step()
@@ -142,13 +144,17 @@ fn nanos(seconds: f64) -> u64 {
 mod tests {
     use super::*;
 
+    fn at(seconds: f64) -> Instant {
+        Instant::from_start(Duration::from_secs_f64(seconds))
+    }
+
     #[test]
     fn rate_covers_a_quarter_of_a_second() {
-        for (every, bytes) in [(0.016, 1600.0), (0.001, 100.0), (0.0001, 10.0)] {
+        for (every, bytes) in [(0.016, 1600), (0.001, 100), (0.0001, 10)] {
             let mut send_rate = SendRate::new();
             let mut now = 0.0;
             while now < 2.0 {
-                send_rate.push(bytes, now);
+                send_rate.push(bytes, at(now));
                 now += every;
             }
             assert!((send_rate.rate(now) - 1e5).abs() < 7e3, "{bytes} bytes: {}", send_rate.rate(now));
@@ -160,7 +166,7 @@ mod tests {
         let mut send_rate = SendRate::new();
         assert!(send_rate.bytes_until(5.0) == 0.0);
         for packet in 0..1000 {
-            send_rate.push(100.0, f64::from(packet) * 0.01);
+            send_rate.push(100, at(f64::from(packet) * 0.01));
         }
         assert!(send_rate.bytes_until(9.0) == 90_100.0 && send_rate.bytes_until(9.005) == 90_100.0);
         assert!(send_rate.bytes_until(100.0) == 100_000.0);
@@ -171,7 +177,7 @@ mod tests {
     fn totals_are_exact_beyond_32_bits_and_after_pauses() {
         let (mut send_rate, mut total) = (SendRate::new(), 0.0);
         for now in [1.0, 1.5, 9.0, 9.001, 12.0, 500.0, 503.0, 504.0] {
-            send_rate.push(1e9, now);
+            send_rate.push(1_000_000_000, at(now));
             total += 1e9;
             assert!(send_rate.bytes_until(now) == total && send_rate.bytes_until(now + 100.0) == total, "{now}");
         }

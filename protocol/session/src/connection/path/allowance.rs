@@ -70,6 +70,7 @@ impl PathAllowance {
         usize::try_from(self.signed_payload(priority)).unwrap_or(0)
     }
 
+    #[inline]
     fn signed_payload(&self, priority: Priority) -> i64 {
         self.path.budget(priority).saturating_sub_unsigned(self.overhead)
     }

@@ -1,5 +1,6 @@
 use super::super::path_sample::{QUIET, queued};
 use super::*;
+use slipgate_netcode::time::Instant;
 
 /// A probe of a queue of 100 ms, which falls by the share `self_inflicted` of the expected fall.
 fn probed_at(
@@ -15,9 +16,9 @@ fn probed_at(
     let mut result = None;
     for step in -20..=30 {
         let sent = 100.0 + f64::from(step) * 0.01;
-        let bytes = if (0..8).contains(&step) { 2500.0 } else { 10_000.0 };
-        held_back += 0.01 - bytes / 1e6;
-        send_rate.push(bytes, sent);
+        let bytes = if (0..8).contains(&step) { 2500 } else { 10_000 };
+        held_back += 0.01 - f64::from(bytes) / 1e6;
+        send_rate.push(bytes, Instant::from_start(core::time::Duration::from_secs_f64(sent)));
         let queue = 0.1 - self_inflicted * held_back;
         let sample = PathSample { newest_sent: Some(sent), ..queued(queue, sent + 0.14) };
         result = result.or(down_probes.on_feedback(&sample, send_rate, cross_traffic));
