@@ -272,6 +272,18 @@ impl ParkedDatagrams {
         self.queue.remove(next)
     }
 
+    /// Takes a datagram with which this turn begins: each one that only the application kept waiting, and one of a
+    /// client beyond its budget.
+    fn take_due(&mut self, server: &mut Server) -> Option<(usize, ReceivedDatagram)> {
+        let is_due = |received: &ReceivedDatagram| !is_over_budget(received);
+        let next = self.queue.iter().position(|(_, received)| is_due(received) && server.may_deliver(received));
+        if let Some(next) = next {
+            return self.queue.remove(next);
+        }
+        server.end_parked_due();
+        self.take(server)
+    }
+
     fn bytes(&self, index: usize) -> &[u8] {
         self.bufs.get(index).map(<[u8; RECEIVE_BUFFER_BYTES]>::as_slice).unwrap_or_default()
     }
@@ -360,8 +372,8 @@ impl Inbox {
     fn take_datagram(&mut self, server: &mut Server) -> Option<()> {
         self.in_a_row = 0;
         // A turn that reads its limit would never come to these.
-        if server.take_parked_turn()
-            && let Some((index, received)) = self.parked.take(server)
+        if server.is_parked_due()
+            && let Some((index, received)) = self.parked.take_due(server)
         {
             self.current = Some((EventSource::Parked(index), received));
             return Some(());

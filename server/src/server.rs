@@ -90,7 +90,7 @@ pub struct Server {
     read_work: u64,
     /// The maximum of the next wait: messages may wait in the inbox.
     max_wait: Duration,
-    /// This turn has not continued with such a message yet.
+    /// This turn has not continued with such messages yet.
     is_parked_due: bool,
     reporter: Reporter,
     memory_return: MemoryReturn,
@@ -401,9 +401,15 @@ impl Server {
         may_go_on
     }
 
-    /// Returns true once in a turn: however much arrives, each turn continues with one datagram that was set aside.
-    pub(crate) const fn take_parked_turn(&mut self) -> bool {
-        std::mem::replace(&mut self.is_parked_due, false)
+    /// Returns whether this turn has not continued yet with datagrams that were set aside. It does so however much
+    /// arrives.
+    pub(crate) const fn is_parked_due(&self) -> bool {
+        self.is_parked_due
+    }
+
+    /// Records that this turn has continued with them.
+    pub(crate) const fn end_parked_due(&mut self) {
+        self.is_parked_due = false;
     }
 
     /// Sets the maximum of the next wait, because messages wait in the inbox.

@@ -1,4 +1,5 @@
 mod forgeries;
+mod intake;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;

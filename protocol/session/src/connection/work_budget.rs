@@ -148,8 +148,20 @@ pub(super) struct WorkBudget {
     refused: u32,
     /// Packets that the application could not take and that were not reported yet.
     not_taken: u32,
-    /// A packet has messages that were not delivered yet: it is beyond the budget, or the application took no more.
-    is_delivering: bool,
+    /// Why a packet has messages that were not delivered yet.
+    undelivered: Undelivered,
+}
+
+/// Why the rest of a packet's messages was not delivered yet. They are delivered before the next packet is processed,
+/// so that they stay in order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undelivered {
+    /// Nothing waits.
+    Nothing,
+    /// Their sender has used up its work budget.
+    OverBudget,
+    /// The application took no more. Packets that arrive until they are delivered are not the fault of their sender.
+    NotTaken,
 }
 
 /// Whether the further messages of a packet should wait until other clients had their turn.
@@ -200,7 +212,7 @@ impl WorkBudget {
             intake: Intake::default(),
             refused: 0,
             not_taken: 0,
-            is_delivering: false,
+            undelivered: Undelivered::Nothing,
         }
     }
 
@@ -209,12 +221,11 @@ impl WorkBudget {
     #[inline]
     pub(super) fn request(&mut self, unread: Duration, now: Instant) -> WorkPermit {
         self.roll_window(now);
-        if self.intake == Intake::Refused {
+        if self.intake == Intake::Refused || self.undelivered == Undelivered::NotTaken {
             self.not_taken = self.not_taken.saturating_add(1);
             return WorkPermit::NotTaken;
         }
-        // Messages of an earlier packet are delivered first, so that they stay in order.
-        if !self.is_delivering && self.has_left(unread, now) {
+        if self.undelivered == Undelivered::Nothing && self.has_left(unread, now) {
             self.window.granted = self.window.granted.saturating_add(1);
             return WorkPermit::Granted;
         }
@@ -234,7 +245,9 @@ impl WorkBudget {
     /// until the messages of this one were delivered.
     pub(super) const fn may_deliver(&mut self) -> bool {
         let is_refused = matches!(self.intake, Intake::Refused);
-        self.is_delivering |= is_refused;
+        if is_refused {
+            self.undelivered = Undelivered::NotTaken;
+        }
         !is_refused
     }
 
@@ -265,14 +278,18 @@ impl WorkBudget {
     /// owes work.
     pub(super) fn charge_message(&mut self, now: Instant) -> Delivery {
         self.charge(self.per_message);
-        self.is_delivering = self.left <= 0 && !self.has_left(Duration::ZERO, now);
-        if self.is_delivering { Delivery::MayWait } else { Delivery::Continues }
+        if self.left <= 0 && !self.has_left(Duration::ZERO, now) {
+            self.undelivered = Undelivered::OverBudget;
+            return Delivery::MayWait;
+        }
+        self.undelivered = Undelivered::Nothing;
+        Delivery::Continues
     }
 
     /// Records that all messages of a packet were delivered.
     #[inline]
     pub(super) const fn on_packet_delivered(&mut self) {
-        self.is_delivering = false;
+        self.undelivered = Undelivered::Nothing;
     }
 
     const fn is_suspicious(&self) -> bool {
@@ -438,6 +455,32 @@ mod tests {
         assert_eq!(budget.request(Duration::ZERO, at(9000)), WorkPermit::OverBudget);
         budget.on_packet_delivered();
         assert_eq!(budget.request(Duration::ZERO, at(9000)), WorkPermit::Granted);
+    }
+
+    #[test]
+    fn packets_behind_messages_not_taken_are_no_flood() {
+        let mut budget = budget();
+        budget.set_intake(Intake::Refused);
+        assert!(!budget.may_deliver());
+        budget.set_intake(Intake::Open);
+        assert!(budget.may_deliver());
+        for turn in 1..200 {
+            for _ in 0..256 {
+                assert_eq!(budget.request(Duration::ZERO, at(16 * turn)), WorkPermit::NotTaken, "turn {turn}");
+            }
+        }
+        assert!(!budget.is_flood());
+        let refused = budget.take_refused();
+        assert_eq!((refused.over_budget, refused.not_taken), (0, 199 * 256));
+        assert_eq!(budget.charge_message(at(3200)), Delivery::Continues);
+        assert_eq!(budget.request(Duration::ZERO, at(3200)), WorkPermit::Granted);
+        // A sender that has used up its budget by the same messages owes work.
+        budget.set_intake(Intake::Refused);
+        assert!(!budget.may_deliver());
+        budget.set_intake(Intake::Open);
+        budget.charge(10_000_000);
+        assert_eq!(budget.charge_message(at(3200)), Delivery::MayWait);
+        assert_eq!(budget.request(Duration::ZERO, at(3200)), WorkPermit::OverBudget);
     }
 
     #[test]

@@ -255,6 +255,8 @@ impl Connection {
     ) -> Option<ChannelMessage> {
         // A message may have made the application close the connection: those behind it are not read.
         if self.stage != Stage::Open {
+            // The peer's acknowledgement of the close message must not be refused.
+            self.work.on_packet_delivered();
             return None;
         }
         let frames = datagram.get(cursor.start..)?;

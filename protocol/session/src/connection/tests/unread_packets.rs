@@ -99,3 +99,18 @@ fn packets_are_refused_while_the_application_takes_no_messages() {
         pair.run(100);
     }
 }
+
+#[test]
+fn end_that_closes_before_it_took_all_messages_ends_at_once() {
+    let mut pair = Pair::connected();
+    pair.send(0, CHAT, b"hello");
+    let sent = pair.turn(0);
+    let mut incoming = pair.ends[1].handle(&sent[0], Duration::ZERO, pair.now).unwrap().expect("a message");
+    pair.ends[1].set_intake(Intake::Refused);
+    assert!(!pair.ends[1].may_deliver());
+    pair.ends[1].set_intake(Intake::Open);
+    pair.ends[1].close(CloseCode(300), "good night");
+    assert!(pair.ends[1].next_message(&sent[0], &mut incoming, &mut Vec::new(), pair.now).is_none());
+    pair.run(50);
+    assert!(pair.ends[1].is_closed(), "the close message is acknowledged");
+}
