@@ -33,7 +33,7 @@ use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::{CloseKind, Intake, SendError, Traffic};
 use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
-use slipgate_udp::{BlockedSender, ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
+use slipgate_udp::{BlockResults, BlockedSender, ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced};
 
 use crate::ReadLimits;
 use crate::flood_guard::{DatagramResult, Excess, FloodAction, FloodGuard, ONE_IN, Screening};
@@ -490,23 +490,29 @@ impl Server {
     }
 }
 
-/// Blocks these senders in the kernel, or the first 16 of each address family if the kernel refuses all. Older kernels
-/// have memory for about 16 IPv6 senders. Returns the others: the server drops their datagrams.
+/// Blocks these senders in the kernel, or the first 16 of an address family of which the kernel refuses all. Older
+/// kernels have memory for about 16 IPv6 senders. Returns the others: the server drops their datagrams.
 fn block_in_kernel(
     senders: &[BlockedSender],
-    mut block: impl FnMut(&[BlockedSender]) -> io::Result<()>,
+    mut block: impl FnMut(&[BlockedSender]) -> BlockResults,
 ) -> Vec<BlockedSender> {
-    if block(senders).is_ok() {
+    let first = block(senders);
+    if first.v4.is_ok() && first.v6.is_ok() {
         return Vec::new();
     }
     let (mut v4, mut v6) = (0, 0);
-    let (first, others): (Vec<_>, Vec<_>) = senders.iter().copied().partition(|sender| {
-        let count = if sender.address.is_ipv4() { &mut v4 } else { &mut v6 };
+    let (fewer, others): (Vec<_>, Vec<_>) = senders.iter().copied().partition(|sender| {
+        let (result, count) = if sender.address.is_ipv4() { (&first.v4, &mut v4) } else { (&first.v6, &mut v6) };
         *count += 1;
-        *count <= MIN_KERNEL_SENDERS
+        result.is_ok() || *count <= MIN_KERNEL_SENDERS
     });
-    // After a second refusal it is unknown which senders the kernel drops.
-    if block(&first).is_ok() { others } else { senders.to_vec() }
+    let second = block(&fewer);
+    let is_unknown = |sender: &BlockedSender| {
+        let (first, second) = if sender.address.is_ipv4() { (&first.v4, &second.v4) } else { (&first.v6, &second.v6) };
+        // After a second refusal it is unknown which senders of the family the kernel drops.
+        first.is_err() && second.is_err()
+    };
+    others.into_iter().chain(fewer.into_iter().filter(is_unknown)).collect()
 }
 
 impl Wait for Server {

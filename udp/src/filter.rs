@@ -10,6 +10,7 @@
 //! §1.8 of `specs/netcode-1.02.md`) and the size of each packet type. Linux runs such programs (classic BPF,
 //! `SO_ATTACH_FILTER`) without privileges.
 
+use std::io;
 #[cfg(any(target_os = "android", target_os = "linux"))]
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -42,6 +43,27 @@ pub struct BlockedSender {
     pub address: SocketAddr,
     /// Which of its datagrams pass all the same.
     pub passing: Passing,
+}
+
+/// The results of blocking senders, one for each address family. A family without senders can fail, too: the system
+/// replaces its program.
+#[derive(Debug)]
+#[must_use]
+pub struct BlockResults {
+    /// The result for IPv4; `Ok` without a socket.
+    pub v4: io::Result<()>,
+    /// The result for IPv6; `Ok` without a socket.
+    pub v6: io::Result<()>,
+}
+
+impl BlockResults {
+    /// Returns one result for both families.
+    ///
+    /// # Errors
+    /// The error of IPv4 if there is one, otherwise that of IPv6.
+    pub fn both(self) -> io::Result<()> {
+        self.v4.and(self.v6)
+    }
 }
 
 /// Which datagrams of a blocked sender pass.

@@ -64,7 +64,8 @@ pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, Socke
 pub use self::coalesce::WakePolicy;
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
 pub use self::filter::{
-    BlockedSender, BpfInstruction, NEXT_SEQUENCES, OtherProtocol, Passing, SocketFilter, code, sequence_of,
+    BlockResults, BlockedSender, BpfInstruction, NEXT_SEQUENCES, OtherProtocol, Passing, SocketFilter, code,
+    sequence_of,
 };
 pub use self::heap::HeapTrimmer;
 pub use self::overflow::Overflow;
@@ -259,18 +260,20 @@ impl Sockets {
     /// Datagrams that wait in the sockets are read regardless. It does nothing without a filter;
     /// [`set_filter`](Self::set_filter) ends all blocks.
     ///
-    /// # Errors
-    /// The error of the system if it refuses the program of an address family. The old one of that family then stays.
-    pub fn block_senders(&self, senders: &[BlockedSender]) -> io::Result<()> {
-        let Some(filter) = self.filter() else { return Ok(()) };
-        let mut result = Ok(());
+    /// A result is the error of the system if it refuses the program of this address family, whose old one then stays.
+    pub fn block_senders(&self, senders: &[BlockedSender]) -> BlockResults {
+        let mut results = BlockResults { v4: Ok(()), v6: Ok(()) };
+        let Some(filter) = self.filter() else { return results };
         for (family, port) in self.bound() {
             let of_family: Vec<_> =
                 senders.iter().copied().filter(|sender| AddressFamily::of(&sender.address) == family).collect();
-            // A refusal for one family must not keep the senders of the other one.
-            result = result.and(filter::set(&port.options(), Some(&filter), &of_family));
+            let result = filter::set(&port.options(), Some(&filter), &of_family);
+            match family {
+                AddressFamily::V4 => results.v4 = result,
+                AddressFamily::V6 => results.v6 = result,
+            }
         }
-        result
+        results
     }
 
     /// Returns the installed filter.

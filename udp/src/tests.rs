@@ -384,7 +384,7 @@ fn blocked_senders_reach_no_socket_until_they_are_unblocked() {
             let senders_to_block = blocked.iter().map(|index| addresses[*index]).chain(strangers.iter().copied());
             let list: Vec<_> =
                 senders_to_block.map(|address| BlockedSender { address, passing: Passing::Nothing }).collect();
-            sockets.block_senders(&list).unwrap();
+            sockets.block_senders(&list).both().unwrap();
             for sender in &senders {
                 // A payload as far as the filter can see, and one that it drops in any case.
                 sender.send_to(&[0x15; 40], to).unwrap();
@@ -402,6 +402,26 @@ fn blocked_senders_reach_no_socket_until_they_are_unblocked() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn refused_block_of_one_family_leaves_the_other_one() {
+    let hosts = ["127.0.0.1:0", "[::1]:0"].map(|host| host.parse().unwrap());
+    // A system without IPv6.
+    let Ok(sockets) = Sockets::bind(&hosts) else { return };
+    sockets.set_filter(Some(&SocketFilter { protocol_id: 7, other_protocols: OtherProtocol::Dropped })).unwrap();
+    // The kernel takes programs of 4,096 instructions.
+    let senders = |host: &str, count: u16| {
+        let ip: std::net::IpAddr = host.parse().unwrap();
+        (0..count).map(move |port| BlockedSender { address: (ip, port).into(), passing: Passing::Nothing })
+    };
+    for (v4, v6) in [(1, 1), (1, 2000), (2000, 1), (2000, 2000)] {
+        let list: Vec<_> = senders("192.0.2.1", v4).chain(senders("2001:db8::1", v6)).collect();
+        let results = sockets.block_senders(&list);
+        assert_eq!((results.v4.is_ok(), results.v6.is_ok()), (v4 == 1, v6 == 1), "{results:?}");
+        assert_eq!(results.both().is_ok(), (v4, v6) == (1, 1));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn one_of_64_datagrams_of_a_probed_sender_passes() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
         let Some(mut sockets) = on(host, Batching::Segments) else { continue };
@@ -409,7 +429,7 @@ fn one_of_64_datagrams_of_a_probed_sender_passes() {
         let to = sockets.local_addresses()[0];
         let [probed, other] = [(); 2].map(|()| std::net::UdpSocket::bind(host).unwrap());
         let probed_address = probed.local_addr().unwrap();
-        sockets.block_senders(&[BlockedSender { address: probed_address, passing: Passing::OneIn64 }]).unwrap();
+        sockets.block_senders(&[BlockedSender { address: probed_address, passing: Passing::OneIn64 }]).both().unwrap();
         let (mut passed, mut others, mut batch) = (0, 0, ReceiveBatch::default());
         for round in 1..=64_000 {
             probed.send_to(&[0x15; 40], to).unwrap();
@@ -451,7 +471,7 @@ fn next_packets_of_a_sampled_sender_pass() {
         let mut random = 0;
         for first in [0_u16, 200, 255, 3000, 65_000] {
             let address = sender.local_addr().unwrap();
-            sockets.block_senders(&[BlockedSender { address, passing: Passing::Next { first } }]).unwrap();
+            sockets.block_senders(&[BlockedSender { address, passing: Passing::Next { first } }]).both().unwrap();
             for ahead in (0..65_536_u64).step_by(31) {
                 let sequence = (u64::from(first) + ahead) % 65_536;
                 let is_next = ahead < u64::from(NEXT_SEQUENCES);

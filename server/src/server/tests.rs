@@ -1,7 +1,8 @@
 mod forgeries;
 mod intake;
+mod kernel_blocks;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 
 use rand::SeedableRng;
@@ -18,7 +19,6 @@ use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::Memory;
-use slipgate_udp::Passing;
 
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -347,41 +347,6 @@ fn transfers_without_an_uplink_limit_warn_every_five_minutes() {
         });
         assert_eq!(warnings, expected, "{limit:?}");
     }
-}
-
-#[test]
-fn kernel_that_refuses_many_senders_blocks_the_first_sixteen() {
-    let sender = |ip: IpAddr, port| BlockedSender { address: (ip, port).into(), passing: Passing::Nothing };
-    let v4 = |port| sender([192, 0, 2, 1].into(), port);
-    for (count, max, fit) in [(40, 64, 40), (40, 16, 16), (17, 16, 16), (16, 16, 16), (40, 0, 0)] {
-        let (senders, mut blocked, mut attempts) = ((0..count).map(v4).collect::<Vec<_>>(), None, 0);
-        let refused = block_in_kernel(&senders, |list| {
-            attempts += 1;
-            if list.len() > max {
-                return Err(io::ErrorKind::OutOfMemory.into());
-            }
-            blocked = Some(list.to_vec());
-            Ok(())
-        });
-        let expected = (fit > 0).then(|| (0..fit).map(v4).collect());
-        assert_eq!(blocked, expected, "{count} senders, {max} fit");
-        assert_eq!(refused, (fit..count).map(v4).collect::<Vec<_>>(), "{count} senders, {max} fit");
-        assert_eq!(attempts, if usize::from(count) > max { 2 } else { 1 });
-    }
-    // Many IPv4 senders do not displace those of IPv6.
-    let v6 = |port| sender([0; 16].into(), port);
-    let (senders, mut blocked) = ((0..20).map(v4).chain((0..3).map(v6)).collect::<Vec<_>>(), Vec::new());
-    let refused = block_in_kernel(&senders, |list| {
-        blocked = list.to_vec();
-        if list.len() > 20 { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
-    });
-    assert_eq!(blocked, (0..16).map(v4).chain((0..3).map(v6)).collect::<Vec<_>>());
-    assert_eq!(refused, (16..20).map(v4).collect::<Vec<_>>());
-    // The flood guard lists no sender at the end of its block.
-    let _ = block_in_kernel(&[], |list| {
-        assert!(list.is_empty());
-        Ok(())
-    });
 }
 
 /// Returns the number of warnings in a minute of turns of 100 ms, of which one in `turns_per_end` is ended.

@@ -513,7 +513,7 @@ fn sink_for(sender: SocketAddr) -> Sockets {
     // A system without filters fills the receive buffer of the socket instead.
     if sink.set_filter(Some(&filter)).is_ok() {
         let sender = BlockedSender { address: sender, passing: Passing::Nothing };
-        sink.block_senders(&[sender]).expect("a filter was set");
+        sink.block_senders(&[sender]).both().expect("a filter was set");
     }
     sink
 }
