@@ -188,12 +188,10 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Messages of a client beyond its work budget after which the rest of its datagram waits for the next round.
-const MAX_MESSAGES_IN_A_ROW: u32 = 64;
-/// Datagrams that wait for the next round at once: a whole batch. Further ones are taken whole.
+/// Datagrams that wait at once: a whole batch. Further ones are taken whole.
 const MAX_PARKED: usize = BATCH_SIZE;
 
-/// The longest wait while only the application keeps messages from being taken.
+/// The longest wait while messages wait for the application, or for the budget of their client.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
 
 /// The buffers in which datagrams arrive and are decrypted; allocated once.
@@ -263,7 +261,7 @@ impl ParkedDatagrams {
 
     /// Returns the position of the datagram that has waited longest and may go on.
     fn next(&self, server: &mut Server) -> Option<usize> {
-        self.queue.iter().position(|(_, received)| server.may_deliver(received))
+        self.queue.iter().position(|(_, received)| server.may_deliver(received, 0))
     }
 
     /// Takes the datagram that has waited longest and may go on.
@@ -276,7 +274,7 @@ impl ParkedDatagrams {
     /// client beyond its budget.
     fn take_due(&mut self, server: &mut Server) -> Option<(usize, ReceivedDatagram)> {
         let is_due = |received: &ReceivedDatagram| !is_over_budget(received);
-        let next = self.queue.iter().position(|(_, received)| is_due(received) && server.may_deliver(received));
+        let next = self.queue.iter().position(|(_, received)| is_due(received) && server.may_deliver(received, 0));
         if let Some(next) = next {
             return self.queue.remove(next);
         }
@@ -348,8 +346,7 @@ impl Inbox {
         mut received: ReceivedDatagram,
         server: &mut Server,
     ) -> Option<SessionMessage> {
-        let should_wait = self.in_a_row >= MAX_MESSAGES_IN_A_ROW && is_over_budget(&received);
-        if (should_wait || !server.may_deliver(&received)) && self.park(source, &received) {
+        if !server.may_deliver(&received, self.in_a_row) && self.park(source, &received) {
             return None;
         }
         let datagram = match source {
@@ -416,7 +413,7 @@ impl Inbox {
         server.set_max_wait(match can_go_on {
             true => Duration::ZERO,
             false if self.parked.queue.is_empty() => Duration::MAX,
-            // No datagram arrives when the application takes more.
+            // No datagram arrives when the application takes more, or the client may go on.
             false => PARKED_WAIT,
         });
         let (index, received) = if may_go_on { self.parked.take(server)? } else { return None };

@@ -475,8 +475,8 @@ impl Server {
         self.flood_guard.set_refused(&refused);
     }
 
-    pub(crate) fn may_deliver(&mut self, received: &ReceivedDatagram) -> bool {
-        self.core.may_deliver(received)
+    pub(crate) fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32) -> bool {
+        self.core.may_deliver(received, in_a_row, self.now)
     }
 
     pub(crate) fn next(

@@ -38,6 +38,10 @@ const RESERVE_REFILL: u64 = 50;
 /// The work of a plain payload or acknowledged packet, with 1 us of the application.
 pub(crate) const PLAIN_PAYLOAD_WORK: u64 = PACKET_WORK + MESSAGE_WORK + 1000;
 
+/// The messages of a packet that are delivered in a row although their sender has used up its budget. Each batch of
+/// them costs a flush, and the last messages of most packets must not wait.
+const MAX_MESSAGES_IN_DEBT: u32 = 64;
+
 /// The interval in which refusals are compared with packets that were taken.
 const WINDOW: Duration = Duration::from_millis(100);
 /// Windows of excess in a row after which the session ends: 2 s. Every congestion control halves its rate several times
@@ -170,8 +174,7 @@ pub enum Delivery {
     /// They should be taken now.
     #[default]
     Continues,
-    /// They may wait, because their sender has used up its work budget. Its other packets are refused until they are
-    /// taken.
+    /// They may wait until their sender has work budget again. Its other packets are refused until they are taken.
     MayWait,
 }
 
@@ -241,14 +244,16 @@ impl WorkBudget {
         self.intake = intake;
     }
 
-    /// Returns whether the application takes the next message of a packet. If it does not, further packets are refused
-    /// until the messages of this one were delivered.
-    pub(super) const fn may_deliver(&mut self) -> bool {
-        let is_refused = matches!(self.intake, Intake::Refused);
-        if is_refused {
+    /// Returns whether the next message of a packet is delivered now, after `in_a_row` others of it. Otherwise further
+    /// packets are refused until the messages of this one were delivered: the application takes none, or their sender
+    /// owes work. The rest of a packet that has waited goes on when there is some budget again.
+    pub(super) fn may_deliver(&mut self, in_a_row: u32, now: Instant) -> bool {
+        if self.intake == Intake::Refused {
             self.undelivered = Undelivered::NotTaken;
+            return false;
         }
-        !is_refused
+        let may_be_in_debt = (1..MAX_MESSAGES_IN_DEBT).contains(&in_a_row);
+        may_be_in_debt || self.undelivered != Undelivered::OverBudget || self.has_left(Duration::ZERO, now)
     }
 
     /// Returns how many packets were refused since the last call.
@@ -458,12 +463,31 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_one_packet_follow_the_budget() {
+        let mut budget = WorkBudget::new(WorkLimits { burst: Duration::from_micros(750), ..WorkLimits::default() });
+        assert_eq!(budget.request(Duration::ZERO, at(1)), WorkPermit::Granted);
+        // A packet releases 4,096 messages, and each millisecond is a turn.
+        let (mut rest, mut turns) = (4096, Vec::new());
+        while rest > 0 {
+            let (now, mut in_a_row, mut delivered) = (at(1 + turns.len() as u64), 0, 0);
+            while rest > 0 && budget.may_deliver(in_a_row, now) {
+                budget.charge_message(now);
+                (rest, in_a_row, delivered) = (rest - 1, in_a_row + 1, delivered + 1);
+            }
+            turns.push(delivered);
+        }
+        assert!((652..=653 + 64).contains(&turns[0]), "0.75 ms: {turns:?}");
+        assert!(turns[1..].iter().all(|delivered| *delivered <= 64 + 87), "0.1 ms: {turns:?}");
+        assert!((36..44).contains(&turns.len()), "4.7 ms of work take {} ms", turns.len());
+    }
+
+    #[test]
     fn packets_behind_messages_not_taken_are_no_flood() {
         let mut budget = budget();
         budget.set_intake(Intake::Refused);
-        assert!(!budget.may_deliver());
+        assert!(!budget.may_deliver(1, at(1)));
         budget.set_intake(Intake::Open);
-        assert!(budget.may_deliver());
+        assert!(budget.may_deliver(0, at(1)));
         for turn in 1..200 {
             for _ in 0..256 {
                 assert_eq!(budget.request(Duration::ZERO, at(16 * turn)), WorkPermit::NotTaken, "turn {turn}");
@@ -476,7 +500,7 @@ mod tests {
         assert_eq!(budget.request(Duration::ZERO, at(3200)), WorkPermit::Granted);
         // A sender that has used up its budget by the same messages owes work.
         budget.set_intake(Intake::Refused);
-        assert!(!budget.may_deliver());
+        assert!(!budget.may_deliver(1, at(3200)));
         budget.set_intake(Intake::Open);
         budget.charge(10_000_000);
         assert_eq!(budget.charge_message(at(3200)), Delivery::MayWait);

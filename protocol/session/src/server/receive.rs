@@ -7,7 +7,7 @@ use super::{ReceivedDatagram, SessionMessage, SessionServer};
 use crate::channel::ChannelViolation;
 use crate::channel::close_code::CloseCode;
 use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
-use crate::connection::{CloseKind, CloseReason, ClosedBy, Connection, Intake};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::PacketNumber;
@@ -105,12 +105,14 @@ impl SessionServer {
         received
     }
 
-    /// Returns whether the next message of a datagram should be taken now. While its client's intake is
-    /// [`Intake::Refused`] it should wait, and the client's packets are refused until it was taken.
-    pub fn may_deliver(&mut self, received: &ReceivedDatagram) -> bool {
+    /// Returns whether the next message of a datagram should be taken now, after `in_a_row` others of it; 0 if the
+    /// datagram was set aside. It should wait while its client's intake is [`Intake::Refused`], and while the client
+    /// owes work for more than 64 messages. The client's packets are refused until it was taken.
+    pub fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32, now: Now) -> bool {
         let ReceivedDatagram::Frames { client, .. } = received else { return true };
         let Ok(session) = self.session_mut(*client) else { return true };
-        session.protocol.connection_mut().is_none_or(Connection::may_deliver)
+        let Some(connection) = session.protocol.connection_mut() else { return true };
+        connection.may_deliver(in_a_row, now.monotonic)
     }
 
     /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the

@@ -133,9 +133,9 @@ impl Connection {
         }
     }
 
-    /// Returns whether the application takes the next message of a packet now.
-    pub(crate) const fn may_deliver(&mut self) -> bool {
-        self.work.may_deliver()
+    /// Returns whether the next message of a packet is delivered now, after `in_a_row` others of it.
+    pub(crate) fn may_deliver(&mut self, in_a_row: u32, now: Instant) -> bool {
+        self.work.may_deliver(in_a_row, now)
     }
 
     /// Returns how many packets were refused since the last call.
