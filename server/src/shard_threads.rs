@@ -24,7 +24,7 @@ use slipgate_netcode::server::ShardId;
 use slipgate_os::clock::Clock;
 use slipgate_os::pace::Pace;
 use slipgate_udp::Waker;
-use tracing::{error, info_span};
+use tracing::{debug, error, info_span};
 
 use crate::journal::lock;
 use crate::{Inbox, Server, ServerTotals};
@@ -328,8 +328,14 @@ impl<A: ShardApp> ShardWorker<A> {
     fn should_stop(&mut self) -> bool {
         while let Ok(control) = self.controls.try_recv() {
             match control {
-                Control::AcceptNewClients(accept) => self.server.accept_new_clients(accept),
-                Control::SetKeys(keys) => self.server.set_keys(keys),
+                Control::AcceptNewClients(accept) => {
+                    self.server.accept_new_clients(accept);
+                    debug!(accept, "the shard accepts or denies new clients from now on");
+                }
+                Control::SetKeys(keys) => {
+                    self.server.set_keys(keys);
+                    debug!("the shard has the new keys");
+                }
                 Control::Stop => return true,
             }
         }

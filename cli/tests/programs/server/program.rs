@@ -148,11 +148,16 @@ impl Program {
 
     /// Waits for a log line that contains `part` and returns it.
     pub(crate) fn wait_for(&self, part: &str) -> String {
+        self.wait_for_lines(part, 1)
+    }
+
+    /// Waits for this number of log lines that contain `part` and returns the first one.
+    pub(crate) fn wait_for_lines(&self, part: &str, count: usize) -> String {
         let lines = self.log.lines.lock().unwrap();
-        let holds = |lines: &Vec<String>| lines.iter().any(|line| line.contains(part));
+        let holds = |lines: &Vec<String>| lines.iter().filter(|line| line.contains(part)).count() >= count;
         let (lines, _) = self.log.has_new_line.wait_timeout_while(lines, MAX_WAIT, |lines| !holds(lines)).unwrap();
-        let line = lines.iter().find(|line| line.contains(part));
-        line.unwrap_or_else(|| panic!("no line with {part:?}: {lines:#?}")).clone()
+        let line = lines.iter().find(|line| line.contains(part)).filter(|_| holds(&lines));
+        line.unwrap_or_else(|| panic!("no {count} lines with {part:?}: {lines:#?}")).clone()
     }
 
     /// Returns a field of the log line with the settings in effect.

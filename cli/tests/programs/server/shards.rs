@@ -16,10 +16,17 @@ fn clients(server: &Program, count: u64) -> Vec<TestClient> {
     (0..count).map(|id| TestClient::join(id, server.address())).collect()
 }
 
+/// Starts a server whose log says when each shard has taken a command.
+fn start_with_debug_log(folder: &TestFolder, flags: &[&str]) -> Program {
+    let mut command = folder.complete(flags);
+    command.env("RUST_LOG", "debug");
+    Program::start(command)
+}
+
 #[test]
 fn shards_have_named_threads_own_totals_and_reload_keys() {
     let folder = TestFolder::new();
-    let server = folder.start(&["--shards", "3"]);
+    let server = start_with_debug_log(&folder, &["--shards", "3"]);
     assert_eq!((server.fact("shards"), server.fact("steering")), ("3".to_owned(), "hash".to_owned()));
     let mut clients = clients(&server, 8);
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
@@ -33,9 +40,7 @@ fn shards_have_named_threads_own_totals_and_reload_keys() {
     clients.iter_mut().for_each(|client| client.echo(b"through its shard"));
     folder.write("keys", format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
     server.signal("-HUP");
-    server.wait_for("keys=2");
-    // The shards load the keys at their next tick.
-    std::thread::sleep(Duration::from_millis(100));
+    server.wait_for_lines("the shard has the new keys", 3);
     let rotated = |id| TestToken { key: OTHER_KEY, ..TestToken::new(id, server.address()) }.mint();
     (10..14).for_each(|id| TestClient::join_with(rotated(id)).echo(b"by the new key"));
     let log = server.stop();
@@ -65,12 +70,11 @@ fn steering_by_cpu_works_with_one_and_two_shards() {
 #[test]
 fn draining_shards_deny_new_clients_and_keep_the_others() {
     let folder = TestFolder::new();
-    let mut server = folder.start(&["--shards", "2", "--drain", "1h"]);
+    let mut server = start_with_debug_log(&folder, &["--shards", "2", "--drain", "1h"]);
     let address = server.address();
     let mut old = TestClient::join(1, address);
     server.signal("-TERM");
-    server.wait_for("stopping");
-    std::thread::sleep(Duration::from_millis(100));
+    server.wait_for_lines("the shard accepts or denies new clients from now on accept=false", 2);
     for id in 2..6 {
         assert_eq!(TestClient::fail(TestToken::new(id, address).mint()), CloseKind::Denied);
     }
