@@ -7,6 +7,7 @@ mod discard_macro;
 mod documents;
 mod files;
 mod functions;
+mod fuzz_seeds;
 mod import_cycles;
 mod language;
 mod law_book;
