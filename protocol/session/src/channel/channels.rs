@@ -36,7 +36,8 @@ pub struct Channels {
     pub(super) layout: Arc<Layout>,
     pub(super) senders: Vec<ChannelSender>,
     pub(super) receivers: Vec<ChannelReceiver>,
-    /// One for each channel, unused on channels of messages.
+    /// One for each channel, unused on channels of messages. Empty before the first transfer, which most connections
+    /// never have.
     pub(super) transfers: Vec<TransferChannel>,
     transfer_memory: Option<MemoryBudget>,
     pub(super) hashing: Option<HashingGrant>,
@@ -72,7 +73,7 @@ impl Channels {
         Self {
             senders: layout.channels().map(ChannelSender::new).collect(),
             receivers: layout.channels().map(|config| ChannelReceiver::new(config.kind)).collect(),
-            transfers: layout.channels().map(|_| TransferChannel::default()).collect(),
+            transfers: Vec::new(),
             transfer_memory: None,
             hashing: None,
             first_transfers: 0,
@@ -221,6 +222,9 @@ impl Channels {
     pub fn transfers_mut(&mut self, channel: ChannelId) -> Option<&mut Transfers> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)?;
         self.is_idle = false;
+        if self.transfers.is_empty() {
+            self.transfers.resize_with(self.senders.len(), TransferChannel::default);
+        }
         let transfers = self.transfers.get_mut(usize::from(channel.0))?;
         transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), self.role)
     }
@@ -241,6 +245,9 @@ impl Channels {
         if let Some(receipt) = self.context.receipts.poll() {
             return Some(receipt);
         }
+        if self.transfers.is_empty() {
+            return None;
+        }
         let (first, count) = (self.first_transfers, self.transfers.len());
         for index in (0..count).map(|index| (first + index) % count) {
             if let Some(event) = self.transfers.get_mut(index).and_then(TransferChannel::poll_event) {
@@ -248,7 +255,7 @@ impl Channels {
             }
         }
         // Rotates only when all channels are drained, so that each gets its share of the hashing budget.
-        self.first_transfers = (first + 1) % count.max(1);
+        self.first_transfers = (first + 1) % count;
         None
     }
 
@@ -288,9 +295,14 @@ impl Channels {
         self.scheduler.begin_tick();
         self.bursts.begin_tick();
         // Expired messages free their chunks before the pools are asked for unused memory below.
-        for (sender, receiver) in self.senders.iter_mut().zip(&mut self.receivers) {
+        for sender in &mut self.senders {
             sender.begin_tick(now, &mut self.context);
-            receiver.tick(now, &mut self.receive_pool);
+        }
+        // What a receiver discards or frees after a time is in the pool.
+        if self.receive_pool.is_in_use() {
+            for receiver in &mut self.receivers {
+                receiver.tick(now, &mut self.receive_pool);
+            }
         }
         self.context.pool.tick(now);
         self.receive_pool.tick(now);

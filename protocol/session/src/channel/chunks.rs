@@ -194,6 +194,11 @@ impl ChunkPool {
         }
     }
 
+    /// Returns whether any memory is taken: the chunks of messages, or lists that are charged.
+    pub(crate) const fn is_in_use(&self) -> bool {
+        !self.groups.is_empty() || self.list_bytes > 0
+    }
+
     /// Frees all memory if nothing was stored for [`RETENTION`].
     pub(crate) fn tick(&mut self, now: Instant) {
         if self.used > 0 {

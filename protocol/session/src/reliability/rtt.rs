@@ -49,7 +49,7 @@ impl Rtt {
         (!self.history.samples.is_empty()).then(|| millis(self.smoothed + VARIATIONS * self.variation))
     }
 
-    /// Returns the statistics. It scans the history for its extremes, which takes some hundred nanoseconds.
+    /// Returns the statistics. It scans the history, which takes some hundred nanoseconds.
     pub(super) fn stats(&self) -> Option<RttStats> {
         let (min, max) = self.history.extremes()?;
         let mean = self.history.mean();
@@ -73,37 +73,31 @@ fn millis(millis: f64) -> Duration {
     Duration::try_from_secs_f64(millis / 1000.0).unwrap_or(Duration::ZERO)
 }
 
-/// The last samples, in microseconds, with their sums. It takes memory with the first sample.
+/// The last samples, in microseconds. It takes memory with the first sample.
 struct RttHistory {
     samples: Vec<u32>,
     /// The most samples that are kept; a new one then replaces the oldest.
     size: u16,
-    next: usize,
-    sum: u64,
-    sum_of_squares: u128,
+    next: u16,
 }
 
 impl RttHistory {
     const fn new(samples: u16) -> Self {
-        Self { samples: Vec::new(), size: samples, next: 0, sum: 0, sum_of_squares: 0 }
+        Self { samples: Vec::new(), size: samples, next: 0 }
     }
 
+    #[inline]
     fn add(&mut self, rtt: Duration) {
         let micros = u32::try_from(rtt.as_nanos() as u64 / 1000).unwrap_or(u32::MAX);
-        if self.samples.len() < self.size.into() {
+        if let Some(oldest) = self.samples.get_mut(usize::from(self.next)) {
+            *oldest = micros;
+        } else {
             // Reserve the whole history with the first sample, so that a warm endpoint allocates nothing and an idle
             // one holds none.
             self.samples.reserve_exact(usize::from(self.size) - self.samples.len());
             self.samples.push(micros);
-        } else if let Some(oldest) = self.samples.get_mut(self.next) {
-            let old = core::mem::replace(oldest, micros);
-            // Running sums make mean and deviation independent of the length of the history.
-            self.sum -= u64::from(old);
-            self.sum_of_squares -= square(old);
-            self.next = (self.next + 1) % self.samples.len();
         }
-        self.sum += u64::from(micros);
-        self.sum_of_squares += square(micros);
+        self.next = if self.next + 1 < self.size { self.next + 1 } else { 0 };
     }
 
     fn extremes(&self) -> Option<(Duration, Duration)> {
@@ -111,25 +105,22 @@ impl RttHistory {
         Some((Duration::from_micros((*min).into()), Duration::from_micros((*max).into())))
     }
 
+    fn sum(&self) -> u64 {
+        self.samples.iter().map(|micros| u64::from(*micros)).sum()
+    }
+
     fn mean(&self) -> Duration {
-        Duration::from_nanos(self.sum.saturating_mul(1000) / self.samples.len().max(1) as u64)
+        Duration::from_nanos(self.sum().saturating_mul(1000) / self.samples.len().max(1) as u64)
     }
 
     /// Returns the standard deviation, from the sums: n² var = n Σx² - (Σx)².
     fn deviation(&self) -> Duration {
         let count = self.samples.len().max(1) as u128;
+        let squares: u128 = self.samples.iter().map(|micros| u128::from(*micros).pow(2)).sum();
         // Saturating: rounding of the sums must not turn a zero deviation into an underflow.
-        let spread = (count * self.sum_of_squares).saturating_sub(square_of_sum(self.sum));
+        let spread = (count * squares).saturating_sub(u128::from(self.sum()).pow(2));
         Duration::from_nanos(u64::try_from(spread.isqrt() * 1000 / count).unwrap_or(u64::MAX))
     }
-}
-
-fn square(micros: u32) -> u128 {
-    u128::from(micros) * u128::from(micros)
-}
-
-fn square_of_sum(sum: u64) -> u128 {
-    u128::from(sum) * u128::from(sum)
 }
 
 #[cfg(test)]

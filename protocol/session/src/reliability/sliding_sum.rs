@@ -1,4 +1,4 @@
-//! A sum over the last ten buckets of time.
+//! Sums over the last ten buckets of time.
 
 use core::time::Duration;
 
@@ -6,65 +6,79 @@ use slipgate_netcode::time::Instant;
 
 const BUCKETS: u64 = 10;
 
-/// The amounts of the last ten buckets of time. Nothing runs when nothing is added: reading skips expired buckets.
-pub(super) struct SlidingSum {
-    /// The length of a bucket, in nanoseconds.
-    width: u64,
-    amounts: [i64; BUCKETS as usize],
+/// The amounts of `N` kinds in the last ten buckets of time. Nothing runs when nothing is added: reading skips expired
+/// buckets.
+///
+/// Adding changes the totals alone. A new bucket stores what the totals are at its start, so that a sum is a difference
+/// of totals, and most packets touch nothing but the first fields.
+pub(super) struct SlidingSums<const N: usize> {
+    /// All amounts so far.
+    totals: [i64; N],
     /// The end of the newest bucket with an amount, in nanoseconds since the start of the clock; 0 if there is none.
     newest_end: u64,
-    /// The index of that bucket.
-    newest_index: u8,
+    /// The length of a bucket, in nanoseconds.
+    width: u64,
     /// The first bucket with an amount, counted from the start of the clock.
     first: Option<u64>,
+    /// The totals at the start of each of the last ten buckets.
+    starts: [[i64; N]; BUCKETS as usize],
 }
 
-impl SlidingSum {
-    /// Creates a sum over ten times `width`.
+impl<const N: usize> SlidingSums<N> {
+    /// Creates sums over ten times `width`.
     pub(super) const fn new(width: Duration) -> Self {
         let width = width.as_nanos() as u64;
-        Self { width, amounts: [0; BUCKETS as usize], newest_end: 0, newest_index: 0, first: None }
+        Self { totals: [0; N], newest_end: 0, width, first: None, starts: [[0; N]; BUCKETS as usize] }
     }
 
+    /// Adds to each kind its amount.
     #[inline]
-    pub(super) fn add(&mut self, amount: i64, now: Instant) {
+    pub(super) fn add(&mut self, amounts: [i64; N], now: Instant) {
         // Most amounts fall into the newest bucket, which a comparison finds without a division.
         if nanos(now) >= self.newest_end {
             self.advance_to(self.bucket(now));
         }
-        if let Some(slot) = self.amounts.get_mut(usize::from(self.newest_index)) {
-            *slot = slot.saturating_add(amount);
+        for (total, amount) in self.totals.iter_mut().zip(amounts) {
+            *total = total.saturating_add(amount);
         }
     }
 
-    /// Clears the buckets that time passed over, at most once around the ring.
+    /// Begins the buckets that time passed over, at most once around the ring.
+    #[cold]
     fn advance_to(&mut self, bucket: u64) {
-        for stale in (self.newest() + 1..=bucket).rev().take(BUCKETS as usize) {
-            if let Some(slot) = self.amounts.get_mut((stale % BUCKETS) as usize) {
-                *slot = 0;
+        for passed in (self.newest() + 1..=bucket).rev().take(BUCKETS as usize) {
+            if let Some(start) = self.starts.get_mut((passed % BUCKETS) as usize) {
+                *start = self.totals;
             }
         }
         self.first.get_or_insert(bucket);
         self.newest_end = (bucket + 1).saturating_mul(self.width);
-        self.newest_index = (bucket % BUCKETS) as u8;
     }
 
-    pub(super) fn sum(&self, now: Instant) -> i64 {
+    pub(super) fn sums(&self, now: Instant) -> [i64; N] {
         // Never before the newest bucket: clocks of two callers may differ.
-        let end = self.bucket(now).max(self.newest());
-        let alive = (end.saturating_sub(BUCKETS - 1)..=self.newest()).rev().take(BUCKETS as usize);
-        alive.filter_map(|bucket| self.amounts.get((bucket % BUCKETS) as usize)).sum()
+        let oldest = (self.bucket(now).max(self.newest()) + 1).saturating_sub(BUCKETS);
+        if oldest > self.newest() {
+            return [0; N];
+        }
+        // Nothing was added before the first bucket.
+        let is_young = self.first.is_none_or(|first| oldest <= first);
+        let start = self.starts.get((oldest % BUCKETS) as usize).filter(|_| !is_young).copied().unwrap_or([0; N]);
+        core::array::from_fn(|kind| match (self.totals.get(kind), start.get(kind)) {
+            (Some(total), Some(start)) => total.saturating_sub(*start),
+            _ => 0,
+        })
     }
 
-    /// Returns the sum per second of the time covered: nine buckets and a part of the tenth, less at the start, but
+    /// Returns the sums per second of the time covered: nine buckets and a part of the tenth, less at the start, but
     /// at least one.
-    pub(super) fn per_second(&self, now: Instant) -> f64 {
-        let Some(first) = self.first else { return 0.0 };
+    pub(super) fn per_second(&self, now: Instant) -> [f64; N] {
+        let Some(first) = self.first else { return [0.0; N] };
         // Right after the start fewer than ten buckets are covered.
         let oldest = first.max((self.bucket(now).max(self.newest()) + 1).saturating_sub(BUCKETS));
         let width = Duration::from_nanos(self.width).as_secs_f64();
         let covered = (now.since_start().as_secs_f64() - width * oldest as f64).max(width);
-        self.sum(now) as f64 / covered
+        self.sums(now).map(|sum| sum as f64 / covered)
     }
 
     fn bucket(&self, now: Instant) -> u64 {
@@ -92,26 +106,26 @@ mod tests {
 
     #[test]
     fn sum_drops_amounts_older_than_ten_buckets() {
-        let mut recent = SlidingSum::new(Duration::from_millis(100));
+        let mut recent = SlidingSums::new(Duration::from_millis(100));
         for (add_at, amount) in [(5_000, 1), (5_099, 2), (5_500, 4), (5_950, 8)] {
-            recent.add(amount, at(add_at));
+            recent.add([amount], at(add_at));
         }
         for (asked, expected) in
             [(5_950, 15), (5_999, 15), (6_000, 12), (6_499, 12), (6_500, 8), (6_899, 8), (6_900, 0), (90_000, 0)]
         {
-            assert_eq!(recent.sum(at(asked)), expected, "at {asked} ms");
+            assert_eq!(recent.sums(at(asked)), [expected], "at {asked} ms");
         }
-        recent.add(16, at(90_000));
-        assert_eq!(recent.sum(at(90_001)), 16);
+        recent.add([16], at(90_000));
+        assert_eq!(recent.sums(at(90_001)), [16]);
     }
 
     #[test]
     fn rate_is_right_from_the_first_bucket_on() {
-        let mut recent = SlidingSum::new(Duration::from_millis(100));
-        assert!(recent.per_second(at(0)).abs() < 1e-9);
+        let mut recent = SlidingSums::new(Duration::from_millis(100));
+        assert!(recent.per_second(at(0))[0].abs() < 1e-9);
         for millis in 0..3_000 {
-            recent.add(1, at(millis));
-            let rate = recent.per_second(at(millis));
+            recent.add([1], at(millis));
+            let [rate] = recent.per_second(at(millis));
             assert!(millis < 100 || (rate - 1000.0).abs() < 11.0, "{rate} at {millis} ms");
         }
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::sliding_sum::SlidingSum;
+use super::sliding_sum::SlidingSums;
 use super::stats::BitsPerSecond;
 use crate::congestion::NewlyAcked;
 use slipgate_netcode::time::Instant;
@@ -15,11 +15,10 @@ const LOSS_BUCKET: Duration = Duration::from_secs(1);
 
 /// Sliding sums of bytes over the last second, and of packets over the last ten.
 pub(super) struct TrafficMeter {
-    sent: SlidingSum,
-    received: SlidingSum,
-    acked: SlidingSum,
-    acked_packets: SlidingSum,
-    lost_packets: SlidingSum,
+    /// Sent, received and acknowledged bytes.
+    bytes: SlidingSums<3>,
+    /// Acknowledged and lost packets.
+    packets: SlidingSums<2>,
 }
 
 /// The values of a [`TrafficMeter`] at one moment.
@@ -33,49 +32,33 @@ pub(super) struct TrafficRates {
 
 impl TrafficMeter {
     pub(super) const fn new() -> Self {
-        Self {
-            sent: SlidingSum::new(BANDWIDTH_BUCKET),
-            received: SlidingSum::new(BANDWIDTH_BUCKET),
-            acked: SlidingSum::new(BANDWIDTH_BUCKET),
-            acked_packets: SlidingSum::new(LOSS_BUCKET),
-            lost_packets: SlidingSum::new(LOSS_BUCKET),
-        }
+        Self { bytes: SlidingSums::new(BANDWIDTH_BUCKET), packets: SlidingSums::new(LOSS_BUCKET) }
     }
 
     pub(super) fn on_sent(&mut self, bytes: u32, now: Instant) {
-        self.sent.add(bytes.into(), now);
+        self.bytes.add([bytes.into(), 0, 0], now);
     }
 
     /// Counts a datagram that was accepted, a whole packet or a fragment.
     pub(super) fn on_datagram(&mut self, bytes: u32, now: Instant) {
-        self.received.add(bytes.into(), now);
+        self.bytes.add([0, bytes.into(), 0], now);
     }
 
     pub(super) fn on_acked(&mut self, acked: &NewlyAcked, now: Instant) {
-        self.acked.add(acked.packet.bytes.into(), now);
-        self.acked_packets.add(1, now);
-        if acked.late {
-            // The packet was counted as lost before. The sum may go below zero once the loss itself has expired.
-            self.lost_packets.add(-1, now);
-        }
+        self.bytes.add([0, 0, acked.packet.bytes.into()], now);
+        // A late packet was counted as lost before. The sum may go below zero once the loss itself has expired.
+        self.packets.add([1, -i64::from(acked.late)], now);
     }
 
     pub(super) fn on_lost(&mut self, now: Instant) {
-        self.lost_packets.add(1, now);
+        self.packets.add([0, 1], now);
     }
 
     pub(super) fn rates(&self, now: Instant) -> TrafficRates {
         // The sums are in bytes, the public figures in bits.
-        TrafficRates {
-            loss: self.loss(now),
-            sent: BitsPerSecond(self.sent.per_second(now) * 8.0),
-            received: BitsPerSecond(self.received.per_second(now) * 8.0),
-            acked: BitsPerSecond(self.acked.per_second(now) * 8.0),
-        }
-    }
-
-    fn loss(&self, now: Instant) -> f64 {
-        let (acked, lost) = (self.acked_packets.sum(now).max(0), self.lost_packets.sum(now).max(0));
-        if lost == 0 { 0.0 } else { lost as f64 / (lost + acked) as f64 }
+        let [sent, received, acked] = self.bytes.per_second(now).map(|bytes| BitsPerSecond(bytes * 8.0));
+        let [acked_packets, lost] = self.packets.sums(now).map(|packets| packets.max(0) as f64);
+        let loss = if lost > 0.0 { lost / (lost + acked_packets) } else { 0.0 };
+        TrafficRates { loss, sent, received, acked }
     }
 }

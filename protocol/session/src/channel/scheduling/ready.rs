@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::channel::channels::Channels;
 use crate::channel::chunks::RETENTION;
 use crate::channel::config::ChannelId;
+use crate::channel::transfer_channel::TransferChannel;
 use slipgate_netcode::time::Instant;
 
 impl Channels {
@@ -64,9 +65,10 @@ impl Channels {
 
     /// Returns the channels that have data to send, whether or not they may send it in this tick.
     fn waiting_channels(&self) -> impl Iterator<Item = ChannelId> {
-        let channels = (0..).map(ChannelId).zip(self.senders.iter().zip(&self.transfers));
-        let waiting = channels.filter(|(_, (messages, transfers))| messages.is_ready() || transfers.has_frames());
-        waiting.map(|(channel, _)| channel)
+        let has_frames = |index| self.transfers.get(index).is_some_and(TransferChannel::has_frames);
+        let waiting =
+            self.senders.iter().enumerate().filter(move |(index, sender)| sender.is_ready() || has_frames(*index));
+        waiting.map(|(index, _)| ChannelId(index as u8))
     }
 
     /// Returns whether a channel has data to send and has used up its bytes of this tick.

@@ -72,6 +72,8 @@ pub(crate) struct Scheduler {
     class_times: Slab<ChannelId, u64>,
     /// Bytes of a turn in the packet that is being written.
     quantum_bytes: usize,
+    /// Whether any channel has a limit of bytes in a tick.
+    has_limits: bool,
 }
 
 impl Scheduler {
@@ -83,11 +85,15 @@ impl Scheduler {
             ChannelTurn { priority, class, weight, per_tick, allowance: per_tick, ..ChannelTurn::default() }
         };
         let class_times = layout.channels().map(|_| 0).collect();
-        Self { turns: layout.channels().map(turn).collect(), class_times, quantum_bytes: QUANTUM_BYTES }
+        let has_limits = layout.channels().any(|config| config.bytes_per_tick.is_some());
+        Self { turns: layout.channels().map(turn).collect(), class_times, quantum_bytes: QUANTUM_BYTES, has_limits }
     }
 
     /// Begins a tick: refills the bytes per tick.
     pub(crate) fn begin_tick(&mut self) {
+        if !self.has_limits {
+            return;
+        }
         for turn in &mut self.turns {
             // Unused bytes do not accumulate; an excess of the last tick is paid back here.
             turn.allowance = turn.allowance.saturating_add(turn.per_tick).min(turn.per_tick);

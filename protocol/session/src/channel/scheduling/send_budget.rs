@@ -79,10 +79,14 @@ pub struct PendingDemand {
 /// The largest burst of each channel: how much it writes within a tick.
 pub(crate) struct BurstEstimator {
     channels: Slab<ChannelId, ChannelBurst>,
+    /// The number of the tick, wrapping.
+    tick: u32,
 }
 
 #[derive(Clone, Copy, Default)]
 struct ChannelBurst {
+    /// The last tick in which the channel wrote, and its bytes.
+    tick: u32,
     tick_bytes: u64,
     max_bytes: u64,
     measured_at: Instant,
@@ -90,19 +94,18 @@ struct ChannelBurst {
 
 impl BurstEstimator {
     pub(crate) fn new(channels: usize) -> Self {
-        Self { channels: (0..channels).map(|_| ChannelBurst::default()).collect() }
+        Self { channels: (0..channels).map(|_| ChannelBurst::default()).collect(), tick: 0 }
     }
 
-    pub(crate) fn begin_tick(&mut self) {
-        for burst in &mut self.channels {
-            burst.tick_bytes = 0;
-        }
+    pub(crate) const fn begin_tick(&mut self) {
+        self.tick = self.tick.wrapping_add(1);
     }
 
     /// Notes that a channel has written this many bytes of frames.
     pub(crate) fn on_written(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
         let burst = &mut self.channels[channel];
-        burst.tick_bytes += bytes as u64;
+        let before = if burst.tick == self.tick { burst.tick_bytes } else { 0 };
+        (burst.tick, burst.tick_bytes) = (self.tick, before + bytes as u64);
         // A maximum over a window: a larger burst replaces it at once, a smaller one after a second.
         if burst.tick_bytes >= burst.max_bytes || now.reached(burst.measured_at, BURST_MEMORY) {
             (burst.max_bytes, burst.measured_at) = (burst.tick_bytes, now);
